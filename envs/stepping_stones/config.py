@@ -1,0 +1,72 @@
+"""Settings of SteppingStones-v0; every one is a keyword of `gymnasium.make`."""
+
+from typing import Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from envs.cameras import CameraConfig
+
+__all__ = ["SteppingStonesConfig"]
+
+LONGEST_GAP_M = 0.30
+"""The leg's step plus its largest foothold offset cannot clear a longer gap."""
+
+
+def _check_range(name: str, values: tuple[float, float], least: float, most: float) -> None:
+    low, high = values
+    if not least <= low <= high <= most:
+        raise ValueError(
+            f"{name} must be [low, high] with {least} <= low <= high <= {most} metres, "
+            f"got [{low}, {high}]"
+        )
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class SteppingStonesConfig:
+    """Terrain, sensing, action bounds, reward and ending of the stepping-stones task.
+
+    Terrain as in Hybrid Random Features, appendix K.1.
+    """
+
+    stone_width_m: float = Field(default=0.50, ge=0.36, le=5.0)
+    """Width of every stone across the direction of travel, metres."""
+    stone_length_m: tuple[float, float] = (0.50, 0.80)
+    """Range of stone lengths along the direction of travel, metres."""
+    gap_m: tuple[float, float] = (0.10, 0.20)
+    """Range of gaps between neighbouring stones, metres."""
+    first_edge_m: tuple[float, float] = (0.30, 0.50)
+    """Range of the distance from the robot's start to the end of the first stone, metres."""
+    episode_s: float = Field(default=10.0, gt=0, le=600)
+    """Length of an episode, seconds; it is truncated then."""
+    foothold_forward_m: float = Field(default=0.12, gt=0, le=0.15)
+    """Largest forward foothold offset: what an action of 1 means, metres."""
+    foothold_lateral_m: float = Field(default=0.04, ge=0, le=0.08)
+    """Largest lateral foothold offset: what an action of 1 means, metres."""
+    lateral_speed_m_s: float = Field(default=0.15, ge=0, le=0.3)
+    """Largest commanded lateral speed: what an action of 1 means, metres a second."""
+    sensor_noise: float = Field(default=1.0, ge=0, le=10)
+    """Scale of all sensor noise; 0 turns it off, 1 is the noise listed in `sensors.py`."""
+    front_camera: CameraConfig = CameraConfig(position_m=(0.197, 0.0, -0.115))
+    """The camera under the robot's front."""
+    belly_camera: CameraConfig = CameraConfig(position_m=(-0.092, 0.0, -0.105))
+    """The camera under the robot's belly."""
+    camera_far_m: float = Field(default=1.5, gt=0.6, le=20)
+    """Depth that the cameras report where nothing nearer is seen, metres."""
+    reward_speed_m_s: float = Field(default=0.6, gt=0)
+    """Forward progress is rewarded up to this speed, metres a second."""
+    margin_reward: float = Field(default=0.0, ge=0)
+    """Weight of a dense shaping reward: how far inside a stone each foot stands at lift-off
+    and at touch-down; 0 (the task itself) leaves progress alone."""
+    success_distance_m: float = Field(default=3.0, gt=0)
+    """Distance that a successful episode covers without a fall, metres."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        _check_range("stone_length_m", self.stone_length_m, 0.2, 10.0)
+        _check_range("gap_m", self.gap_m, 0.0, LONGEST_GAP_M)
+        _check_range("first_edge_m", self.first_edge_m, 0.25, 10.0)
+        return self

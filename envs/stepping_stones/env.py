@@ -1,0 +1,238 @@
+"""SteppingStones-v0: a quadruped that must see where to step.
+
+Observation, a dictionary of float32 arrays:
+    depth (2, 24, 32): planar depth of the front and the belly camera, metres.
+    proprio (45,), as the robot's sensors and estimator give it, in the level frame:
+        0-2    roll, pitch, yaw, radians
+        3-5    angular velocity, radians a second
+        6-8    velocity, metres a second
+        9      height above the standing toes' centres, metres
+        10-21  toe centres FR, FL, RR, RL (x, y, z), metres
+        22-29  nominal footholds (x, y) from the base if each leg lifted off now, metres
+        30-31  sine and cosine of the gait's phase (leg FR)
+        32-35  foot contacts, 0 or 1
+        36-44  the previous action
+Action, Box(-1, 1, (9,)), decided every 50 ms:
+    0-3  forward foothold offsets FR, FL, RR, RL; 1 is `foothold_forward_m`
+    4-7  lateral foothold offsets; 1 is `foothold_lateral_m`
+    8    lateral body speed, left positive; 1 is `lateral_speed_m_s`
+A leg takes the offset that holds when it lifts off (legs FL and RR at 0.05 s, FR and RL at 0.30 s,
+then every 0.5 s); lift-offs coincide with decisions.
+"""
+
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from envs.bullet import BulletClient, has_display
+from envs.cameras import IMAGE_HEIGHT, IMAGE_WIDTH, DepthCameras
+from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.expert import expert_footholds
+from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand, Locomotion
+from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
+from envs.stepping_stones.scenery import Scenery
+from envs.stepping_stones.sensors import Sensors
+from envs.stepping_stones.terrain import FLOOR_M, Stones, draw_stones
+
+__all__ = ["DECISION_S", "SteppingStonesEnv"]
+
+Observation = dict[str, NDArray[np.float32]]
+
+DECISION_S = 0.05
+"""Time between the policy's decisions, seconds."""
+_TICKS = round(DECISION_S / CONTROL_S)
+_PHYSICS_STEPS = round(CONTROL_S / PHYSICS_S)
+_PROPRIO = 45
+_PROPRIO_LIMIT = 50.0  # only a tumbling robot's estimates come near it
+_LOWEST_BASE_M, _STEEPEST_ROLL_RAD, _STEEPEST_PITCH_RAD = 0.25, 0.6, 1.0
+_MARGIN_CLIP_M = 0.05
+
+
+class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
+    """A Laikago trots over stones with gaps; see the module's text for the spaces.
+
+    The reward of a decision is the forward progress in metres, at most `reward_speed_m_s` times
+    50 ms, plus `margin_reward` times the mean foothold margin of the legs that lift off (from -1,
+    5 cm or more inside a gap, to 1, 5 cm or more inside a stone). A fall terminates the episode.
+    `info` holds `distance_m`, `fell` and `success` (no fall until the end and at least
+    `success_distance_m`).
+
+    `reset(seed=...)` fixes terrain and noise; `options` may hold `terrain_seed`, which fixes the
+    stones alone, and `gap_m`, which replaces the configured range for this episode.
+
+    Args:
+        render_mode: None, "rgb_array" or "human".
+        settings: the fields of `SteppingStonesConfig`.
+
+    Raises:
+        pydantic.ValidationError: (a ValueError) for a setting out of its range.
+        TypeError: for an unknown setting.
+    """
+
+    metadata = {  # noqa: RUF012
+        "render_modes": ["rgb_array", "human"] if has_display() else ["rgb_array"],
+        "render_fps": round(1 / DECISION_S),
+    }
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        self.config = TypeAdapter(SteppingStonesConfig).validate_python(settings)
+        self.render_mode = render_mode
+        far_m = self.config.camera_far_m
+        depth = spaces.Box(0.0, far_m, (2, IMAGE_HEIGHT, IMAGE_WIDTH), np.float32)
+        proprio = spaces.Box(-_PROPRIO_LIMIT, _PROPRIO_LIMIT, (_PROPRIO,), np.float32)
+        self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
+            {"depth": depth, "proprio": proprio}
+        )
+        self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
+        self._client = BulletClient(gui=render_mode == "human")
+        self._robot = Laikago(self._client)
+        self._scenery = Scenery(self._client) if render_mode else None
+        self._cameras = DepthCameras(
+            (self.config.front_camera, self.config.belly_camera), self.config.camera_far_m
+        )
+        self._scale = np.array([self.config.foothold_forward_m, self.config.foothold_lateral_m])
+        self._stones: Stones | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode on new stones; see the class for `options`."""
+        super().reset(seed=seed)
+        options = options or {}
+        terrain_rng = self.np_random
+        if "terrain_seed" in options:
+            terrain_rng = np.random.default_rng(options["terrain_seed"])
+        elif seed is not None:
+            terrain_rng = np.random.default_rng(seed)
+        gap_m = tuple(options.get("gap_m", self.config.gap_m))
+        self._stones = draw_stones(self.config, gap_m, terrain_rng)
+        self._low_m, self._high_m = self._stones.low_m, self._stones.high_m
+        self._sensors = Sensors(self.config.sensor_noise, self.np_random)
+        self._state = self._robot.place(self._stones, self._sensors.posture_error_rad())
+        if self._scenery:
+            self._scenery.dress(self._stones)
+        self._locomotion = Locomotion(self._sensors.measure(self._state))
+        self._decisions = 0
+        self._previous_action = np.zeros(9)
+        return self._observe(), self._info(fell=False)
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Walk for 50 ms."""
+        if self._stones is None:
+            raise RuntimeError("reset must be called before step")
+        chosen = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        if chosen.shape != (9,) or not np.isfinite(chosen).all():
+            raise ValueError(f"action must be 9 finite numbers in [-1, 1], got {action}")
+        self._previous_action = chosen
+        command = FootholdCommand(
+            chosen[:8].reshape(2, 4).T * self._scale,
+            float(chosen[8]) * self.config.lateral_speed_m_s,
+        )
+        start_m = self._state.position_m[0]
+        margin = self._commanded_margin(command)
+        fell = False
+        for _ in range(_TICKS):
+            try:
+                torques = self._locomotion.torques(command)
+            except ValueError:  # the stance problem degenerates only when the robot tumbles
+                fell = True
+                break
+            self._robot.advance(torques, _PHYSICS_STEPS)
+            self._state = self._robot.read()
+            self._locomotion.sense(self._sensors.measure(self._state))
+            fell = self._has_fallen(self._state)
+            if fell:
+                break
+        self._decisions += 1
+        progress = self._state.position_m[0] - start_m
+        reward = min(progress, self.config.reward_speed_m_s * DECISION_S)
+        reward += self.config.margin_reward * margin
+        done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
+        return self._observe(), float(reward), fell, done and not fell, self._info(fell, done)
+
+    def expert_action(self) -> NDArray[np.float32]:
+        """The scripted expert's action now; it knows the stones."""
+        assert self._stones is not None
+        offsets, speed = expert_footholds(
+            self._stones, self._nominal_x_m(), self._state.position_m[1]
+        )
+        action = np.zeros(9, np.float32)
+        action[:4] = np.clip(offsets / self.config.foothold_forward_m, -1, 1)
+        action[8] = np.clip(speed / self.config.lateral_speed_m_s, -1, 1)
+        return action
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
+        """The robot seen from beside, (480, 640, 3); in a live window, follow it instead."""
+        if self._scenery is None:
+            return None
+        follow = self._state.position_m
+        if self.render_mode == "human":
+            self._scenery.follow(follow)
+            return None
+        return self._scenery.picture(follow)
+
+    def close(self) -> None:
+        """Disconnect from the physics; calling it again does nothing."""
+        self._client.close()
+
+    def _nominal_x_m(self) -> NDArray[np.float64]:
+        """(4,) world x of the uncorrected footholds of legs that would lift off now."""
+        nominal = self._locomotion.nominal_footholds_m()
+        yaw = self._state.euler_rad[2]
+        x: NDArray[np.float64] = np.cos(yaw) * nominal[:, 0] - np.sin(yaw) * nominal[:, 1]
+        return x + self._state.position_m[0]
+
+    def _commanded_margin(self, command: FootholdCommand) -> float:
+        lifting = self._locomotion.about_to_lift()
+        if not lifting.any() or self._stones is None:
+            return 0.0
+        footholds = self._nominal_x_m()[lifting] + command.offsets_m[lifting, 0]
+        margin = np.clip(self._stones.margin_m(footholds) / _MARGIN_CLIP_M, -1, 1)
+        return float(margin.mean())
+
+    @staticmethod
+    def _has_fallen(state: RobotState) -> bool:
+        roll, pitch, _ = np.abs(state.euler_rad)
+        return bool(
+            state.position_m[2] < _LOWEST_BASE_M
+            or roll > _STEEPEST_ROLL_RAD
+            or pitch > _STEEPEST_PITCH_RAD
+        )
+
+    def _observe(self) -> Observation:
+        assert self._stones is not None
+        state, estimate = self._state, self._locomotion.estimate
+        near = (self._high_m[:, 0] > state.position_m[0] - 1.5) & (
+            self._low_m[:, 0] < state.position_m[0] + 1.8
+        )
+        depth = self._cameras.render(
+            state.position_m, state.rotation, self._low_m[near], self._high_m[near], FLOOR_M
+        )
+        phase = 2 * np.pi * self._locomotion.gait.phase(self._locomotion.time_s)[0]
+        proprio = np.concatenate(
+            [
+                estimate.euler_rad,
+                estimate.rates_rad_s,
+                estimate.velocity_m_s,
+                [estimate.height_m],
+                estimate.toes_m.ravel(),
+                self._locomotion.nominal_footholds_m().ravel(),
+                [np.sin(phase), np.cos(phase)],
+                state.contacts,
+                self._previous_action,
+            ]
+        )
+        depth = np.clip(self._sensors.depth(depth), 0.0, self.config.camera_far_m)
+        proprio = np.clip(proprio, -_PROPRIO_LIMIT, _PROPRIO_LIMIT)
+        return {"depth": depth, "proprio": proprio.astype(np.float32)}
+
+    def _info(self, fell: bool, done: bool = False) -> dict[str, Any]:
+        distance = float(self._state.position_m[0])
+        success = done and not fell and distance >= self.config.success_distance_m
+        return {"distance_m": distance, "fell": fell, "success": success}

@@ -1,0 +1,45 @@
+"""The trot's clock: which legs stand and how far each swing has come."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Trot"]
+
+
+@dataclass(frozen=True)
+class Trot:
+    """A periodic gait, legs in the order FR, FL, RR, RL.
+
+    Attributes:
+        stance_s: time that a leg stands in each cycle, seconds.
+        duty_factor: share of the cycle that a leg stands.
+        offsets: phase of each leg at time 0, in cycles.
+    """
+
+    stance_s: float = 0.30
+    duty_factor: float = 0.60
+    offsets: tuple[float, float, float, float] = (0.0, 0.5, 0.5, 0.0)
+
+    @property
+    def cycle_s(self) -> float:
+        """Length of a whole cycle, seconds."""
+        return self.stance_s / self.duty_factor
+
+    @property
+    def swing_s(self) -> float:
+        """Time that a leg is in the air in each cycle, seconds."""
+        return self.cycle_s - self.stance_s
+
+    def phase(self, time_s: float) -> NDArray[np.float64]:
+        """(4,) phase of each leg in [0, 1): standing below `duty_factor`, swinging above."""
+        # The small offset keeps an event that falls on a control tick on that tick.
+        return (time_s / self.cycle_s + np.array(self.offsets) + 1e-9) % 1.0
+
+    def swing_progress(self, phase: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(4,) normalised swing time in [0, 1), 0 for standing legs."""
+        progress: NDArray[np.float64] = np.maximum(phase - self.duty_factor, 0.0) / (
+            1.0 - self.duty_factor
+        )
+        return progress

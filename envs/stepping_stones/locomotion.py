@@ -1,0 +1,166 @@
+"""Whole-body walking: footholds and a lateral speed in, joint torques out.
+
+Low-level control of the hierarchy in Hybrid Random Features, appendix K.1: a position-based swing
+controller and a model-predictive stance controller under a policy that chooses footholds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.stepping_stones.estimator import Estimate, StateEstimator
+from envs.stepping_stones.gait import Trot
+from envs.stepping_stones.kinematics import forward, inverse
+from envs.stepping_stones.robot import POSTURE_RAD
+from envs.stepping_stones.sensors import Measurement
+from envs.stepping_stones.stance_mpc import BodyCommand, BodyState, StanceMpc
+from envs.stepping_stones.swing import SwingLegs
+
+__all__ = ["CONTROL_S", "FootholdCommand", "Locomotion"]
+
+Floats = NDArray[np.float64]
+
+CONTROL_S = 0.005
+"""Time between control steps, seconds."""
+_MPC_EVERY = 2  # control steps
+_STEP_M = 0.05  # nominal foothold ahead of the standing posture; sets the walking speed
+_HEIGHT_M = 0.45
+_SPEED_LIMIT_M_S = 0.8
+_RAIBERT = np.array([-0.25, -0.10])  # foothold displacement by speed error, m per m/s, reversed
+_LATERAL_RAIBERT_S, _LATERAL_RAIBERT_M = 0.20, 0.10
+_SPEED_FILTER_S = 0.10
+_YAW_RATE_LIMIT_RAD_S = 0.3
+_KP = 220.0
+_KD = np.array([0.3, 2.0, 2.0])
+_EARLY_CONTACT = 0.4  # swing progress from which touching the ground ends the swing
+_COM_M = np.array([-0.0256, 0.0, -0.022])
+_NOMINAL_TOES_M = forward(POSTURE_RAD).toes_m
+
+
+@dataclass(frozen=True)
+class FootholdCommand:
+    """What the policy asks for until its next decision; legs FR, FL, RR, RL.
+
+    Attributes:
+        offsets_m: (4, 2) forward and lateral displacement of each leg's next foothold from its
+            nominal place; a leg takes the value that holds when it lifts off.
+        lateral_speed_m_s: desired sideways speed of the body, left positive.
+    """
+
+    offsets_m: Floats
+    lateral_speed_m_s: float
+
+
+class Locomotion:
+    """The walking controller of one episode, stepped every `CONTROL_S`.
+
+    Args:
+        measurement: the sensors at the start.
+        gait: its clock starts at 0.
+    """
+
+    def __init__(self, measurement: Measurement, gait: Trot | None = None) -> None:
+        self.gait = gait or Trot()
+        self.tick = 0
+        self._mpc = StanceMpc()
+        self._swing = SwingLegs()
+        self._was_standing = np.ones(4, bool)
+        self._displacement_m = np.tile([_STEP_M, 0.0], (4, 1))
+        self._mean_velocity = np.zeros(2)
+        self._speed_m_s = 0.0
+        self._forces_n = np.zeros((4, 3))
+        self._measurement = measurement
+        self._legs = forward(measurement.joints_rad)
+        self._estimator = StateEstimator(measurement, self._legs, CONTROL_S)
+        self.estimate: Estimate = self._estimator.update(measurement, self._legs, np.ones(4, bool))
+
+    @property
+    def time_s(self) -> float:
+        """Time on the gait's clock, seconds."""
+        return self.tick * CONTROL_S
+
+    def about_to_lift(self) -> NDArray[np.bool_]:
+        """(4,) legs that lift off at the next control step."""
+        swinging = self.gait.phase(self.time_s) >= self.gait.duty_factor
+        return swinging & self._was_standing
+
+    def nominal_footholds_m(self) -> Floats:
+        """(4, 2) where each leg would land if it lifted off now uncorrected, from the present
+        base, level frame."""
+        ahead = self.estimate.velocity_m_s[:2] * self.gait.swing_s
+        landing: Floats = self._uncorrected_m()[:, :2] + ahead
+        return landing
+
+    def sense(self, measurement: Measurement) -> None:
+        """Take in the sensors after a control step."""
+        self.tick += 1
+        self._measurement = measurement
+        self._legs = forward(measurement.joints_rad)
+        standing = self._was_standing & measurement.contacts
+        self.estimate = self._estimator.update(measurement, self._legs, standing)
+        gain = CONTROL_S / _SPEED_FILTER_S
+        self._mean_velocity += gain * (self.estimate.velocity_m_s[:2] - self._mean_velocity)
+
+    def torques(self, command: FootholdCommand) -> Floats:
+        """(4, 3) joint torques for the coming control step, newton metres.
+
+        Raises:
+            ValueError: if the stance problem has no finite solution.
+        """
+        estimate, gait = self.estimate, self.gait
+        phase = gait.phase(self.time_s)
+        scheduled = phase < gait.duty_factor
+        progress = gait.swing_progress(phase)
+        lifting = ~scheduled & self._was_standing
+        if lifting.any():
+            foothold = self._uncorrected_m()
+            foothold[:, :2] += command.offsets_m
+            self._displacement_m[lifting] = (foothold - _NOMINAL_TOES_M)[lifting, :2]
+            self._swing.lift_off(lifting, estimate.toes_m, foothold)
+        self._was_standing = scheduled
+        standing = scheduled | ((progress > _EARLY_CONTACT) & self._measurement.contacts)
+        if self.tick % _MPC_EVERY == 0:
+            self._plan_forces(command, standing, ~scheduled)
+
+        targets = self._swing.targets(progress, -estimate.height_m)
+        joints = inverse(targets @ estimate.rotation)
+        forces = self._forces_n @ estimate.rotation
+        support = -np.matmul(forces[:, None, :], self._legs.jacobian)[:, 0]
+        track = _KP * (joints - self._measurement.joints_rad)
+        damping = _KD * self._measurement.joint_speeds_rad_s
+        torques: Floats = np.where(standing[:, None], support, track) - damping
+        return torques
+
+    def _uncorrected_m(self) -> Floats:
+        """(4, 3) landing points in the level frame that the base will have at landing."""
+        foothold = _NOMINAL_TOES_M.copy()
+        foothold[:, 0] += _STEP_M
+        lateral = _LATERAL_RAIBERT_S * self.estimate.velocity_m_s[1]
+        foothold[:, 1] += min(max(lateral, -_LATERAL_RAIBERT_M), _LATERAL_RAIBERT_M)
+        return foothold
+
+    def _plan_forces(
+        self, command: FootholdCommand, standing: NDArray[np.bool_], swinging: NDArray[np.bool_]
+    ) -> None:
+        estimate = self.estimate
+        if swinging.any():
+            # Inverse Raibert rule: the body speed for which the footholds asked for are neutral.
+            neutral = self._mean_velocity * self.gait.swing_s / 2
+            wanted = (neutral - self._displacement_m[swinging]) / _RAIBERT + self._mean_velocity
+            self._speed_m_s = min(max(float(wanted[:, 0].mean()), 0.0), _SPEED_LIMIT_M_S)
+        yaw = estimate.euler_rad[2]
+        body = BodyCommand(
+            velocity_m_s=np.array([self._speed_m_s, command.lateral_speed_m_s]),
+            yaw_rate_rad_s=min(max(-yaw, -_YAW_RATE_LIMIT_RAD_S), _YAW_RATE_LIMIT_RAD_S),
+            height_m=_HEIGHT_M,
+        )
+        state = BodyState(
+            euler_rad=estimate.euler_rad,
+            height_m=estimate.height_m,
+            rates_rad_s=estimate.rates_rad_s,
+            velocity_m_s=estimate.velocity_m_s,
+        )
+        arms = estimate.toes_m[standing] - estimate.rotation @ _COM_M
+        self._forces_n = np.zeros((4, 3))
+        self._forces_n[standing] = self._mpc.solve(state, arms, body)

@@ -1,0 +1,140 @@
+"""The Laikago and its stones in PyBullet: build, place, read, actuate."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pybullet_data
+from numpy.typing import NDArray
+
+from envs.bullet import BulletClient
+from envs.stepping_stones.kinematics import LEGS, TOE_RADIUS_M, forward
+from envs.stepping_stones.terrain import STONE_THICKNESS_M, Stones
+
+__all__ = ["PHYSICS_S", "Laikago", "RobotState"]
+
+Floats = NDArray[np.float64]
+
+PHYSICS_S = 0.0025
+"""Length of a physics step, seconds."""
+TORQUE_LIMIT_N_M = 30.0
+POSTURE_RAD = np.tile([0.0, 0.07, -0.59], (4, 1))
+"""Joint angles of the robot standing."""
+_URDF = Path(pybullet_data.getDataPath()) / "laikago" / "laikago_toes_zup_lores.urdf"
+_JOINTS = (
+    "{}_hip_motor_2_chassis_joint",
+    "{}_upper_leg_2_hip_motor_joint",
+    "{}_lower_leg_2_upper_leg_joint",
+)
+_SOLVER_ITERATIONS = 10
+
+
+@dataclass(frozen=True)
+class RobotState:
+    """True state of the robot in the world.
+
+    Attributes:
+        position_m: (3,) base position.
+        euler_rad: (3,) roll, pitch, yaw.
+        rotation: (3, 3) base-to-world rotation.
+        velocity_m_s, rates_rad_s: (3,) linear and angular velocity, world frame.
+        joints_rad, joint_speeds_rad_s: (4, 3) legs FR, FL, RR, RL; abduction, hip, knee.
+        contacts: (4,) which toes touch the ground.
+    """
+
+    position_m: Floats
+    euler_rad: Floats
+    rotation: Floats
+    velocity_m_s: Floats
+    rates_rad_s: Floats
+    joints_rad: Floats
+    joint_speeds_rad_s: Floats
+    contacts: NDArray[np.bool_]
+
+
+class Laikago:
+    """A torque-controlled Laikago in a physics client of its own.
+
+    Only the toes collide: the robot then steps twice as fast, and a leg in a gap shows as a fall.
+
+    Args:
+        client: the physics client; the robot is its only user.
+    """
+
+    def __init__(self, client: BulletClient) -> None:
+        self._client = client
+        client.setGravity(0, 0, -9.8)
+        client.setPhysicsEngineParameter(
+            fixedTimeStep=PHYSICS_S,
+            numSolverIterations=_SOLVER_ITERATIONS,
+            enableConeFriction=0,
+            deterministicOverlappingPairs=1,
+        )
+        self._body = client.loadURDF(str(_URDF), [0, 0, 0.48])
+        names = {
+            client.getJointInfo(self._body, j)[1].decode(): j
+            for j in range(client.getNumJoints(self._body))
+        }
+        self._motors = [names[joint.format(leg)] for leg in LEGS for joint in _JOINTS]
+        self._toes = [names[f"jtoe{leg}"] for leg in LEGS]
+        for joint in names.values():
+            client.setJointMotorControl2(self._body, joint, client.VELOCITY_CONTROL, force=0)
+        for link in range(-1, len(names)):
+            client.changeDynamics(self._body, link, linearDamping=0, angularDamping=0)
+            if link in self._toes:
+                client.changeDynamics(self._body, link, lateralFriction=1.0)
+            else:
+                client.setCollisionFilterGroupMask(self._body, link, 0, 0)
+        self._stones: list[int] = []
+
+    def place(self, stones: Stones, posture_error_rad: Floats) -> RobotState:
+        """Lay out the stones and stand the robot on the first, at rest."""
+        client = self._client
+        for stone in self._stones:
+            client.removeBody(stone)
+        self._stones = [
+            client.createMultiBody(
+                baseCollisionShapeIndex=client.createCollisionShape(
+                    client.GEOM_BOX,
+                    halfExtents=[(far - near) / 2, stones.width_m / 2, STONE_THICKNESS_M / 2],
+                ),
+                basePosition=[(near + far) / 2, 0, -STONE_THICKNESS_M / 2],
+            )
+            for near, far in stones.edges_m
+        ]
+        posture = POSTURE_RAD + posture_error_rad
+        lowest_m = float(forward(posture).toes_m[:, 2].min())
+        client.resetBasePositionAndOrientation(
+            self._body, [0, 0, TOE_RADIUS_M - lowest_m], [0, 0, 0, 1]
+        )
+        client.resetBaseVelocity(self._body, [0, 0, 0], [0, 0, 0])
+        for joint, angle in zip(self._motors, posture.ravel(), strict=True):
+            client.resetJointState(self._body, joint, angle, 0)
+        return self.read()
+
+    def read(self) -> RobotState:
+        """The true state now."""
+        client, body = self._client, self._body
+        position, orientation = client.getBasePositionAndOrientation(body)
+        velocity, rates = client.getBaseVelocity(body)
+        joints = np.array([state[:2] for state in client.getJointStates(body, self._motors)])
+        touching = {contact[3] for contact in client.getContactPoints(bodyA=body)}
+        return RobotState(
+            position_m=np.array(position),
+            euler_rad=np.array(client.getEulerFromQuaternion(orientation)),
+            rotation=np.array(client.getMatrixFromQuaternion(orientation)).reshape(3, 3),
+            velocity_m_s=np.array(velocity),
+            rates_rad_s=np.array(rates),
+            joints_rad=joints[:, 0].reshape(4, 3),
+            joint_speeds_rad_s=joints[:, 1].reshape(4, 3),
+            contacts=np.array([toe in touching for toe in self._toes]),
+        )
+
+    def advance(self, torques_n_m: Floats, steps: int) -> None:
+        """Hold (4, 3) joint torques, clipped to the motors' limit, for some physics steps."""
+        limited = np.clip(torques_n_m, -TORQUE_LIMIT_N_M, TORQUE_LIMIT_N_M).ravel().tolist()
+        for _ in range(steps):
+            self._client.setJointMotorControlArray(
+                self._body, self._motors, self._client.TORQUE_CONTROL, forces=limited
+            )
+            self._client.stepSimulation()

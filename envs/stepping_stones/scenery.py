@@ -1,0 +1,75 @@
+"""What people see: colours, a floor and a camera that follows the robot."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.bullet import BulletClient
+from envs.stepping_stones.terrain import FLOOR_M, Stones
+
+__all__ = ["Scenery"]
+
+_WIDTH, _HEIGHT = 640, 480
+_STONE, _FLOOR = (0.62, 0.60, 0.56, 1.0), (0.20, 0.24, 0.30, 1.0)
+
+
+class Scenery:
+    """Visual bodies without collisions, and the pictures of them.
+
+    Args:
+        client: the physics client that holds the robot.
+    """
+
+    def __init__(self, client: BulletClient) -> None:
+        self._client = client
+        self._bodies: list[int] = []
+        if client.getConnectionInfo()["connectionMethod"] == client.GUI:
+            client.configureDebugVisualizer(client.COV_ENABLE_GUI, 0)
+
+    def dress(self, stones: Stones) -> None:
+        """Show these stones over a floor, in place of the ones before."""
+        client = self._client
+        for body in self._bodies:
+            client.removeBody(body)
+        length = stones.edges_m[-1, 1] - stones.edges_m[0, 0]
+        middle = stones.edges_m[0, 0] + length / 2
+        boxes = [
+            ((far - near, stones.width_m, 0.1), ((near + far) / 2, 0, -0.0499), _STONE)
+            for near, far in stones.edges_m
+        ]
+        boxes.append(((length + 2, 4.0, 0.02), (middle, 0, FLOOR_M - 0.01), _FLOOR))
+        self._bodies = []
+        for size, centre, colour in boxes:
+            shape = client.createVisualShape(
+                client.GEOM_BOX, halfExtents=[s / 2 for s in size], rgbaColor=colour
+            )
+            self._bodies.append(
+                client.createMultiBody(baseVisualShapeIndex=shape, basePosition=centre)
+            )
+
+    def picture(self, target_m: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """The scene from beside and above, (480, 640, 3)."""
+        client = self._client
+        view = client.computeViewMatrixFromYawPitchRoll(
+            cameraTargetPosition=[target_m[0] + 0.1, 0, 0.15],
+            distance=1.7,
+            yaw=-40,
+            pitch=-30,
+            roll=0,
+            upAxisIndex=2,
+        )
+        lens = client.computeProjectionMatrixFOV(50, _WIDTH / _HEIGHT, 0.1, 10)
+        image = client.getCameraImage(
+            _WIDTH,
+            _HEIGHT,
+            view,
+            lens,
+            lightDirection=[-1, -2, 4],
+            shadow=1,
+            renderer=client.ER_TINY_RENDERER,
+        )[2]
+        pixels = np.asarray(image, np.uint8).reshape(_HEIGHT, _WIDTH, 4)
+        return pixels[:, :, :3].copy()
+
+    def follow(self, target_m: NDArray[np.float64]) -> None:
+        """Point the live window at the robot."""
+        self._client.resetDebugVisualizerCamera(1.7, -40, -30, [target_m[0] + 0.1, 0, 0.15])

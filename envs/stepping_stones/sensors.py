@@ -1,0 +1,88 @@
+"""What the robot measures, and how wrong it is.
+
+Standard deviations at noise scale 1, each drawn anew at every control step: attitude 0.025 rad and
+angular rate 0.1 rad/s (as in bullet3's two-camera stepping-stone task), joint angles 0.005 rad
+(2.5 mm at the toes), joint speeds 0.05 rad/s, depth 5 mm; and, drawn once an episode, a start
+posture 0.03 rad off. Foot contacts are switches and have none.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.stepping_stones.robot import RobotState
+
+__all__ = ["Measurement", "Sensors"]
+
+Floats = NDArray[np.float64]
+
+_EULER_RAD, _RATE_RAD_S, _JOINT_RAD, _JOINT_RAD_S, _DEPTH_M, _POSTURE_RAD = (
+    0.025,
+    0.1,
+    0.005,
+    0.05,
+    0.005,
+    0.03,
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One reading of all proprioceptive sensors.
+
+    Attributes:
+        euler_rad: (3,) roll, pitch, yaw from the inertial unit.
+        rates_rad_s: (3,) angular velocity, base frame.
+        joints_rad, joint_speeds_rad_s: (4, 3) from the encoders.
+        contacts: (4,) foot switches.
+    """
+
+    euler_rad: Floats
+    rates_rad_s: Floats
+    joints_rad: Floats
+    joint_speeds_rad_s: Floats
+    contacts: NDArray[np.bool_]
+
+
+class Sensors:
+    """Adds reproducible noise to true states.
+
+    Args:
+        scale: factor on all standard deviations; 0 measures the truth.
+        rng: source of the noise.
+    """
+
+    def __init__(self, scale: float, rng: np.random.Generator) -> None:
+        self.scale = scale
+        self._rng = rng
+        self._std = scale * np.concatenate(
+            [
+                np.full(3, _EULER_RAD),
+                np.full(3, _RATE_RAD_S),
+                np.full(12, _JOINT_RAD),
+                np.full(12, _JOINT_RAD_S),
+            ]
+        )
+
+    def posture_error_rad(self) -> Floats:
+        """(4, 3) how far the start posture is off."""
+        return self.scale * _POSTURE_RAD * self._rng.standard_normal((4, 3))
+
+    def measure(self, state: RobotState) -> Measurement:
+        """Read all proprioceptive sensors once."""
+        noise = self._std * self._rng.standard_normal(30)
+        return Measurement(
+            euler_rad=state.euler_rad + noise[:3],
+            rates_rad_s=state.rotation.T @ state.rates_rad_s + noise[3:6],
+            joints_rad=state.joints_rad + noise[6:18].reshape(4, 3),
+            joint_speeds_rad_s=state.joint_speeds_rad_s + noise[18:].reshape(4, 3),
+            contacts=state.contacts,
+        )
+
+    def depth(self, depth_m: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Depth images with noise."""
+        if self.scale == 0:
+            return depth_m
+        noise = self._rng.standard_normal(depth_m.shape, dtype=np.float32)
+        return depth_m + np.float32(self.scale * _DEPTH_M) * noise

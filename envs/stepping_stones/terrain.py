@@ -1,0 +1,69 @@
+"""The row of stepping stones: where they lie, and how safe a foothold on them is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.stepping_stones.config import SteppingStonesConfig
+
+__all__ = ["FLOOR_M", "STONE_THICKNESS_M", "Stones", "draw_stones"]
+
+STONE_THICKNESS_M = 0.10
+FLOOR_M = -0.50
+"""Height of the floor under the stones, whose tops are at 0, metres."""
+_START_M = -0.60
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stones:
+    """A row of stones along world x, their tops at height 0.
+
+    Attributes:
+        edges_m: (stones, 2) near and far edge of each stone, ascending, metres.
+        width_m: their common width, centred on y = 0, metres.
+    """
+
+    edges_m: Floats
+    width_m: float
+
+    @property
+    def low_m(self) -> Floats:
+        """(stones, 3) lower corner of each stone, metres."""
+        n = len(self.edges_m)
+        y, z = np.full(n, -self.width_m / 2), np.full(n, -STONE_THICKNESS_M)
+        return np.column_stack([self.edges_m[:, 0], y, z])
+
+    @property
+    def high_m(self) -> Floats:
+        """(stones, 3) upper corner of each stone, metres."""
+        n = len(self.edges_m)
+        return np.column_stack([self.edges_m[:, 1], np.full(n, self.width_m / 2), np.zeros(n)])
+
+    def margin_m(self, x_m: Floats) -> Floats:
+        """Distance of points along the row to the nearest edge, positive on a stone, metres."""
+        x = np.asarray(x_m)[..., None]
+        inside: Floats = np.minimum(x - self.edges_m[:, 0], self.edges_m[:, 1] - x).max(-1)
+        return inside
+
+    def nearest_safe_m(self, x_m: Floats, margin_m: float) -> Floats:
+        """The points nearest to `x_m` that lie at least `margin_m` inside a stone, metres."""
+        x = np.asarray(x_m)[..., None]
+        clipped = np.clip(x, self.edges_m[:, 0] + margin_m, self.edges_m[:, 1] - margin_m)
+        nearest = np.abs(clipped - x).argmin(-1)
+        safe: Floats = np.take_along_axis(clipped, nearest[..., None], -1)[..., 0]
+        return safe
+
+
+def draw_stones(
+    config: SteppingStonesConfig, gap_m: tuple[float, float], rng: np.random.Generator
+) -> Stones:
+    """A random row, long enough for an episode at twice the rewarded speed."""
+    end_m = 2.0 + 2.0 * config.reward_speed_m_s * config.episode_s
+    edges = [(_START_M, float(rng.uniform(*config.first_edge_m)))]
+    while edges[-1][1] < end_m:
+        near = edges[-1][1] + rng.uniform(*gap_m)
+        edges.append((near, near + rng.uniform(*config.stone_length_m)))
+    return Stones(np.array(edges), config.stone_width_m)
