@@ -1,0 +1,54 @@
+"""Exact softmax attention behind the methods of a feature map, so that a model can take either."""
+
+import torch
+from torch import Tensor, nn
+
+from attention.scores import softmax_token_scores
+
+
+class ExactSoftmax(nn.Module):
+    """The kernel exp(x.y) itself: no features, O(L^2) time, O(L) memory for scores.
+
+    Args:
+        dim: d, dimension of queries and keys.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        if dim < 1:
+            raise ValueError(f"dim must be at least 1, got {dim}")
+        self.dim = dim
+
+    def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
+        """sum_i exp(x_i.y_j): x (..., Lq, d), y (..., Lk, d) -> (..., Lk)."""
+        self._check_input(x, y)
+        return softmax_token_scores(x, y)
+
+    def attend(
+        self, x: Tensor, y: Tensor, values: Tensor, *, key_mask: Tensor | None = None
+    ) -> Tensor:
+        """softmax(x y^T) values, rows normalised, without the d**-0.5 of Transformers.
+
+        x (..., Lq, d), y (..., Lk, d), values (..., Lk, dv) -> (..., Lq, dv); key_mask (..., Lk)
+        is True where a key takes part.
+        """
+        self._check_input(x, y)
+        mask = None if key_mask is None else key_mask.unsqueeze(-2)
+        return nn.functional.scaled_dot_product_attention(x, y, values, attn_mask=mask, scale=1.0)
+
+    def redraw(self, generator: torch.Generator) -> None:
+        """Nothing is random here; present so that callers need not ask."""
+
+    def fit(self, x: Tensor, y: Tensor) -> "ExactSoftmax":
+        """Nothing depends on data here; present so that callers need not ask."""
+        return self
+
+    def _check_input(self, x: Tensor, y: Tensor) -> None:
+        for argument, u in (("x", x), ("y", y)):
+            if u.shape[-1] != self.dim:
+                raise ValueError(
+                    f"{argument} must have last dimension {self.dim}, got shape {tuple(u.shape)}"
+                )
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"

@@ -1,0 +1,30 @@
+"""Hyperbolic features: positive features at omega and -omega, written SM++ in the papers.
+
+phi(u) = exp(-|u|^2/2) / sqrt(2m) [exp(omega_i.u), exp(-omega_i.u)]  for the softmax kernel
+(Hybrid Random Features eq 3), so that the estimate is a mean of cosh(omega_i.(x+y)). Better than
+2m positive features by the factor 1 - exp(-|x+y|^2) in mean squared error.
+"""
+
+import torch
+from torch import Tensor
+
+from attention.features.base import ScaledFeatures
+from attention.features.projected import ProjectedFeatures
+
+
+class HyperbolicFeatures(ProjectedFeatures):
+    """F = 2m, positive."""
+
+    functions_per_projection = 2
+    terms = 2
+    norm_exponent = -1.0
+
+    @staticmethod
+    def evaluate(projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return torch.cat((log_weight + projections, log_weight - projections), dim).exp()
+
+    @staticmethod
+    def evaluate_scaled(projections: Tensor, log_weight: Tensor, dim: int = -1) -> ScaledFeatures:
+        largest = projections.detach().abs().amax(dim, keepdim=True)
+        exponents = torch.cat((projections - largest, -projections - largest), dim)
+        return ScaledFeatures(exponents.exp(), log_weight + largest)

@@ -1,0 +1,29 @@
+"""Positive features, the map of FAVOR+.
+
+phi(u) = exp(-|u|^2/2) / sqrt(m) [exp(omega_i.u)]  for the softmax kernel (Hybrid Random Features
+section 2.1; Chefs' Random Tables section 2.2). Strictly positive; exact at x = -y; relative error
+explodes as |x+y| grows.
+"""
+
+from torch import Tensor
+
+from attention.features.base import ScaledFeatures
+from attention.features.projected import ProjectedFeatures
+
+
+class PositiveFeatures(ProjectedFeatures):
+    """F = m, positive."""
+
+    functions_per_projection = 1
+    terms = 1
+    norm_exponent = -1.0
+
+    @staticmethod
+    def evaluate(projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return (projections + log_weight).exp()
+
+    @staticmethod
+    def evaluate_scaled(projections: Tensor, log_weight: Tensor, dim: int = -1) -> ScaledFeatures:
+        # Detached: the scale cancels wherever it is dropped, so it carries no gradient.
+        largest = projections.detach().amax(dim, keepdim=True)
+        return ScaledFeatures((projections - largest).exp(), log_weight + largest)

@@ -1,0 +1,29 @@
+"""Trigonometric features: sin/cos pairs.
+
+phi(u) = exp(|u|^2/2) / sqrt(m) [sin(omega_i.u), cos(omega_i.u)]  for the softmax kernel
+(Hybrid Random Features eq 2; for the Gaussian kernel, where the exponential is absent, the map phi
+of On the Error of Random Fourier Features). Exact at x = y; relative error explodes as the kernel
+goes to 0, and estimates can be negative.
+"""
+
+import torch
+from torch import Tensor
+
+from attention.features.base import ScaledFeatures
+from attention.features.projected import ProjectedFeatures
+
+
+class TrigFeatures(ProjectedFeatures):
+    """F = 2m, signed."""
+
+    functions_per_projection = 2
+    terms = 1
+    norm_exponent = 1.0
+
+    @staticmethod
+    def evaluate(projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return torch.cat((projections.sin(), projections.cos()), dim) * log_weight.exp()
+
+    @staticmethod
+    def evaluate_scaled(projections: Tensor, log_weight: Tensor, dim: int = -1) -> ScaledFeatures:
+        return ScaledFeatures(torch.cat((projections.sin(), projections.cos()), dim), log_weight)

@@ -1,0 +1,33 @@
+"""The exact kernels: the ground truth that every feature map estimates.
+
+Conventions, here and nowhere else: no d**-0.5 scaling; the Gaussian kernel has unit bandwidth,
+exp(-|x-y|^2 / 2). The two are tied by gaussian(x, y) = exp(-|x|^2/2) softmax(x, y) exp(-|y|^2/2)
+(Hybrid Random Features, eq 1).
+"""
+
+from typing import Literal, get_args
+
+from torch import Tensor
+
+KernelName = Literal["softmax", "gaussian"]
+KERNELS: tuple[str, ...] = get_args(KernelName)
+
+
+def softmax(x: Tensor, y: Tensor) -> Tensor:
+    """exp(x.y), shapes (..., d), (..., d) -> (...), leading ones broadcast."""
+    return (x * y).sum(-1).exp()
+
+
+def gaussian(x: Tensor, y: Tensor, sigma: float = 1.0) -> Tensor:
+    """exp(-|x-y|^2 / (2 sigma^2)), shapes (..., d), (..., d) -> (...), leading ones broadcast.
+
+    The difference is taken before it is squared, so x = y gives exactly 1. A bandwidth sigma is
+    the unit kernel of x/sigma and y/sigma.
+    """
+    return ((x - y).square().sum(-1) * (-0.5 / sigma**2)).exp()
+
+
+def check_kernel(kernel: str) -> None:
+    """Raise ValueError unless `kernel` is a known name."""
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")

@@ -1,0 +1,54 @@
+"""Token scores of Implicit Attention Policies: column sums of the attention matrix.
+
+score_j = sum_i kernel(q_i, k_j), the attention that token j receives before rows are normalised
+(Hybrid Random Features, appendix K.1). From features it costs O(L F) and no L x L matrix exists;
+the exact one is summed in blocks of queries.
+"""
+
+from torch import Tensor
+
+from attention.components import EXPONENTIALS, SCORE, component
+
+CPU_BLOCK = 2**16
+"""Entries computed at once on a CPU: 256 KiB in float32, within a core's L2 cache."""
+ACCELERATOR_BLOCK = 2**24
+"""Entries computed at once elsewhere, where launches cost more than caches save."""
+
+
+def block_rows(width: int, like: Tensor) -> int:
+    """How many tokens to treat at once when each needs `width` numbers."""
+    return max(1, (CPU_BLOCK if like.device.type == "cpu" else ACCELERATOR_BLOCK) // width)
+
+
+def token_scores(phi_q: Tensor, phi_k: Tensor) -> Tensor:
+    """Scores from features: phi_q (..., L, F), phi_k (..., S, F) -> (..., S)."""
+    if phi_q.shape[-1] != phi_k.shape[-1]:
+        raise ValueError(
+            f"phi_q and phi_k must have the same last dimension F, got {phi_q.shape[-1]} "
+            f"and {phi_k.shape[-1]}"
+        )
+    with component(SCORE):
+        return (phi_k @ phi_q.sum(-2).unsqueeze(-1)).squeeze(-1)
+
+
+def softmax_token_scores(q: Tensor, k: Tensor) -> Tensor:
+    """Exact scores sum_i exp(q_i.k_j): q (..., L, d), k (..., S, d) -> (..., S).
+
+    Values are the sums themselves, so exp(q.k) must be representable: in float32 q.k below 88.
+    """
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"q and k must have the same last dimension d, got {q.shape[-1]} and {k.shape[-1]}"
+        )
+    transposed = k.mT
+    scores: Tensor | None = None
+    for rows in q.split(block_rows(k.shape[-2], k), -2):
+        with component(SCORE):
+            products = rows @ transposed
+        with component(EXPONENTIALS):
+            kernel = products.exp_()
+        with component(SCORE):
+            partial = kernel.sum(-2)
+            scores = partial if scores is None else scores + partial
+    assert scores is not None
+    return scores

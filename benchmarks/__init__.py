@@ -1,0 +1,1 @@
+"""Commands that print measured figures, and write them with hardware and seeds."""

@@ -1,0 +1,61 @@
+"""Settings of the Implicit Attention Policy."""
+
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+import attention
+
+__all__ = ["EXACT", "PolicyConfig"]
+
+EXACT = "softmax"
+"""Name under which exact softmax attention is chosen in place of a feature map."""
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class PolicyConfig:
+    """Tokens, attention and controller of an Implicit Attention Policy."""
+
+    patch: tuple[int, int] = (4, 4)
+    """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
+    variant: Literal["masking", "rank", "trans"] = "masking"
+    """What attention hands to the controller: the image with the lesser tokens zeroed, the best
+    tokens in order of score, or values mixed by attention."""
+    selection: Literal["learned", "random", "all"] = "learned"
+    """Tokens to keep: by attention score, a fixed random set, or all (no attention)."""
+    keep: float = Field(default=0.5, gt=0, le=1)
+    """Share of tokens kept."""
+    feature_map: str = "angular_hybrid"
+    """Random features that make attention linear (`attention.available()`), or "softmax": exact."""
+    num_features: int = Field(default=8, ge=1)
+    """Number m of random projections of the feature map."""
+    num_lambda_features: int = Field(default=8, ge=1)
+    """Number n of random projections of a hybrid's coefficient."""
+    projection: Literal["iid", "orthogonal"] = "orthogonal"
+    """Coupling of the random projections."""
+    feature_seed: int = Field(default=0, ge=0)
+    """Seed of the random projections."""
+    qk_dim: int = Field(default=4, ge=2, le=256)
+    """Dimension d of queries and keys."""
+    controller: Literal["vote", "mlp"] = "vote"
+    """Foothold votes over the depth profile of each leg's lane, or a small dense network."""
+    hidden: tuple[int, ...] = (32,)
+    """Widths of the dense controller's hidden layers."""
+    init_seed: int = Field(default=0, ge=0)
+    """Seed of the initial parameters."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        known = (EXACT, *attention.available())
+        if self.feature_map not in known:
+            raise ValueError(f"feature_map must be one of {', '.join(known)}")
+        rows, columns = self.patch
+        if rows < 1 or columns < 1 or 24 % rows or 32 % columns:
+            raise ValueError("patch must be [rows, columns] that divide the 24 x 32 image")
+        if self.variant == "rank" and self.controller == "vote" and self.selection == "all":
+            raise ValueError("variant rank keeps the best tokens, so selection cannot be all")
+        return self

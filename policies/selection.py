@@ -1,0 +1,105 @@
+"""Implicit attention: which tokens matter, without an L x L matrix.
+
+Queries and keys are linear in the tokens and L2-normalised (Hybrid Random Features, appendix K).
+The score of token j is sum_i kernel(q_i, k_j), computed in O(L) by random features; the best tokens
+are kept (Implicit Attention Policy, its masking and rank variants).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+import attention
+from attention.components import PROJECTION, SCORE, component
+from policies.config import EXACT, PolicyConfig
+
+__all__ = ["LearnedSelection", "RandomSelection"]
+
+_SOFTNESS = 0.25  # of the gate through which gradients pass, in standard deviations of the scores
+
+
+class LearnedSelection(nn.Module):
+    """Scores tokens by attention and keeps the best.
+
+    Args:
+        num_features: length of a token with its place.
+        num_tokens: how many there are.
+        config: names the feature map and the share kept.
+        generator: source of the initial parameters.
+    """
+
+    def __init__(
+        self, num_features: int, num_tokens: int, config: PolicyConfig, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.kept = max(1, round(config.keep * num_tokens))
+        shape = (num_features, config.qk_dim)
+        self.query = nn.Parameter(torch.randn(shape, generator=generator))
+        self.key = nn.Parameter(torch.randn(shape, generator=generator))
+        self.features = attention_kernel(config)
+
+    def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
+        with component(PROJECTION):
+            query, key = tokens @ self.query, tokens @ self.key
+            return normalize(query, dim=-1), normalize(key, dim=-1)
+
+    def scores(self, tokens: Tensor) -> Tensor:
+        """Attention that each token receives, (batch, tokens)."""
+        scores: Tensor = self.features.token_scores(*self.project(tokens))
+        return scores
+
+    def best(self, scores: Tensor) -> Tensor:
+        """Indices (batch, kept) of the best tokens, best first."""
+        with component(SCORE):
+            return scores.topk(self.kept, dim=-1).indices
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """A gate (batch, tokens): 1 for kept tokens, else 0; gradients pass as through a sigmoid
+        of the score's distance to the threshold."""
+        scores = self.scores(tokens)
+        with component(SCORE):
+            best = scores.topk(self.kept, dim=-1)
+            gate = torch.zeros_like(scores).scatter_(-1, best.indices, 1.0)
+            if not scores.requires_grad:
+                return gate
+            threshold = best.values[..., -1:]
+            scale = _SOFTNESS * scores.std(-1, keepdim=True).detach() + 1e-12
+            soft = torch.sigmoid((scores - threshold) / scale)
+            return gate + soft - soft.detach()
+
+
+class RandomSelection(nn.Module):
+    """Keeps a fixed random set of tokens: what attention must beat."""
+
+    gate: Tensor
+
+    def __init__(self, num_tokens: int, config: PolicyConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.kept = max(1, round(config.keep * num_tokens))
+        gate = torch.zeros(num_tokens)
+        gate[torch.randperm(num_tokens, generator=generator)[: self.kept]] = 1.0
+        self.register_buffer("gate", gate)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The same gate (batch, tokens) for every observation."""
+        return self.gate.expand(tokens.shape[0], -1)
+
+
+def attention_kernel(config: PolicyConfig) -> attention.FeatureMap | attention.ExactSoftmax:
+    """The feature map, or exact softmax, that a policy's attention is computed with."""
+    if config.feature_map == EXACT:
+        return attention.ExactSoftmax(config.qk_dim)
+    options: dict[str, Any] = {}
+    if "hybrid" in config.feature_map:
+        options["num_lambda_features"] = config.num_lambda_features
+    return attention.feature_map(
+        config.feature_map,
+        config.qk_dim,
+        config.num_features,
+        projection=config.projection,
+        seed=config.feature_seed,
+        **options,
+    )

@@ -1,0 +1,65 @@
+"""From depth images to tokens and back."""
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["PatchTokens"]
+
+_CENTRE_M, _SPAN_M = 0.5, 0.3
+
+
+class PatchTokens(nn.Module):
+    """Cuts images into patches: one token a patch, its depths and its place.
+
+    A depth of 0.5 m becomes 0 and 0.3 m more becomes 1. The place is a fixed code of six numbers:
+    1, the camera (-1 or 1), row and column (from -1 to 1) and their squares.
+
+    Args:
+        cameras, height, width: shape of the observation's depth.
+        patch: rows and columns of a patch; they divide height and width.
+    """
+
+    places: Tensor
+    order: Tensor
+
+    def __init__(self, cameras: int, height: int, width: int, patch: tuple[int, int]) -> None:
+        super().__init__()
+        rows, columns = patch
+        grid = (cameras, height // rows, width // columns)
+        self.shape = (cameras, height, width)
+        self.count = grid[0] * grid[1] * grid[2]
+        self.size = rows * columns
+        pixels = torch.arange(cameras * height * width).view(
+            cameras, grid[1], rows, grid[2], columns
+        )
+        order = pixels.permute(0, 1, 3, 2, 4).reshape(self.count, self.size)
+        camera, row, column = torch.meshgrid(*(_centred(n) for n in grid), indexing="ij")
+        code = [torch.ones(grid), camera, row, column, row**2, column**2]
+        self.register_buffer("order", order, persistent=False)
+        places = torch.stack([c.reshape(-1) for c in code], -1)
+        self.register_buffer("places", places, persistent=False)
+        self.num_features = self.size + places.shape[-1]
+
+    def forward(self, depth_m: Tensor) -> Tensor:
+        """Depth (batch, cameras, height, width), metres -> values (batch, tokens, patch size)."""
+        scaled = (depth_m - _CENTRE_M) / _SPAN_M
+        return scaled.flatten(1)[:, self.order]
+
+    def with_places(self, values: Tensor) -> Tensor:
+        """Values (batch, tokens, patch size) -> (batch, tokens, features) with the place code."""
+        places = self.places.expand(values.shape[0], -1, -1)
+        return torch.cat((values, places), -1)
+
+    def image(self, values: Tensor) -> Tensor:
+        """Values (batch, tokens, patch size or 1) back as (batch, cameras, height, width)."""
+        if values.shape[-1] != self.size:
+            values = values.expand(-1, -1, self.size)
+        flat = torch.empty(values.shape[0], self.order.numel(), dtype=values.dtype)
+        flat = flat.to(values.device)
+        flat[:, self.order.reshape(-1)] = values.flatten(1)
+        return flat.view(-1, *self.shape)
+
+
+def _centred(n: int) -> Tensor:
+    """n cell centres from -1 to 1."""
+    return (2 * torch.arange(n) + 1) / n - 1 if n > 2 else torch.linspace(-1, 1, n)

@@ -1,0 +1,116 @@
+"""Token scores: column sums of the kernel matrix, which is never formed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import attention
+
+
+def tokens(*shape: int, seed: int = 0) -> Tensor:
+    """Of unit length, as in the papers' robotics experiments."""
+    x = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.nn.functional.normalize(x, dim=-1)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Entries of the largest tensor that any operation returned."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.entries = max(self.entries, result.numel())
+        return result
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize("name", attention.available())
+@pytest.mark.parametrize("lengths", [(6, 6), (1, 9), (700, 20)])
+def test_scores_are_column_sums(name: str, kernel: str, lengths: tuple[int, int]) -> None:
+    x, y = tokens(2, lengths[0], 5), tokens(2, lengths[1], 5, seed=1)
+    fm = attention.feature_map(name, 5, 100, kernel=kernel, dtype=torch.float64)
+    phi_q, phi_k = fm.queries(x), fm.keys(y)
+    expected = (phi_q @ phi_k.mT).sum(-2)
+    torch.testing.assert_close(fm.token_scores(x, y), expected, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(
+        attention.token_scores(phi_q, phi_k), expected, rtol=1e-11, atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("options", [{"shared_projections": False}, {"base": ("positive", "trig")}])
+def test_hybrid_options(options: dict[str, Any]) -> None:
+    x, y = tokens(6, 5), tokens(8, 5, seed=1)
+    fm = attention.feature_map("angular_hybrid", 5, 4, dtype=torch.float64, **options)
+    expected = (fm.queries(x) @ fm.keys(y).mT).sum(-2)
+    torch.testing.assert_close(fm.token_scores(x, y), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [7, 900])
+def test_exact_scores(length: int) -> None:
+    x, y = tokens(2, length, 5), tokens(2, length, 5, seed=1)
+    expected = (x @ y.mT).exp().sum(-2)
+    torch.testing.assert_close(attention.softmax_token_scores(x, y), expected)
+    torch.testing.assert_close(attention.ExactSoftmax(5).token_scores(x, y), expected)
+
+
+def test_many_features_approach_the_exact_scores() -> None:
+    x, y = tokens(40, 5), tokens(40, 5, seed=1)
+    exact = attention.softmax_token_scores(x, y)
+    for name in attention.available():
+        fm = attention.feature_map(name, 5, 4096, dtype=torch.float64)
+        torch.testing.assert_close(fm.token_scores(x, y), exact, rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("name", [*attention.available(), "exact"])
+def test_no_square_matrix(name: str) -> None:
+    length = 4096
+    x, y = (tokens(length, 4, seed=s).float() for s in (0, 1))
+    fm: Any = attention.ExactSoftmax(4) if name == "exact" else attention.feature_map(name, 4, 8)
+    computations: list[Callable[[], Tensor]] = [lambda: fm.token_scores(x, y)]
+    if name != "exact":
+        computations.append(lambda: fm.attend(x, y, x))
+    for compute in computations:
+        with LargestTensor() as largest:
+            compute()
+        assert 0 < largest.entries < length**2 / 10
+
+
+def test_components_are_seen_by_a_dispatch_mode() -> None:
+    seen: set[tuple[str, str | None]] = set()
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.add((func.overloadpacket.__name__, attention.current_component()))
+            return func(*args, **(kwargs or {}))
+
+    fm = attention.feature_map("angular_hybrid", 4, 8)
+    x = tokens(6, 4).float()
+    with Recorder(), attention.component("tokens"):
+        fm.token_scores(x, x)
+    components = {component for _, component in seen}
+    assert {("mm", "projection"), ("exp", "exponentials"), ("mm", "score")} <= seen
+    assert {"projection", "exponentials", "score"} <= components
+    assert None not in components
+    assert attention.current_component() is None
+    with pytest.raises(RuntimeError), attention.component("tokens"):
+        raise RuntimeError
+    assert attention.current_component() is None
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match="same last dimension F, got 2 and 3"):
+        attention.token_scores(torch.ones(4, 2), torch.ones(4, 3))
+    with pytest.raises(ValueError, match="same last dimension d, got 2 and 3"):
+        attention.softmax_token_scores(torch.ones(4, 2), torch.ones(4, 3))
+    with pytest.raises(ValueError, match=r"y must have last dimension 2, got shape \(4, 3\)"):
+        attention.ExactSoftmax(2).token_scores(torch.ones(4, 2), torch.ones(4, 3))
+    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
+        attention.ExactSoftmax(0)

@@ -1,0 +1,119 @@
+"""Closed forms: limits, coupling, dtypes, errors. Values are checked by test_golden."""
+
+import math
+
+import pytest
+import torch
+
+import attention
+from attention import theory
+from attention.theory.conformity import pair_moment
+
+
+def test_exact_where_the_papers_say() -> None:
+    x = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    zero = torch.zeros(5, dtype=torch.float64)
+    assert torch.equal(theory.mse("trig", x, x, 3), zero)
+    assert torch.equal(theory.mse("positive", x, -x, 3), zero)
+    assert torch.equal(theory.mse("hyperbolic", x, -x, 3), zero)
+    for y in (x, -x):
+        for shared in (True, False):
+            error = theory.mse("angular_hybrid", x, y, 3, shared_projections=shared)
+            torch.testing.assert_close(error, zero, rtol=0, atol=1e-12)
+
+
+def test_angle_is_accurate_at_both_ends() -> None:
+    x = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    for theta in (1e-9, 0.3, math.pi - 1e-9):
+        y = 2 * torch.tensor([math.cos(theta), math.sin(theta)], dtype=torch.float64)
+        assert theory.angle(x, y).item() == pytest.approx(theta, rel=1e-7)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_lambda_moments_are_binomial(n: int) -> None:
+    """n L counts the vectors whose signs differ: Binomial(n, theta/pi), summed exactly."""
+    for p in (0.0, 0.2, 0.7, 1.0):
+        expected = [0.0, 0.0, 0.0]
+        for k in range(n + 1):
+            probability, share = math.comb(n, k) * p**k * (1 - p) ** (n - k), k / n
+            for i, value in enumerate((share**2, (1 - share) ** 2, share * (1 - share))):
+                expected[i] += probability * value
+        moments = theory.lambda_moments(torch.tensor(math.pi * p, dtype=torch.float64), n)
+        assert [m.item() for m in moments] == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("d", [2, 3, 8, 33])
+def test_conformity_against_a_chi_squared_average(d: int) -> None:
+    """Two orthogonal rows: |w_i + w_j|^2 is chi^2 with 2d degrees, averaged over directions.
+
+    E exp((w_i + w_j).z) = E 0F1(; d/2; S v^2/4) with S that chi^2: the terms' moments are exact.
+    """
+    for v in (0.3, 1.0, 2.5):
+        term, total = 1.0, 1.0
+        for k in range(200):
+            term *= (v * v / 4) * (2 * (d + k)) / ((d / 2 + k) * (k + 1))
+            total += term
+        computed = theory.rf_conformity("orthogonal", torch.tensor(v, dtype=torch.float64), d)
+        assert computed.item() == pytest.approx(total, rel=1e-13)
+
+
+@pytest.mark.parametrize("d", [3, 4, 64])
+def test_negative_argument_agrees_with_draws(d: int) -> None:
+    """E cos(w_i.z) cos(w_j.z) over the pairs of 2000 drawn blocks, |z-score| < 4."""
+    generator = torch.Generator().manual_seed(3)
+    omega = attention.projection("orthogonal", 2000 * d, d, generator, dtype=torch.float64)
+    for length in (0.5, 2.0, 4.0):
+        cosines = (omega[:, 0] * length).cos().view(2000, d)
+        sums = cosines.sum(1).square() - cosines.square().sum(1)
+        samples = sums / (d * (d - 1))
+        square = torch.tensor(-(length**2), dtype=torch.float64)
+        expected = pair_moment("orthogonal", square, d)
+        assert abs(samples.mean() - expected) < 4 * samples.std() / math.sqrt(2000)
+
+
+def test_orthogonal_rows_help_positive_features() -> None:
+    x = torch.full((4,), 0.5, dtype=torch.float64)
+    for m in (2, 4, 9):
+        iid, orthogonal = (
+            theory.mse("positive", x, x, m, projection=name) for name in ("iid", "orthogonal")
+        )
+        assert orthogonal < iid
+    assert theory.mse("positive", x, x, 1, projection="orthogonal") == theory.mse(
+        "positive", x, x, 1
+    )
+
+
+def test_bandwidth_scales_inputs() -> None:
+    x = torch.tensor([0.4, -0.2], dtype=torch.float64)
+    wide = theory.mse("trig", x, -x, 4, kernel="gaussian", sigma=2.0)
+    assert wide == theory.mse("trig", x / 2, -x / 2, 4, kernel="gaussian")
+
+
+def test_dtype_is_kept() -> None:
+    for dtype in (torch.float32, torch.float64):
+        x = torch.ones(3, 4, dtype=dtype)
+        for name in ("trig", "positive", "hyperbolic", "angular_hybrid"):
+            assert theory.mse(name, x, x, 4).dtype == dtype
+        assert theory.mse("trig", x, x, 4, projection="orthogonal").dtype == dtype
+
+
+def test_errors() -> None:
+    x = torch.ones(3)
+    with pytest.raises(ValueError, match=r"known for angular_hybrid, .*, trig, got 'halton'"):
+        theory.mse("halton", x, x, 4)
+    with pytest.raises(ValueError, match="one of iid, orthogonal for a closed form, got 'simplex'"):
+        theory.mse("trig", x, x, 4, projection="simplex")
+    with pytest.raises(ValueError, match="for projection='iid' only, got 'orthogonal'"):
+        theory.mse("angular_hybrid", x, x, 4, projection="orthogonal")
+    with pytest.raises(ValueError, match=r"for base \(hyperbolic or positive, trig\), got"):
+        theory.mse("angular_hybrid", x, x, 4, base=("trig", "trig"))
+    with pytest.raises(ValueError, match="trig takes no options, got 'num_lambda_features'"):
+        theory.mse("trig", x, x, 4, num_lambda_features=3)
+    with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
+        theory.mse("angular_hybrid", x, x, 4, num_lambda_features=0)
+    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
+        theory.mse("trig", x, x, 0)
+    with pytest.raises(ValueError, match="sigma must be positive, and 1 for the softmax kernel"):
+        theory.mse("trig", x, x, 4, sigma=2.0)
+    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
+        theory.mse("trig", x, x, 4, kernel="rbf")

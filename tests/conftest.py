@@ -1,0 +1,21 @@
+"""Fixtures for all tests; one thread, so that sums do not depend on the number of cores."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict[str, dict[str, Any]]:
+    """Reference values by id, from a folder that is not part of the repository."""
+    beside = Path(__file__).resolve().parents[1].parent / "shared"
+    path = Path(os.environ.get("FOVEATE_SHARED", beside)) / "golden" / "golden.json"
+    if not path.is_file():
+        pytest.skip(f"reference values not found: set FOVEATE_SHARED to a folder with {path.name}")
+    return {entry["id"]: entry for entry in json.loads(path.read_text())}

@@ -1,0 +1,176 @@
+"""rollout, evaluate and flops on checkpoints of real policies in the real environment."""
+
+import dataclasses
+import json
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+import torch
+
+import policies
+from envs.stepping_stones import SteppingStonesConfig
+from training import checkpoint, config, evaluate, flops, players, rollout
+from training.es import ESConfig, load_config
+
+SETTINGS = """
+env_id: SteppingStones-v0
+env: {episode_s: 0.6, margin_reward: 2.0, gap_m: [0.02, 0.06], foothold_forward_m: 0.1}
+seed: 3
+"""
+SHORT = ["--set", "episode_s=0.3"]
+
+
+@pytest.fixture(scope="session")
+def recipe(tmp_path_factory):
+    """A YAML configuration."""
+    path = tmp_path_factory.mktemp("recipe") / "short.yaml"
+    path.write_text(SETTINGS)
+    return path
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory, recipe):
+    """A run directory with one checkpoint of an untrained policy."""
+    directory = tmp_path_factory.mktemp("runs") / "first"
+    (directory / "checkpoints").mkdir(parents=True)
+    settings: ESConfig = load_config(recipe, ["policy.keep=0.25"])
+    with checkpoint.make_env(settings.env_id, settings.env) as env:
+        policy = policies.build(settings.policy, env.observation_space, env.action_space)
+    path = directory / "checkpoints" / "000007.safetensors"
+    checkpoint.save(path, policy.state_dict(), {}, config.dump(settings), {})
+    return directory
+
+
+def test_a_picture_shows_a_quarter_kept_and_the_rest_red(run, tmp_path, capsys):
+    out = tmp_path / "still.png"
+    assert rollout.main([str(run), "--video", str(out), "--still-s", "0.2", *SHORT]) == 0
+    assert "after 6 steps" in capsys.readouterr().out
+    picture = imageio.imread(out).astype(int)
+    insets = np.stack([picture[8:104, left : left + 128] for left in (8, 144)])
+    red = (insets[..., 0] > 130) & (insets[..., 0] > 1.5 * insets[..., 1])
+    assert red.mean() == pytest.approx(0.75, abs=0.02)
+
+
+def test_a_run_is_evaluated_in_the_task_and_not_in_its_training(run, tmp_path, capsys):
+    arguments = [str(run), "--policy", "blind", "--episodes", "2", *SHORT]
+    assert evaluate.main([*arguments, "--out", str(tmp_path / "e")]) == 0
+    learned, blind = json.loads((tmp_path / "e" / "evaluation.json").read_text())
+    assert learned["name"] == "first"
+    settings, task = learned["env_settings"], blind["env_settings"]
+    assert {key for key in task if settings[key] != task[key]} == {"foothold_forward_m"}
+    assert task["gap_m"] == [0.1, 0.2]
+    assert "environments differ in foothold_forward_m" in capsys.readouterr().err
+    assert learned["flops_per_step"] == sum(learned["flops_by_component"].values()) > 1e4
+    assert learned["parameters"] > 0
+    assert len(learned["checkpoint_sha256"]) == 64
+    assert [record["steps"] for record in learned["records"]] == [6, 6]
+
+
+def test_walking_episodes_do_not_depend_on_those_before_them(run):
+    """In one process after others, alone, and in other processes: bit for bit."""
+    chosen = players.find_players([str(run)], ["oracle"], None, ["episode_s=1.0"])
+
+    def records(seeds, workers=1):
+        return [entry["records"] for entry in evaluate.evaluate(chosen, seeds, workers)]
+
+    several = records(range(100_000, 100_004))
+    assert several == records(range(100_000, 100_004), workers=2)
+    assert [one[3:] for one in several] == records([100_003])
+
+
+def test_every_setting_that_comes_with_a_policy_exists():
+    known = {field.name for field in dataclasses.fields(SteppingStonesConfig)}
+    assert set(players._EMBODIMENT["SteppingStones-v0"]) < known
+
+
+def test_a_checkpoint_that_is_cut_short_is_found_before_anything_runs(run, tmp_path, capsys):
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(next(run.glob("checkpoints/*")).read_bytes()[:-9])
+    out = tmp_path / "out"
+    assert evaluate.main([str(run), str(broken), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert str(broken) in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+    assert rollout.main([str(broken)]) == 2
+    assert flops.main([str(broken)]) == 2
+
+
+def test_not_a_number_in_a_policy_is_a_sentence(run, tmp_path, capsys):
+    trained = checkpoint.load(checkpoint.resolve(run))
+    tensors = {
+        name: torch.full_like(t, torch.nan) if "controller" in name and t.is_floating_point() else t
+        for name, t in trained.policy.items()
+    }
+    path = tmp_path / "nan.safetensors"
+    checkpoint.save(path, tensors, {}, trained.config, {})
+    for command in (rollout, evaluate):
+        assert command.main([str(path)]) == 2
+        error = capsys.readouterr().err
+        assert "nan: policy output (action) at step 0" in error
+        assert error.count("\n") == 1
+
+
+def test_a_run_knows_its_environment(run, capsys):
+    assert rollout.main([str(run), "--env", "Pendulum-v1"]) == 2
+    assert "was trained in SteppingStones-v0" in capsys.readouterr().err
+
+
+def test_flops_of_a_run_and_of_its_configuration_agree(run, recipe, tmp_path, capsys):
+    files = tmp_path / "run.json", tmp_path / "recipe.json"
+    quick = ["--calls", "3", "--json"]
+    assert flops.main([str(run), *quick, str(files[0])]) == 0
+    assert flops.main([str(recipe), *quick, str(files[1]), "--set", "policy.keep=0.25"]) == 0
+    one, other = (next(iter(json.loads(f.read_text())["policies"].values())) for f in files)
+    assert one["flops"] == other["flops"]
+    assert one["total"] == sum(one["flops"].values()) == sum(one["operators"].values())
+    assert one["flops"]["other"] == 0
+    assert all(one["flops"][component] > 0 for component in flops.COMPONENTS)
+    assert "controller" in capsys.readouterr().out
+
+
+def test_flops_tell_feature_maps_apart(recipe, capsys):
+    totals = {}
+    for options in (["feature_map=positive", "num_features=256"], ["num_features=8"]):
+        pixels = "policy.patch=[1,1]"
+        assert flops.main([str(recipe), "--calls", "3", "--set", pixels, *options]) == 0
+        header, row = capsys.readouterr().out.splitlines()
+        values = dict(zip(reversed(header.split()), reversed(row.split()), strict=False))
+        parts = [values[part] for part in ("projection", "exponentials", "score")]
+        totals[options[0]] = sum(int(part.replace(",", "")) for part in parts)
+    assert totals["feature_map=positive"] > 2.5 * totals["num_features=8"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{recipe}", "--set", "feature_map=softmaxx"], "softmaxx"),
+        (["{recipe}", "--set", "num_feature=8"], "num_feature"),
+        (["{run}", "--set", "num_features=8"], "--set changes YAML"),
+        (["{recipe}", "--device", "quantum"], "--device quantum"),
+        (["nowhere.yaml"], "nowhere.yaml"),
+        (["nowhere"], "nowhere"),
+        (["{recipe}", "--calls", "1", "--json", "/proc/nowhere/x.json"], "--json /proc/nowhere"),
+    ],
+)
+def test_flops_mistakes_are_one_sentence(arguments, message, run, recipe, capsys):
+    assert flops.main([a.format(run=run, recipe=recipe) for a in arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_every_kind_of_policy_can_be_counted():
+    with checkpoint.make_env("SteppingStones-v0", {}) as env:
+        observation, _ = env.reset(seed=100_000)
+        for variant in ("masking", "rank", "trans"):
+            for feature_map in ("softmax", "angular_hybrid", "positive"):
+                for controller in ("vote", "mlp"):
+                    settings = policies.PolicyConfig(
+                        variant=variant, feature_map=feature_map, controller=controller
+                    )
+                    policy = policies.build(settings, env.observation_space, env.action_space)
+                    counter = flops.count(lambda act=policy.act: act(observation))
+                    assert np.isfinite(counter.total)
+                    assert counter.by_component["controller"] > 0

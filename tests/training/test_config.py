@@ -1,0 +1,158 @@
+"""YAML and --set become frozen configurations; every mistake is one sentence."""
+
+from typing import Literal
+
+import pytest
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from training import config
+from training.config import UserError
+
+STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, config=STRICT)
+class Inner:
+    gap_m: tuple[float, float] = (0.1, 0.2)
+    """Gap, metres."""
+    count: int = Field(default=3, gt=0)
+    """How many."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class Slow:
+    name: Literal["slow"] = "slow"
+    """Tag."""
+    sigma: float = 0.5
+    """Deviation."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class Fast:
+    name: Literal["fast"] = "fast"
+    """Tag."""
+    rate: float = 0.1
+    """Rate."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class Outer:
+    seed: int = 0
+    """Seed."""
+    gap_count: int | None = None
+    """Shorthand of inner.count."""
+    inner: Inner = Inner(count=4)
+    """Nested."""
+    how: Slow | Fast = Field(default=Slow(), discriminator="name")
+    """One of two."""
+
+
+SHORT = {"gap_count": "inner.count"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text):
+        path = tmp_path / "job.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def load(path, *overrides):
+    return config.load(Outer, path, overrides, SHORT)
+
+
+def test_file_then_overrides(write):
+    path = write("seed: 3\ninner: {gap_m: [0.3, 1]}\n")
+    loaded = load(path, "inner.count=7", "how.sigma=1e-3")
+    assert loaded == Outer(seed=3, gap_count=7, inner=Inner((0.3, 1.0), 7), how=Slow(sigma=1e-3))
+
+
+def test_an_override_may_replace_a_tagged_choice(write):
+    assert load(write(""), "how.name=fast", "how.rate=2").how == Fast(rate=2.0)
+
+
+def test_dump_and_yaml_round_trip(tmp_path):
+    original = Outer(seed=2, how=Fast(rate=1 / 3))
+    path = tmp_path / "c.yaml"
+    path.write_text(config.to_yaml(config.dump(original), "heading"))
+    assert config.load(Outer, path) == original
+
+
+@pytest.mark.parametrize("text", ["gap_count: 5", "inner: {count: 5}"])
+def test_shorthands_fill_each_other(write, text):
+    loaded = load(write(text))
+    assert loaded.gap_count == loaded.inner.count == 5
+
+
+def test_a_shorthand_on_the_command_line_beats_the_file(write):
+    path = write("gap_count: 5\ninner: {count: 5}\n")
+    assert load(path, "gap_count=6").inner.count == 6
+    assert load(path, "inner.count=6").gap_count == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "sentence"),
+    [
+        ("sede: 1", [], r"unknown key sede; the keys known there are gap_count, how, inner, seed"),
+        ("inner: {gap: 1}", [], r"unknown key inner.gap; the keys known there are count, gap_m"),
+        ("how: {name: fast, sigma: 1}", [], r"unknown key how.sigma; .* are name, rate"),
+        ("how: {name: warp}", [], r"how.name is warp, where one of slow, fast is needed"),
+        ("seed: many", [], r"seed = 'many', but input should be a valid integer"),
+        ("seed: 2.5", [], r"seed = 2.5, but"),
+        ("seed: true", [], r"seed = True, but"),
+        ("seed: '3'", [], r"seed = '3', but"),
+        ("inner: {count: 0}", [], r"inner.count = 0, but input should be greater than 0"),
+        ("inner: {gap_m: [.nan, 1]}", [], r"inner.gap_m.0 = nan, but .*finite"),
+        ("inner: {gap_m: [1, 2, 3]}", [], r"inner.gap_m"),
+        ("inner: {count: 2}\ngap_count: 3", [], r"gap_count = 3 and inner.count = 2 are the same"),
+        ("", ["gap_count=3", "inner.count=2"], r"--set: gap_count = 3 and inner.count = 2"),
+        ("seed: 1\nseed: 2", [], r"'seed' is given twice"),
+        ("seed: [", [], r"is not valid YAML"),
+        ("- 1", [], r"must hold `key: value` lines, but holds a list"),
+        ("seed: 2026-01-01", [], r"plain values only"),
+        ("", ["seed"], r"--set takes key=value .* got 'seed'"),
+        ("", ["=3"], r"--set takes key=value"),
+        ("", ["a..b=3"], r"--set takes key=value"),
+        ("", ["seed=x"], r"with --set seed=x: seed = 'x', but"),
+    ],
+)
+def test_mistakes(write, text, overrides, sentence):
+    with pytest.raises(UserError, match=sentence) as caught:
+        load(write(text), *overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_unreadable_files(tmp_path):
+    with pytest.raises(UserError, match=r"cannot read .*none.yaml: No such file"):
+        config.read_yaml(tmp_path / "none.yaml")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not a text file"):
+        config.read_yaml(binary)
+
+
+def test_describe_names_every_field_with_its_own_default():
+    text = config.describe(Outer)
+    for expected in (
+        "seed = 0   [int]",
+        "inner.count = 4   [int > 0]",
+        "inner.gap_m = [0.1, 0.2]",
+        "how.sigma = 0.5   [float] (for how.name=slow)",
+        "how.rate = 0.1   [float] (for how.name=fast)",
+        "Gap, metres.",
+    ):
+        assert expected in text
+
+
+def test_exit_status(capsys):
+    def fail(error):
+        raise error
+
+    assert config.exit_status(lambda: 0) == 0
+    assert config.exit_status(lambda: fail(UserError("one\n sentence"))) == 2
+    assert capsys.readouterr().err == "error: one sentence\n"
+    assert config.exit_status(lambda: fail(KeyboardInterrupt())) == 130

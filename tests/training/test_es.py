@@ -1,0 +1,391 @@
+"""The trainer: deterministic, resumable bit for bit, and careful with bad input."""
+
+import csv
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import policies
+from training import checkpoint, es, workers
+from training.es_config import load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+TOY = "tests.training.toy_env:Toy-v0"
+SMALL = {
+    "env_id": TOY, "env": {"episode_s": 0.15}, "iterations": 4, "popsize": 4, "terrains": 2,
+    "center_terrains": 1, "workers": 1, "seed": 5, "checkpoints_kept": 3,
+    "searcher": {"name": "pgpe", "sigma": 0.1}, "curriculum": [{"easy": 4.0}, {"easy": 2.0}, {}],
+    "advance_at": 0.1, "advance_window": 2,
+}  # fmt: skip
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Writes a configuration and returns its path."""
+
+    def write(**changes):
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump(SMALL | changes))
+        return str(path)
+
+    return write
+
+
+def train(job, run, *arguments):
+    assert es.main(["--config", job, "--out", str(run), *arguments]) == 0
+    return run
+
+
+def metrics(run, *, without=("wall_s",)):
+    with open(run / "metrics.csv", newline="") as file:
+        return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]
+
+
+def checkpoints(run):
+    return {path.name: path.read_bytes() for path in checkpoint.in_run(run)}
+
+
+def same_results(run, other):
+    """Every metric but the time, and every tensor of every checkpoint, bit for bit."""
+    assert metrics(run) == metrics(other)
+    assert checkpoints(run).keys() == checkpoints(other).keys()
+    for a, b in zip(checkpoint.in_run(run), checkpoint.in_run(other), strict=True):
+        ours, theirs = checkpoint.load(a), checkpoint.load(b)
+        assert ours.state == theirs.state
+        for mine, its in ((ours.policy, theirs.policy), (ours.search, theirs.search)):
+            assert mine.keys() == its.keys()
+            assert all(torch.equal(mine[name], its[name]) for name in mine)
+
+
+def refused(capsys, arguments, sentence):
+    capsys.readouterr()
+    status = es.main(arguments)
+    error = capsys.readouterr().err
+    assert status == 2
+    last = error.splitlines()[-1]  # a progress bar may stand before it
+    assert "Traceback" not in error
+    assert last.startswith("error: ")
+    assert sentence in last
+
+
+def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    rows = metrics(run, without=())
+    assert tuple(rows[0]) == es.COLUMNS
+    assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
+    assert int(rows[-1]["episodes"]) == 4 * (1 + 4 * 2)
+    assert int(rows[-1]["env_steps"]) == 4 * 9 * 3
+    assert list(checkpoints(run)) == [f"{i:06d}.safetensors" for i in (0, 2, 3, 4)]
+    assert not list((run / "checkpoints").glob(".*"))
+    printed = capsys.readouterr().out
+    for command in ("training.rollout", "training.evaluate", "tensorboard", "training.es --resume"):
+        assert command in printed
+
+
+def test_the_saved_configuration_is_complete(job, tmp_path):
+    run = train(job(iterations=1), tmp_path / "run", "--set", "num_features=4")
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert saved["num_features"] == saved["policy"]["num_features"] == 4
+    assert saved["episode_s"] == saved["env"]["episode_s"] == 0.15
+    assert saved["feature_map"] == saved["policy"]["feature_map"]
+    again = train(str(run / "config.yaml"), tmp_path / "again")
+    same_results(run, again)
+    assert checkpoints(run) == checkpoints(again)
+
+
+@pytest.mark.parametrize("searcher", ["cmaes", "pgpe", "ars"])
+def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path, searcher):
+    path = job(searcher={"name": searcher})
+    whole = train(path, tmp_path / "whole", "--set", "iterations=6")
+    resumed = train(path, tmp_path / "resumed", "--set", "iterations=2")
+    with open(resumed / "metrics.csv", "a") as file:
+        file.write("3,1,2,")  # as kill -9 in the middle of a row leaves it
+    assert es.main(["--resume", str(resumed), "--set", "iterations=6"]) == 0
+    same_results(whole, resumed)
+    assert checkpoint.in_run(whole)[-1].read_bytes() == checkpoint.in_run(resumed)[-1].read_bytes()
+
+
+def test_a_run_killed_before_its_first_checkpoint_resumes(job, tmp_path):
+    whole = train(job(), tmp_path / "whole")
+    killed = tmp_path / "killed"
+    (killed / "checkpoints").mkdir(parents=True)
+    for name in ("config.yaml", "provenance.json"):
+        (killed / name).write_bytes((whole / name).read_bytes())
+    assert es.main(["--resume", str(killed)]) == 0
+    assert checkpoints(killed) == checkpoints(whole)
+
+
+def test_the_searchers_learn_through_the_trainer(job, tmp_path):
+    """The centre's reward rises clearly over 40 iterations (seeds fixed)."""
+    path = job(iterations=40, popsize=16, curriculum=[], center_terrains=4)
+    rows = metrics(train(path, tmp_path / "run", "--set", "searcher.learning_rate=0.1"))
+    reward = np.array([float(row["center_reward"]) for row in rows])
+    assert reward[-5:].mean() > reward[:5].mean() + 0.3
+
+
+def test_the_normaliser_saw_every_episode(job, tmp_path):
+    run = train(job(), tmp_path / "run")
+    latest = checkpoint.load(checkpoint.resolve(run))
+    assert latest.policy["normaliser.count"] == latest.state["progress"]["env_steps"]
+    mean = latest.policy["normaliser.mean"]
+    assert (mean - 2.0).abs().max() < 2.5  # proprioception is N(2, 3): 36 samples, sd 0.5
+
+
+def test_seeds_are_those_of_training_and_shared_as_configured(job):
+    def seeds(**changes):
+        config = load_config(job(**changes), [])
+        center, population = torch.zeros(2), torch.arange(8.0).reshape(4, 2)
+        nothing = policies.RunningStatistics.empty(45)
+        tasks = es.make_tasks(config, es.Progress(iteration=7), center, population, nothing)
+        return [task.seed for task in tasks]
+
+    shared, paired = seeds(), seeds(common_terrains="pair")
+    assert all(seed < workers.EVALUATION_SEEDS_FROM for seed in shared + paired)
+    assert shared[1:3] == shared[3:5] == shared[5:7] == shared[7:9]
+    assert paired[1:3] == paired[3:5] != paired[5:7] == paired[7:9]
+    assert shared[0] == paired[0] not in shared[1:]
+    assert shared == seeds()
+    assert shared != seeds(seed=6)
+
+
+def test_the_curriculum_follows_the_success_rate(job):
+    config = load_config(job(advance_at=0.5), [])
+    progress = es.Progress()
+    levels = []
+    for rate in (1.0, 0.4, 0.1, 0.8, 0.9, 0.1, 1.0, 1.0, 1.0):
+        progress.advance(config, rate)
+        levels.append(progress.level)
+    assert levels == [0, 1, 1, 1, 2, 2, 2, 2, 2]
+
+
+def test_warm_start(job, tmp_path, capsys):
+    first = train(job(), tmp_path / "first")
+    second = train(job(), tmp_path / "second", "--set", f"init_from={first}", "seed=6")
+    start = checkpoint.load(second / "checkpoints" / "000000.safetensors").policy
+    end = checkpoint.load(checkpoint.resolve(first)).policy
+    assert all(torch.equal(start[name], end[name]) for name in end)
+    other = first.parent / "other.safetensors"
+    tensors = {name: torch.zeros(1, 2, 3) for name in end}
+    checkpoint.save(other, tensors, {}, {}, {})
+    out = str(tmp_path / "third")
+    refused(
+        capsys, ["--config", job(), "--out", out, "--set", f"init_from={other}"],
+        "holds another policy: tensor",
+    )  # fmt: skip
+
+
+def test_the_policy_of_a_run_loads(job, tmp_path):
+    run = train(job(iterations=1), tmp_path / "run")
+    policy, config = checkpoint.load_policy(run)
+    assert config["env_id"] == TOY
+    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+        observation, _ = env.reset(seed=1)
+        policy.reset()
+        assert env.action_space.contains(policy.act(observation))
+
+
+MISTAKES = [
+    ({"popsize": 5}, "popsize must be even with searcher.name = pgpe"),
+    ({"popzise": 4}, "unknown key popzise; the keys known there are advance_at"),
+    ({"workers": 0}, "workers = 0, but input should be greater than or equal to 1"),
+    ({"iterations": "many"}, "iterations = 'many', but input should be a valid integer"),
+    ({"searcher": {"name": "sgd"}}, "searcher.name is sgd, where one of cmaes, pgpe, ars"),
+    ({"searcher": {"name": "ars", "sigma": -1}}, "searcher.sigma = -1, but"),
+    ({"common_terrains": "pair", "searcher": {"name": "cmaes"}}, "common_terrains = pair needs"),
+    ({"episode_s": 3.0}, "episode_s = 3.0 and env.episode_s = 0.15 are the same setting"),
+    ({"env_id": "NoSuch-v0"}, "cannot make the environment env_id = 'NoSuch-v0'"),
+    ({"env": {"gravity": 3}}, "cannot make the environment"),
+    ({"init_from": "nowhere"}, "nowhere is neither a run directory, nor"),
+]
+STONES = [
+    ({"gap_m": [0.1, 0.9]}, "gap_m must be [low, high]"),
+    ({"gap_m": [-0.2, 0.1]}, "gap_m must be [low, high]"),
+    ({"stone_length_m": [-1, 1]}, "stone_length_m must be [low, high]"),
+    ({"stone_width_m": -0.5}, "env.stone_width_m = -0.5, but"),
+    ({"gap": 0.1}, "unknown key env.gap; the keys known there are"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        *MISTAKES,
+        *(({"env_id": "SteppingStones-v0", "env": e, "curriculum": []}, s) for e, s in STONES),
+        (
+            {"env_id": "SteppingStones-v0", "env": {}, "curriculum": [{"gap_m": [0.1, 0.5]}]},
+            "curriculum.0",
+        ),
+    ],
+)
+def test_bad_configurations(job, tmp_path, capsys, changes, sentence):
+    refused(capsys, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
+    assert not (tmp_path / "run" / "metrics.csv").exists()
+
+
+def test_bad_command_lines(job, tmp_path, capsys):
+    refused(capsys, ["--confg", "x"], "unrecognized arguments: --confg x")
+    refused(capsys, ["--config", "none.yaml"], "cannot read the configuration none.yaml")
+    refused(capsys, ["--resume", str(tmp_path)], "holds no run to resume")
+    (tmp_path / "file").write_text("")
+    refused(capsys, ["--config", job(), "--out", str(tmp_path / "file" / "run")], "Not a directory")
+
+
+def test_a_directory_that_holds_another_run(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    before = {p: p.read_bytes() for p in run.rglob("*") if p.is_file()}
+    refused(capsys, ["--config", job(seed=9), "--out", str(run)], f"--resume {run}")
+    assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file()} == before
+
+
+def test_resume_refuses_another_configuration(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    before = checkpoints(run)
+    refused(capsys, ["--resume", str(run), "--set", "popsize=6"], "popsize = 6 differs from 4")
+    refused(capsys, ["--resume", str(run), "--out", str(tmp_path / "b")], "cannot be given too")
+    refused(capsys, ["--resume", str(run), "--set", "env.episode_s=1"], "differs from")
+    assert checkpoints(run) == before
+
+
+def test_resume_refuses_a_damaged_checkpoint(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    latest = checkpoint.in_run(run)[-1]
+    latest.write_bytes(latest.read_bytes()[:200])
+    refused(capsys, ["--resume", str(run)], "is not a complete safetensors file")
+
+
+def test_nan_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
+    run = tmp_path / "run"
+    path = job(env={"episode_s": 0.15, "nan_after": 2})
+    refused(capsys, ["--config", path, "--out", str(run)], "the rewards of the episode with seed")
+    assert list(checkpoints(run)) == ["000000.safetensors"]
+    first = checkpoint.load(checkpoint.resolve(run))
+    broken = {k: v * torch.nan if "normaliser" not in k else v for k, v in first.policy.items()}
+    path = tmp_path / "broken.safetensors"
+    checkpoint.save(path, broken, {}, first.config, first.state)
+    arguments = ["--config", job(), "--out", str(tmp_path / "b"), "--set", f"init_from={path}"]
+    refused(capsys, arguments, "policy output (action) at step 0")
+
+
+def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch):
+    whole = train(job(), tmp_path / "whole")
+    run, tell = tmp_path / "run", es.searchers.PGPE.tell
+
+    def interrupted(self, population, returns):
+        if len(checkpoints(run)) == 3:
+            raise KeyboardInterrupt
+        tell(self, population, returns)
+
+    monkeypatch.setattr(es.searchers.PGPE, "tell", interrupted)
+    assert es.main(["--config", job(), "--out", str(run)]) == 130
+    printed = capsys.readouterr().out
+    assert f"iteration 000002 is saved; go on with: python -m training.es --resume {run}" in printed
+    monkeypatch.undo()
+    assert es.main(["--resume", str(run)]) == 0
+    assert checkpoints(run) == checkpoints(whole)
+
+
+def test_help_lists_every_field(capsys):
+    with pytest.raises(SystemExit) as left:
+        es.main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    for key in ("popsize", "policy.num_features", "env.gap_m", "searcher.top_fraction"):
+        assert f"  {key} = " in text
+
+
+def start(arguments, **extra):
+    return subprocess.Popen(
+        [sys.executable, "-m", "training.es", *arguments],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **extra,
+    )  # fmt: skip
+
+
+def wait_for(condition, process, seconds=60):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < until, "timed out"
+        time.sleep(0.01)
+
+
+def test_kill_9_and_resume(job, tmp_path):
+    """Killed at two arbitrary moments and resumed: bit-identical to a run that was not."""
+    path = job(iterations=60)
+    whole = train(path, tmp_path / "whole")
+    run = tmp_path / "run"
+    arguments = ["--config", path, "--out", str(run)]
+    for least in (3, 20):
+        process = start(arguments)
+        wait_for(lambda least=least: len(checkpoints_in(run)) and latest(run) >= least, process)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert latest(run) < 60
+        arguments = ["--resume", str(run)]
+    assert es.main(arguments) == 0
+    same_results(whole, run)
+    assert checkpoints(run) == checkpoints(whole)
+
+
+def checkpoints_in(run):
+    return checkpoint.in_run(run)
+
+
+def latest(run):
+    return int(checkpoint.in_run(run)[-1].stem)
+
+
+def test_control_c_ends_with_130(job, tmp_path):
+    run = tmp_path / "run"
+    process = start(["--config", job(iterations=100_000), "--out", str(run)])
+    wait_for(lambda: len(checkpoints_in(run)) > 1, process)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"--resume {run}" in out
+    assert "Traceback" not in out
+
+
+def test_two_workers_and_a_killed_one_change_nothing(job, tmp_path):
+    """Ray: bit for bit the run in this process, although a worker is killed in an episode."""
+    one = train(job(), tmp_path / "one")
+    env = SMALL["env"] | {"die_once": str(tmp_path / "died")}
+    two = train(job(env=env), tmp_path / "two", "--set", "workers=2")
+    assert (tmp_path / "died").exists()
+    same_results(one, two)
+
+
+@pytest.mark.slow
+def test_two_workers_are_nearly_twice_as_fast(job, tmp_path):
+    """At least 1.8 times on two idle cores, at 0.1 s an episode and 26 episodes an iteration."""
+    path = job(popsize=12, iterations=12, center_terrains=2, env={"busy_s": 0.02})
+    seconds = {}
+    for workers_used in (1, 2):
+        run = train(path, tmp_path / str(workers_used), "--set", f"workers={workers_used}")
+        wall = [float(row["wall_s"]) for row in metrics(run, without=())]
+        seconds[workers_used] = (wall[-1] - wall[1]) / 10
+    assert seconds[1] / seconds[2] > 1.8, seconds
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_200_iterations(job, tmp_path):
+    program = (
+        "import resource, sys; from training import es\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "es.main(['--config', sys.argv[1], '--out', sys.argv[2]])\n"
+        "before = peak()\n"
+        "es.main(['--resume', sys.argv[2], '--set', 'iterations=240'])\n"
+        "print('grew', peak() - before)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, job(iterations=40), str(tmp_path / "run")],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert float(done.stdout.rsplit("grew", 1)[1]) < 10

@@ -1,0 +1,133 @@
+"""Evaluation: figures from episodes, the same whatever runs them, and files that survive."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.training import walk_env
+from training import evaluate as evaluation
+from training.evaluate import evaluate, main, summarise, wilson_interval
+from training.players import find_players
+from training.rollout import Episode
+
+WALK = ["--env", "tests.training.walk_env:Walk-v0"]
+
+
+def test_wilson_interval_against_published_values():
+    """10 of 10, 0 of 10 and 81 of 263 (Newcombe 1998, Statistics in Medicine 17, table I)."""
+    assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert wilson_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
+    assert wilson_interval(1, 29) == pytest.approx((0.0061, 0.1718), abs=5e-5)
+    low, high = wilson_interval(10, 10)
+    assert (round(low, 3), high) == (0.722, 1.0)
+
+
+def player():
+    return find_players([], ["random"], WALK[1], ["wind=0.02"])[0]
+
+
+def test_summary_of_episodes():
+    episodes = [Episode(7 + i, float(i), 10, i == 0, i > 1, 2.0 * i, {}) for i in range(4)]
+    entry = summarise(player(), episodes)
+    assert entry["seeds"] == [7, 8, 9, 10]
+    assert entry["episodes"] == 4
+    assert entry["reward_mean"] == 1.5
+    assert entry["reward_std"] == pytest.approx(np.std([0, 1, 2, 3], ddof=1))
+    assert entry["reward_sem"] == pytest.approx(entry["reward_std"] / 2)
+    assert (entry["success_rate"], entry["fall_rate"]) == (0.5, 0.25)
+    assert entry["distance_m_mean"] == 3.0
+    assert entry["env_settings"] == {"wind": 0.02}
+
+
+def test_one_episode_has_no_error_and_no_distance_is_left_out():
+    entry = summarise(player(), [Episode(7, 1.0, 10, False, True, float("nan"), {})])
+    assert (entry["reward_std"], entry["reward_sem"]) == (0.0, None)
+    assert "distance_m_mean" not in entry
+    json.dumps(entry, allow_nan=False)
+
+
+def test_bowls_are_averaged_where_there_are_any():
+    episodes = [Episode(i, 1.0, 9, False, True, float("nan"), {"in_bowls": i / 2}) for i in (0, 1)]
+    assert summarise(player(), episodes)["in_bowls_mean"] == 0.25
+
+
+def test_the_number_of_workers_changes_nothing():
+    players = find_players([], ["random", "oracle"], WALK[1], ["wind=0.02"])
+    seeds = range(100, 108)
+
+    def results(workers):
+        varying = ("latency_ms_per_step", "provenance")
+        entries = list(evaluate(players, seeds, workers))
+        return [{k: v for k, v in entry.items() if k not in varying} for entry in entries]
+
+    one = results(1)
+    assert one == results(2)
+    random, oracle = one
+    assert [record["seed"] for record in random["records"]] == list(seeds)
+    assert len({record["reward"] for record in random["records"]}) == len(seeds)
+    assert oracle["success_rate"] == 1.0
+    # The same episode, whatever came before it in the process.
+    (alone,) = evaluate(players[:1], [104])
+    assert alone["records"] == [random["records"][4]]
+
+
+def test_the_command_writes_figures_and_picture(tmp_path, capsys):
+    out = tmp_path / "new" / "place"
+    arguments = ["--policy", "oracle", "--policy", "blind", "--episodes", "3", "--out", str(out)]
+    assert main([*arguments, *WALK]) == 0
+    oracle, blind = json.loads((out / "evaluation.json").read_text())
+    assert (oracle["name"], blind["name"]) == ("oracle", "blind")
+    assert oracle["seeds"] == [100000, 100001, 100002]
+    assert (oracle["success_rate"], blind["success_rate"]) == (1.0, 0.0)
+    assert oracle["flops_per_step"] is None
+    assert oracle["latency_ms_per_step"] > 0
+    assert oracle["provenance"]["versions"]["gymnasium"]
+    assert (out / "pareto.png").read_bytes().startswith(b"\x89PNG")
+    printed = capsys.readouterr().out
+    assert "100.0%" in printed
+    assert "43.9% - 100.0%" in printed
+
+    assert main([*arguments, *WALK]) == 2
+    assert "holds another evaluation (evaluation.json)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "at least one RUN_OR_CHECKPOINT"),
+        (["--policy", "oracle", "missing.safetensors"], "missing.safetensors"),
+        (["--policy", "oracle", "--policy", "oracle"], "given twice"),
+        (["--policy", "oracle", "--workers", "0"], "at least 1"),
+        (["--policy", "oracle", "--out", "/proc/nowhere"], "--out /proc/nowhere"),
+        (["--policy", "oracle", "--set", "gap_m=[0.2,0.1]"], "gap_m must be [low, high]"),
+        (["--policy", "oracle", "--set", "gap_m=[0.9,1.1]"], "gap_m"),
+        (["--policy", "oracle", "--set", "stone_width_m=-1"], "stone_width_m"),
+        (["--policy", "oracle", "--set", "grip=1"], "unknown key grip"),
+        (["--policy", "oracle", "--set", "episode_s=long"], "episode_s"),
+    ],
+)
+def test_mistakes_are_found_before_anything_runs(arguments, message, capsys, monkeypatch):
+    monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("it started"))
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        walk_env.WalkEnv, "expert_action", lambda self: np.full(9, np.nan, np.float32)
+    )
+    arguments = ["--policy", "random", "--policy", "oracle", "--episodes", "2", *WALK]
+    assert main([*arguments, "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: oracle: policy output")
+    (kept,) = json.loads((tmp_path / "evaluation.json").read_text())
+    assert kept["name"] == "random"
+
+
+def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys):
+    arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
+    assert main([*arguments, "--set", "deadly=true"]) == 2
+    assert "worker process died" in capsys.readouterr().err

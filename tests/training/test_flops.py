@@ -1,0 +1,159 @@
+"""The FLOP counter against known operators and closed formulas, and the flops command."""
+
+import pytest
+import torch
+from torch import nn
+
+import attention
+from attention.scores import block_rows
+from training import flop_formulas
+from training.flops import COMPONENTS, count, measure, table
+from training.op_counter import OTHER, OpCounter, UncountedError
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no GPU"))]  # fmt: skip
+
+
+def by_component(step):
+    return {name: flops for name, flops in count(step).by_component.items() if flops}
+
+
+@pytest.mark.parametrize(
+    ("step", "flops"),
+    [
+        (lambda: torch.ones(3, 4) @ torch.ones(4, 5), 2 * 3 * 4 * 5),
+        (lambda: torch.ones(2, 3, 4) @ torch.ones(4, 5), 2 * 2 * 3 * 4 * 5),
+        (lambda: torch.ones(2, 3, 4) @ torch.ones(2, 4, 5), 2 * 2 * 3 * 4 * 5),
+        (lambda: torch.ones(3, 4) @ torch.ones(4), 2 * 3 * 4),
+        (lambda: torch.ones(4) @ torch.ones(4), 2 * 4),
+        (lambda: torch.einsum("bik,bjk->bij", torch.ones(2, 3, 4), torch.ones(2, 5, 4)), 240),
+        (lambda: nn.functional.linear(torch.ones(7, 3), torch.ones(5, 3), torch.ones(5)), 245),
+        (lambda: torch.ones(3, 4) + torch.ones(4), 12),
+        (lambda: torch.ones(3, 4).exp_(), 12),
+        (lambda: torch.ones(3, 4).mul(2).tanh().relu(), 36),
+        (lambda: torch.where(torch.ones(3) > 0, 1.0, 0.0), 6),
+        (lambda: torch.ones(3, 4).sum(0), 12),
+        (lambda: torch.ones(3, 4).mean(0), 12 + 4),
+        (lambda: torch.ones(3, 4).topk(2), 12),
+        (lambda: torch.ones(3, 4).softmax(-1), 5 * 12),
+        (lambda: nn.functional.normalize(torch.ones(3, 4), dim=-1), (2 * 12 + 3) + 3 + 12),
+        (lambda: torch.ones(3, 4).mT.reshape(2, 6)[:, :2].clone().to(torch.float64), 0),
+        (lambda: torch.cat([torch.ones(3), torch.zeros(2)])[torch.tensor([1, 0])], 0),
+    ],
+)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_operators_cost_what_the_table_says(step, flops, mode):
+    with mode(), OpCounter() as counter:
+        step()
+    assert counter.total == flops == sum(counter.by_operator.values())
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_fused_attention_costs_its_two_products_and_its_softmax(mode):
+    """Beside scaling, which only the unfused path does apart from the products."""
+    q, k, v = torch.ones(2, 3, 40, 8), torch.ones(2, 3, 50, 8), torch.ones(2, 3, 50, 5)
+    with mode(), OpCounter() as counter:
+        nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
+    assert counter.total - counter.by_operator["mul"] == 2 * 3 * 40 * 50 * (2 * 8 + 5 + 2 * 5)
+
+
+def test_an_operator_without_a_cost_is_an_error():
+    with pytest.raises(UncountedError, match=r"linalg_qr.* has no cost"):
+        count(lambda: torch.linalg.qr(torch.ones(3, 3)))
+
+
+def test_work_belongs_to_the_innermost_component():
+    def step():
+        x = torch.ones(4) + 1
+        with attention.component("controller"):
+            x = x * 2
+            with attention.component("score"):
+                x = x * torch.ones(2, 1)
+            x.exp()
+
+    assert by_component(step) == {OTHER: 4, "controller": 4 + 8, "score": 8}
+
+
+TOKENS = [(96, 96), (1536, 1536), (40, 300)]
+
+
+def tokens(queries, keys, dim, device):
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(n, dim, generator=generator).to(device) for n in (queries, keys))
+    return nn.functional.normalize(x, dim=-1), nn.functional.normalize(y, dim=-1)
+
+
+def agrees(counted, formula):
+    expected = {"projection": formula.projection, "exponentials": formula.exponentials}
+    expected["score"] = formula.score
+    assert counted == {name: flops for name, flops in expected.items() if flops}
+    assert sum(counted.values()) == formula.total
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("queries", "keys"), TOKENS)
+@pytest.mark.parametrize("num_features", [8, 256])
+@pytest.mark.parametrize("name", ["positive", "hyperbolic", "trig"])
+def test_feature_maps_cost_their_formula(name, num_features, queries, keys, device):
+    dim = 8
+    x, y = tokens(queries, keys, dim, device)
+    fm = attention.feature_map(name, dim, num_features).to(device)
+    block = block_rows(fm.output_dim, x)
+    formula = flop_formulas.feature_map_scores(name, dim, num_features, queries, keys, block)
+    agrees(by_component(lambda: fm.token_scores(x, y)), formula)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("queries", "keys"), TOKENS)
+@pytest.mark.parametrize("shared_projections", [True, False])
+@pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("positive", "trig")])
+def test_the_angular_hybrid_costs_its_formula(base, shared_projections, queries, keys, device):
+    dim, m, n = 8, 8, 5
+    x, y = tokens(queries, keys, dim, device)
+    options = {"shared_projections": shared_projections, "base": base}
+    fm = attention.feature_map("angular_hybrid", dim, m, num_lambda_features=n, **options)
+    fm = fm.to(device)
+    formula = flop_formulas.angular_hybrid_scores(dim, m, n, queries, keys, **options)
+    agrees(by_component(lambda: fm.token_scores(x, y)), formula)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("queries", "keys"), TOKENS)
+def test_exact_scores_cost_their_formula(queries, keys, device):
+    dim = 8
+    x, y = tokens(queries, keys, dim, device)
+    formula = flop_formulas.exact_scores(dim, queries, keys, block_rows(keys, x))
+    exact = attention.ExactSoftmax(dim)
+    agrees(by_component(lambda: exact.token_scores(x, y)), formula)
+
+
+def test_the_hybrid_needs_a_third_of_the_work_of_the_positive_map():
+    """The paper's comparison: m = n = 8 against 256 random features, at pixel tokens."""
+    positive = flop_formulas.feature_map_scores("positive", 8, 256, 1536, 1536)
+    hybrid = flop_formulas.angular_hybrid_scores(8, 8, 8, 1536, 1536)
+    assert positive.total > 3 * hybrid.total
+
+
+class Small(nn.Module):
+    """A policy of one layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def reset(self):
+        pass
+
+    def act(self, observation):
+        with attention.component("controller"):
+            return self.layer(torch.as_tensor(observation["proprio"])).numpy()
+
+
+def test_measure_gives_flops_latency_and_size():
+    cost = measure(Small(), {"proprio": torch.ones(3).numpy()}, calls=5, warm_up=1)
+    assert cost.flops == {name: 14 if name == "controller" else 0 for name in (*COMPONENTS, OTHER)}
+    assert cost.total == 14
+    assert cost.parameters == 8
+    assert 0 < cost.latency_ms < 1000
+    header, row = table({"small": cost}).splitlines()
+    assert dict(zip(header.split(), row.split(), strict=True))["total"] == "14"

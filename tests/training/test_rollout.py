@@ -1,0 +1,182 @@
+"""The episode loop, and the rollout command on a small environment."""
+
+import dataclasses
+import math
+import pickle
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+from envs.stepping_stones import SteppingStonesConfig
+from tests.training import walk_env
+from training import rollout
+from training.rollout import Episode, PolicyError, run_episode
+
+WALK = ["--env", "tests.training.walk_env:Walk-v0"]
+
+
+class Always:
+    """The same action every time; counts its resets."""
+
+    def __init__(self, value):
+        self.action = np.full(9, value, np.float32)
+        self.resets = 0
+
+    def reset(self):
+        self.resets += 1
+
+    def act(self, observation):
+        return self.action
+
+
+@pytest.fixture
+def env():
+    with gymnasium.make("Walk-v0") as env:
+        yield env
+
+
+def test_an_episode_adds_up_what_the_environment_says(env):
+    policy = Always(1.0)
+    episode = run_episode(env, policy, 7)
+    assert (episode.seed, episode.steps, episode.fell, episode.success) == (7, 10, False, True)
+    assert episode.reward == pytest.approx(1.0)
+    assert episode.distance_m == env.unwrapped.x == episode.info["distance_m"]
+    assert policy.resets == 1
+    assert pickle.loads(pickle.dumps(episode)) == episode
+
+
+def test_a_fall_ends_the_episode(env):
+    episode = run_episode(env, Always(-1.0), 7)
+    assert episode.fell
+    assert not episode.success
+    assert episode.steps < 4
+
+
+def test_seed_and_options_reach_the_environment(env):
+    run_episode(env, Always(1.0), 3, options={"gap_m": (0.1, 0.2)})
+    assert env.unwrapped.resets == [(3, {"gap_m": (0.1, 0.2)})]
+
+
+def test_on_step_sees_the_observation_that_the_action_answers(env):
+    seen = []
+
+    def keep(env, observation, action, reward, policy):
+        seen.append((observation["proprio"][0], action[0], reward, policy))
+
+    policy = Always(0.5)
+    episode = run_episode(env, policy, 0, on_step=keep)
+    assert [time for time, *_ in seen] == list(range(10))
+    assert sum(reward for _, _, reward, _ in seen) == episode.reward
+    assert all(action == 0.5 and who is policy for _, action, _, who in seen)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_an_action_that_is_not_finite_is_an_error_before_the_environment_sees_it(env, bad):
+    with pytest.raises(PolicyError, match=r"policy output .*step 0 .*seed 5"):
+        run_episode(env, Always(bad), 5)
+    assert env.unwrapped.t == 0
+
+
+def test_rewards_that_are_not_finite_are_an_error(env):
+    broken = gymnasium.wrappers.TransformReward(env, lambda reward: math.nan)
+    with pytest.raises(FloatingPointError, match="rewards of the episode with seed 5"):
+        run_episode(broken, Always(1.0), 5)
+
+
+def test_environments_without_the_usual_info(env):
+    class Bare(gymnasium.Wrapper):
+        def step(self, action):
+            *rest, _ = super().step(action)
+            return (*rest, {})
+
+    episode = run_episode(Bare(env), Always(1.0), 0)
+    assert isinstance(episode, Episode)
+    assert math.isnan(episode.distance_m)
+    assert (episode.fell, episode.success) == (False, False)
+
+
+def test_the_command_prints_every_episode_and_their_mean(capsys):
+    arguments = ["--policy", "oracle", "--episodes", "2", "--seed", "100", *WALK]
+    assert rollout.main(arguments) == 0
+    first, second, mean = capsys.readouterr().out.strip().splitlines()
+    assert first.startswith("seed 100: 1.0")
+    assert second.startswith("seed 101: ")
+    assert "stayed up after 10 steps" in second
+    assert mean.startswith("mean of 2: 1.0")
+    assert "2 succeeded" in mean
+
+
+def test_settings_of_the_environment_can_be_set(capsys):
+    assert rollout.main(["--policy", "blind", "--set", "wind=0.1", *WALK]) == 0
+    assert "1 of 1 fell" in capsys.readouterr().out
+
+
+def test_distance_is_left_out_where_there_is_none(capsys):
+    assert rollout.main(["--policy", "random", "--env", "Pendulum-v1"]) == 0
+    episode, mean = capsys.readouterr().out.splitlines()
+    assert episode.startswith("seed 100000: stayed up after 200 steps, reward -")
+    assert mean.startswith("mean of 1: 0 of 1 fell")
+
+
+def test_the_live_window_is_drawn_in_real_time(monkeypatch):
+    shown = []
+    monkeypatch.setattr(walk_env.WalkEnv, "render", lambda self: shown.append(self.t))
+    start = time.perf_counter()
+    run_episode(walk_env.WalkEnv(), Always(1.0), 0, on_step=rollout.LiveWindow(fps=100))
+    assert 0.07 < time.perf_counter() - start < 1.0
+    assert shown == list(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give one RUN_OR_CHECKPOINT, or one --policy"),
+        (["missing.safetensors"], "missing.safetensors"),
+        (["--policy", "oracle", "--policy", "blind"], "give one"),
+        (["--policy", "clever"], "clever"),
+        (["--policy", "random", "--env", "Nowhere-v7"], "Nowhere"),
+        (["--policy", "oracle", "--env", "Pendulum-v1"], "has no scripted expert"),
+        (["--policy", "blind", "--env", "CartPole-v1"], "not a Box"),
+        (["--policy", "random", "--episodes", "0"], "at least 1"),
+        (["--policy", "random", "--seed", "-1"], "--seed"),
+        (["--policy", "random", "--device", "quantum"], "--device quantum"),
+        (["--policy", "random", "--set", "wind"], "key=value"),
+        (["--policy", "random", "--set", "wnd=1", *WALK], "wnd"),
+        (["--policy", "random", "--video", "film.avi"], ".mp4, .gif, .png"),
+        (["--policy", "random", "--video", "nowhere/film.mp4"], "nowhere"),
+        (["--policy", "random", "--video", "a.mp4", "--render"], "cannot be combined"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_status_2(arguments, message, capsys):
+    assert rollout.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_help_lists_every_setting_with_its_default(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        rollout.main(["--help"])
+    text = capsys.readouterr().out
+    for field in dataclasses.fields(SteppingStonesConfig):
+        assert f"  {field.name}" in text
+    assert "gap_m = [0.1, 0.2]" in text
+
+
+def test_a_live_window_needs_a_display(monkeypatch, capsys):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    assert rollout.main(["--policy", "random", "--render"]) == 2
+    assert "--video FILE" in capsys.readouterr().err
+
+
+def test_not_a_number_from_a_policy_leaves_status_2_and_no_video(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(
+        walk_env.WalkEnv, "expert_action", lambda self: np.full(9, np.nan, np.float32)
+    )
+    film = tmp_path / "film.mp4"
+    assert rollout.main(["--policy", "oracle", "--video", str(film), *WALK]) == 2
+    assert "policy output" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

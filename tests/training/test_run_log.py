@@ -1,0 +1,118 @@
+"""The run directory: complete before training, exact after a resume, never overwritten."""
+
+import csv
+import json
+import multiprocessing
+
+import pytest
+
+from training import config as configuration
+from training import run_log
+from training.config import UserError
+from training.run_log import RunLog
+
+COLUMNS = ("iteration", "loss", "wall_s")
+CONFIG = {"seed": 3, "env": {"gap_m": [0.1, 0.2]}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    directory = tmp_path / "runs" / "a"
+    run_log.create(directory, CONFIG)
+    return directory
+
+
+def rows(run):
+    with open(run / "metrics.csv", newline="") as file:
+        return [[float(cell) for cell in row.values()] for row in csv.DictReader(file)]
+
+
+def write(run, iterations, start=0):
+    log = RunLog(run, COLUMNS, iteration=start, total=9)
+    for i in iterations:
+        log.row({"iteration": i, "loss": i / 3, "wall_s": 0.5 * i}, "fine")
+    log.close()
+    return log
+
+
+def test_everything_exists_before_the_first_iteration(run):
+    write(run, [])
+    assert (run / "checkpoints").is_dir()
+    assert configuration.read_yaml(run / "config.yaml") == CONFIG
+    assert (run / "metrics.csv").read_text() == "iteration,loss,wall_s\n"
+    assert list(run.glob("events.out.tfevents.*"))
+    facts = json.loads((run / "provenance.json").read_text())
+    assert facts["seed"] == 3
+    assert facts["versions"]["torch"]
+    assert facts["hardware"]["cores"] >= 1
+    assert len(facts["config_sha256"]) == 64
+
+
+def test_rows_are_exact(run):
+    write(run, [1, 2])
+    assert rows(run) == [[1, 1 / 3, 0.5], [2, 2 / 3, 1.0]]
+
+
+@pytest.mark.parametrize("end", ["", "3,1.0,1.5\n", "3,1.", "3", "3,1.0,1.5\n4,1.3"])
+def test_rows_after_the_checkpoint_are_dropped(run, end):
+    write(run, [1, 2])
+    whole = (run / "metrics.csv").read_bytes()
+    with open(run / "metrics.csv", "a") as file:
+        file.write(end)
+    assert write(run, [], start=2).last == {"iteration": "2", "loss": repr(2 / 3), "wall_s": "1.0"}
+    assert (run / "metrics.csv").read_bytes() == whole
+
+
+def test_a_half_written_heading_is_mended(run):
+    (run / "metrics.csv").write_text("iteration,lo")
+    write(run, [1])
+    assert rows(run) == [[1, 1 / 3, 0.5]]
+
+
+def test_other_columns_are_not_overwritten(run):
+    (run / "metrics.csv").write_text("iteration,other\n1,2\n")
+    with pytest.raises(UserError, match="has columns iteration,other, but this program writes"):
+        write(run, [1])
+    assert (run / "metrics.csv").read_text() == "iteration,other\n1,2\n"
+
+
+def test_an_occupied_directory_is_refused(run):
+    before = (run / "config.yaml").read_bytes()
+    with pytest.raises(UserError, match=r"holds another run .* --resume"):
+        run_log.create(run, {"seed": 4})
+    assert (run / "config.yaml").read_bytes() == before
+
+
+def test_an_unwritable_place_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write the run directory .*Not a directory"):
+        run_log.create(tmp_path / "file" / "run", CONFIG)
+
+
+def test_a_resume_is_recorded(run):
+    (run / "checkpoints" / ".000001.safetensors.42").write_bytes(b"half a checkpoint")
+    run_log.record_resume(run, 7, CONFIG | {"workers": 2})
+    facts = json.loads((run / "provenance.json").read_text())
+    assert [entry["iteration"] for entry in facts["resumed"]] == [7]
+    assert configuration.read_yaml(run / "config.yaml")["workers"] == 2
+    assert not list((run / "checkpoints").iterdir())
+
+
+def _hold(run, ready, done):
+    with run_log.lock(run):
+        ready.set()
+        done.wait(20)
+
+
+def test_two_processes_never_train_in_one_directory(run):
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(run, ready, done))
+    holder.start()
+    assert ready.wait(20)
+    with pytest.raises(UserError, match="another process is training in"), run_log.lock(run):
+        pass
+    holder.kill()
+    holder.join()
+    with run_log.lock(run):
+        pass

@@ -1,0 +1,149 @@
+"""The searchers reach a known optimum, mirror their pairs, and resume exactly."""
+
+import pytest
+import torch
+
+from training import searchers
+from training.searchers import ARSConfig, CMAESConfig, PGPEConfig
+
+DIM = 12
+SCALES = torch.logspace(0, 2, DIM, dtype=torch.float64)
+
+
+def returns(x):
+    """An ill-conditioned quadratic: maximum 0 at x = 1, condition number 100."""
+    return -(SCALES * (x - 1).square()).sum(-1)
+
+
+def run(searcher, iterations, start=0, f=returns):
+    for i in range(start, start + iterations):
+        population = searcher.ask(i)
+        searcher.tell(population, f(population))
+    return searcher
+
+
+CONFIGS = [
+    CMAESConfig(),
+    CMAESConfig(separable=True),
+    PGPEConfig(),
+    PGPEConfig(optimizer="adam"),
+    ARSConfig(),
+    ARSConfig(orthogonal=True),
+]
+NAMES = ["cmaes", "cmaes-sep", "pgpe", "pgpe-adam", "ars", "ars-orthogonal"]
+ITERATIONS = [250, 250, 400, 400, 400, 400]
+LEAST = [-1e-8, -1e-8, -1, -0.1, -1, -1]
+
+
+@pytest.fixture(params=CONFIGS, ids=NAMES)
+def config(request):
+    return request.param
+
+
+@pytest.mark.parametrize(
+    ("config", "iterations", "least"),
+    list(zip(CONFIGS, ITERATIONS, LEAST, strict=True)),
+    ids=NAMES,
+)
+def test_reaches_the_optimum(config, iterations, least):
+    """Seeds are fixed; from -1125 at the start, each bound leaves a factor of 3 or more."""
+    searcher = run(searchers.build(config, torch.zeros(DIM), 16), iterations)
+    assert least < returns(searcher.center) <= 0
+
+
+def test_cma_adapts_to_a_rotated_valley():
+    """Off-diagonal covariance: a rotated ellipsoid of condition 10^4 is solved as well."""
+    generator = torch.Generator().manual_seed(0)
+    rotation = torch.linalg.qr(torch.randn(8, 8, generator=generator, dtype=torch.float64))[0]
+    scales = torch.logspace(0, 4, 8, dtype=torch.float64)
+
+    def f(x):
+        return -(scales * ((x - 1) @ rotation).square()).sum(-1)
+
+    searcher = run(searchers.build(CMAESConfig(), torch.zeros(8), 10), 450, f=f)
+    assert f(searcher.center) > -1e-6
+
+
+def test_asking_is_a_pure_function_of_state_and_seed(config):
+    searcher = run(searchers.build(config, torch.zeros(DIM), 8), 3)
+    before = torch.get_rng_state()
+    first = searcher.ask(5)
+    torch.manual_seed(99)
+    assert torch.equal(searcher.ask(5), first)
+    assert not torch.equal(searcher.ask(6), first)
+    torch.set_rng_state(before)
+    assert first.dtype == torch.float64
+    assert first.shape == (8, DIM)
+
+
+def test_the_global_generator_is_left_alone(config):
+    before = torch.get_rng_state()
+    run(searchers.build(config, torch.zeros(DIM), 8), 2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_pairs_mirror_each_other(config):
+    searcher = run(searchers.build(config, torch.zeros(DIM), 8), 2)
+    population = searcher.ask(0)
+    mirrored = (population[0::2] + population[1::2]) / 2
+    assert torch.allclose(mirrored, searcher.center.expand(4, -1)) == searcher.antithetic
+
+
+def test_a_restored_searcher_goes_on_bit_for_bit(config):
+    whole = run(searchers.build(config, torch.zeros(DIM), 8), 9)
+    half = run(searchers.build(config, torch.zeros(DIM), 8), 4)
+    tensors, numbers = half.state()
+    resumed = searchers.build(config, torch.ones(DIM), 8)
+    resumed.load_state({k: v.clone() for k, v in tensors.items()}, dict(numbers))
+    run(resumed, 5, start=4)
+    assert torch.equal(resumed.center, whole.center)
+    assert resumed.sigma == whole.sigma
+    for name, tensor in whole.state()[0].items():
+        assert torch.equal(resumed.state()[0][name], tensor), name
+
+
+@pytest.mark.parametrize("config", CONFIGS[2:], ids=NAMES[2:])
+def test_equal_returns_leave_an_antithetic_centre_where_it_is(config):
+    searcher = run(searchers.build(config, torch.zeros(DIM), 8), 3, f=lambda x: torch.ones(len(x)))
+    assert torch.equal(searcher.center, torch.zeros(DIM, dtype=torch.float64))
+
+
+def test_ranks_share_ties():
+    ranks = searchers.centered_ranks(torch.tensor([3.0, 1.0, 3.0, 7.0]))
+    assert ranks.tolist() == pytest.approx([0, -0.5, 0, 0.5])
+
+
+def test_ars_step_is_the_published_formula():
+    """Two of three pairs kept, by their better return; step over the kept returns' deviation."""
+    searcher = searchers.build(
+        ARSConfig(sigma=0.1, learning_rate=0.5, top_fraction=0.67), torch.zeros(2), 6
+    )
+    population = searcher.ask(0)
+    plus, minus = torch.tensor([1.0, 5.0, 2.0]), torch.tensor([0.0, 3.0, 4.0])
+    searcher.tell(population, torch.stack([plus, minus], 1).flatten())
+    directions = population[0::2] / 0.1
+    kept = torch.tensor([5.0, 3.0, 2.0, 4.0])
+    step = (5 - 3) * directions[1] + (2 - 4) * directions[2]
+    expected = 0.5 * step / 2 / kept.std(correction=0)
+    assert torch.allclose(searcher.center, expected.double())
+
+
+def test_orthogonal_directions():
+    rows = torch.randn(7, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    made = searchers.orthogonalised(rows)
+    gram = made[:4] @ made[:4].T
+    assert torch.allclose(gram, torch.diag(rows[:4].square().sum(1)), atol=1e-12)
+    assert torch.allclose(made.norm(dim=1), rows.norm(dim=1))
+
+
+def test_cma_survives_an_indefinite_covariance():
+    searcher = run(searchers.build(CMAESConfig(), torch.zeros(DIM), 8), 2)
+    tensors, numbers = searcher.state()
+    searcher.load_state(tensors | {"C": -torch.eye(DIM, dtype=torch.float64)}, numbers)
+    run(searcher, 3)
+    assert torch.isfinite(searcher.center).all()
+
+
+def test_cma_refuses_a_covariance_that_is_too_large():
+    with pytest.raises(ValueError, match=r"has 1001 parameters, and .* cmaes takes at most 1000"):
+        searchers.build(CMAESConfig(), torch.zeros(1001), 8)

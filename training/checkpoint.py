@@ -1,0 +1,218 @@
+"""The one checkpoint format: a safetensors file whose metadata holds the run's configuration.
+
+Tensors are named `policy/...` (the policy's state, with normaliser and random projections) and
+`search/...` (the optimiser's). Metadata: `format`, `version`, `config` and `state`, the last two
+as JSON. Loading runs no code from the file, and equal contents give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from safetensors import SafetensorError, safe_open
+from safetensors import torch as safetensors_torch
+from torch import Tensor, nn
+
+from training.config import UserError, validate
+
+__all__ = [
+    "Checkpoint",
+    "in_run",
+    "load",
+    "load_into",
+    "load_policy",
+    "make_env",
+    "resolve",
+    "save",
+    "write_atomically",
+]
+
+FORMAT, VERSION = "foveate-checkpoint", "1"
+POLICY, SEARCH = "policy/", "search/"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint file holds."""
+
+    path: Path
+    policy: dict[str, Tensor]
+    """The policy's `state_dict`."""
+    search: dict[str, Tensor]
+    """The optimiser's tensors."""
+    config: dict[str, Any]
+    """The whole configuration of the run, as plain data."""
+    state: dict[str, Any]
+    """Counters and the like, as plain data."""
+
+
+def save(
+    path: Path,
+    policy_tensors: dict[str, Tensor],
+    search_tensors: dict[str, Tensor],
+    config: dict[str, Any],
+    state: dict[str, Any],
+) -> None:
+    """Write a checkpoint so that at any moment `path` is absent, the old file or the new one."""
+    tensors = {
+        prefix + name: tensor.detach().cpu().clone().contiguous()
+        for prefix, group in ((POLICY, policy_tensors), (SEARCH, search_tensors))
+        for name, tensor in group.items()
+    }
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "config": json.dumps(config, sort_keys=True, allow_nan=False),
+        "state": json.dumps(state, sort_keys=True, allow_nan=False),
+    }
+    try:
+        write_atomically(path, _in_fixed_order(safetensors_torch.save(tensors, metadata)))
+    except OSError as error:
+        raise UserError(f"cannot write the checkpoint {path}: {error.strerror}") from None
+
+
+def _in_fixed_order(data: bytes) -> bytes:
+    """The same file with its header's keys sorted: safetensors orders metadata at random."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.dumps(
+        json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")
+    ).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + data[8 + size :]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` in one step: a temporary file, synced, then renamed."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | Path) -> Checkpoint:
+    """Read a checkpoint; UserError when it is missing, truncated, foreign or of another version."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"there is no checkpoint {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UserError(
+            f"{path} is not a complete safetensors file ({error}); "
+            "it may have been cut short or be of another kind"
+        ) from None
+    if metadata.get("format") != FORMAT:
+        raise UserError(
+            f"{path} is a safetensors file of another kind: its format is "
+            f"{metadata.get('format')!r}, where {FORMAT!r} is needed"
+        )
+    if metadata.get("version") != VERSION:
+        raise UserError(
+            f"{path} is a checkpoint of version {metadata.get('version')!r}, "
+            f"but this program reads version {VERSION!r}"
+        )
+    try:
+        config, state = dict(json.loads(metadata["config"])), dict(json.loads(metadata["state"]))
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{path} is a checkpoint without a readable config and state") from None
+
+    def group(prefix: str) -> dict[str, Tensor]:
+        return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+    return Checkpoint(path, group(POLICY), group(SEARCH), config, state)
+
+
+def shipped() -> dict[str, Path]:
+    """Policies that come with the package, by name."""
+    folder = Path(str(resources.files("policies"))) / "pretrained"
+    return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
+
+
+def in_run(run: Path) -> list[Path]:
+    """A run's checkpoints by iteration, oldest first."""
+    return sorted((run / "checkpoints").glob("*.safetensors"))
+
+
+def resolve(run_or_checkpoint: str | Path) -> Path:
+    """The checkpoint meant by a file, a run directory (its latest) or a shipped policy's name."""
+    path = Path(run_or_checkpoint)
+    if path.is_dir():
+        checkpoints = in_run(path)
+        if not checkpoints:
+            raise UserError(f"{path} holds no checkpoint (checkpoints/*.safetensors)")
+        return checkpoints[-1]
+    if path.is_file():
+        return path
+    policies = shipped()
+    if str(run_or_checkpoint) in policies:
+        return policies[str(run_or_checkpoint)]
+    raise UserError(
+        f"{run_or_checkpoint} is neither a run directory, nor a checkpoint file, nor one of the "
+        f"policies that come with the package ({', '.join(policies) or 'none'})"
+    )
+
+
+def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
+    """Set a policy's parameters and buffers; UserError names the first tensor that differs."""
+    ours, theirs = policy.state_dict(), checkpoint.policy
+    for name in sorted(ours.keys() | theirs.keys()):
+        here = tuple(ours[name].shape) if name in ours else "absent"
+        there = tuple(theirs[name].shape) if name in theirs else "absent"
+        if here != there:
+            raise UserError(
+                f"{checkpoint.path} holds another policy: tensor {name} has shape {there} there, "
+                f"but the configured policy needs {here}"
+            )
+    policy.load_state_dict(theirs)
+
+
+def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
+    """`gymnasium.make` with this project's environments registered; UserError when it fails."""
+    import envs  # noqa: F401 - registers them
+
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"cannot make the environment env_id = {env_id!r}: {reason}") from None
+
+
+def load_policy(
+    path: str | Path, env: gymnasium.Env | None = None
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The policy of a checkpoint, ready to act, and the configuration of the run it comes from.
+
+    `env` gives the observation and action spaces; without it the run's environment is made, asked
+    and closed. UserError when the checkpoint and its own configuration disagree.
+    """
+    import policies
+
+    checkpoint = load(resolve(path))
+    config = checkpoint.config
+    absent = [key for key in ("env_id", "env", "policy") if key not in config]
+    if absent:
+        raise UserError(f"{checkpoint.path} has a configuration without {', '.join(absent)}")
+    settings = validate(policies.PolicyConfig, config["policy"], checkpoint.path, "policy.")
+    if env is None:
+        with make_env(config["env_id"], config["env"]) as own:
+            spaces = own.observation_space, own.action_space
+    else:
+        spaces = env.observation_space, env.action_space
+    policy = policies.build(settings, *spaces)
+    load_into(policy, checkpoint)
+    policy.requires_grad_(False)
+    return policy, config

@@ -1,0 +1,95 @@
+"""The only episode loop: training, evaluation, video and timing all run `run_episode`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+
+class Policy(Protocol):
+    """What the loop needs of a policy, learned or scripted."""
+
+    def reset(self) -> None:
+        """Forget everything that was carried over from an earlier episode."""
+
+    def act(self, observation: Any) -> np.ndarray:
+        """Action (action_dim,) for one observation of the environment."""
+
+
+class PolicyError(FloatingPointError):
+    """A policy gave an action that is not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """What one episode came to."""
+
+    seed: int
+    """Seed given to `env.reset`."""
+    reward: float
+    """Undiscounted sum of the rewards."""
+    steps: int
+    """Decisions taken."""
+    fell: bool
+    """`info["fell"]` at the end; for environments without it, whether the episode terminated."""
+    success: bool
+    """`info["success"]` at the end; False for environments without it."""
+    distance_m: float
+    """`info["distance_m"]` at the end, metres forward; NaN for environments without it."""
+    info: dict[str, Any] = field(repr=False)
+    """The last `info` of the environment."""
+
+
+OnStep = Callable[[gymnasium.Env, Any, np.ndarray, float, Policy], None]
+
+
+def run_episode(
+    env: gymnasium.Env,
+    policy: Policy,
+    seed: int,
+    *,
+    options: dict[str, Any] | None = None,
+    on_step: OnStep | None = None,
+) -> Episode:
+    """Run one episode of `policy` in `env`, from `reset(seed=seed, options=options)` to its end.
+
+    `on_step(env, observation, action, reward, policy)` is called after every step with the
+    observation that the action answers. Raises PolicyError when an action is not finite, before
+    the environment sees it, and FloatingPointError when the rewards do not add up to a number.
+    """
+    observation, info = env.reset(seed=seed, options=options)
+    policy.reset()
+    total, steps, terminated, truncated = 0.0, 0, False, False
+    while not (terminated or truncated):
+        action = policy.act(observation)
+        if not np.isfinite(action).all():
+            raise PolicyError(
+                f"policy output (action) at step {steps} of the episode with seed {seed} is "
+                f"{np.array2string(np.asarray(action), precision=3, threshold=12)}, "
+                "where every number must be finite"
+            )
+        following, reward, terminated, truncated, info = env.step(action)
+        total += float(reward)
+        steps += 1
+        if on_step is not None:
+            on_step(env, observation, action, float(reward), policy)
+        observation = following
+    if not math.isfinite(total):
+        raise FloatingPointError(
+            f"the rewards of the episode with seed {seed} add up to {total}, "
+            "where a finite number is expected"
+        )
+    return Episode(
+        seed=seed,
+        reward=total,
+        steps=steps,
+        fell=bool(info.get("fell", terminated)),
+        success=bool(info.get("success", False)),
+        distance_m=float(info.get("distance_m", math.nan)),
+        info=info,
+    )

@@ -1,0 +1,114 @@
+"""What a training run by evolution strategies is made of: `ESConfig`."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+import policies
+from envs.stepping_stones.config import SteppingStonesConfig
+from training import config as configuration
+from training import searchers
+
+__all__ = ["FREE_ON_RESUME", "ESConfig", "describe", "load_config"]
+
+SHORTHANDS = {
+    "episode_s": "env.episode_s",
+    "feature_map": "policy.feature_map",
+    "num_features": "policy.num_features",
+    "num_lambda_features": "policy.num_lambda_features",
+}
+FREE_ON_RESUME = ("iterations", "workers", "ray_address")
+"""Keys that a resumed run may change: no result depends on them."""
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class ESConfig:
+    """A training run by evolution strategies."""
+
+    iterations: int = Field(default=300, ge=1)
+    """Updates of the search distribution."""
+    popsize: int = Field(default=12, ge=2)
+    """Candidates an iteration; even for antithetic searchers (pgpe, ars)."""
+    terrains: int = Field(default=2, ge=1)
+    """Episodes of each candidate an iteration, each on its own terrain."""
+    common_terrains: Literal["pair", "population"] = "population"
+    """Who shares terrains (and noise): candidates 2i and 2i + 1, or all candidates."""
+    center_terrains: int = Field(default=2, ge=1)
+    """Episodes of the centre an iteration; their mean is `center_reward`."""
+    workers: int = Field(default=2, ge=1)
+    """Episodes run at the same time; more than one, or a `ray_address`, uses Ray."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of candidates, terrains and noise (the initial policy has `policy.init_seed`)."""
+    ray_address: str | None = None
+    """Address of a running Ray cluster ("auto", "host:6379"); null starts Ray here."""
+    init_from: str | None = None
+    """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
+    episode_s: float | None = None
+    """Length of an episode, seconds: shorthand of `env.episode_s`."""
+    feature_map: str | None = None
+    """Attention's feature map: shorthand of `policy.feature_map`."""
+    num_features: int | None = None
+    """Random vectors m: shorthand of `policy.num_features`."""
+    num_lambda_features: int | None = None
+    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
+    env_id: str = "SteppingStones-v0"
+    """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, keywords of `gymnasium.make`."""
+    policy: policies.PolicyConfig = policies.PolicyConfig()
+    """The policy."""
+    searcher: searchers.SearcherConfig = Field(
+        default=searchers.CMAESConfig(), discriminator="name"
+    )
+    """The searcher."""
+    curriculum: tuple[dict[str, Any], ...] = ()
+    """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
+    advance_at: float = Field(default=0.6, gt=0, le=1)
+    """Success rate of the population at which the next level begins."""
+    advance_window: int = Field(default=1, ge=1)
+    """Iterations at a level over which that success rate is averaged."""
+    checkpoints_kept: int = Field(default=5, ge=1)
+    """Latest checkpoints that are kept, besides the one before training."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        antithetic = self.searcher.name != "cmaes"
+        if antithetic and self.popsize % 2:
+            raise ValueError(
+                f"popsize must be even with searcher.name = {self.searcher.name}, "
+                f"which draws pairs, got {self.popsize}"
+            )
+        if self.common_terrains == "pair" and not antithetic:
+            raise ValueError(
+                "common_terrains = pair needs a searcher that draws pairs (pgpe, ars), "
+                f"got searcher.name = {self.searcher.name}"
+            )
+        return self
+
+
+def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
+    """The configuration with every default filled in; UserError when something is wrong."""
+    data = configuration.dump(configuration.load(ESConfig, path, overrides, SHORTHANDS))
+    source = configuration.source(path, overrides)
+    if data["env_id"] == "SteppingStones-v0":
+        env = configuration.validate(SteppingStonesConfig, data["env"], source, "env.")
+        for i, level in enumerate(data["curriculum"]):
+            harder = {**data["env"], **level}
+            configuration.validate(SteppingStonesConfig, harder, source, f"curriculum.{i}.")
+        data["env"] = configuration.dump(env)
+    configuration.fill_shorthands(data, SHORTHANDS, source)
+    return configuration.validate(ESConfig, data, source)
+
+
+def describe() -> str:
+    """Every field for --help: key, default, type, unit."""
+    env = configuration.describe(SteppingStonesConfig, "env.")
+    return f"{configuration.describe(ESConfig)}\n{env}"

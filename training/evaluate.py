@@ -1,0 +1,306 @@
+"""Measure policies over many seeds: reward, falls, distance, FLOPs and latency.
+
+python -m training.evaluate runs/a runs/b --policy oracle --policy blind --out evaluations/first
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import dataclasses
+import hashlib
+import json
+import math
+import multiprocessing
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from training.checkpoint import write_atomically
+from training.config import ArgumentParser, UserError, exit_status
+from training.episode import Episode, Policy, PolicyError, run_episode
+from training.flops import measure
+from training.players import Player, add_arguments, find_players, positive
+from training.run_log import provenance
+
+__all__ = ["evaluate", "main", "summarise", "wilson_interval"]
+
+RESULTS, PARETO = "evaluation.json", "pareto.png"
+
+
+def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's score interval of a success probability; z = 1.96 covers 95%.
+
+    Unlike the normal interval it stays inside [0, 1] and has a width at 0 and at 100 successes.
+    """
+    rate, extra = successes / trials, z * z / trials
+    centre = rate + extra / 2
+    half = z * math.sqrt(rate * (1 - rate) / trials + extra / (4 * trials))
+    return (
+        max(0.0, (centre - half) / (1 + extra)) if successes else 0.0,
+        min(1.0, (centre + half) / (1 + extra)) if successes < trials else 1.0,
+    )
+
+
+class _Stage:
+    """One open environment and policy at a time; in each worker process there is one."""
+
+    def __init__(self) -> None:
+        self.player: Player | None = None
+        self.env: gymnasium.Env | None = None
+        self.policy: Policy | None = None
+
+    def play(self, player: Player, seed: int) -> Episode:
+        """Run one episode; equal whatever ran here before."""
+        if player != self.player:
+            self.close()
+            torch.set_num_threads(1)
+            self.env = player.make_env()
+            self.policy = player.make_policy(self.env)
+            self.player = player
+        assert self.env is not None
+        assert self.policy is not None
+        self.policy = player.for_episode(self.policy, self.env, seed)
+        with torch.no_grad():
+            episode = run_episode(self.env, self.policy, seed)
+        numbers = (bool, int, float, np.bool_, np.integer, np.floating)
+        kept = {k: float(v) for k, v in episode.info.items() if isinstance(v, numbers)}
+        return dataclasses.replace(episode, info=kept)
+
+    def close(self) -> None:
+        if self.env is not None:
+            self.env.close()
+        self.player = self.env = self.policy = None
+
+
+_stage = _Stage()
+
+
+def _play(player: Player, seed: int) -> Episode:
+    return _stage.play(player, seed)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def _executor(workers: int) -> Iterator[Any]:
+    """A `map` over worker processes, or over this one; it keeps the order of its input."""
+    if workers == 1:
+        try:
+            yield map
+        finally:
+            _stage.close()
+        return
+    context = multiprocessing.get_context("spawn")  # forked physics and threads do not mix
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
+    try:
+        yield pool.map
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process died (killed, or out of memory), so the evaluation stopped; "
+            "policies evaluated before it are in the output"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
+    """The entry of evaluation.json that follows from the episodes alone."""
+    rewards = np.array([e.reward for e in episodes])
+    distances = np.array([e.distance_m for e in episodes])
+    successes, count = sum(e.success for e in episodes), len(episodes)
+    several = count > 1
+    entry: dict[str, Any] = {
+        "name": player.name,
+        "env": player.env_id,
+        "env_settings": player.env_settings,
+        "seeds": [e.seed for e in episodes],
+        "episodes": count,
+        "reward_mean": float(rewards.mean()),
+        "reward_std": float(rewards.std(ddof=1)) if several else 0.0,
+        "reward_sem": float(rewards.std(ddof=1) / math.sqrt(count)) if several else None,
+        "success_rate": successes / count,
+        "success_interval_95": list(wilson_interval(successes, count)),
+        "fall_rate": sum(e.fell for e in episodes) / count,
+        "steps_mean": float(np.mean([e.steps for e in episodes])),
+    }
+    if np.isfinite(distances).all():
+        entry["distance_m_mean"] = float(distances.mean())
+        entry["distance_m_sem"] = (
+            float(distances.std(ddof=1) / math.sqrt(count)) if several else None
+        )
+    if all("in_bowls" in e.info for e in episodes):
+        entry["in_bowls_mean"] = float(np.mean([e.info["in_bowls"] for e in episodes]))
+    return entry
+
+
+def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
+    """FLOPs, latency and parameters, measured here on an observation of the environment."""
+    with player.make_env() as env:
+        policy = player.make_policy(env)
+        observation, _ = env.reset(seed=seed)
+        policy.reset()
+        cost = measure(policy, observation, player.device)
+    scripted = player.checkpoint is None
+    entry |= {
+        "flops_per_step": None if scripted else cost.total,
+        "flops_by_component": {} if scripted else cost.flops,
+        "latency_ms_per_step": cost.latency_ms,
+        "parameters": cost.parameters,
+    }
+
+
+def _origin(player: Player) -> dict[str, Any]:
+    origin: dict[str, Any] = {"provenance": provenance({"env": player.env_settings})}
+    if player.checkpoint is not None:
+        origin["checkpoint"] = str(player.checkpoint)
+        origin["checkpoint_sha256"] = hashlib.sha256(player.checkpoint.read_bytes()).hexdigest()
+    return origin
+
+
+def evaluate(
+    players: Sequence[Player], seeds: Sequence[int], workers: int = 1, progress: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield an entry of evaluation.json for each player, as soon as it is measured.
+
+    The entries do not depend on `workers`, latency excepted. Raises UserError when an action is
+    not finite or a worker dies.
+    """
+    with _executor(workers) as run:
+        for player in players:
+            try:
+                results = run(_play, [player] * len(seeds), seeds)
+                episodes = list(_watched(results, player.name, len(seeds), progress))
+            except PolicyError as error:
+                raise UserError(f"{player.name}: {error}") from None
+            entry = summarise(player, episodes)
+            _add_costs(entry, player, seeds[0])
+            entry |= _origin(player)
+            entry["records"] = [
+                {"seed": e.seed, "reward": e.reward, "steps": e.steps, **e.info} for e in episodes
+            ]
+            yield entry
+
+
+def _watched(
+    results: Iterable[Episode], name: str, total: int, progress: bool
+) -> Iterable[Episode]:
+    from tqdm import tqdm
+
+    return tqdm(results, desc=name, total=total, unit="episode", disable=not progress, leave=False)
+
+
+_COLUMNS = (
+    f"{'policy':<28} {'success':>8} {'95% interval':>15} {'reward':>16} {'distance m':>15} "
+    f"{'FLOPs/step':>12} {'ms/step':>8} {'parameters':>10}"
+)
+
+
+def _row(entry: dict[str, Any]) -> str:
+    low, high = entry["success_interval_95"]
+    sem = entry["reward_sem"] or math.nan
+    reward = f"{entry['reward_mean']:.3f} +- {sem:.3f}"
+    distance = "-"
+    if "distance_m_mean" in entry:
+        distance = f"{entry['distance_m_mean']:.2f} +- {entry['distance_m_sem'] or math.nan:.2f}"
+    flops = "-" if entry["flops_per_step"] is None else f"{entry['flops_per_step']:,}"
+    return (
+        f"{entry['name']:<28} {entry['success_rate']:>8.1%} {f'{low:.1%} - {high:.1%}':>15} "
+        f"{reward:>16} {distance:>15} {flops:>12} {entry['latency_ms_per_step']:>8.3f} "
+        f"{entry['parameters']:>10,}"
+    )
+
+
+def _claim(out: str) -> Path:
+    """The output directory, made and known to be writable and without results."""
+    directory = Path(out)
+    for name in (RESULTS, PARETO):
+        if (directory / name).exists():
+            raise UserError(
+                f"--out {out} holds another evaluation ({name}): give another directory"
+            )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(directory / RESULTS, b"[]\n")
+        (directory / RESULTS).unlink()
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
+    return directory
+
+
+def _note_differences(players: Sequence[Player]) -> None:
+    """Say when policies do not face the same task."""
+    settings = [player.env_settings for player in players]
+    keys = sorted({key for one in settings for key in one})
+    different = [k for k in keys if any(one.get(k) != settings[0].get(k) for one in settings)]
+    if different and len({player.env_id for player in players}) == 1:
+        print(
+            f"note: the policies' environments differ in {', '.join(different)}, "
+            "which comes with each policy; --set gives all of them the same value",
+            file=sys.stderr,
+        )
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="training.evaluate", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN_OR_CHECKPOINT",
+        help="run directory (its latest checkpoint), checkpoint file, or a shipped policy's name",
+    )
+    add_arguments(parser, episodes=100)
+    parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
+    parser.add_argument("--device", default="cpu", help="PyTorch device of the policies")
+    parser.add_argument("--out", metavar="DIR", help=f"write {RESULTS} and {PARETO} here")
+    return parser
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = _parser().parse_args(argv)
+    torch.set_num_threads(1)
+    if not arguments.runs and not arguments.policy:
+        raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
+    players = find_players(
+        arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device
+    )
+    directory = _claim(arguments.out) if arguments.out else None
+    _note_differences(players)
+    seeds = range(arguments.seed, arguments.seed + arguments.episodes)
+    entries: list[dict[str, Any]] = []
+    print(_COLUMNS)
+    for entry in evaluate(players, seeds, arguments.workers, progress=sys.stderr.isatty()):
+        entries.append(entry)
+        print(_row(entry), flush=True)
+        if directory:
+            text = json.dumps(entries, indent=1, allow_nan=False)
+            write_atomically(directory / RESULTS, (text + "\n").encode())
+    if directory:
+        from training.plots import plot_pareto
+
+        plot_pareto(entries, directory / PARETO)
+        print(f"wrote {directory / RESULTS} and {directory / PARETO}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""What the command lines run: a checkpoint's policy or a scripted one, in its environment."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import gymnasium
+import torch
+
+import envs
+from envs.stepping_stones import SteppingStonesConfig
+from training import checkpoint, config
+from training.config import UserError
+from training.episode import Policy
+
+__all__ = [
+    "EVALUATION_SEED",
+    "SCRIPTED",
+    "Player",
+    "add_arguments",
+    "find_players",
+    "positive",
+    "scripted_policy",
+]
+
+SCRIPTED = ("oracle", "blind", "random")
+EVALUATION_SEED = 100_000
+"""First of the seeds that no training uses."""
+_EMBODIMENT = {
+    envs.STEPPING_STONES: (
+        "front_camera",
+        "belly_camera",
+        "camera_far_m",
+        "foothold_forward_m",
+        "foothold_lateral_m",
+        "lateral_speed_m_s",
+    )
+}
+"""Settings that say what a policy sees and what its actions mean: these alone come with it. The
+others are the task, the same for every policy: terrain, noise, length and reward, which training
+may have made easier. Of other environments every setting comes with the policy."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """A policy by name and the environment it plays in; picklable."""
+
+    name: str
+    env_id: str
+    env_settings: dict[str, Any]
+    """Keywords of `gymnasium.make`, all of them where the environment's settings are known."""
+    checkpoint: Path | None = None
+    """The file of a learned policy; None for a scripted one, whose name is in SCRIPTED."""
+    device: str = "cpu"
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
+        """The environment, open; the caller closes it."""
+        return checkpoint.make_env(self.env_id, self.env_settings, render_mode=render_mode)
+
+    def make_policy(self, env: gymnasium.Env) -> Policy:
+        """The policy for `env`, one made by `make_env`."""
+        if self.checkpoint is None:
+            return scripted_policy(self.name, env, EVALUATION_SEED)
+        policy, _ = checkpoint.load_policy(self.checkpoint, env)
+        return cast(Policy, policy.to(self.device))
+
+    def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
+        """`policy`, or a fresh random one: an episode must not depend on those before it."""
+        random = self.checkpoint is None and self.name == "random"
+        return scripted_policy("random", env, seed) if random else policy
+
+
+def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
+    """The oracle, the blind walker or random actions; UserError where `env` has no expert."""
+    from policies import scripted
+
+    identity = env.spec.id if env.spec else type(env.unwrapped).__name__
+    if not isinstance(env.action_space, gymnasium.spaces.Box):
+        raise UserError(f"--policy {name}: the actions of {identity} are not a Box of numbers")
+    if name == "random":
+        return scripted.Random(env, seed)
+    if name == "blind":
+        return scripted.Blind(env)
+    if not hasattr(env.unwrapped, "expert_action"):
+        raise UserError(f"--policy {name}: environment {identity} has no scripted expert")
+    return scripted.Oracle(env)
+
+
+def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
+    """The arguments that rollout and evaluate share, all but the positional one."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        f"settings of {envs.STEPPING_STONES} for --set, with defaults and ranges:\n"
+        f"{config.describe(SteppingStonesConfig)}"
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        choices=SCRIPTED,
+        help="scripted policy: oracle (knows the terrain), blind (no correction) or random",
+    )
+    parser.add_argument(
+        "--env",
+        metavar="ID",
+        help=f"Gymnasium id; default: the run's, and {envs.STEPPING_STONES} for scripted policies",
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of the environment, as in --set gap_m=[0.15,0.25]",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=positive,
+        default=episodes,
+        help="episodes a policy (default %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_seed,
+        default=EVALUATION_SEED,
+        help="episode i uses seed S + i, terrain and noise both; training uses none from "
+        f"{EVALUATION_SEED} up (default %(default)s)",
+    )
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0 to 2^32 - 1, got {text!r}")
+    return int(text)
+
+
+def find_players(
+    files: Sequence[str],
+    scripted: Sequence[str],
+    env_id: str | None,
+    overrides: Sequence[str],
+    device: str = "cpu",
+) -> list[Player]:
+    """The players that a command line means, each tried out: its environment and policy are built.
+
+    `overrides` are `key=value` settings of the environment. Raises UserError.
+    """
+    changes = config.read_overrides(overrides)
+    changes = {**changes.pop("env", {}), **changes}
+    check_device(device)
+    players = []
+    for file in files:
+        path = checkpoint.resolve(file)
+        trained = checkpoint.load(path).config
+        own_env = trained.get("env_id", envs.STEPPING_STONES)
+        if env_id not in (None, own_env):
+            raise UserError(f"--env {env_id}: {file} was trained in {own_env}")
+        own = trained.get("env", {})
+        settings = _merged({k: own[k] for k in _EMBODIMENT.get(own_env, own) if k in own}, changes)
+        players.append(
+            Player(_name(file, path), own_env, _resolved(own_env, settings), path, device)
+        )
+    for name in scripted:
+        scripted_env = env_id or envs.STEPPING_STONES
+        players.append(Player(name, scripted_env, _resolved(scripted_env, changes)))
+    players = _told_apart(players)
+    for player in players:
+        with player.make_env() as env:
+            player.make_policy(env)
+    return players
+
+
+def check_device(device: str) -> None:
+    """Raise UserError when PyTorch cannot use `device` here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"--device {device} cannot be used here: {reason}") from None
+
+
+def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        below = merged.get(key)
+        if isinstance(value, dict) and isinstance(below, dict):
+            value = _merged(below, value)
+        merged[key] = value
+    return merged
+
+
+def _resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
+    if env_id != envs.STEPPING_STONES:
+        return settings
+    return config.dump(config.validate(SteppingStonesConfig, settings, env_id))
+
+
+def _name(given: str, path: Path) -> str:
+    """runs/a -> a; runs/a/checkpoints/000100.safetensors -> a/000100; else the file's stem."""
+    if Path(given).is_dir():
+        return Path(given).resolve().name
+    if path.parent.name == "checkpoints":
+        return f"{path.resolve().parents[1].name}/{path.stem}"
+    return path.stem
+
+
+def _told_apart(players: list[Player]) -> list[Player]:
+    names = [player.name for player in players]
+    taken: set[str] = set()
+    result = []
+    for player in players:
+        name = player.name
+        if player.checkpoint is not None and names.count(name) > 1:
+            name = f"{name} ({player.checkpoint})"
+        if name in taken:
+            raise UserError(f"policy {name} is given twice; give it once")
+        taken.add(name)
+        result.append(dataclasses.replace(player, name=name))
+    return result

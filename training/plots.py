@@ -1,0 +1,191 @@
+"""Training curves of runs, and FLOPs against reward of evaluated policies.
+
+python -m training.plots RUN... --out curve.png
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.config import ArgumentParser, UserError, exit_status
+
+PANELS = {
+    "reward": (("reward_mean", "-", 0.45), ("center_reward", "-", 1.0)),
+    "distance (m)": (("distance_m_mean", "-", 0.45), ("center_distance_m", "-", 1.0)),
+    "success": (("success_rate", "-", 0.45), ("center_success", "-", 1.0)),
+    "curriculum level": (("level", "-", 1.0),),
+}
+"""Panel title -> columns of metrics.csv, line style, opacity; absent columns are left out."""
+AXES = {"iteration": "iteration", "wall": "wall_s", "episodes": "episodes", "steps": "env_steps"}
+"""--x -> column of metrics.csv."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The columns of one run's metrics.csv: name -> values (iterations,), NaN where empty."""
+
+    name: str
+    columns: dict[str, np.ndarray]
+
+
+def read_metrics(run: str | Path) -> Curve:
+    """Read `metrics.csv` of a run directory (or such a file). UserError if there is none."""
+    path = Path(run)
+    path = path / "metrics.csv" if path.is_dir() else path
+    try:
+        with path.open(newline="") as file:
+            reader = csv.DictReader(file)
+            rows = [row for row in reader if None not in row and None not in row.values()]
+            names = reader.fieldnames or []
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a run's metrics.csv ({error})") from error
+    if "iteration" not in names:
+        raise UserError(f"{path}: has no column 'iteration', so it is not a run's metrics.csv")
+    columns = {name: np.array([_number(row[name]) for row in rows]) for name in names}
+    return Curve(path.resolve().parent.name, columns)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def plot_training(
+    curves: Sequence[Curve], out: str | Path, x: str = "iteration", smooth: int = 1
+) -> None:
+    """Draw reward, distance and success of the runs against `x` (a key of AXES) into `out`.
+
+    The bold line is the centre policy, the faint one the mean of the population; `smooth` is the
+    width of a trailing mean, in iterations.
+    """
+    plt = _pyplot()
+    panels = {title: lines for title, lines in PANELS.items() if _worth_a_panel(curves, lines)}
+    if not panels:
+        raise UserError("none of the runs has a measured iteration to draw yet")
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(4.2 * len(panels), 3.2), squeeze=False, layout="constrained"
+    )
+    for panel, (title, lines) in zip(axes[0], panels.items(), strict=True):
+        for index, curve in enumerate(curves):
+            positions, label = _positions(curve, x)
+            for name, style, opacity in lines:
+                values = curve.columns.get(name)
+                if values is None or not np.isfinite(values).any():
+                    continue
+                known = np.isfinite(values)
+                panel.plot(
+                    positions[known],
+                    _trailing_mean(values[known], 1 if name == "level" else smooth),
+                    style,
+                    color=f"C{index % 10}",
+                    alpha=opacity,
+                    linewidth=1.0 + opacity,
+                    label=f"{curve.name}: {name}",
+                )
+        panel.set(xlabel=label, title=title)
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize=7)
+    _save(figure, out)
+
+
+def _worth_a_panel(curves: Sequence[Curve], lines: tuple[tuple[str, str, float], ...]) -> bool:
+    """Whether a run has such a value; a level that is always 0 is no curriculum."""
+    columns = [c.columns[name] for c in curves for name, *_ in lines if name in c.columns]
+    if lines[0][0] == "level":
+        return any((column > 0).any() for column in columns)
+    return any(np.isfinite(column).any() for column in columns)
+
+
+def _positions(curve: Curve, x: str) -> tuple[np.ndarray, str]:
+    column = AXES[x]
+    if column not in curve.columns:
+        raise UserError(f"run {curve.name!r}: metrics.csv has no column {column!r} for --x {x}")
+    values = curve.columns[column]
+    return (values / 60, "wall time (minutes)") if column == "wall_s" else (values, column)
+
+
+def _trailing_mean(values: np.ndarray, width: int) -> np.ndarray:
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    stop = np.arange(1, len(values) + 1)
+    start = np.maximum(0, stop - width)
+    return (sums[stop] - sums[start]) / (stop - start)
+
+
+def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
+    """Draw FLOPs per step against mean reward, one point a policy, into `out`.
+
+    `entries` are those of evaluation.json. Bars are 95% intervals of the mean over episodes. A
+    policy without FLOPs (scripted) is a dashed line across: the ceiling or the floor of the task.
+    """
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
+    for index, entry in enumerate(entries):
+        colour, half = f"C{index % 10}", 1.96 * (entry.get("reward_sem") or 0.0)
+        flops, reward = entry.get("flops_per_step"), entry["reward_mean"]
+        if flops:
+            axis.errorbar(
+                flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=entry["name"]
+            )
+        else:
+            axis.axhline(reward, color=colour, linestyle="--", linewidth=1, label=entry["name"])
+            axis.axhspan(reward - half, reward + half, color=colour, alpha=0.12)
+    if any(entry.get("flops_per_step") for entry in entries):
+        axis.set_xscale("log")
+        axis.set_xlabel("FLOPs per inference step (multiply-add = 2)")
+    else:
+        axis.set_xticks([])
+    axis.set_ylabel("reward per episode (mean, 95% interval)")
+    axis.grid(alpha=0.3, which="both")
+    axis.legend(fontsize=8)
+    _save(figure, out)
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def _save(figure: Any, out: str | Path) -> None:
+    try:
+        figure.savefig(out, dpi=150)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--out {str(out)!r}: the picture cannot be written ({error})") from error
+    finally:
+        _pyplot().close(figure)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of `python -m training.plots`."""
+    parser = ArgumentParser(prog="training.plots", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory or metrics.csv")
+    parser.add_argument("--out", required=True, metavar="FILE", help="picture: .png, .svg or .pdf")
+    parser.add_argument("--x", choices=sorted(AXES), default="iteration", help="horizontal axis")
+    parser.add_argument(
+        "--smooth", type=int, default=1, metavar="N", help="draw trailing means of N iterations"
+    )
+
+    def draw() -> int:
+        arguments = parser.parse_args(argv)
+        curves = [read_metrics(run) for run in arguments.runs]
+        plot_training(curves, arguments.out, arguments.x, max(1, arguments.smooth))
+        return 0
+
+    return exit_status(draw)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Run a policy and look at it: figures for each episode, a video, or a live window.
+
+python -m training.rollout RUN_OR_CHECKPOINT --episodes 3 --video walk.mp4
+python -m training.rollout --policy oracle --render
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from training.config import ArgumentParser, UserError, exit_status
+from training.episode import Episode, Policy, PolicyError, run_episode
+from training.players import Player, add_arguments, find_players
+from training.video import FrameWriter, LastInfo, VideoRecorder
+
+__all__ = ["Episode", "PolicyError", "main", "run_episode"]
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="training.rollout", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "run",
+        nargs="?",
+        metavar="RUN_OR_CHECKPOINT",
+        help="run directory (its latest checkpoint), checkpoint file, or a shipped policy's name",
+    )
+    add_arguments(parser, episodes=1)
+    parser.add_argument(
+        "--video",
+        metavar="FILE",
+        help=".mp4 or .gif of all episodes, or .png: one frame, at --still-s of the first episode",
+    )
+    parser.add_argument(
+        "--still-s", type=float, default=4.0, help="time of a .png frame, seconds (default 4)"
+    )
+    parser.add_argument("--render", action="store_true", help="live window, in real time")
+    parser.add_argument("--device", default="cpu", help="PyTorch device of the policy (cpu, cuda)")
+    return parser
+
+
+class LiveWindow:
+    """An `on_step` that draws the window and waits until the simulated time has passed."""
+
+    def __init__(self, fps: float):
+        self.step_s = 1.0 / fps
+        self.due = time.perf_counter()
+
+    def __call__(
+        self,
+        env: gymnasium.Env,
+        observation: Any,
+        action: np.ndarray,
+        reward: float,
+        policy: Policy,
+    ) -> None:
+        env.render()
+        self.due = max(self.due + self.step_s, time.perf_counter() - self.step_s)
+        time.sleep(max(0.0, self.due - time.perf_counter()))
+
+
+def _check_display() -> None:
+    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
+        raise UserError(
+            "--render needs a display, but DISPLAY is not set; use --video FILE instead"
+        )
+
+
+def _describe(episode: Episode) -> str:
+    ending = "fell" if episode.fell else "stayed up"
+    return (
+        f"seed {episode.seed}: {_distance(episode.distance_m)}{ending} after {episode.steps} "
+        f"steps, reward {episode.reward:.3f}"
+    )
+
+
+def _distance(distance_m: float) -> str:
+    return "" if math.isnan(distance_m) else f"{distance_m:.2f} m, "
+
+
+def _describe_mean(episodes: Sequence[Episode]) -> str:
+    count, falls = len(episodes), sum(episode.fell for episode in episodes)
+    return (
+        f"mean of {count}: {_distance(float(np.mean([e.distance_m for e in episodes])))}"
+        f"{falls} of {count} fell, {sum(e.success for e in episodes)} succeeded, "
+        f"reward {np.mean([e.reward for e in episodes]):.3f}"
+    )
+
+
+def _roll(player: Player, arguments: Any) -> list[Episode]:
+    """Run the episodes, print each, and write the video."""
+    mode = "human" if arguments.render else "rgb_array" if arguments.video else None
+    episodes: list[Episode] = []
+    with LastInfo(player.make_env(mode)) as env:
+        fps = float(env.metadata.get("render_fps", 20))
+        writer = FrameWriter(arguments.video, fps) if arguments.video else None
+        recorder = VideoRecorder(env, writer, arguments.still_s, player.name) if writer else None
+        on_step = LiveWindow(fps) if arguments.render else recorder
+        policy = player.make_policy(env)
+        complete = False
+        try:
+            for seed in range(arguments.seed, arguments.seed + arguments.episodes):
+                if recorder:
+                    recorder.start_episode()
+                policy = player.for_episode(policy, env, seed)
+                episodes.append(run_episode(env, policy, seed, on_step=on_step))
+                if recorder:
+                    recorder.end_episode()
+                print(_describe(episodes[-1]), flush=True)
+            complete = True
+        finally:
+            if writer:
+                writer.close(keep=complete)
+    return episodes
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = _parser().parse_args(argv)
+    torch.set_num_threads(1)
+    if len(arguments.policy) + (arguments.run is not None) != 1:
+        raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
+    if arguments.render and arguments.video:
+        raise UserError("--render and --video cannot be combined: the window is not recorded")
+    if arguments.render:
+        _check_display()
+    if arguments.video:
+        FrameWriter(arguments.video, 1.0)
+    files = [] if arguments.run is None else [arguments.run]
+    (player,) = find_players(
+        files, arguments.policy, arguments.env, arguments.set, arguments.device
+    )
+    try:
+        episodes = _roll(player, arguments)
+    except PolicyError as error:
+        raise UserError(f"{player.name}: {error}") from None
+    print(_describe_mean(episodes))
+    if arguments.video:
+        print(f"wrote {arguments.video}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""Pictures of an episode: the robot from outside, its two depth images, and what attention kept.
+
+The layout is that of Fig. 4 in Choromanski et al. (2022), "Hybrid random features": the camera
+images lie in the upper left corner, grey by depth, and pixels that attention masked out are red.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from training.config import UserError
+from training.episode import Policy
+
+SUFFIXES = (".mp4", ".gif", ".png")
+NEAR_M, FAR_M = 0.25, 1.25
+"""Depths drawn white and black."""
+INSET_SCALE = 4
+"""Screen pixels a depth pixel."""
+MARGIN = 8
+"""Pixels between the insets and the edge of the frame."""
+MASKED_RED = np.array([215.0, 30.0, 30.0])
+RED_WEIGHT = 0.75
+"""Share of red in a masked pixel; the rest is its grey, so that the scene stays readable."""
+
+
+def depth_picture(depth_m: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
+    """Grey picture (height, width, 3) uint8 of a depth image (height, width) in metres.
+
+    Near is bright. Pixels where `kept` (height, width) is False are red.
+    """
+    closeness = np.clip((FAR_M - depth_m) / (FAR_M - NEAR_M), 0.0, 1.0)
+    picture = np.repeat(255.0 * closeness[..., None], 3, axis=-1)
+    if kept is not None:
+        picture[~kept] = (1 - RED_WEIGHT) * picture[~kept] + RED_WEIGHT * MASKED_RED
+    return picture.astype(np.uint8)
+
+
+def compose(
+    frame: np.ndarray,
+    depths_m: Sequence[np.ndarray] | np.ndarray = (),
+    kept: np.ndarray | None = None,
+    caption: str = "",
+    names: Sequence[str] = ("front", "belly"),
+) -> np.ndarray:
+    """A copy of `frame` (height, width, 3) uint8 with depth images inset and a caption below.
+
+    `depths_m` and `kept` are (cameras, rows, columns): metres, and True where a pixel is kept.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    canvas = Image.fromarray(np.ascontiguousarray(frame, dtype=np.uint8))
+    draw = ImageDraw.Draw(canvas, "RGBA")
+    small, large = ImageFont.load_default(size=13), ImageFont.load_default(size=18)
+    left = MARGIN
+    for camera, depth_m in enumerate(depths_m):
+        picture = Image.fromarray(depth_picture(depth_m, None if kept is None else kept[camera]))
+        size = (picture.width * INSET_SCALE, picture.height * INSET_SCALE)
+        draw.rectangle((left - 1, MARGIN - 1, left + size[0], MARGIN + size[1]), outline="white")
+        canvas.paste(picture.resize(size, Image.Resampling.NEAREST), (left, MARGIN))
+        if camera < len(names):
+            draw.text((left + 3, MARGIN + size[1] + 2), names[camera], fill="white", font=small,
+                      stroke_width=1, stroke_fill="black")  # fmt: skip
+        left += size[0] + MARGIN
+    if caption:
+        top = canvas.height - 30
+        draw.rectangle((0, top, canvas.width, canvas.height), fill=(0, 0, 0, 140))
+        draw.text((MARGIN, top + 4), caption, fill="white", font=large)
+    return np.asarray(canvas)
+
+
+class FrameWriter:
+    """Frames into one file: .mp4 (H.264, plays in browsers), .gif, or .png (one still frame).
+
+    Nothing appears under the file's name before `close`, so a run that stops half way leaves an
+    older file as it was. Raises UserError for another suffix or a place that cannot be written.
+    """
+
+    def __init__(self, path: str | Path, fps: float):
+        self.path = Path(path)
+        check_video_path(self.path)
+        self.fps = fps
+        self.frames = 0
+        self._partial = self.path.with_name(f".{self.path.stem}.partial{self.path.suffix}")
+        self._writer: Any = None
+
+    @property
+    def still(self) -> bool:
+        """Whether the file holds a single picture."""
+        return self.path.suffix.lower() == ".png"
+
+    @property
+    def stride(self) -> int:
+        """Every how many-th step of the environment becomes a frame."""
+        return 2 if self.path.suffix.lower() == ".gif" else 1
+
+    def add(self, frame: np.ndarray) -> None:
+        """Append a frame (height, width, 3) uint8; of a .png the last one stays."""
+        if self._writer is None:
+            self._writer = self._open()
+        self._writer.append_data(frame)
+        self.frames += 1
+
+    def _open(self) -> Any:
+        import imageio.v2 as imageio
+
+        match self.path.suffix.lower():
+            case ".mp4":
+                # yuv420p and the index at the front: what browsers can decode and start at once.
+                return imageio.get_writer(
+                    self._partial,
+                    fps=self.fps,
+                    codec="libx264",
+                    pixelformat="yuv420p",
+                    quality=7,
+                    ffmpeg_log_level="error",
+                    output_params=["-movflags", "+faststart"],
+                )
+            case ".gif":
+                return imageio.get_writer(
+                    self._partial, duration=1000 * self.stride / self.fps, loop=0
+                )
+            case _:
+                return _StillWriter(self._partial)
+
+    def close(self, keep: bool = True) -> None:
+        """Finish the file and give it its name; with `keep=False` drop it."""
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._writer = None
+        if keep:
+            os.replace(self._partial, self.path)
+        else:
+            self._partial.unlink(missing_ok=True)
+
+
+class _StillWriter:
+    def __init__(self, path: Path):
+        self.path = path
+        self.frame: np.ndarray | None = None
+
+    def append_data(self, frame: np.ndarray) -> None:
+        self.frame = frame
+
+    def close(self) -> None:
+        import imageio.v2 as imageio
+
+        if self.frame is not None:
+            imageio.imwrite(self.path, self.frame)
+
+
+def check_video_path(path: Path) -> None:
+    """Raise UserError when `path` has no known suffix or lies where no file can be written."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"--video must end in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
+    if not path.parent.is_dir():
+        raise UserError(f"--video {str(path)!r}: {str(path.parent)!r} is not an existing directory")
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UserError(f"--video {str(path)!r} cannot be written")
+
+
+class LastInfo(gymnasium.Wrapper):
+    """Remembers the last `info`, which a caption quotes."""
+
+    info: dict[str, Any]
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        observation, self.info = self.env.reset(**kwargs)
+        return observation, self.info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        result = self.env.step(action)
+        self.info = result[4]
+        return result
+
+
+class VideoRecorder:
+    """An `on_step` of the episode loop that draws every step into a FrameWriter.
+
+    Of a .gif every second frame is taken; a .png is the frame at `still_s` seconds of the first
+    episode, or the episode's last frame when it ends earlier.
+    """
+
+    def __init__(self, env: LastInfo, writer: FrameWriter, still_s: float = 4.0, title: str = ""):
+        self.env = env
+        self.writer = writer
+        self.title = title
+        self.step_s = 1.0 / float(env.metadata.get("render_fps", 20))
+        self.still_step = max(1, round(still_s / self.step_s))
+        self.step = 0
+        self.episode = 0
+        self._latest: tuple[Any, Policy] | None = None
+
+    def start_episode(self) -> None:
+        """Begin counting the steps of the next episode."""
+        self.step = 0
+        self.episode += 1
+
+    def __call__(
+        self,
+        env: gymnasium.Env,
+        observation: Any,
+        action: np.ndarray,
+        reward: float,
+        policy: Policy,
+    ) -> None:
+        self.step += 1
+        self._latest = (observation, policy)
+        if self.writer.still:
+            if self.episode == 1 and self.step == self.still_step:
+                self._draw()
+        elif self.step % self.writer.stride == 0:
+            self._draw()
+
+    def end_episode(self) -> None:
+        """Draw the last frame of an episode that ended before the still's moment."""
+        if self.writer.still and self.episode == 1 and self.step < self.still_step:
+            self._draw()
+
+    def _draw(self) -> None:
+        assert self._latest is not None
+        observation, policy = self._latest
+        frame = self.env.render()
+        if frame is None:
+            raise UserError(f"environment {self.env.spec and self.env.spec.id} draws no rgb_array")
+        depths = observation["depth"] if _has_depth(observation) else ()
+        mask = getattr(policy, "attention_mask", None)
+        kept = None if mask is None or not len(depths) else np.asarray(mask(observation), bool)
+        self.writer.add(compose(np.asarray(frame), depths, kept, self._caption()))
+
+    def _caption(self) -> str:
+        parts = [self.title] if self.title else []
+        parts.append(f"{self.step * self.step_s:5.2f} s")
+        if "distance_m" in self.env.info:
+            parts.append(f"{float(self.env.info['distance_m']):5.2f} m")
+        if self.env.info.get("fell"):
+            parts.append("fell")
+        return "   ".join(parts)
+
+
+def _has_depth(observation: Any) -> bool:
+    return isinstance(observation, dict) and np.ndim(observation.get("depth", 0)) == 3
