@@ -6,11 +6,27 @@ process would disturb each other. `BulletClient` binds its own client to every c
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import pybullet
+
+@contextmanager
+def _quiet_stderr() -> Iterator[None]:
+    """Send what a C library prints while it loads nowhere."""
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+with _quiet_stderr():  # PyBullet announces when it was built, beside every error message
+    import pybullet
 
 __all__ = ["BulletClient", "has_display"]
 

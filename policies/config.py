@@ -56,6 +56,9 @@ class PolicyConfig:
         rows, columns = self.patch
         if rows < 1 or columns < 1 or 24 % rows or 32 % columns:
             raise ValueError("patch must be [rows, columns] that divide the 24 x 32 image")
-        if self.variant == "rank" and self.controller == "vote" and self.selection == "all":
-            raise ValueError("variant rank keeps the best tokens, so selection cannot be all")
+        if self.variant != "masking" and self.selection != "learned":
+            raise ValueError(
+                f"variant {self.variant} needs attention scores: selection must be learned, "
+                f"got {self.selection}"
+            )
         return self

@@ -50,7 +50,7 @@ class ImplicitAttentionPolicy(nn.Module):
         self.tokens = PatchTokens(cameras, height, width, config.patch)
         num_tokens, num_features = self.tokens.count, self.tokens.num_features
         self.selection: LearnedSelection | RandomSelection | None = None
-        if config.selection == "learned" or config.variant == "trans":
+        if config.selection == "learned":
             self.selection = LearnedSelection(num_features, num_tokens, config, generator)
         elif config.selection == "random":
             self.selection = RandomSelection(num_tokens, config, generator)
@@ -84,7 +84,8 @@ class ImplicitAttentionPolicy(nn.Module):
         elif config.variant == "rank" and isinstance(self.controller, DenseController):
             assert isinstance(self.selection, LearnedSelection)
             best = self.selection.best(self.selection.scores(tokens)).unsqueeze(-1)
-            attended = tokens.take_along_dim(best, 1)
+            with component("score"):
+                attended = tokens.take_along_dim(best, 1)
         else:
             gate = self.selection(tokens)
             with component("score"):

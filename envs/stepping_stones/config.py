@@ -56,7 +56,7 @@ class SteppingStonesConfig:
     """The camera under the robot's belly."""
     camera_far_m: float = Field(default=1.5, gt=0.6, le=20)
     """Depth that the cameras report where nothing nearer is seen, metres."""
-    reward_speed_m_s: float = Field(default=0.6, gt=0)
+    reward_speed_m_s: float = Field(default=0.5, gt=0)
     """Forward progress is rewarded up to this speed, metres a second."""
     margin_reward: float = Field(default=0.0, ge=0)
     """Weight of a dense shaping reward: how far inside a stone each foot stands at lift-off

@@ -26,10 +26,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from envs.bullet import BulletClient, has_display
 from envs.cameras import IMAGE_HEIGHT, IMAGE_WIDTH, DepthCameras
+from envs.settings import read_settings
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.expert import expert_footholds
 from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand, Locomotion
@@ -114,7 +114,7 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
         self._state = self._robot.place(self._stones, self._sensors.posture_error_rad())
         if self._scenery:
-            self._scenery.dress(self._stones)
+            self._scenery.dress(self._stones, self._robot.stones)
         self._locomotion = Locomotion(self._sensors.measure(self._state))
         self._decisions = 0
         self._previous_action = np.zeros(9)

@@ -85,14 +85,14 @@ class Laikago:
                 client.changeDynamics(self._body, link, lateralFriction=1.0)
             else:
                 client.setCollisionFilterGroupMask(self._body, link, 0, 0)
-        self._stones: list[int] = []
+        self.stones: list[int] = []
 
     def place(self, stones: Stones, posture_error_rad: Floats) -> RobotState:
         """Lay out the stones and stand the robot on the first, at rest."""
         client = self._client
-        for stone in self._stones:
+        for stone in self.stones:
             client.removeBody(stone)
-        self._stones = [
+        self.stones = [
             client.createMultiBody(
                 baseCollisionShapeIndex=client.createCollisionShape(
                     client.GEOM_BOX,

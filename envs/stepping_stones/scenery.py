@@ -21,30 +21,24 @@ class Scenery:
 
     def __init__(self, client: BulletClient) -> None:
         self._client = client
-        self._bodies: list[int] = []
+        self._floor: int | None = None
         if client.getConnectionInfo()["connectionMethod"] == client.GUI:
             client.configureDebugVisualizer(client.COV_ENABLE_GUI, 0)
 
-    def dress(self, stones: Stones) -> None:
-        """Show these stones over a floor, in place of the ones before."""
+    def dress(self, stones: Stones, bodies: list[int]) -> None:
+        """Colour the stones, whose bodies these are, and lay a floor under them."""
         client = self._client
-        for body in self._bodies:
-            client.removeBody(body)
-        length = stones.edges_m[-1, 1] - stones.edges_m[0, 0]
-        middle = stones.edges_m[0, 0] + length / 2
-        boxes = [
-            ((far - near, stones.width_m, 0.1), ((near + far) / 2, 0, -0.0499), _STONE)
-            for near, far in stones.edges_m
-        ]
-        boxes.append(((length + 2, 4.0, 0.02), (middle, 0, FLOOR_M - 0.01), _FLOOR))
-        self._bodies = []
-        for size, centre, colour in boxes:
-            shape = client.createVisualShape(
-                client.GEOM_BOX, halfExtents=[s / 2 for s in size], rgbaColor=colour
-            )
-            self._bodies.append(
-                client.createMultiBody(baseVisualShapeIndex=shape, basePosition=centre)
-            )
+        for body in bodies:
+            client.changeVisualShape(body, -1, rgbaColor=_STONE)
+        if self._floor is not None:
+            client.removeBody(self._floor)
+        near, far = stones.edges_m[0, 0], stones.edges_m[-1, 1]
+        shape = client.createVisualShape(
+            client.GEOM_BOX, halfExtents=[(far - near) / 2 + 1, 2.0, 0.01], rgbaColor=_FLOOR
+        )
+        self._floor = client.createMultiBody(
+            baseVisualShapeIndex=shape, basePosition=[(near + far) / 2, 0, FLOOR_M - 0.01]
+        )
 
     def picture(self, target_m: NDArray[np.float64]) -> NDArray[np.uint8]:
         """The scene from beside and above, (480, 640, 3)."""
@@ -64,8 +58,9 @@ class Scenery:
             view,
             lens,
             lightDirection=[-1, -2, 4],
-            shadow=1,
+            shadow=0,
             renderer=client.ER_TINY_RENDERER,
+            flags=client.ER_NO_SEGMENTATION_MASK,
         )[2]
         pixels = np.asarray(image, np.uint8).reshape(_HEIGHT, _WIDTH, 4)
         return pixels[:, :, :3].copy()
