@@ -21,7 +21,10 @@ IMAGE_WIDTH = 32
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
 class CameraConfig:
     """One depth camera, fixed to the robot's base (x forward, y left, z up)."""
 
@@ -69,6 +72,13 @@ class DepthCameras:
         rays = np.stack([ray_directions(camera) for camera in cameras])
         self._directions = rays.reshape(len(cameras), -1, 3)
         self._positions = np.array([camera.position_m for camera in cameras])
+
+    def reach_m(self, height_m: float) -> tuple[float, float]:
+        """How far behind and ahead of a level base, `height_m` above the floor, they see."""
+        along, down = self._directions[..., 0], np.maximum(-self._directions[..., 2], 1e-6)
+        depth_m = np.minimum((height_m + self._positions[:, 2, None]) / down, self.far_m)
+        seen_m = self._positions[:, 0, None] + depth_m * along
+        return -float(seen_m.min()), float(seen_m.max())
 
     def render(
         self, position_m: Floats, rotation: Floats, low_m: Floats, high_m: Floats, floor_m: float

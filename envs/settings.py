@@ -24,14 +24,15 @@ def read_settings(cls: type[T], settings: Mapping[str, Any]) -> T:
 
 
 def _sentence(cls: type[Any], error: ErrorDetails) -> str:
-    *parents, name = error["loc"] or ("",)
     key, message = ".".join(str(part) for part in error["loc"]), error["msg"]
     if error["type"] == "unexpected_keyword_argument":
         owner: Any = cls
-        for part in parents:
+        for part in error["loc"][:-1]:
             owner = owner.__pydantic_fields__[str(part)].annotation
         known = ", ".join(sorted(owner.__pydantic_fields__))
         return f"unknown setting {key!r}; the settings known there are {known}"
     if error["type"] == "value_error":
         return message.removeprefix("Value error, ")
+    if error["type"] == "missing":
+        return f"{key} is missing"
     return f"{key} = {error['input']!r}, but {message[:1].lower()}{message[1:]}"

@@ -52,10 +52,15 @@ class PolicyConfig:
     def _known(self) -> Self:
         known = (EXACT, *attention.available())
         if self.feature_map not in known:
-            raise ValueError(f"feature_map must be one of {', '.join(known)}")
+            raise ValueError(
+                f"feature_map must be one of {', '.join(known)}, got {self.feature_map!r}"
+            )
         rows, columns = self.patch
         if rows < 1 or columns < 1 or 24 % rows or 32 % columns:
-            raise ValueError("patch must be [rows, columns] that divide the 24 x 32 image")
+            raise ValueError(
+                f"patch must be [rows, columns] that divide the 24 x 32 image, "
+                f"got [{rows}, {columns}]"
+            )
         if self.variant != "masking" and self.selection != "learned":
             raise ValueError(
                 f"variant {self.variant} needs attention scores: selection must be learned, "

@@ -56,7 +56,7 @@ class ImplicitAttentionPolicy(nn.Module):
             self.selection = RandomSelection(num_tokens, config, generator)
         self.controller: VoteController | DenseController
         if config.controller == "vote":
-            self.controller = VoteController(height, width, self.normaliser)
+            self.controller = VoteController(cameras, height, width, self.normaliser)
         else:
             handed = num_tokens * self.tokens.size
             if config.variant == "rank" and isinstance(self.selection, LearnedSelection):

@@ -16,7 +16,10 @@ class PatchTokens(nn.Module):
 
     Args:
         cameras, height, width: shape of the observation's depth.
-        patch: rows and columns of a patch; they divide height and width.
+        patch: rows and columns of a patch.
+
+    Raises:
+        ValueError: if the patch does not divide the image.
     """
 
     places: Tensor
@@ -25,6 +28,11 @@ class PatchTokens(nn.Module):
     def __init__(self, cameras: int, height: int, width: int, patch: tuple[int, int]) -> None:
         super().__init__()
         rows, columns = patch
+        if height % rows or width % columns:
+            raise ValueError(
+                f"patch must be [rows, columns] that divide the {height} x {width} image, "
+                f"got [{rows}, {columns}]"
+            )
         grid = (cameras, height // rows, width // columns)
         self.shape = (cameras, height, width)
         self.count = grid[0] * grid[1] * grid[2]

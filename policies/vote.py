@@ -29,6 +29,7 @@ _LANE_M = 0.05  # half-width of a lane
 _PIXEL_M = 0.024  # a pixel on the ground
 _EDGE_M = 0.15  # lateral places from here outward tell where the stones end
 _EDGE_BINS, _EDGE_BIN_M = 6, 0.03
+_PROPRIO = 45
 _ATTITUDE, _VELOCITY, _HEIGHT, _FOOTHOLDS = slice(0, 3), slice(6, 9), 9, slice(22, 30)
 
 
@@ -36,8 +37,11 @@ class VoteController(nn.Module):
     """Template votes for the footholds and an edge read-out for the lateral speed.
 
     Args:
-        height, width: size of the depth images.
+        cameras, height, width: shape of the depth images.
         normaliser: of proprioception.
+
+    Raises:
+        ValueError: if these are not the cameras and the proprioception of SteppingStones-v0.
     """
 
     rays: Tensor
@@ -45,8 +49,16 @@ class VoteController(nn.Module):
     grid_m: Tensor
     offsets: Tensor
 
-    def __init__(self, height: int, width: int, normaliser: RunningNormaliser) -> None:
+    def __init__(
+        self, cameras: int, height: int, width: int, normaliser: RunningNormaliser
+    ) -> None:
         super().__init__()
+        proprio = len(normaliser.mean)
+        if (cameras, proprio) != (len(_CAMERAS_M), _PROPRIO):
+            raise ValueError(
+                f"controller vote needs a depth of {len(_CAMERAS_M)} cameras and a proprio of "
+                f"{_PROPRIO} numbers, got {cameras} and {proprio}"
+            )
         self.normaliser = [normaliser]  # not a submodule: the policy owns it
         self.template = nn.Parameter(torch.zeros(_TAPS // _TAP_EVERY + 1))
         self.prior = nn.Parameter(torch.zeros(2))
@@ -56,8 +68,8 @@ class VoteController(nn.Module):
         columns = (2 * (torch.arange(width) + 0.5) / width - 1) * _HALF_HEIGHT * width / height
         left, ahead = torch.meshgrid(rows, columns, indexing="ij")
         rays = torch.stack([ahead, left, -torch.ones_like(left)], -1).view(1, -1, 3)
-        cameras = torch.tensor(_CAMERAS_M).view(-1, 1, 3)
-        both = torch.stack([rays.expand(2, -1, -1), cameras.expand(-1, height * width, -1)])
+        places = torch.tensor(_CAMERAS_M).view(-1, 1, 3)
+        both = torch.stack([rays.expand(2, -1, -1), places.expand(-1, height * width, -1)])
         self.register_buffer("rays", both.view(2, -1, 3), persistent=False)
         taps = torch.arange(_TAPS, dtype=torch.float32) / _TAP_EVERY
         knots = torch.arange(len(self.template), dtype=torch.float32)

@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import math
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 
 import policies
+from policies import ImplicitAttentionPolicy as Policy
 from training import checkpoint, run_log, searchers
 from training import config as configuration
 from training.config import UserError
@@ -92,7 +94,7 @@ def make_tasks(
     return tasks
 
 
-def merge_statistics(policy: policies.ImplicitAttentionPolicy, outcomes: list[Outcome]) -> None:
+def merge_statistics(policy: Policy, outcomes: list[Outcome]) -> None:
     """Add the proprioception of all episodes, in order, to the policy's normaliser."""
     total = policy.normaliser.statistics
     for outcome in outcomes:
@@ -100,7 +102,7 @@ def merge_statistics(policy: policies.ImplicitAttentionPolicy, outcomes: list[Ou
     policy.normaliser.statistics = total
 
 
-def build_policy(config: ESConfig) -> tuple[policies.ImplicitAttentionPolicy, float]:
+def build_policy(config: ESConfig) -> tuple[Policy, float]:
     """The initial policy, and the simulated seconds that a step lasts (NaN if unknown)."""
     with checkpoint.make_env(config.env_id, config.env) as env:
         try:
@@ -108,13 +110,11 @@ def build_policy(config: ESConfig) -> tuple[policies.ImplicitAttentionPolicy, fl
         except ValueError as error:
             raise UserError(f"cannot build the policy for {config.env_id}: {error}") from None
         step_s = 1 / env.metadata["render_fps"] if "render_fps" in env.metadata else math.nan
-    if config.init_from is not None:
-        checkpoint.load_into(policy, checkpoint.load(checkpoint.resolve(config.init_from)))
     return policy, step_s
 
 
 def save(
-    run: Path, policy: policies.ImplicitAttentionPolicy, searcher: searchers.Searcher, progress: Progress,
+    run: Path, policy: Policy, searcher: searchers.Searcher, progress: Progress,
     config: ESConfig,
 ) -> None:  # fmt: skip
     """Write the iteration's checkpoint (the policy at the search's centre); drop old ones."""
@@ -130,6 +130,8 @@ def save(
 def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
     """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
     policy, step_s = build_policy(config)
+    if start is None and config.init_from is not None:
+        checkpoint.load_into(policy, checkpoint.load(checkpoint.resolve(config.init_from)))
     try:
         searcher = searchers.build(config.searcher, get_parameters(policy), config.popsize)
     except ValueError as error:
@@ -142,22 +144,24 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
         searcher.load_state(start.search, start.state["search"])
         progress = Progress(**start.state["progress"])
     print(f"{len(searcher.center)} parameters, {config.searcher.name}, in {run}", flush=True)
+    if progress.iteration >= config.iterations:
+        return
     if config.workers > 1 or config.ray_address:
         where = config.ray_address or "this machine"
         print(f"starting {config.workers} Ray workers on {where} ...", flush=True)
     plain = configuration.dump(config)
     setup = Setup(config.env_id, config.env, plain["policy"], policy.state_dict())
-    pool = open_pool(setup, config.workers, config.ray_address)
-    log = run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
-    try:
+    with (
+        closing(open_pool(setup, config.workers, config.ray_address)) as pool,
+        closing(
+            run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
+        ) as log,
+    ):
         learn(config, run, policy, searcher, progress, pool, log, step_s)
-    finally:
-        log.close()
-        pool.close()
 
 
 def learn(
-    config: ESConfig, run: Path, policy: policies.ImplicitAttentionPolicy, searcher: searchers.Searcher,
+    config: ESConfig, run: Path, policy: Policy, searcher: searchers.Searcher,
     progress: Progress, pool: Pool, log: run_log.RunLog, step_s: float,
 ) -> None:  # fmt: skip
     """The training loop: ask, evaluate, tell, log, save."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -243,16 +244,32 @@ def _start_ray(workers: int, address: str | None) -> None:
         }
         runtime["env_vars"]["PYTHONPATH"] = os.pathsep.join([str(root), *filter(None, sys.path)])
     else:
+        _check_reachable(address)
         where = {"address": address}
         runtime["py_modules"] = [str(root / name) for name in _PACKAGES if (root / name).is_dir()]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray announces its own future changes
             ray.init(**where, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise UserError(
-            f"cannot reach Ray at ray_address = {address!r}: {' '.join(str(error).split())}"
+            f"cannot use Ray at ray_address = {address!r} (it must run, and share its token with "
+            f"this process where it has one: RAY_AUTH_TOKEN): {' '.join(str(error).split())}"
         ) from None
+    cores = int(ray.cluster_resources().get("CPU", 0))
+    if cores < workers:
+        print(f"Ray has {cores} cores for {workers} workers: the others wait for more", flush=True)
+
+
+def _check_reachable(address: str) -> None:
+    """UserError at once where Ray itself would try for minutes."""
+    host, colon, port = address.partition("://")[2 if "://" in address else 0].rpartition(":")
+    if not colon:  # "auto" and the like
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise UserError(f"nothing answers at ray_address = {address!r}: {error}") from None
 
 
 def open_pool(setup: Setup, workers: int, ray_address: str | None) -> Pool:

@@ -59,8 +59,8 @@ class SteppingStonesConfig:
     reward_speed_m_s: float = Field(default=0.5, gt=0)
     """Forward progress is rewarded up to this speed, metres a second."""
     margin_reward: float = Field(default=0.0, ge=0)
-    """Weight of a dense shaping reward: how far inside a stone each foot stands at lift-off
-    and at touch-down; 0 (the task itself) leaves progress alone."""
+    """Weight of a dense shaping reward, the margin of the footholds chosen; 0 leaves progress
+    alone, which is the task itself."""
     success_distance_m: float = Field(default=3.0, gt=0)
     """Distance that a successful episode covers without a fall, metres."""
 

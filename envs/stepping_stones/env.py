@@ -50,14 +50,16 @@ _PROPRIO = 45
 _PROPRIO_LIMIT = 50.0  # only a tumbling robot's estimates come near it
 _LOWEST_BASE_M, _STEEPEST_ROLL_RAD, _STEEPEST_PITCH_RAD = 0.25, 0.6, 1.0
 _MARGIN_CLIP_M = 0.05
+_TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # what a rocking robot's cameras may come to see
 
 
 class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     """A Laikago trots over stones with gaps; see the module's text for the spaces.
 
     The reward of a decision is the forward progress in metres, at most `reward_speed_m_s` times
-    50 ms, plus `margin_reward` times the mean foothold margin of the legs that lift off (from -1,
-    5 cm or more inside a gap, to 1, 5 cm or more inside a stone). A fall terminates the episode.
+    50 ms, plus `margin_reward` times the mean margin of the footholds that lifting legs take (from
+    -1, 5 cm or more inside a gap, to 1, 5 cm or more inside a stone) times the share of
+    `reward_speed_m_s` reached. A fall terminates the episode.
     `info` holds `distance_m`, `fell` and `success` (no fall until the end and at least
     `success_distance_m`).
 
@@ -69,8 +71,7 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         settings: the fields of `SteppingStonesConfig`.
 
     Raises:
-        pydantic.ValidationError: (a ValueError) for a setting out of its range.
-        TypeError: for an unknown setting.
+        ValueError: one sentence, for an unknown setting or one out of its range.
     """
 
     metadata = {  # noqa: RUF012
@@ -79,7 +80,9 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        self.config = TypeAdapter(SteppingStonesConfig).validate_python(settings)
+        if render_mode not in (None, "rgb_array", "human"):
+            raise ValueError(f"render_mode must be rgb_array, human or None, got {render_mode!r}")
+        self.config = read_settings(SteppingStonesConfig, settings)
         self.render_mode = render_mode
         far_m = self.config.camera_far_m
         depth = spaces.Box(0.0, far_m, (2, IMAGE_HEIGHT, IMAGE_WIDTH), np.float32)
@@ -94,6 +97,9 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._cameras = DepthCameras(
             (self.config.front_camera, self.config.belly_camera), self.config.camera_far_m
         )
+        reach_m = self._cameras.reach_m(_TALLEST_BASE_M - FLOOR_M)
+        self._behind_m = max(1.5, _REACH_SLACK * reach_m[0])
+        self._ahead_m = max(1.8, _REACH_SLACK * reach_m[1])
         self._scale = np.array([self.config.foothold_forward_m, self.config.foothold_lateral_m])
         self._stones: Stones | None = None
 
@@ -102,13 +108,11 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode on new stones; see the class for `options`."""
         super().reset(seed=seed)
-        options = options or {}
-        terrain_rng = self.np_random
-        if "terrain_seed" in options:
-            terrain_rng = np.random.default_rng(options["terrain_seed"])
-        elif seed is not None:
-            terrain_rng = np.random.default_rng(seed)
-        gap_m = tuple(options.get("gap_m", self.config.gap_m))
+        terrain_seed, gap_m = self._read_options(options or {})
+        terrain_seed = seed if terrain_seed is None else terrain_seed
+        terrain_rng = (
+            self.np_random if terrain_seed is None else np.random.default_rng(terrain_seed)
+        )
         self._stones = draw_stones(self.config, gap_m, terrain_rng)
         self._low_m, self._high_m = self._stones.low_m, self._stones.high_m
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
@@ -126,9 +130,10 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         """Walk for 50 ms."""
         if self._stones is None:
             raise RuntimeError("reset must be called before step")
-        chosen = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        chosen = np.asarray(action, np.float64)
         if chosen.shape != (9,) or not np.isfinite(chosen).all():
             raise ValueError(f"action must be 9 finite numbers in [-1, 1], got {action}")
+        chosen = np.clip(chosen, -1.0, 1.0)
         self._previous_action = chosen
         command = FootholdCommand(
             chosen[:8].reshape(2, 4).T * self._scale,
@@ -150,9 +155,10 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             if fell:
                 break
         self._decisions += 1
-        progress = self._state.position_m[0] - start_m
-        reward = min(progress, self.config.reward_speed_m_s * DECISION_S)
-        reward += self.config.margin_reward * margin
+        full_m = self.config.reward_speed_m_s * DECISION_S
+        progress = min(self._state.position_m[0] - start_m, full_m)
+        # Scaled by speed: marching on the spot, where every foothold is safe, must earn nothing.
+        reward = progress + self.config.margin_reward * margin * max(progress / full_m, 0.0)
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
         return self._observe(), float(reward), fell, done and not fell, self._info(fell, done)
 
@@ -181,6 +187,21 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         """Disconnect from the physics; calling it again does nothing."""
         self._client.close()
 
+    def _read_options(self, options: dict[str, Any]) -> tuple[int | None, tuple[float, float]]:
+        """Terrain seed and range of gaps that `reset` was asked for."""
+        unknown = sorted(set(options) - {"terrain_seed", "gap_m"})
+        if unknown:
+            raise ValueError(
+                f"options of reset may hold terrain_seed and gap_m, got {', '.join(unknown)}"
+            )
+        seed: int | None = options.get("terrain_seed")
+        if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
+            raise ValueError(f"terrain_seed must be an integer of at least 0, got {seed!r}")
+        if "gap_m" not in options:
+            return seed, self.config.gap_m
+        given = {"gap_m": options["gap_m"]}
+        return seed, read_settings(SteppingStonesConfig, given).gap_m
+
     def _nominal_x_m(self) -> NDArray[np.float64]:
         """(4,) world x of the uncorrected footholds of legs that would lift off now."""
         nominal = self._locomotion.nominal_footholds_m()
@@ -208,8 +229,8 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     def _observe(self) -> Observation:
         assert self._stones is not None
         state, estimate = self._state, self._locomotion.estimate
-        near = (self._high_m[:, 0] > state.position_m[0] - 1.5) & (
-            self._low_m[:, 0] < state.position_m[0] + 1.8
+        near = (self._high_m[:, 0] > state.position_m[0] - self._behind_m) & (
+            self._low_m[:, 0] < state.position_m[0] + self._ahead_m
         )
         depth = self._cameras.render(
             state.position_m, state.rotation, self._low_m[near], self._high_m[near], FLOOR_M

@@ -60,13 +60,13 @@ class BodyCommand:
 
 @dataclass(frozen=True)
 class MpcWeights:
-    """Quadratic weights on the state error and on the forces."""
+    """Quadratic weights on the state error and on the forces: what their squares cost a step."""
 
     euler: tuple[float, float, float] = (5.0, 5.0, 0.2)
     position: tuple[float, float, float] = (0.0, 0.0, 10.0)
     rates: tuple[float, float, float] = (0.0, 0.0, 1.0)
     velocity: tuple[float, float, float] = (1.0, 1.0, 0.0)
-    force: float = 1e-5
+    force: float = 5e-6
 
 
 class StanceMpc:
@@ -105,7 +105,7 @@ class StanceMpc:
         self._gram_velocity = self._to_velocity.T @ self._to_velocity
         self._gram_position = self._to_position.T @ self._to_position
         self._time_s = step_s * np.arange(1, horizon + 1)[:, None]
-        self._force_cost = weights.force * np.array(blocks, float)
+        self._force_cost = 2 * weights.force * np.array(blocks, float)
         pyramid = np.array(
             [[-1, 0, friction], [1, 0, friction], [0, -1, friction], [0, 1, friction]]
         )
@@ -180,7 +180,7 @@ class StanceMpc:
             (legs, 3) forces in the level frame.
 
         Raises:
-            ValueError: from the solver, if the problem is not finite.
+            ValueError: if the problem has no finite solution.
         """
         legs = len(arms_m)
         if legs == 0:
@@ -189,4 +189,6 @@ class StanceMpc:
         sides, bounds = self._sides[legs], self._bounds[legs]
         forces = quadprog.solve_qp(hessian, -gradient, sides, bounds, 0)[0]
         first: Floats = forces[: 3 * legs].reshape(legs, 3)
+        if not np.isfinite(first).all():
+            raise ValueError("the stance problem has no finite solution")
         return first

@@ -13,6 +13,7 @@ STONE_THICKNESS_M = 0.10
 FLOOR_M = -0.50
 """Height of the floor under the stones, whose tops are at 0, metres."""
 _START_M = -0.60
+_FASTEST_M_S = 1.0  # no gait here walks so fast
 
 Floats = NDArray[np.float64]
 
@@ -60,8 +61,8 @@ class Stones:
 def draw_stones(
     config: SteppingStonesConfig, gap_m: tuple[float, float], rng: np.random.Generator
 ) -> Stones:
-    """A random row, long enough for an episode at twice the rewarded speed."""
-    end_m = 2.0 + 2.0 * config.reward_speed_m_s * config.episode_s
+    """A random row, longer than the robot can walk in an episode."""
+    end_m = 2.0 + _FASTEST_M_S * config.episode_s
     edges = [(_START_M, float(rng.uniform(*config.first_edge_m)))]
     while edges[-1][1] < end_m:
         near = edges[-1][1] + rng.uniform(*gap_m)

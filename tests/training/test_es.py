@@ -203,6 +203,7 @@ MISTAKES = [
     ({"env_id": "NoSuch-v0"}, "cannot make the environment env_id = 'NoSuch-v0'"),
     ({"env": {"gravity": 3}}, "cannot make the environment"),
     ({"init_from": "nowhere"}, "nowhere is neither a run directory, nor"),
+    ({"ray_address": "127.0.0.1:9"}, "nothing answers at ray_address = '127.0.0.1:9'"),
 ]
 STONES = [
     ({"gap_m": [0.1, 0.9]}, "gap_m must be [low, high]"),

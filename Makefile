@@ -1,0 +1,34 @@
+# The same checks as .ci/run and the pre-commit hooks make. PYTHON=... names another interpreter.
+PYTHON ?= python
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help install check lint types test slow format ci
+
+help:            ## list the targets
+	@sed -nE 's/^([a-z]+):[^#]*\#\# (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+install:         ## the packages here, editable, with everything for development; git hooks
+	$(PYTHON) -m pip install -e ".[dev,rl]"
+	$(PYTHON) -m pre_commit install
+
+check: lint types test ## everything below but the slow tests
+
+lint:            ## ruff: rules and format
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+types:           ## mypy on the packages
+	$(PYTHON) -m mypy
+
+test:            ## the default tests, warnings as errors
+	$(PYTHON) -m pytest
+
+slow:            ## the long studies that the default tests leave out
+	$(PYTHON) -m pytest -m slow
+
+format:          ## mend what ruff can mend
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+ci:              ## all of .ci/run, on the last commit
+	./.ci/run

@@ -1,0 +1,86 @@
+"""What learned attention is worth: the policy with it, with a random mask and without.
+
+    python -m benchmarks.attention_worth --out worth [--patch 1 1] [--keep 0.1] [--set key=value ...]
+
+Trains three policies from scratch by the same command, seed and budget, which differ in the tokens
+that they keep alone: the best by attention, a fixed random set of the same size, or all. Then it
+evaluates them on the same unseen terrains, with the attention policy once more under a random mask
+and once without its mask, and writes worth.json and its table.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from policies import PolicyConfig, build
+from training import checkpoint, es, evaluate
+from training.config import ArgumentParser, UserError, exit_status
+
+SELECTIONS = ("learned", "random", "all")
+
+
+def swapped(source: Path, selection: str, target: Path) -> Path:
+    """The policy of a checkpoint with another choice of tokens; everything else as trained."""
+    trained = checkpoint.load(source)
+    policy, config = checkpoint.load_policy(source)
+    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+        settings = dataclasses.replace(policy.config, selection=selection)
+        assert isinstance(settings, PolicyConfig)
+        other = build(settings, env.observation_space, env.action_space)
+    other.load_state_dict(trained.policy, strict=False)
+    config = {**config, "policy": {**config["policy"], "selection": selection}}
+    checkpoint.save(target, other.state_dict(), {}, config, trained.state)
+    return target
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Train, swap, evaluate, print."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks.attention_worth", description=str(__doc__).split("\n", 1)[0]
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="everything is written here")
+    parser.add_argument("--config", help="ES configuration (default: the packaged one)")
+    parser.add_argument("--patch", nargs=2, type=int, default=[1, 1], help="token size, pixels")
+    parser.add_argument("--keep", type=float, default=0.1, help="share of tokens kept")
+    parser.add_argument("--episodes", type=int, default=100, help="evaluation terrains")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
+    args = parser.parse_args(argv)
+    out = Path(args.out)
+    common = [f"policy.patch={args.patch}", f"policy.keep={args.keep}", f"workers={args.workers}"]
+    runs = []
+    for selection in SELECTIONS:
+        directory = out / selection
+        command = ["--set", *common, *args.set, f"policy.selection={selection}"]
+        if args.config:
+            command += ["--config", args.config]
+        where = "--resume" if (directory / "config.yaml").exists() else "--out"
+        status = es.main([where, str(directory), *command])
+        if status != 0:
+            return status
+        runs.append(str(directory))
+    learned = checkpoint.resolve(out / "learned")
+    for selection in SELECTIONS[1:]:
+        path = out / f"learned_then_{selection}.safetensors"
+        runs.append(str(swapped(learned, selection, path)))
+    results = out / "evaluation"
+    status = evaluate.main(
+        [*runs, "--episodes", str(args.episodes), "--workers", str(args.workers), "--out",
+         str(results)]
+    )  # fmt: skip
+    if status != 0:
+        return status
+    entries = json.loads((results / "evaluation.json").read_text())
+    if len(entries) != len(runs):
+        raise UserError(f"{results} has {len(entries)} entries, {len(runs)} were expected")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(run))

@@ -1,0 +1,113 @@
+"""What training costs beside its episodes, how two workers share it, and whether memory grows.
+
+    python -m benchmarks.es_scaling [--iterations 8] [--repeats 3] [--json FILE] [--set key=value ...]
+
+Trains the packaged job with one worker and with two, in turn, from the same seed, so that both run
+the same episodes. Overhead: the share of the wall time of an iteration outside episodes, one worker.
+Speed-up: wall time of an iteration with one worker over that with two, median over iterations and
+repeats; the first iteration, in which workers load, is left out. `--iterations 200 --repeats 1`
+with short episodes shows memory: the resident set after each fifth of the run.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import csv
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from training import es, workers
+from training.config import ArgumentParser, exit_status
+from training.run_log import provenance
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _TimedPool(workers.InProcessPool):
+    """Counts the seconds spent in episodes, iteration by iteration, and the memory after each."""
+
+    def __init__(self, setup: workers.Setup) -> None:
+        super().__init__(setup)
+        self.seconds: list[float] = []
+        self.resident_mib: list[float] = []
+
+    def run(self, tasks: Sequence[workers.Task]) -> list[workers.Outcome]:
+        began = time.perf_counter()
+        outcomes = super().run(tasks)
+        self.seconds.append(time.perf_counter() - began)
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+        self.resident_mib.append(resident / 2**20)
+        return outcomes
+
+
+def train(run: Path, count: int, iterations: int, settings: list[str]) -> tuple[Any, list[float]]:
+    """Train anew; the timed pool (one worker) or None, and the seconds of each iteration."""
+    pools: list[_TimedPool] = []
+
+    def open_timed(setup: workers.Setup, n: int, address: str | None) -> workers.Pool:
+        if n > 1:
+            return workers.open_pool(setup, n, address)
+        pools.append(_TimedPool(setup))
+        return pools[0]
+
+    opened, es.open_pool = es.open_pool, open_timed
+    try:
+        status = es.main(
+            ["--out", str(run), "--set", *settings, f"workers={count}", f"iterations={iterations}"]
+        )
+    finally:
+        es.open_pool = opened
+    if status != 0:
+        raise SystemExit(status)
+    with (run / "metrics.csv").open() as lines:
+        wall = [0.0, *(float(row["wall_s"]) for row in csv.DictReader(lines))]
+    laps = [after - before for before, after in zip(wall[:-1], wall[1:], strict=True)]
+    return (pools[0] if pools else None), laps
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks.es_scaling", description=str(__doc__).split("\n", 1)[0]
+    )
+    parser.add_argument("--iterations", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", metavar="FILE", help="write the figures here")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
+    args = parser.parse_args(argv)
+    ratios, overheads, memory = [], [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        for repeat in range(args.repeats):
+            place = Path(scratch)
+            pool, one = train(place / f"one{repeat}", 1, args.iterations, args.set)
+            overheads += [1 - s / lap for s, lap in zip(pool.seconds[1:], one[1:], strict=True)]
+            every = max(1, args.iterations // 5)
+            memory.append([round(mib, 1) for mib in pool.resident_mib[::every]])
+            _, two = train(place / f"two{repeat}", 2, args.iterations, args.set)
+            ratios += [a / b for a, b in zip(one[1:], two[1:], strict=True)]
+    figures = {
+        "overhead_share_median": statistics.median(overheads),
+        "two_workers_speedup_median": statistics.median(ratios),
+        "two_workers_speedup_range": [min(ratios), max(ratios)],
+        "resident_mib": memory,
+        "iterations": args.iterations,
+        "settings": args.set,
+        "provenance": provenance({}),
+    }
+    print(f"overhead beside the episodes  {figures['overhead_share_median']:.1%}")
+    print(f"two workers against one       {figures['two_workers_speedup_median']:.2f} times")
+    print(f"resident memory, MiB          {memory}")
+    if args.json:
+        Path(args.json).write_text(json.dumps(figures, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(run))

@@ -1,0 +1,1 @@
+"""Policies trained by this project; `training.checkpoint.shipped` finds them by name."""

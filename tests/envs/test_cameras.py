@@ -1,0 +1,143 @@
+"""Depth cameras: analytic scenes, image orientation, and PyBullet's own rays on real stones."""
+
+import numpy as np
+import pytest
+
+from envs.bullet import BulletClient
+from envs.cameras import CameraConfig, DepthCameras, ray_directions
+from envs.stepping_stones import SteppingStonesConfig, SteppingStonesEnv
+from envs.stepping_stones.robot import Laikago
+from envs.stepping_stones.terrain import FLOOR_M, draw_stones
+
+FAR_M = 1.5
+NOTHING = np.zeros((0, 3))
+TILTED = CameraConfig(position_m=(0.2, 0.05, -0.1), pitch_deg=55.0, width_along="lateral")
+
+
+def box(low: tuple[float, float, float], high: tuple[float, float, float]):
+    return np.array([low]), np.array([high])
+
+
+def render(camera: CameraConfig, low=NOTHING, high=NOTHING, *, rotation=None, height_m=0.5):
+    """One camera's image of boxes over a floor at -10 m."""
+    base = np.array([0.0, 0.0, height_m])
+    rotation = np.eye(3) if rotation is None else rotation
+    return DepthCameras((camera,), FAR_M).render(base, rotation, low, high, -10.0)[0]
+
+
+def rotation_of(roll: float, pitch: float, yaw: float) -> np.ndarray:
+    client = BulletClient()
+    matrix = client.getMatrixFromQuaternion(client.getQuaternionFromEuler([roll, pitch, yaw]))
+    client.close()
+    return np.array(matrix).reshape(3, 3)
+
+
+def test_depth_is_planar_so_level_ground_is_flat():
+    image = render(CameraConfig(), *box((-9, -9, -1), (9, 9, 0)))
+    assert image.shape == (24, 32)
+    assert image.dtype == np.float32
+    np.testing.assert_allclose(image, 0.5 - 0.115, rtol=1e-6)
+
+
+def test_floor_and_far_limit():
+    cameras = DepthCameras((CameraConfig(),), FAR_M)
+    base = np.array([0.0, 0.0, 0.5])
+    near = cameras.render(base, np.eye(3), NOTHING, NOTHING, -0.5)
+    np.testing.assert_allclose(near, 1.0 - 0.115, rtol=1e-6)
+    assert (cameras.render(base, np.eye(3), NOTHING, NOTHING, -5.0) == FAR_M).all()
+    sky = cameras.render(base, np.diag([1.0, -1.0, -1.0]), NOTHING, NOTHING, -0.5)
+    assert (sky == FAR_M).all()
+
+
+def test_a_tilted_camera_sees_the_ground_where_its_rays_meet_it():
+    image = render(TILTED, *box((-9, -9, -1), (9, 9, 0)))
+    expected = np.minimum(0.4 / np.maximum(-ray_directions(TILTED)[..., 2], 1e-9), FAR_M)
+    np.testing.assert_allclose(image, expected, rtol=1e-5)
+    assert (np.diff(image[:, 0]) < 0).all()  # rows from far to near
+
+
+def test_columns_run_forward_and_rows_from_left_to_right():
+    ahead = render(CameraConfig(), *box((0.2, -9, -1), (9, 9, 0)))
+    assert (ahead[:, 20:] < 0.5).all()
+    assert (ahead[:, :12] == FAR_M).all()
+    left = render(CameraConfig(), *box((-9, 0, -1), (9, 9, 0)))
+    assert (left[:12] < 0.5).all()
+    assert (left[12:] == FAR_M).all()
+
+
+def test_width_along_lateral_turns_the_image():
+    camera = CameraConfig(width_along="lateral")
+    ahead = render(camera, *box((0.2, -9, -1), (9, 9, 0)))
+    assert (ahead[:9] < 0.5).all()
+    assert (ahead[15:] == FAR_M).all()
+    left = render(camera, *box((-9, 0, -1), (9, 9, 0)))
+    assert (left[:, :16] < 0.5).all()
+    assert (left[:, 16:] == FAR_M).all()
+
+
+def test_field_of_view_spans_the_rows():
+    directions = ray_directions(CameraConfig(fov_deg=90.0))
+    assert directions[0, 0, 1] == pytest.approx(1 - 1 / 24)
+    np.testing.assert_allclose(directions[:, :, 2], -1)
+    np.testing.assert_allclose(np.diff(directions[0, :, 0]), 2 / 24)
+    np.testing.assert_allclose(np.diff(directions[:, 0, 1]), -2 / 24)
+
+
+def test_images_follow_the_robot():
+    low, high = box((0.2, -0.1, -0.1), (0.5, 0.3, 0.0))
+    still = render(CameraConfig(), low, high)
+    base, turn = np.array([3.0, -2.0, 0.5]), np.diag([-1.0, -1.0, 1.0])  # half a turn
+    corners = np.stack([low[0], high[0]]) @ turn.T + [3.0, -2.0, 0.0]
+    cameras = DepthCameras((CameraConfig(),), FAR_M)
+    moved = cameras.render(base, turn, corners.min(0)[None], corners.max(0)[None], -10.0)[0]
+    np.testing.assert_allclose(moved, still, atol=1e-5)
+
+
+@pytest.mark.parametrize("camera", [CameraConfig(), TILTED])
+def test_pybullet_rays_meet_the_same_stones(camera):
+    """On drawn stones, from tilted bases. Bullet rounds a box's edges by a millimetre."""
+    client = BulletClient()
+    rng = np.random.default_rng(0)
+    stones = draw_stones(SteppingStonesConfig(), (0.1, 0.2), rng)
+    robot = Laikago(client)
+    robot.place(stones, np.zeros((4, 3)))
+    client.removeBody(robot._body)
+    cameras = DepthCameras((camera,), FAR_M)
+    error_m = []
+    for _ in range(6):
+        rotation = rotation_of(*rng.uniform(-0.3, 0.3, 3))
+        base = np.array([rng.uniform(0, 3), rng.uniform(-0.1, 0.1), rng.uniform(0.4, 0.5)])
+        image = cameras.render(base, rotation, stones.low_m, stones.high_m, FLOOR_M)[0]
+        rays = ray_directions(camera).reshape(-1, 3) @ rotation.T
+        start = np.broadcast_to(base + rotation @ camera.position_m, rays.shape)
+        hits = client.rayTestBatch(start.tolist(), (start + FAR_M * rays).tolist())
+        depth = np.array([hit[2] if hit[0] >= 0 else 1.0 for hit in hits]) * FAR_M
+        with np.errstate(divide="ignore"):
+            floor = np.where(rays[:, 2] < 0, (FLOOR_M - start[:, 2]) / rays[:, 2], FAR_M)
+        error_m.append(np.abs(np.minimum(depth, floor) - image.ravel()))
+    client.close()
+    assert np.mean(np.array(error_m) < 1e-5) > 0.99
+    assert np.mean(np.array(error_m) < 2e-3) > 0.998
+
+
+def test_reach_covers_what_a_level_base_sees():
+    for camera in (CameraConfig(), TILTED, CameraConfig(pitch_deg=30.0, width_along="lateral")):
+        behind, ahead = DepthCameras((camera,), FAR_M).reach_m(1.0)
+        rays = ray_directions(camera)
+        depth = np.minimum((1.0 + camera.position_m[2]) / np.maximum(-rays[..., 2], 1e-6), FAR_M)
+        x = camera.position_m[0] + depth * rays[..., 0]
+        assert (behind, ahead) == pytest.approx((-x.min(), x.max()))
+
+
+def test_a_camera_that_looks_ahead_sees_stones_as_far_as_it_can():
+    """The environment draws only stones within the cameras' reach."""
+    camera = {"pitch_deg": 30.0, "width_along": "lateral"}
+    env = SteppingStonesEnv(front_camera=camera, camera_far_m=4.0, sensor_noise=0.0)
+    observation, _ = env.reset(seed=1)
+    state, stones = env._state, env._stones
+    image = env._cameras.render(
+        state.position_m, state.rotation, stones.low_m, stones.high_m, FLOOR_M
+    )
+    env.close()
+    np.testing.assert_array_equal(observation["depth"], image)
+    assert image[0].max() > 2.5

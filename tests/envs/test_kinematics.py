@@ -1,0 +1,73 @@
+"""Closed-form leg kinematics against PyBullet and against finite differences."""
+
+import numpy as np
+import pytest
+
+from envs.bullet import BulletClient
+from envs.stepping_stones.kinematics import LEGS, forward, inverse
+from envs.stepping_stones.robot import Laikago
+
+
+def postures(count: int) -> np.ndarray:
+    """Joint angles over what walking uses and beyond."""
+    rng = np.random.default_rng(0)
+    return rng.uniform([-0.5, -0.6, -1.5], [0.5, 1.0, -0.1], (count, 4, 3))
+
+
+@pytest.fixture(scope="module")
+def robot():
+    client = BulletClient()
+    yield Laikago(client)
+    client.close()
+
+
+def test_toes_are_where_pybullet_puts_them(robot):
+    client, body = robot._client, robot._body
+    links = {
+        client.getJointInfo(body, j)[12].decode(): j for j in range(client.getNumJoints(body))
+    }
+    client.resetBasePositionAndOrientation(body, [0, 0, 0], [0, 0, 0, 1])
+    for joints in postures(20):
+        for motor, angle in zip(robot._motors, joints.ravel(), strict=True):
+            client.resetJointState(body, motor, angle)
+        toes = [
+            client.getLinkState(body, links[f"toe{leg}"], computeForwardKinematics=True)[0]
+            for leg in LEGS
+        ]
+        np.testing.assert_allclose(forward(joints).toes_m, toes, atol=1e-5)
+
+
+def test_inverse_undoes_forward():
+    for joints in postures(200):
+        np.testing.assert_allclose(inverse(forward(joints).toes_m), joints, atol=1e-12)
+
+
+def test_jacobian_is_the_derivative():
+    step = 1e-6
+    for joints in postures(20):
+        numeric = np.empty((4, 3, 3))
+        for joint in range(3):
+            offset = np.zeros(3)
+            offset[joint] = step
+            ahead, behind = forward(joints + offset).toes_m, forward(joints - offset).toes_m
+            numeric[:, :, joint] = (ahead - behind) / (2 * step)
+        np.testing.assert_allclose(forward(joints).jacobian, numeric, atol=1e-9)
+
+
+def test_left_legs_mirror_right_legs_but_for_the_urdfs_own_asymmetry():
+    """The file's abduction axes lie 2.3 mm apart; nothing else differs."""
+    for joints in postures(20):
+        both = np.tile(joints[:2].mean(0), (4, 1))
+        right, left = forward(both).toes_m[0], forward(both).toes_m[1]
+        np.testing.assert_allclose(left, right * [1, -1, 1], atol=0.0024)
+
+
+def test_a_target_out_of_reach_is_approached_along_the_line_to_it():
+    toes = forward(np.tile([0.0, 0.07, -0.59], (4, 1))).toes_m
+    hips = toes * [1, 1, 0]
+    far = inverse(hips + 5 * (toes - hips))
+    assert np.isfinite(far).all()
+    reached = forward(far).toes_m
+    farthest = np.linalg.norm(reached - forward(np.zeros((4, 3))).toes_m * [1, 1, 0], axis=1)
+    assert (farthest > 0.45).all()
+    assert np.isfinite(inverse(hips)).all()

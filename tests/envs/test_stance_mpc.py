@@ -1,0 +1,186 @@
+"""The stance controller's quadratic problem against a rollout, and its solution against a slow
+interior-point solver that shares nothing with `quadprog`."""
+
+import numpy as np
+import pytest
+
+from envs.stepping_stones.stance_mpc import (
+    GRAVITY_M_S2,
+    BodyCommand,
+    BodyState,
+    MpcWeights,
+    StanceMpc,
+)
+
+STEP_S, BLOCKS, FRICTION = 0.025, (1, 3, 6), 0.45
+MASS_KG, INERTIA = 25.567, np.array([0.384, 1.043, 1.293])
+FEET = np.array([[0.17, -0.11, -0.43], [0.17, 0.11, -0.43], [-0.26, -0.11, -0.43], [-0.26, 0.11, -0.43]])  # fmt: skip
+LEVEL = BodyState(np.zeros(3), 0.45, np.zeros(3), np.zeros(3))
+STAY = BodyCommand(np.zeros(2), 0.0, 0.45)
+
+
+def situation(seed: int, legs: int) -> tuple[BodyState, np.ndarray, BodyCommand]:
+    rng = np.random.default_rng(seed)
+    state = BodyState(
+        euler_rad=rng.uniform(-0.3, 0.3, 3),
+        height_m=rng.uniform(0.4, 0.5),
+        rates_rad_s=rng.uniform(-1, 1, 3),
+        velocity_m_s=rng.uniform(-0.5, 0.5, 3),
+    )
+    arms = FEET[rng.permutation(4)[:legs]] + rng.uniform(-0.05, 0.05, (legs, 3))
+    return state, arms, BodyCommand(rng.uniform(-0.5, 0.5, 2), rng.uniform(-0.3, 0.3), 0.46)
+
+
+def rollout_cost(
+    state: BodyState, arms: np.ndarray, command: BodyCommand, forces: np.ndarray
+) -> float:
+    """Cost of forces (blocks, legs, 3), the motion integrated step by step."""
+    weights = MpcWeights()
+    pitch = state.euler_rad[1]
+    to_euler = np.array([[1 / np.cos(pitch), 0, 0], [0, 1, 0], [np.tan(pitch), 0, 1]])
+    euler = np.array([*state.euler_rad[:2], 0.0])
+    position = np.array([0.0, 0.0, state.height_m])
+    rates, velocity = state.rates_rad_s.copy(), state.velocity_m_s.copy()
+    wanted_rates = np.array([0, 0, command.yaw_rate_rad_s])
+    wanted_velocity = np.array([*command.velocity_m_s, 0.0])
+    cost = 0.0
+    for step, block in enumerate(np.repeat(np.arange(len(BLOCKS)), BLOCKS), start=1):
+        force = forces[block]
+        turning = sum(np.cross(arm, f) for arm, f in zip(arms, force, strict=True)) / INERTIA
+        moving = force.sum(0) / MASS_KG - [0, 0, GRAVITY_M_S2]
+        euler = euler + to_euler @ (STEP_S * rates + STEP_S**2 / 2 * turning)
+        position = position + STEP_S * velocity + STEP_S**2 / 2 * moving
+        rates, velocity = rates + STEP_S * turning, velocity + STEP_S * moving
+        time_s = step * STEP_S
+        errors = (
+            (weights.euler, euler - time_s * wanted_rates),
+            (weights.position, position - [0, 0, command.height_m]),
+            (weights.rates, rates - wanted_rates),
+            (weights.velocity, velocity - wanted_velocity),
+        )
+        cost += sum(float(np.dot(weight, error**2)) for weight, error in errors)
+        cost += weights.force * float((force**2).sum())
+    return cost
+
+
+@pytest.mark.parametrize("legs", [1, 2, 3, 4])
+def test_the_condensed_problem_is_the_rollouts_cost(legs):
+    """Positions ahead and sideways weigh nothing, so where the reference moves to does not count."""
+    mpc = StanceMpc()
+    for seed in range(5):
+        state, arms, command = situation(seed, legs)
+        hessian, gradient = mpc.problem(state, arms, command)
+        np.testing.assert_allclose(hessian, hessian.T, rtol=1e-12)
+        at_rest = rollout_cost(state, arms, command, np.zeros((3, legs, 3)))
+        for draw in range(3):
+            u = 100 * np.random.default_rng(draw).standard_normal(len(gradient))
+            condensed = u @ hessian @ u / 2 + gradient @ u
+            expected = rollout_cost(state, arms, command, u.reshape(3, legs, 3)) - at_rest
+            assert condensed == pytest.approx(expected, rel=1e-9)
+
+
+def interior_point(
+    hessian: np.ndarray, gradient: np.ndarray, sides: np.ndarray, bounds: np.ndarray
+) -> np.ndarray:
+    """argmin u.H u / 2 + g.u subject to sides u >= bounds, by a primal-dual method."""
+    u, slack, dual = np.zeros(len(gradient)), np.full(len(bounds), 1e3), np.ones(len(bounds))
+    for _ in range(100):
+        target = 0.1 * (slack @ dual) / len(bounds)
+        infeasible = sides @ u - slack - bounds
+        unbalanced = hessian @ u + gradient - sides.T @ dual
+        ratio = dual / slack
+        centring = target / slack - dual
+        matrix = hessian + (sides.T * ratio) @ sides
+        du = np.linalg.solve(matrix, -unbalanced + sides.T @ (centring - ratio * infeasible))
+        dslack = sides @ du + infeasible
+        ddual = centring - ratio * dslack
+        length = 1.0
+        for value, change in ((slack, dslack), (dual, ddual)):
+            falling = change < 0
+            if falling.any():
+                length = min(length, 0.99 * float((-value[falling] / change[falling]).min()))
+        u, slack, dual = u + length * du, slack + length * dslack, dual + length * ddual
+        if slack @ dual < 1e-12 and np.abs(infeasible).max() < 1e-9:
+            return u
+    raise AssertionError("the reference solver did not converge")
+
+
+def constraints(legs: int) -> tuple[np.ndarray, np.ndarray]:
+    """The friction pyramid and the range of vertical force, from their definition."""
+    weight = MASS_KG * GRAVITY_M_S2
+    rows, bounds = [], []
+    for foot in range(3 * legs):
+        for axis in (0, 1):
+            for sign in (-1, 1):
+                row = np.zeros((3 * legs, 3))
+                row[foot, axis], row[foot, 2] = sign, FRICTION
+                rows.append(row.ravel())
+                bounds.append(0.0)
+        for sign, bound in ((1, 0.1 * weight), (-1, -10 * weight)):
+            row = np.zeros((3 * legs, 3))
+            row[foot, 2] = sign
+            rows.append(row.ravel())
+            bounds.append(bound)
+    return np.array(rows), np.array(bounds)
+
+
+@pytest.mark.parametrize("legs", [1, 2, 3, 4])
+def test_the_solution_is_the_slow_solvers(legs):
+    mpc, binding = StanceMpc(), 0
+    sides, bounds = constraints(legs)
+    for seed in range(6):
+        problem = situation(seed, legs)
+        exact = interior_point(*mpc.problem(*problem), sides, bounds)
+        forces = mpc.solve(*problem)
+        np.testing.assert_allclose(forces.ravel(), exact[: 3 * legs], atol=1e-3)
+        binding += int((np.abs(sides @ exact - bounds) < 1e-3).sum())
+    assert binding > 0
+
+
+@pytest.mark.parametrize("legs", [1, 2, 4])
+def test_forces_stay_in_the_friction_pyramid(legs):
+    weight = MASS_KG * GRAVITY_M_S2
+    for seed in range(50):
+        x, y, z = StanceMpc().solve(*situation(seed, legs)).T
+        assert (np.abs(x) <= FRICTION * z + 1e-6).all()
+        assert (np.abs(y) <= FRICTION * z + 1e-6).all()
+        assert (z >= 0.1 * weight - 1e-6).all()
+        assert (z <= 10 * weight + 1e-6).all()
+
+
+def test_a_robot_on_four_feet_comes_to_stand_bearing_its_weight():
+    mpc, euler, rates = StanceMpc(), np.array([0.05, -0.05, 0.0]), np.zeros(3)
+    height, velocity, tick_s = 0.42, np.array([0.0, 0.1, 0.0]), 0.005
+    total, turning = np.zeros(3), np.zeros(3)
+    for _ in range(400):
+        forces = mpc.solve(BodyState(euler, height, rates, velocity), FEET, STAY)
+        total, turning = forces.sum(0), np.cross(FEET, forces).sum(0)
+        velocity = velocity + tick_s * (total / MASS_KG - [0, 0, GRAVITY_M_S2])
+        rates = rates + tick_s * turning / INERTIA
+        height, euler = height + tick_s * velocity[2], euler + tick_s * rates
+    np.testing.assert_allclose(total, [0, 0, MASS_KG * GRAVITY_M_S2], atol=2)
+    np.testing.assert_allclose(turning, 0, atol=0.5)
+    np.testing.assert_allclose(euler, 0, atol=0.01)
+    np.testing.assert_allclose(velocity, 0, atol=0.01)
+    assert height == pytest.approx(0.45, abs=0.02)
+
+
+def test_forces_act_against_errors():
+    mpc = StanceMpc()
+    ahead = mpc.solve(LEVEL, FEET, BodyCommand(np.array([0.3, 0.0]), 0.0, 0.45))
+    assert ahead[:, 0].sum() > 5
+    left = mpc.solve(LEVEL, FEET, BodyCommand(np.array([0.0, 0.3]), 0.0, 0.45))
+    assert left[:, 1].sum() > 5
+    low = mpc.solve(BodyState(np.zeros(3), 0.40, np.zeros(3), np.zeros(3)), FEET, STAY)
+    assert low[:, 2].sum() > 1.2 * MASS_KG * GRAVITY_M_S2
+    rolled = mpc.solve(BodyState(np.array([0.1, 0, 0]), 0.45, np.zeros(3), np.zeros(3)), FEET, STAY)
+    assert np.cross(FEET, rolled).sum(0)[0] < -1
+
+
+def test_without_feet_there_are_no_forces():
+    assert StanceMpc().solve(LEVEL, np.zeros((0, 3)), STAY).shape == (0, 3)
+
+
+def test_a_problem_without_numbers_is_an_error():
+    with pytest.raises(ValueError, match="no finite solution"):
+        StanceMpc().solve(BodyState(np.full(3, np.nan), 0.45, np.zeros(3), np.zeros(3)), FEET, STAY)

@@ -1,0 +1,201 @@
+"""The project itself: packaging, presets, and that README and its commands say what is true."""
+
+import importlib
+import re
+import runpy
+import shlex
+import subprocess
+import tomllib
+from fnmatch import fnmatch
+from functools import cache
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from training import checkpoint
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+README = (ROOT / "README.md").read_text()
+PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
+TOP_LEVEL = sorted({name.partition(".")[0] for name in PACKAGES})
+PRESETS = sorted((ROOT / "configs").glob("*.yaml"))
+DEFAULT_PRESETS = {
+    "training.es": "configs/stepping_stones.yaml",
+    "training.bc": "configs/stepping_stones_clone.yaml",
+}
+
+
+@cache
+def tracked() -> tuple[str, ...]:
+    """Files of the repository, those included that git does not know yet but does not ignore."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return tuple(name for name in output.splitlines() if (ROOT / name).is_file())
+
+
+def blocks(language: str) -> list[str]:
+    """README's code blocks in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    """README's `python -m module argument...`, as lists that begin with the module."""
+    lines = [part.strip() for block in blocks("bash") for part in re.split(r"&&|\n", block)]
+    return [shlex.split(line)[2:] for line in lines if line.startswith("python -m ")]
+
+
+def options_after(words: list[str], option: str) -> list[str]:
+    """The values that follow `option`, up to the next option."""
+    if option not in words:
+        return []
+    rest = words[words.index(option) + 1 :]
+    return rest[: next((i for i, word in enumerate(rest) if word.startswith("--")), len(rest))]
+
+
+def test_the_changelog_knows_the_version():
+    first = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert first[1] in ("Unreleased", PROJECT["project"]["version"])
+
+
+def test_the_installed_version_is_that_of_the_sources():
+    try:
+        installed = metadata.version("foveate")
+    except metadata.PackageNotFoundError:
+        pytest.skip("foveate is not installed: pip install -e .")
+    assert installed == PROJECT["project"]["version"], "install again: pip install -e ."
+
+
+@pytest.mark.parametrize("target", PROJECT["project"]["scripts"].values())
+def test_every_console_script_has_its_function(target):
+    module, _, function = target.partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_every_package_is_listed():
+    found = {
+        str(PurePosixPath(name).parent).replace("/", ".")
+        for name in tracked()
+        if name.endswith("/__init__.py") and name.partition("/")[0] in TOP_LEVEL
+    }
+    assert sorted(found) == PACKAGES
+
+
+def test_every_data_file_in_a_package_is_listed():
+    patterns = [
+        f"{package.replace('.', '/')}/{pattern}"
+        for package, names in PROJECT["tool"]["setuptools"]["package-data"].items()
+        for pattern in names
+    ]
+    data = [
+        name
+        for name in tracked()
+        if name.partition("/")[0] in TOP_LEVEL and not name.endswith(".py")
+    ]
+    assert [n for n in data if not any(fnmatch(n, pattern) for pattern in patterns)] == []
+    assert [p for p in patterns if not any(fnmatch(n, p) for n in data)] == []
+
+
+def test_no_dependency_brings_a_package_of_our_names():
+    owners = metadata.packages_distributions()
+    assert {name: set(owners.get(name, [])) - {"foveate"} for name in TOP_LEVEL} == {
+        name: set() for name in TOP_LEVEL
+    }
+
+
+def test_imports_point_one_way():
+    above = {"attention": ("policies", "envs", "training"), "policies": ("envs", "training")}
+    above["envs"] = ("policies", "training")
+    wrong = [
+        f"{name}: {line.strip()}"
+        for name in tracked()
+        if name.endswith(".py") and (package := name.partition("/")[0]) in above
+        for line in (ROOT / name).read_text().splitlines()
+        if re.match(rf"\s*(from|import) ({'|'.join(above[package])})\b", line)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
+def test_every_preset_is_a_job(preset):
+    """Its first line names the command that runs it, which loads it."""
+    command = re.match(r"#.*`?python -m (training\.\w+)`?", preset.read_text())
+    assert command is not None, "the first line must name the command: python -m training.X"
+    importlib.import_module(command[1]).load_config(preset, [])
+
+
+def test_shipped_policies_are_small_and_complete():
+    shipped = checkpoint.shipped()
+    assert "stepping_stones" in shipped
+    for path in shipped.values():
+        assert path.stat().st_size < 2**20
+        checkpoint.load_policy(path)
+
+
+def test_the_licence_is_apache_2():
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+
+
+def test_no_file_names_a_place_of_one_machine():
+    folders = "|".join(["work", "farm", "tmp", "home", "root", "opt", "mnt", "Users"])
+    place = re.compile(rf"(^|[^\w.$}}\"-])/({folders})/\w")
+    found = []
+    for name in tracked():
+        try:
+            lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        found += [f"{name}:{i}: {line}" for i, line in enumerate(lines, 1) if place.search(line)]
+    assert found == []
+
+
+def test_readme_begins_with_what_it_is_and_how_to_start():
+    start = "\n".join(README.splitlines()[:30])
+    assert "pip install -e . && python -m training.es\n" in start
+    assert 'pip install -e ".[test]" && pytest\n' in start
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md", "sim_assets/README.md"])
+def test_links_lead_somewhere(document):
+    links = re.findall(r"\]\(([^)#\s]+)\)", (ROOT / document).read_text())
+    local = [link for link in links if "://" not in link]
+    missing = [link for link in local if not ((ROOT / document).parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_readme_commands_exist(words, capsys):
+    """The module, each option, each preset and each `--set` are known."""
+    module = importlib.import_module(words[0])
+    with pytest.raises(SystemExit) as leaving:
+        module.main(["--help"])
+    assert leaving.value.code == 0
+    known = re.findall(r"--[\w-]+", capsys.readouterr().out)
+    assert [word for word in words if word.startswith("--") and word not in known] == []
+    files = [word for word in words if word.startswith("configs/")]
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    if words[0] in DEFAULT_PRESETS:
+        preset, *_ = options_after(words, "--config") or [DEFAULT_PRESETS[words[0]]]
+        module.load_config(ROOT / preset, options_after(words, "--set"))
+
+
+def test_readme_has_both_kinds_of_example():
+    assert len(commands()) > 10
+    assert len(blocks("python")) >= 1
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_readme_python_runs(code, tmp_path, capsys):
+    example = tmp_path / "example.py"
+    example.write_text(code)
+    runpy.run_path(str(example))
+    error = re.search(r"relative error of the scores: ([\d.]+)", capsys.readouterr().out)
+    assert error is not None
+    assert float(error[1]) < 0.1

@@ -1,0 +1,29 @@
+"""The toy environment with an expert to clone."""
+
+import gymnasium
+import numpy as np
+
+from tests.training.toy_env import ToyEnv
+
+
+class ExpertEnv(ToyEnv):
+    """The expert's actions lie around 0.3 and follow the proprioception.
+
+    `nan_after` observations of an episode the cameras see NaN.
+    """
+
+    def __init__(self, episode_s=0.5, nan_after=None):
+        super().__init__(episode_s)
+        self._blind_after = nan_after
+
+    def _observe(self):
+        observation = super()._observe()
+        if self._blind_after is not None and self._t >= self._blind_after:
+            observation["depth"][:] = np.nan
+        return observation
+
+    def expert_action(self):
+        return np.clip(0.3 + 0.05 * (self._proprio[:9] - 2), -1, 1).astype(np.float32)
+
+
+gymnasium.register("Expert-v0", entry_point=ExpertEnv)

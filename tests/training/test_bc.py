@@ -1,0 +1,287 @@
+"""Behaviour cloning: it learns, resumes bit for bit, and is careful with bad input."""
+
+import csv
+import math
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import policies
+from policies.footholds import FootholdVotes
+from training import bc, checkpoint, cloning, demonstrations, es, workers
+from training.bc_config import load_config
+from training.demonstrations import Demonstrations
+
+TOY = "tests.training.expert_env:Expert-v0"
+SMALL = {
+    "env_id": TOY, "iterations": 2, "expert_episodes": 4, "episodes": 3, "updates": 20,
+    "batch_size": 16, "workers": 1, "seed": 5, "checkpoints_kept": 3, "held_out": 0.25,
+    "policy": {"controller": "mlp", "hidden": [16], "patch": [8, 8]},
+}  # fmt: skip
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Writes a configuration and returns its path."""
+
+    def write(**changes):
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump(SMALL | changes))
+        return str(path)
+
+    return write
+
+
+def train(job, run, *arguments):
+    assert bc.main(["--config", job, "--out", str(run), *arguments]) == 0
+    return run
+
+
+def metrics(run, *, without=("wall_s",)):
+    with open(run / "metrics.csv", newline="") as file:
+        return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]
+
+
+def files(run):
+    return {path.name: path.read_bytes() for path in sorted(run.glob("*/*.safetensors"))}
+
+
+def refused(capsys, arguments, sentence):
+    capsys.readouterr()
+    status = bc.main(arguments)
+    error = capsys.readouterr().err
+    assert status == 2
+    last = error.splitlines()[-1]  # a progress bar may stand before it
+    assert "Traceback" not in error
+    assert last.startswith("error: ")
+    assert sentence in last
+
+
+def test_it_learns(job, tmp_path):
+    """Loss falls on data that it was trained on and on data that it was not."""
+    path = job(iterations=3, updates=150, expert_episodes=40, learning_rate=0.003)
+    rows = metrics(train(path, tmp_path / "run"), without=())
+    assert tuple(rows[0]) == bc.COLUMNS
+    assert [int(row["episodes"]) for row in rows] == [43, 46, 49]
+    assert [int(row["decisions"]) for row in rows] == [300, 320, 340]
+    loss, unseen = ([float(row[key]) for row in rows] for key in ("loss", "val_loss"))
+    assert loss[-1] < 0.75 * loss[0]
+    assert unseen[-1] < math.log(25) - 0.5
+    assert float(rows[-1]["val_accuracy"]) > 3 * 3 / 25  # chance: three bins of 25
+
+
+def test_it_clones_the_real_expert(tmp_path):
+    run = tmp_path / "run"
+    short = ["episode_s=0.5", "expert_episodes=3", "episodes=2", "updates=30", "iterations=1"]
+    assert bc.main(["--out", str(run), "--set", *short, "workers=1", "batch_size=32"]) == 0
+    (row,) = metrics(run)
+    assert float(row["val_loss"]) < math.log(25)
+    policy, config = checkpoint.load_policy(run)
+    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+        observation, _ = env.reset(seed=1)
+        assert env.action_space.contains(policy.act(observation))
+    assert float(policy.normaliser.count) == int(row["decisions"])
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path):
+    whole = train(job(), tmp_path / "whole", "--set", "iterations=3")
+    resumed = train(job(), tmp_path / "resumed", "--set", "iterations=1")
+    with open(resumed / "metrics.csv", "a") as file:
+        file.write("2,1,")  # as kill -9 in the middle of a row leaves it
+    (resumed / "data" / "000002.safetensors").write_bytes(b"collected, but not trained on")
+    assert bc.main(["--resume", str(resumed), "--set", "iterations=3"]) == 0
+    assert metrics(whole) == metrics(resumed)
+    assert files(whole).keys() == files(resumed).keys()
+    ours, theirs = (checkpoint.load(checkpoint.resolve(run)) for run in (whole, resumed))
+    assert ours.path.read_bytes() == theirs.path.read_bytes()
+    assert ours.search["0/step"] == 60
+    assert files(whole)["000003.safetensors"] == files(resumed)["000003.safetensors"]
+
+
+def test_a_run_killed_before_its_first_checkpoint_resumes(job, tmp_path):
+    whole = train(job(), tmp_path / "whole")
+    killed = tmp_path / "killed"
+    (killed / "checkpoints").mkdir(parents=True)
+    for name in ("config.yaml", "provenance.json"):
+        (killed / name).write_bytes((whole / name).read_bytes())
+    assert bc.main(["--resume", str(killed)]) == 0
+    assert files(killed) == files(whole)
+
+
+def test_two_workers_change_nothing(job, tmp_path):
+    one = train(job(), tmp_path / "one")
+    two = train(job(), tmp_path / "two", "--set", "workers=2")
+    assert metrics(one) == metrics(two)
+    a, b = (checkpoint.load(checkpoint.resolve(run)).policy for run in (one, two))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_an_unfinite_loss_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
+    run = tmp_path / "run"
+    refused(
+        capsys, ["--config", job(env={"nan_after": 9}), "--out", str(run)],
+        "of iteration 1 has loss nan and gradient norm nan, where finite numbers are needed",
+    )  # fmt: skip
+    assert [path.name for path in checkpoint.in_run(run)] == ["000000.safetensors"]
+    tensors = checkpoint.load(checkpoint.resolve(run)).policy
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+@pytest.mark.parametrize("controller", ["mlp", "vote"])
+@pytest.mark.parametrize("patch", [(4, 4), (1, 1)])
+def test_gradients_reach_queries_and_keys(controller, patch):
+    config = policies.PolicyConfig(controller=controller, patch=patch)
+    with checkpoint.make_env("SteppingStones-v0", {}) as env:
+        policy = policies.build(config, env.observation_space, env.action_space)
+        seen = [env.reset(seed=seed)[0] for seed in (1, 2)]
+    if controller == "vote":
+        torch.nn.init.ones_(policy.controller.template)
+    depth, proprio = (torch.stack([torch.tensor(o[key]) for o in seen]) for key in seen[0])
+    actions = torch.linspace(-1, 1, 18).view(2, 9)
+    cloning.cloning_loss(policy(depth, proprio), actions, 1.0).backward()
+    for parameter in (policy.selection.query, policy.selection.key):
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.abs().sum() > 0
+
+
+def test_labels_are_shared_by_two_bins():
+    labels = cloning.two_bin_labels(torch.tensor([[-1.0, 0.0, 1 / 48, 1.0]]))
+    assert torch.allclose(labels.sum(-1), torch.ones(1, 4))
+    assert labels[0, 0, 0] == labels[0, 1, 12] == labels[0, 3, 24] == 1
+    assert torch.allclose(labels[0, 2, 12:14], torch.tensor([0.75, 0.25]))
+
+
+def test_the_loss_is_least_at_the_experts_votes():
+    """Cross-entropy of one-bin labels is 0 for certain votes, log 25 for undecided ones."""
+    actions = torch.zeros(3, 9)
+    actions[:, 8] = 0.4
+    certain = torch.full((3, 4, 25), -50.0)
+    certain[..., 12] = 50.0
+    assert cloning.cloning_loss(FootholdVotes(certain, torch.full((3,), 0.4)), actions, 5.0) < 1e-6
+    undecided = FootholdVotes(torch.zeros(3, 4, 25), torch.zeros(3))
+    loss = cloning.cloning_loss(undecided, actions, 5.0)
+    assert loss == pytest.approx(math.log(25) + 5 * 0.4**2, rel=1e-5)
+
+
+def test_batches_are_shuffled_passes():
+    drawn = list(cloning.batches(10, 4, 5, torch.Generator().manual_seed(0)))
+    assert [len(index) for index in drawn] == [4] * 5
+    assert len(set(torch.cat(drawn[:2]).tolist())) == len(set(torch.cat(drawn[2:4]).tolist())) == 8
+    assert len(next(cloning.batches(3, 8, 1, torch.Generator()))) == 3
+
+
+def test_the_learning_rate_is_a_cosine():
+    rates = [cloning.learning_rate(2.0, update, 8) for update in range(9)]
+    assert rates[0] == 2.0
+    assert rates[4] == pytest.approx(1.0)
+    assert rates[8] == pytest.approx(0.0)
+
+
+def test_whole_episodes_are_held_out(job):
+    config = load_config(job(), [])
+    collector = demonstrations.Collector(TOY, {}, {"controller": "mlp"}, 1)
+    walks = collector.walk(bc.make_tasks(config, 0, {}))
+    collector.close()
+    data = Demonstrations.of(walks, config.held_out)
+    assert data.held_out.tolist() == [False] * 30 + [True] * 10
+    seen, held_out = data.split()
+    assert len(seen), len(held_out) == (30, 10)
+    assert torch.equal(held_out.actions, torch.from_numpy(walks[3].actions))
+
+
+def test_the_expert_is_disturbed_and_its_labels_are_not(job):
+    """Labels follow the observation exactly; the noise has the standard deviation asked for."""
+    config = load_config(job(disturbance=0.2, expert_episodes=40), [])
+    acted = []
+
+    class Recorded(demonstrations._Labelled):
+        def act(self, observation):
+            acted.append(super().act(observation) - self.labels[-1])
+            return self.labels[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demonstrations, "_Labelled", Recorded)
+        collector = demonstrations.Collector(TOY, {"episode_s": 2.0}, {"controller": "mlp"}, 1)
+        walks = collector.walk(bc.make_tasks(config, 0, {}))
+        collector.close()
+    for walk in walks:
+        expected = np.clip(0.3 + 0.05 * (walk.proprio[:, :9] - 2), -1, 1)
+        assert np.allclose(walk.actions, expected, atol=1e-6)
+    noise = np.stack(acted)[:, :9]
+    noise = noise[np.abs(noise) > 0]
+    assert 0.1 < noise.std() < 0.22  # less than 0.2: it starts at 0, and actions are clipped
+
+
+def test_seeds_are_those_of_training(job):
+    config = load_config(job(), [])
+    tasks = [bc.make_tasks(config, iteration, {}) for iteration in (0, 1, 2)]
+    seeds = [task.seed for group in tasks for task in group]
+    assert len(set(seeds)) == 4 + 3 + 3
+    assert all(seed < workers.EVALUATION_SEEDS_FROM for seed in seeds)
+    assert all(task.learner is None and task.disturbance for task in tasks[0])
+    assert all(task.learner is not None and not task.disturbance for task in tasks[1])
+
+
+def test_es_starts_from_a_clone(job, tmp_path):
+    run = train(job(), tmp_path / "run")
+    recipe = tmp_path / "es.yaml"
+    settings = {key: SMALL[key] for key in ("env_id", "policy", "workers")}
+    recipe.write_text(yaml.safe_dump(settings | {"iterations": 1, "searcher": {"name": "ars"}}))
+    arguments = ["--config", str(recipe), "--out", str(tmp_path / "es"), "--set"]
+    assert es.main([*arguments, f"init_from={run}"]) == 0
+    start = checkpoint.load(tmp_path / "es" / "checkpoints" / "000000.safetensors").policy
+    clone = checkpoint.load(checkpoint.resolve(run)).policy
+    assert all(torch.equal(start[name], clone[name]) for name in clone)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"epochs": 4}, "unknown key epochs; the keys known there are batch_size"),
+        ({"workers": 0}, "workers = 0, but input should be greater than or equal to 1"),
+        ({"held_out": 0.9}, "held_out = 0.9, but input should be less than or equal to 0.5"),
+        ({"learning_rate": "fast"}, "learning_rate = 'fast', but input should be a valid number"),
+        ({"env_id": "NoSuch-v0"}, "cannot make the environment env_id = 'NoSuch-v0'"),
+        ({"env_id": "tests.training.toy_env:Toy-v0"}, "has no expert_action() that could be"),
+    ],
+)
+def test_bad_configurations(job, tmp_path, capsys, changes, sentence):
+    refused(capsys, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
+
+
+def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    before = files(run)
+    refused(capsys, ["--config", job(), "--out", str(run)], f"--resume {run}")
+    refused(capsys, ["--resume", str(run), "--set", "updates=9"], "updates = 9 differs from 20")
+    refused(capsys, ["--resume", str(tmp_path)], "holds no run to resume")
+    assert files(run) == before
+    damaged = run / "data" / "000001.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    more = ["--resume", str(run), "--set", "iterations=3"]
+    refused(capsys, more, f"cannot read the demonstrations {damaged}")
+    damaged.unlink()
+    refused(capsys, more, "No such file or directory")
+
+
+def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch):
+    run = tmp_path / "run"
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bc, "fit", interrupted)
+    assert bc.main(["--config", job(), "--out", str(run)]) == 130
+    printed = capsys.readouterr().out
+    assert f"iteration 000000 is saved; go on with: python -m training.bc --resume {run}" in printed
+
+
+def test_help_lists_every_field(capsys):
+    with pytest.raises(SystemExit) as left:
+        bc.main(["--help"])
+    assert left.value.code == 0
+    text = capsys.readouterr().out
+    for key in ("expert_episodes", "policy.hidden", "env.gap_m", "disturbance"):
+        assert f"  {key} = " in text

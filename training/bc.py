@@ -1,0 +1,230 @@
+"""Train a policy by cloning a scripted expert: `python -m training.bc` (README, "Train").
+
+Behaviour cloning with dataset aggregation (DAgger, Ross et al. 2011, algorithm 3.1): the first
+demonstrations are the expert's, later ones are the policy's own walks labelled by the expert.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
+
+import argparse
+import dataclasses
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import policies
+from policies import ImplicitAttentionPolicy as Policy
+from training import checkpoint, run_log
+from training import config as configuration
+from training.bc_config import FREE_ON_RESUME, BCConfig, describe, load_config
+from training.cloning import fit, validate
+from training.config import UserError
+from training.demonstrations import Collector, Demonstrations, Task
+from training.es import derived_seeds
+from training.starting import add_arguments, start_run
+
+__all__ = ["BCConfig", "load_config", "main", "train"]
+
+COLUMNS = (
+    "iteration", "decisions", "episodes", "loss", "val_loss", "val_accuracy", "grad_norm",
+    "success", "fall_rate", "distance_m_mean", "wall_s",
+)  # fmt: skip
+PRESET = "stepping_stones_clone.yaml"
+DATA = "data"
+_WALKS, _BATCHES = 0, 1
+
+
+@dataclass
+class Progress:
+    """Counters of a run; with policy, optimiser and demonstrations, all that it consists of."""
+
+    iteration: int = 0
+    episodes: int = 0
+
+
+def build_policy(config: BCConfig) -> Policy:
+    """The initial policy; UserError when it does not fit the environment."""
+    with checkpoint.make_env(config.env_id, config.env) as env:
+        try:
+            policy = policies.build(config.policy, env.observation_space, env.action_space)
+        except ValueError as error:
+            raise UserError(f"cannot build the policy for {config.env_id}: {error}") from None
+    return policy
+
+
+def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:
+    """The walks that end an iteration: before the first the disturbed expert's, then the
+    policy's."""
+    if iteration == 0:
+        noise = config.disturbance, config.disturbance_steps
+        seeds = derived_seeds(config.seed, iteration, _WALKS, config.expert_episodes)
+        return [Task(seed, *noise) for seed in seeds]
+    seeds = derived_seeds(config.seed, iteration, _WALKS, config.episodes)
+    state = {name: tensor.numpy(force=True) for name, tensor in learner.items()}
+    return [Task(seed, learner=state) for seed in seeds]
+
+
+def data_path(run: Path, iteration: int) -> Path:
+    """File of the demonstrations that were collected at the end of an iteration."""
+    return run / DATA / f"{iteration:06d}.safetensors"
+
+
+def set_normaliser(policy: Policy, proprio: Tensor) -> None:
+    """Normalise by the statistics of the demonstrations."""
+    empty = policies.RunningStatistics.empty(proprio.shape[-1])
+    policy.normaliser.statistics = empty.update(proprio.numpy())
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state, by parameter and name."""
+    states = optimiser.state_dict()["state"]
+    return {f"{i}/{key}": value for i, state in states.items() for key, value in state.items()}
+
+
+def set_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Set the optimiser's state from `optimiser_tensors`."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, key = name.split("/")
+        states.setdefault(int(index), {})[key] = tensor
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": states, "param_groups": groups})
+
+
+def save(
+    run: Path,
+    policy: Policy,
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    config: BCConfig,
+) -> None:
+    """Write the iteration's checkpoint; drop old ones."""
+    state = {"progress": dataclasses.asdict(progress)}
+    path = run / run_log.CHECKPOINTS / f"{progress.iteration:06d}.safetensors"
+    tensors = optimiser_tensors(optimiser)
+    checkpoint.save(path, policy.state_dict(), tensors, configuration.dump(config), state)
+    for old in checkpoint.in_run(run)[1 : -config.checkpoints_kept]:
+        old.unlink()
+
+
+def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
+    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
+    policy = build_policy(config)
+    optimiser = torch.optim.AdamW(
+        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    progress = Progress()
+    if start is not None:
+        checkpoint.load_into(policy, start)
+        set_optimiser(optimiser, start.search)
+        progress = Progress(**start.state["progress"])
+    size = sum(parameter.numel() for parameter in policy.parameters())
+    print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
+    if progress.iteration >= config.iterations:
+        return
+    plain = configuration.dump(config)
+    settings = config.env_id, config.env, plain["policy"], config.workers
+    with (
+        closing(Collector(*settings)) as collector,
+        closing(
+            run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
+        ) as log,
+    ):
+        learn(config, run, policy, optimiser, progress, collector, log)
+
+
+def learn(
+    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.Optimizer,
+    progress: Progress, collector: Collector, log: run_log.RunLog,
+) -> None:  # fmt: skip
+    """The training loop: fit, validate, walk, log, save."""
+    earlier_s = float(log.last.get("wall_s", 0.0))
+    began = time.perf_counter()
+    if not checkpoint.in_run(run):
+        walks = collector.walk(make_tasks(config, 0, {}))
+        Demonstrations.of(walks, config.held_out).save(data_path(run, 0))
+        progress.episodes = len(walks)
+        save(run, policy, optimiser, progress, config)
+    data = [Demonstrations.load(data_path(run, i)) for i in range(progress.iteration + 1)]
+    while progress.iteration < config.iterations:
+        progress.iteration += 1
+        iteration = progress.iteration
+
+        train_data, held_out = Demonstrations.joined(data).split()
+        set_normaliser(policy, train_data.proprio)
+        generator = torch.Generator()
+        generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
+        fitted = fit(policy, optimiser, train_data, config, iteration, generator)
+        val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
+
+        walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
+        data.append(Demonstrations.of(walks, config.held_out))
+        data[-1].save(data_path(run, iteration))
+
+        episodes = [walk.episode for walk in walks]
+        progress.episodes += len(episodes)
+        row = {
+            "iteration": iteration,
+            "decisions": len(train_data),
+            "episodes": progress.episodes,
+            "loss": fitted.loss,
+            "val_loss": val_loss,
+            "val_accuracy": val_accuracy,
+            "grad_norm": fitted.grad_norm,
+            "success": float(np.mean([e.success for e in episodes])),
+            "fall_rate": float(np.mean([e.fell for e in episodes])),
+            "distance_m_mean": float(np.mean([e.distance_m for e in episodes])),
+            "wall_s": round(earlier_s + time.perf_counter() - began, 3),
+        }
+        log.row(row, f"loss {row['loss']:.3g}, success {row['success']:.2f}")
+        save(run, policy, optimiser, progress, config)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Command line of `python -m training.bc` and `foveate-bc`; returns the exit status."""
+    return configuration.exit_status(lambda: _main(argv))
+
+
+def _main(argv: list[str] | None) -> int:
+    torch.set_num_threads(1)
+    parser = configuration.ArgumentParser(
+        prog="python -m training.bc",
+        description="Train a policy by cloning a scripted expert.",
+        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{describe()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_arguments(parser, PRESET)
+    args = parser.parse_args(argv)
+    config, run, start = start_run(args, PRESET, load_config, FREE_ON_RESUME)
+    try:
+        with run_log.lock(run):
+            if args.resume is not None:
+                iteration = start.state["progress"]["iteration"] if start else 0
+                run_log.record_resume(run, iteration, configuration.dump(config))
+            train(config, run, start)
+    except KeyboardInterrupt:
+        latest = checkpoint.in_run(run)
+        at = f"{latest[-1].stem} is saved" if latest else "nothing was trained yet"
+        print(f"\ninterrupted; iteration {at}; go on with: python -m training.bc --resume {run}")
+        return 130
+    print(
+        f"done: {config.iterations} iterations in {run}; next:\n"
+        f"  python -m training.rollout {run} --video walk.mp4     see it\n"
+        f"  python -m training.evaluate {run} --out evaluation     measure it on unseen terrain\n"
+        f"  python -m training.es --config configs/stepping_stones_finetune.yaml "
+        f"--set init_from={run}     improve it by evolution strategies"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,120 @@
+"""Behaviour cloning of footholds: the loss, and one round of gradient steps.
+
+A foothold beside a gap has two good answers whose mean is none, so each leg's offset is a class
+among `OFFSETS`, learned by cross-entropy; the lateral speed is regressed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+import policies
+from policies.footholds import LEGS, OFFSETS, FootholdVotes
+from training.bc_config import BCConfig
+from training.config import UserError
+from training.demonstrations import Demonstrations
+
+__all__ = ["Fit", "batches", "cloning_loss", "fit", "learning_rate", "validate"]
+
+_CHUNK = 1024  # decisions validated at once
+
+
+def two_bin_labels(offsets: Tensor) -> Tensor:
+    """Offsets (..., legs) in [-1, 1] -> (..., legs, 25): each shared by its two nearest bins."""
+    place = (offsets + 1) * ((OFFSETS - 1) / 2)
+    bins = torch.arange(OFFSETS, dtype=offsets.dtype, device=offsets.device)
+    return (1 - (place.unsqueeze(-1) - bins).abs()).clamp_min(0)
+
+
+def cloning_loss(votes: FootholdVotes, actions: Tensor, speed_weight: float) -> Tensor:
+    """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed.
+
+    Args:
+        votes: the policy's, for a batch.
+        actions: (batch, 9), the expert's.
+        speed_weight: of the speed's error.
+    """
+    labels = two_bin_labels(actions[:, :LEGS])
+    cross_entropy = -(labels * votes.offsets.log_softmax(-1)).sum(-1).mean()
+    return cross_entropy + speed_weight * mse_loss(votes.speed, actions[:, -1])
+
+
+def learning_rate(peak: float, update: int, updates: int) -> float:
+    """Cosine from the peak at the first of a round's updates to zero after the last."""
+    return peak * 0.5 * (1 + math.cos(math.pi * update / updates))
+
+
+def batches(size: int, batch: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """`count` batches of indices below `size`: shuffled passes, what is left of one dropped."""
+    batch = min(batch, size)
+    order = torch.empty(0, dtype=torch.long)
+    for _ in range(count):
+        if len(order) < batch:
+            order = torch.randperm(size, generator=generator)
+        yield order[:batch]
+        order = order[batch:]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a round of gradient steps came to."""
+
+    loss: float
+    """Mean over the round's batches."""
+    grad_norm: float
+    """Mean length of the gradient before clipping."""
+
+
+def fit(
+    policy: policies.ImplicitAttentionPolicy, optimiser: torch.optim.Optimizer,
+    data: Demonstrations, config: BCConfig, iteration: int, generator: torch.Generator,
+) -> Fit:  # fmt: skip
+    """Train a policy on demonstrations for one round, in place.
+
+    Raises:
+        UserError: when a loss or gradient is not finite, before it reaches the parameters.
+    """
+    losses, norms = [], []
+    parameters = list(policy.parameters())
+    for update, index in enumerate(
+        batches(len(data), config.batch_size, config.updates, generator)
+    ):
+        batch = data[index]
+        votes = policy(batch.depth_m.float(), batch.proprio)
+        loss = cloning_loss(votes, batch.actions, config.speed_weight)
+        optimiser.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+        losses.append(loss.item())
+        norms.append(norm.item())
+        if not (math.isfinite(losses[-1]) and math.isfinite(norms[-1])):
+            raise UserError(
+                f"batch {update + 1} of iteration {iteration} has loss {losses[-1]} and gradient "
+                f"norm {norms[-1]}, where finite numbers are needed; the last checkpoint is "
+                "intact (a lower learning_rate may help)"
+            )
+        for group in optimiser.param_groups:
+            group["lr"] = learning_rate(config.learning_rate, update, config.updates)
+        optimiser.step()
+    return Fit(sum(losses) / len(losses), sum(norms) / len(norms))
+
+
+@torch.no_grad()
+def validate(
+    policy: policies.ImplicitAttentionPolicy, data: Demonstrations, speed_weight: float
+) -> tuple[float, float]:
+    """Mean loss on demonstrations, and the share of offsets within one bin of the expert's."""
+    loss, right = 0.0, 0.0
+    for index in torch.arange(len(data)).split(_CHUNK):
+        batch = data[index]
+        votes = policy(batch.depth_m.float(), batch.proprio)
+        loss += float(cloning_loss(votes, batch.actions, speed_weight)) * len(index)
+        miss = (votes.action()[:, :LEGS] - batch.actions[:, :LEGS]).abs()
+        right += float((miss <= 2 / (OFFSETS - 1)).float().mean()) * len(index)
+    return loss / len(data), right / len(data)

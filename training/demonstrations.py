@@ -1,0 +1,240 @@
+"""Episodes labelled by the expert: who walks in them, how they are collected, kept and read.
+
+An episode depends on its `Task` alone and episodes come back in the order of their tasks, so a
+data set is the same bit for bit however many processes collect it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors import torch as safetensors_torch
+from torch import Tensor
+
+import policies
+from training import config as configuration
+from training.checkpoint import make_env, write_atomically
+from training.config import UserError
+from training.episode import Episode, Policy, run_episode
+from training.workers import EVALUATION_SEEDS_FROM
+
+__all__ = ["Collector", "Demonstrations", "Task", "Walk"]
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Decisions of whole episodes, each with what the expert would have done.
+
+    Attributes:
+        depth_m: (decisions, cameras, height, width) float16, metres.
+        proprio: (decisions, k) float32.
+        actions: (decisions, 9) float32, the expert's.
+        held_out: (decisions,) bool, those of the episodes that are not trained on.
+    """
+
+    depth_m: Tensor
+    proprio: Tensor
+    actions: Tensor
+    held_out: Tensor
+
+    @classmethod
+    def of(cls, walks: Sequence[Walk], held_out: float) -> Demonstrations:
+        """Those of several episodes, of which every (1 / held_out)-th is held out."""
+        every = round(1 / held_out)
+        lengths = torch.tensor([len(walk.actions) for walk in walks])
+        marks = torch.arange(1, len(walks) + 1) % min(every, len(walks)) == 0
+        return cls(
+            torch.from_numpy(np.concatenate([walk.depth_m for walk in walks])),
+            torch.from_numpy(np.concatenate([walk.proprio for walk in walks])),
+            torch.from_numpy(np.concatenate([walk.actions for walk in walks])),
+            marks.repeat_interleave(lengths),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
+        """Several collections as one."""
+        names = [part.name for part in dataclasses.fields(cls)]
+        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
+
+    def split(self) -> tuple[Demonstrations, Demonstrations]:
+        """What is trained on, and what is held out."""
+        return self[~self.held_out], self[self.held_out]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __getitem__(self, index: Tensor) -> Demonstrations:
+        fields = (self.depth_m, self.proprio, self.actions, self.held_out)
+        return Demonstrations(*(values[index] for values in fields))
+
+    def save(self, path: Path) -> None:
+        """Write a safetensors file in one step."""
+        tensors = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, safetensors_torch.save(tensors))
+        except OSError as error:
+            raise UserError(f"cannot write the demonstrations {path}: {error.strerror}") from None
+
+    @classmethod
+    def load(cls, path: Path) -> Demonstrations:
+        """Read what `save` wrote; UserError when it is missing or damaged."""
+        try:
+            return cls(**safetensors_torch.load(path.read_bytes()))
+        except (OSError, SafetensorError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One episode to walk."""
+
+    seed: int
+    disturbance: float = 0.0
+    """Standard deviation of noise on the actions."""
+    disturbance_steps: float = 1.0
+    """Decisions over which it is correlated."""
+    learner: dict[str, NDArray[Any]] | None = None
+    """State of the policy that acts; None lets the expert act."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """An episode, what was seen at each decision, and what the expert would have done."""
+
+    episode: Episode
+    depth_m: NDArray[np.float16]
+    proprio: Floats
+    actions: Floats
+
+
+class _Labelled:
+    """A walker whose every observation is kept with the expert's action in its place."""
+
+    def __init__(self, env: gymnasium.Env, learner: Policy | None, task: Task) -> None:
+        self.depth_m: list[Floats] = []
+        self.proprio: list[Floats] = []
+        self.labels: list[Floats] = []
+        self._env, self._learner, self._task = env, learner, task
+        self._rng = np.random.default_rng(task.seed)
+        self._noise = 0.0
+
+    def reset(self) -> None:
+        if self._learner is not None:
+            self._learner.reset()
+
+    def act(self, observation: Any) -> NDArray[Any]:
+        label = self._env.get_wrapper_attr("expert_action")()
+        self.depth_m.append(observation["depth"])
+        self.proprio.append(observation["proprio"])
+        self.labels.append(label)
+        action = label if self._learner is None else self._learner.act(observation)
+        keep = 1 - 1 / self._task.disturbance_steps
+        fresh = self._task.disturbance * self._rng.standard_normal(len(label))
+        self._noise = keep * self._noise + np.sqrt(1 - keep**2) * fresh
+        return np.clip(action + self._noise, -1, 1)
+
+
+class _Walker:
+    """One environment and one policy; walks one task at a time."""
+
+    def __init__(self, env_id: str, env: dict[str, Any], policy: dict[str, Any]) -> None:
+        torch.set_num_threads(1)
+        self._env = make_env(env_id, env)
+        if not self._env.has_wrapper_attr("expert_action"):
+            raise UserError(f"env_id = {env_id!r} has no expert_action() that could be cloned")
+        settings = configuration.validate(policies.PolicyConfig, policy, "policy")
+        self._policy = policies.build(settings, self._env.observation_space, self._env.action_space)
+
+    def walk(self, task: Task) -> Walk:
+        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
+        if task.learner is not None:
+            state = {name: torch.from_numpy(value) for name, value in task.learner.items()}
+            self._policy.load_state_dict(state)
+        learner = None if task.learner is None else self._policy
+        walker = _Labelled(self._env, learner, task)
+        episode = run_episode(self._env, walker, task.seed)
+        return Walk(
+            dataclasses.replace(episode, info={}),
+            np.stack(walker.depth_m).astype(np.float16),
+            np.stack(walker.proprio).astype(np.float32),
+            np.stack(walker.labels).astype(np.float32),
+        )
+
+    def close(self) -> None:
+        self._env.close()
+
+
+_walker: _Walker | None = None  # of a worker process
+
+
+def _begin(settings: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
+    global _walker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _walker = _Walker(*settings)
+
+
+def _walk(task: Task) -> Walk:
+    assert _walker is not None
+    return _walker.walk(task)
+
+
+class Collector:
+    """Walks tasks in this process, or in several others.
+
+    Args:
+        env_id, env, policy: environment and policy, as in a run's configuration.
+        workers: how many processes.
+
+    Raises:
+        UserError: if the environment cannot be made or has no expert.
+    """
+
+    def __init__(
+        self, env_id: str, env: dict[str, Any], policy: dict[str, Any], workers: int
+    ) -> None:
+        self._walker = _Walker(env_id, env, policy)
+        self._pool: ProcessPoolExecutor | None = None
+        if workers > 1:
+            self._pool = ProcessPoolExecutor(
+                workers,
+                multiprocessing.get_context("spawn"),  # forked physics and threads do not mix
+                initializer=_begin,
+                initargs=((env_id, env, policy),),
+            )
+
+    def walk(self, tasks: Sequence[Task]) -> list[Walk]:
+        """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
+        try:
+            if self._pool is None:
+                return [self._walker.walk(task) for task in tasks]
+            return list(self._pool.map(_walk, tasks))
+        except FloatingPointError as error:
+            raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
+        except BrokenProcessPool:
+            raise UserError(
+                "a worker process died (killed, or out of memory), so training stopped; the last "
+                "checkpoint is intact, and --resume goes on from it"
+            ) from None
+
+    def close(self) -> None:
+        """Release processes and environments."""
+        self._walker.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
