@@ -17,6 +17,7 @@ from policies.config import EXACT, PolicyConfig
 
 __all__ = ["LearnedSelection", "RandomSelection"]
 
+_INIT_STD = 0.2  # normalisation makes the scale free; small against the search's steps, it binds less
 _SOFTNESS = 0.25  # of the gate through which gradients pass, in standard deviations of the scores
 
 
@@ -36,8 +37,8 @@ class LearnedSelection(nn.Module):
         super().__init__()
         self.kept = max(1, round(config.keep * num_tokens))
         shape = (num_features, config.qk_dim)
-        self.query = nn.Parameter(torch.randn(shape, generator=generator))
-        self.key = nn.Parameter(torch.randn(shape, generator=generator))
+        self.query = nn.Parameter(_INIT_STD * torch.randn(shape, generator=generator))
+        self.key = nn.Parameter(_INIT_STD * torch.randn(shape, generator=generator))
         self.features = attention_kernel(config)
 
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,13 +6,15 @@ from torch import Tensor, nn
 __all__ = ["PatchTokens"]
 
 _CENTRE_M, _SPAN_M = 0.5, 0.3
+_PLACE_SCALE = 0.3
 
 
 class PatchTokens(nn.Module):
     """Cuts images into patches: one token a patch, its depths and its place.
 
     A depth of 0.5 m becomes 0 and 0.3 m more becomes 1. The place is a fixed code of six numbers:
-    1, the camera (-1 or 1), row and column (from -1 to 1) and their squares.
+    1, then the camera (-1 or 1), row and column (from -1 to 1) and their squares, these five scaled
+    by 0.3 so that what is seen weighs more than where.
 
     Args:
         cameras, height, width: shape of the observation's depth.
@@ -42,7 +44,8 @@ class PatchTokens(nn.Module):
         )
         order = pixels.permute(0, 1, 3, 2, 4).reshape(self.count, self.size)
         camera, row, column = torch.meshgrid(*(_centred(n) for n in grid), indexing="ij")
-        code = [torch.ones(grid), camera, row, column, row**2, column**2]
+        place = [_PLACE_SCALE * c for c in (camera, row, column, row**2, column**2)]
+        code = [torch.ones(grid), *place]
         self.register_buffer("order", order, persistent=False)
         places = torch.stack([c.reshape(-1) for c in code], -1)
         self.register_buffer("places", places, persistent=False)

@@ -122,10 +122,13 @@ def test_imports_point_one_way():
 
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda path: path.stem)
 def test_every_preset_is_a_job(preset):
-    """Its first line names the command that runs it, which loads it."""
-    command = re.match(r"#.*`?python -m (training\.\w+)`?", preset.read_text())
-    assert command is not None, "the first line must name the command: python -m training.X"
-    importlib.import_module(command[1]).load_config(preset, [])
+    """The comment at its top names the command that runs it, whose module loads it."""
+    top = re.match(r"(#.*\n)*", preset.read_text())
+    assert top is not None
+    named = re.findall(r"python -m (training\.\w+)(.*)", top[0])
+    runs = [module for module, rest in named if preset.name in rest or "--config" not in rest]
+    assert runs, "the comment at its top must name its command: python -m training.X"
+    importlib.import_module(runs[0]).load_config(preset, [])
 
 
 def test_shipped_policies_are_small_and_complete():

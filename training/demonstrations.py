@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -184,9 +186,18 @@ class _Walker:
 _walker: _Walker | None = None  # of a worker process
 
 
+def _end_with_parent() -> None:
+    """Leave no process behind when the trainer is killed: a pool's workers would wait on."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 def _begin(settings: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
     global _walker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _walker = _Walker(*settings)
 
 

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from envs.bullet import BulletClient
-from envs.stepping_stones.kinematics import LEGS, forward, inverse
+from envs.stepping_stones.kinematics import (
+    _HIP_M,
+    _LATERAL_M,
+    _SHANK_M,
+    _THIGH_M,
+    LEGS,
+    forward,
+    inverse,
+)
 from envs.stepping_stones.robot import Laikago
 
 
@@ -23,9 +31,7 @@ def robot():
 
 def test_toes_are_where_pybullet_puts_them(robot):
     client, body = robot._client, robot._body
-    links = {
-        client.getJointInfo(body, j)[12].decode(): j for j in range(client.getNumJoints(body))
-    }
+    links = {client.getJointInfo(body, j)[12].decode(): j for j in range(client.getNumJoints(body))}
     client.resetBasePositionAndOrientation(body, [0, 0, 0], [0, 0, 0, 1])
     for joints in postures(20):
         for motor, angle in zip(robot._motors, joints.ravel(), strict=True):
@@ -63,11 +69,15 @@ def test_left_legs_mirror_right_legs_but_for_the_urdfs_own_asymmetry():
 
 
 def test_a_target_out_of_reach_is_approached_along_the_line_to_it():
-    toes = forward(np.tile([0.0, 0.07, -0.59], (4, 1))).toes_m
-    hips = toes * [1, 1, 0]
-    far = inverse(hips + 5 * (toes - hips))
-    assert np.isfinite(far).all()
-    reached = forward(far).toes_m
-    farthest = np.linalg.norm(reached - forward(np.zeros((4, 3))).toes_m * [1, 1, 0], axis=1)
-    assert (farthest > 0.45).all()
-    assert np.isfinite(inverse(hips)).all()
+    """In the leg's plane, where the hip's sideways offset is a constant."""
+
+    def plane(toes):
+        forward_m, lateral_m, vertical_m = (toes - _HIP_M).T
+        return forward_m + 1j * np.sqrt(lateral_m**2 + vertical_m**2 - _LATERAL_M**2)
+
+    toes = forward(np.tile([0.05, 0.07, -0.59], (4, 1))).toes_m
+    target = _HIP_M + 3 * (toes - _HIP_M)
+    reached = plane(forward(inverse(target)).toes_m)
+    np.testing.assert_allclose(np.angle(reached), np.angle(plane(target)), atol=1e-9)
+    np.testing.assert_allclose(np.abs(reached), _THIGH_M + _SHANK_M)
+    assert np.isfinite(inverse(_HIP_M)).all()

@@ -1,6 +1,8 @@
 """Settings out of their range: one sentence with the key, what came and what is allowed."""
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +44,9 @@ def test_wrong_settings(settings, sentence):
 
 @pytest.mark.filterwarnings("ignore:.*render_mode='film'")
 def test_wrong_render_mode():
-    with pytest.raises(ValueError, match="render_mode must be rgb_array, human or None, got 'film'"):
+    with pytest.raises(
+        ValueError, match="render_mode must be rgb_array, human or None, got 'film'"
+    ):
         make(render_mode="film")
 
 
@@ -64,6 +68,18 @@ def test_every_setting_is_documented():
     documented = SteppingStonesConfig.__pydantic_fields__
     assert set(documented) == {field.name for field in fields(SteppingStonesConfig)}
     assert all(field.description for field in documented.values())
+
+
+def test_the_users_page_lists_every_setting_with_its_default():
+    page = (Path(__file__).parents[2] / "docs" / "stepping_stones.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.MULTILINE))
+    config = SteppingStonesConfig()
+    for field in fields(SteppingStonesConfig):
+        value = getattr(config, field.name)
+        shown = rows[field.name]
+        if field.name.endswith("camera"):
+            value = f"at ({', '.join(f'{x:g}' for x in value.position_m)}) m"
+        assert shown == str(value), field.name
 
 
 def test_extreme_settings_that_are_allowed_run():

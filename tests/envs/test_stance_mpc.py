@@ -14,7 +14,7 @@ from envs.stepping_stones.stance_mpc import (
 
 STEP_S, BLOCKS, FRICTION = 0.025, (1, 3, 6), 0.45
 MASS_KG, INERTIA = 25.567, np.array([0.384, 1.043, 1.293])
-FEET = np.array([[0.17, -0.11, -0.43], [0.17, 0.11, -0.43], [-0.26, -0.11, -0.43], [-0.26, 0.11, -0.43]])  # fmt: skip
+FEET = np.array([[x, y, -0.43] for x in (0.17, -0.26) for y in (-0.11, 0.11)])
 LEVEL = BodyState(np.zeros(3), 0.45, np.zeros(3), np.zeros(3))
 STAY = BodyCommand(np.zeros(2), 0.0, 0.45)
 
@@ -65,7 +65,7 @@ def rollout_cost(
 
 @pytest.mark.parametrize("legs", [1, 2, 3, 4])
 def test_the_condensed_problem_is_the_rollouts_cost(legs):
-    """Positions ahead and sideways weigh nothing, so where the reference moves to does not count."""
+    """The positions ahead and sideways weigh nothing, so the cost leaves them out."""
     mpc = StanceMpc()
     for seed in range(5):
         state, arms, command = situation(seed, legs)

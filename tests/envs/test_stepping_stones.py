@@ -188,7 +188,8 @@ def test_margin_reward_tells_stones_from_gaps():
             margin = 0.0
             if legs:
                 inside = [
-                    max(min(x - near, far - x) for near, far in edges(env)) for x in foothold_m[legs]
+                    max(min(x - near, far - x) for near, far in edges(env))
+                    for x in foothold_m[legs]
                 ]
                 chosen.extend(inside)
                 margin = np.clip(np.array(inside) / 0.05, -1, 1).mean()

@@ -7,7 +7,7 @@ from envs.stepping_stones.swing import SwingLegs
 
 GROUND_M = -0.45
 LIFT = np.array([[0.1, -0.1, -0.43], [0.1, 0.1, -0.44], [-0.3, -0.1, -0.45], [-0.3, 0.1, -0.46]])
-FOOTHOLD = LIFT + [0.08, 0.01, 0.3]  # its height does not count: the ground's does
+FOOTHOLD = LIFT + np.array([0.08, 0.01, 0.3])  # its height does not count: the ground's does
 LANDING = np.column_stack([FOOTHOLD[:, :2], np.full(4, GROUND_M)])
 
 

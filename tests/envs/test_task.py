@@ -1,4 +1,4 @@
-"""The task itself: its ceiling and floor on evaluation terrains, and a library that trains on it."""
+"""The task itself: its ceiling and floor on evaluation terrains; a library that trains on it."""
 
 import pytest
 
@@ -17,12 +17,13 @@ def success(player: type[Oracle] | type[Blind], episodes: int) -> float:
 
 
 def test_the_oracle_walks_and_the_blind_fall():
-    """At the slow study's rates a sound environment fails this once in 1,000 seeds or less."""
-    assert success(Oracle, 4) >= 0.75
+    """Few terrains, always the same; the rates are the slow study's to tell."""
+    assert success(Oracle, 3) >= 2 / 3
     assert success(Blind, 10) <= 0.2
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_ceiling_and_floor_over_100_terrains():
     assert success(Oracle, 100) >= 0.97
     assert success(Blind, 100) <= 0.10

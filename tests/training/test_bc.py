@@ -2,6 +2,10 @@
 
 import csv
 import math
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from training import bc, checkpoint, cloning, demonstrations, es, workers
 from training.bc_config import load_config
 from training.demonstrations import Demonstrations
 
+ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.expert_env:Expert-v0"
 SMALL = {
     "env_id": TOY, "iterations": 2, "expert_episodes": 4, "episodes": 3, "updates": 20,
@@ -108,14 +113,6 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(job, tmp_path):
         (killed / name).write_bytes((whole / name).read_bytes())
     assert bc.main(["--resume", str(killed)]) == 0
     assert files(killed) == files(whole)
-
-
-def test_two_workers_change_nothing(job, tmp_path):
-    one = train(job(), tmp_path / "one")
-    two = train(job(), tmp_path / "two", "--set", "workers=2")
-    assert metrics(one) == metrics(two)
-    a, b = (checkpoint.load(checkpoint.resolve(run)).policy for run in (one, two))
-    assert all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_an_unfinite_loss_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
@@ -276,6 +273,40 @@ def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch
     assert bc.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
     assert f"iteration 000000 is saved; go on with: python -m training.bc --resume {run}" in printed
+
+
+def test_kill_9_and_fewer_workers_change_nothing(job, tmp_path):
+    """Killed and resumed in one process: bit for bit a run that was not. No process is left."""
+    path = job(iterations=1000, workers=2)
+    run = tmp_path / "run"
+    arguments = ["--config", path, "--out", str(run)]
+    trainer = subprocess.Popen(
+        [sys.executable, "-m", "training.bc", *arguments], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    wait_for(lambda: len(checkpoint.in_run(run)) > 2)
+    workers_of = [int(pid) for pid in children(trainer.pid)]
+    trainer.kill()
+    trainer.wait()
+    assert len(workers_of) >= 2
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers_of))
+    done = int(checkpoint.resolve(run).stem)
+    more = ["--set", f"iterations={done + 1}", "workers=1"]
+    assert bc.main(["--resume", str(run), *more]) == 0
+    whole = train(path, tmp_path / "whole", *more)
+    assert metrics(run) == metrics(whole)
+    ours, theirs = (checkpoint.load(checkpoint.resolve(r)) for r in (run, whole))
+    assert all(torch.equal(ours.policy[name], theirs.policy[name]) for name in ours.policy)
+
+
+def children(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def wait_for(condition, seconds=60):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "timed out"
+        time.sleep(0.05)
 
 
 def test_help_lists_every_field(capsys):

@@ -1,0 +1,263 @@
+"""The Implicit Attention Policy: every kind of it acts, masks, saves and loads."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from safetensors.torch import load_file, save_file
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import attention
+from policies import ImplicitAttentionPolicy, PolicyConfig, build
+from policies.config import EXACT
+from tests.policies.cases import ACTIONS, OBSERVATIONS, make, observation, tensors
+
+MAPS = [EXACT, *attention.available()]
+KINDS = [
+    ("masking", "learned"),
+    ("masking", "random"),
+    ("masking", "all"),
+    ("rank", "learned"),
+    ("trans", "learned"),
+]
+
+
+@pytest.mark.parametrize("patch", [(4, 4), (1, 1), (2, 8)])
+@pytest.mark.parametrize("feature_map", MAPS)
+@pytest.mark.parametrize("controller", ["vote", "mlp"])
+@pytest.mark.parametrize(("variant", "selection"), KINDS)
+def test_every_kind_acts(variant, selection, controller, feature_map, patch):
+    policy = make(
+        variant=variant,
+        selection=selection,
+        controller=controller,
+        feature_map=feature_map,
+        patch=patch,
+    )
+    policy.reset()
+    first, second = (policy.act(observation(seed)) for seed in (0, 1))
+    for action in (first, second):
+        assert action.shape == (9,)
+        assert action.dtype == np.float32
+        assert ACTIONS.contains(action)
+    assert (first != second).any()
+    np.testing.assert_array_equal(policy.act(observation(0)), first)
+
+
+def test_build_takes_a_config_its_fields_or_a_whole_run():
+    fields = {"keep": 0.25, "controller": "mlp", "feature_map": "trig"}
+    config = PolicyConfig(keep=0.25, controller="mlp", feature_map="trig")
+    run = {"policy": {"keep": 0.25, "controller": "mlp"}, "feature_map": "trig", "popsize": 7}
+    unset = {"policy": fields, "feature_map": None, "env": {}}
+    actions = [
+        build(given, OBSERVATIONS, ACTIONS).act(observation())
+        for given in (config, fields, run, unset)
+    ]
+    for action in actions[1:]:
+        np.testing.assert_array_equal(action, actions[0])
+
+
+@pytest.mark.parametrize("keep", [0.01, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("patch", [(4, 4), (1, 1)])
+@pytest.mark.parametrize("selection", ["learned", "random"])
+def test_the_mask_shows_the_share_kept(selection, patch, keep):
+    policy = make(selection=selection, patch=patch, keep=keep)
+    mask = policy.attention_mask(observation())
+    tokens, size = 2 * 24 * 32 // (patch[0] * patch[1]), patch[0] * patch[1]
+    assert mask.shape == (2, 24, 32)
+    assert mask.dtype == bool
+    assert mask.sum() == max(1, round(keep * tokens)) * size
+    blocks = mask.reshape(2, 24 // patch[0], patch[0], 32 // patch[1], patch[1])
+    assert (blocks == blocks[:, :, :1, :, :1]).all()
+
+
+@pytest.mark.parametrize("settings", [{"selection": "all"}, {"variant": "trans"}])
+def test_without_a_choice_the_mask_keeps_everything(settings):
+    assert make(**settings).attention_mask(observation()).all()
+
+
+def test_a_random_mask_is_the_same_for_every_observation():
+    policy = make(selection="random", feature_map="trig")
+    masks = [policy.attention_mask(observation(seed)) for seed in (0, 1)]
+    np.testing.assert_array_equal(*masks)
+    other = make(selection="random", init_seed=1).attention_mask(observation())
+    assert (other != masks[0]).any()
+
+
+@pytest.mark.parametrize("controller", ["vote", "mlp"])
+def test_masked_pixels_have_no_say(controller):
+    """Where attention does not depend on the image, what it hides cannot change the action."""
+    policy = make(selection="random", controller=controller, keep=0.3)
+    seen = observation()
+    changed = {**seen, "depth": seen["depth"].copy()}
+    mask = policy.attention_mask(seen)
+    changed["depth"][~mask] += 0.3
+    np.testing.assert_array_equal(policy.act(changed), policy.act(seen))
+    changed["depth"][mask] += 0.3 * np.random.default_rng(0).random(mask.sum())
+    assert (policy.act(changed) != policy.act(seen)).any()
+
+
+def test_rank_hands_over_the_best_tokens_in_order():
+    policy = make(variant="rank", controller="mlp", keep=0.1)
+    depth, _ = tensors(observation())
+    tokens = policy.tokens.with_places(policy.tokens(depth))
+    scores = policy.selection.scores(tokens)
+    best = policy.selection.best(scores)[0]
+    np.testing.assert_array_equal(best, scores[0].argsort(descending=True)[: round(0.1 * 96)])
+    assert policy.controller.layers[0].in_features == len(best) * policy.tokens.num_features + 45
+
+
+@pytest.mark.parametrize(
+    ("variant", "controller"),
+    [("masking", "vote"), ("masking", "mlp"), ("trans", "mlp"), ("trans", "vote")],
+)
+def test_gradients_reach_queries_and_keys(variant, controller):
+    policy = make(variant=variant, controller=controller)
+    votes = policy(*tensors(observation()))
+    (votes.offsets.square().sum() + votes.speed.sum()).backward()
+    for parameter in (policy.selection.query, policy.selection.key):
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.abs().max() > 0
+
+
+def test_the_gate_that_gradients_pass_is_the_same_gate():
+    policy = make()
+    depth, proprio = tensors(observation())
+    with torch.no_grad():
+        hard = policy(depth, proprio)
+    soft = policy(depth, proprio)
+    torch.testing.assert_close(soft.offsets, hard.offsets)
+    torch.testing.assert_close(soft.speed, hard.speed)
+
+
+def test_a_batch_is_as_good_as_one_by_one():
+    policy = make(controller="mlp")
+    seen = [tensors(observation(seed)) for seed in range(3)]
+    together = policy(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
+    alone = [policy(*parts) for parts in seen]
+    torch.testing.assert_close(together.offsets, torch.cat([votes.offsets for votes in alone]))
+
+
+class LargestTensor(TorchDispatchMode):
+    """Entries of the largest tensor that any operation returned."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(part, torch.Tensor):
+                self.entries = max(self.entries, part.numel())
+        return result
+
+
+@pytest.mark.parametrize("variant", ["masking", "rank", "trans"])
+@pytest.mark.parametrize("feature_map", attention.available())
+def test_pixel_tokens_never_meet_in_a_square_matrix(feature_map, variant):
+    tokens = 2 * 24 * 32
+    policy = make(patch=(1, 1), feature_map=feature_map, variant=variant, controller="mlp")
+    seen = observation()
+    with LargestTensor() as largest:
+        policy.act(seen)
+    assert largest.entries < tokens**2 / 4
+
+
+@pytest.mark.parametrize("controller", ["vote", "mlp"])
+def test_weights_survive_a_file(tmp_path, controller):
+    """The random projections and the normaliser are part of them."""
+    settings = {"controller": controller, "feature_map": "angular_hybrid"}
+    policy = make(**settings, feature_seed=5)
+    rng = np.random.default_rng(0)
+    statistics = policy.normaliser.statistics.update(rng.normal(0.1, 0.2, (50, 45)))
+    policy.normaliser.statistics = statistics
+    save_file(policy.state_dict(), tmp_path / "policy.safetensors")
+    other = make(**settings, drawn=False)
+    assert (other.act(observation()) != policy.act(observation())).any()
+    other.load_state_dict(load_file(tmp_path / "policy.safetensors"))
+    np.testing.assert_array_equal(other.act(observation()), policy.act(observation()))
+    assert other.normaliser.statistics.count == 50
+    np.testing.assert_array_equal(
+        other.attention_mask(observation()), policy.attention_mask(observation())
+    )
+
+
+def test_a_copy_is_a_policy_of_its_own():
+    policy = make(controller="mlp")
+    twin = copy.deepcopy(policy)
+    before = policy.act(observation())
+    rng = np.random.default_rng(0)
+    twin.normaliser.statistics = twin.normaliser.statistics.update(rng.normal(size=(9, 45)))
+    assert (twin.act(observation()) != before).any()
+    np.testing.assert_array_equal(policy.act(observation()), before)
+
+
+def test_init_seed_fixes_the_parameters():
+    def parameters(**settings):
+        policy = make(drawn=False, controller="mlp", **settings)
+        return torch.cat([p.detach().flatten() for p in policy.parameters()])
+
+    first = parameters()
+    torch.manual_seed(123)
+    torch.testing.assert_close(parameters(), first, rtol=0, atol=0)
+    assert (parameters(init_seed=1) != first).float().mean() > 0.9
+    torch.testing.assert_close(parameters(feature_seed=1), first, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"depth": None}, "'depth' has 3 dimensions"),
+        ({"depth": (24, 32)}, "'depth' has 3 dimensions"),
+        ({"proprio": (4, 5)}, "'proprio' has 1 dimensions"),
+        ({"depth": (3, 24, 32)}, "controller vote needs .* 2 cameras .* got 3 and 45"),
+        ({"proprio": (28,)}, "controller vote needs .* 45 numbers, got 2 and 28"),
+        ({"depth": (2, 30, 40)}, r"divide the 30 x 40 image, got \[4, 4\]"),
+    ],
+)
+def test_observations_that_do_not_fit(changes, sentence):
+    parts = dict(OBSERVATIONS.spaces)
+    for key, shape in changes.items():
+        del parts[key]
+        if shape is not None:
+            parts[key] = spaces.Box(-1.0, 1.0, shape, np.float32)
+    with pytest.raises(ValueError, match=sentence):
+        build({}, spaces.Dict(parts), ACTIONS)
+
+
+def test_spaces_of_another_kind():
+    with pytest.raises(ValueError, match="observation_space must be a Dict"):
+        build({}, spaces.Box(-1.0, 1.0, (3,)), ACTIONS)
+    with pytest.raises(ValueError, match=r"action_space must have shape \(9,\), got \(3,\)"):
+        build({}, OBSERVATIONS, spaces.Box(-1.0, 1.0, (3,)))
+    with pytest.raises(ValueError, match="action_space must have shape"):
+        build({}, OBSERVATIONS, spaces.Discrete(9))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"feature_map": "magic"}, "feature_map must be one of .*angular_hybrid.*got 'magic'"),
+        ({"patch": (5, 4)}, r"patch must be .* divide the 24 x 32 image, got \[5, 4\]"),
+        ({"variant": "rank", "selection": "all"}, "variant rank .* selection must be learned"),
+        ({"keep": 0.0}, "greater than 0"),
+        ({"keep": float("nan")}, "finite number"),
+        ({"num_features": 0}, "greater than or equal to 1"),
+        ({"qk_dims": 4}, "qk_dims"),
+    ],
+)
+def test_wrong_settings(settings, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build(settings, OBSERVATIONS, ACTIONS)
+
+
+def test_the_mlp_takes_other_cameras_and_proprioception():
+    parts = {
+        "depth": spaces.Box(0.0, 1.5, (1, 12, 16), np.float32),
+        "proprio": spaces.Box(-1.0, 1.0, (7,), np.float32),
+    }
+    policy = build({"controller": "mlp"}, spaces.Dict(parts), ACTIONS)
+    assert isinstance(policy, ImplicitAttentionPolicy)
+    seen = {"depth": np.ones((1, 12, 16), np.float32), "proprio": np.ones(7, np.float32)}
+    assert ACTIONS.contains(policy.act(seen))

@@ -1,0 +1,43 @@
+"""The scripted policies."""
+
+import gymnasium
+import numpy as np
+
+from policies import Blind, Oracle, Random
+
+
+class Walker(gymnasium.Env):
+    """Something with an expert, to be wrapped."""
+
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (9,), np.float32)
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    calls = 0
+
+    def expert_action(self):
+        self.calls += 1
+        return np.full(9, 0.1 * self.calls, np.float32)
+
+
+def test_the_oracle_asks_the_expert_through_wrappers():
+    oracle = Oracle(gymnasium.wrappers.TimeLimit(Walker(), 10))
+    oracle.reset()
+    assert [oracle.act(None)[0].round(1) for _ in range(2)] == [np.float32(0.1), np.float32(0.2)]
+
+
+def test_blind_does_nothing_and_its_array_is_the_callers():
+    blind = Blind(Walker())
+    blind.reset()
+    blind.act(None)[:] = 1
+    assert not blind.act(None).any()
+
+
+def test_random_follows_its_seed():
+    def actions(seed):
+        random = Random(Walker(), seed)
+        random.reset()
+        return np.stack([random.act(None) for _ in range(20)])
+
+    np.testing.assert_array_equal(actions(1), actions(1))
+    assert (actions(1) != actions(2)).all()
+    assert Walker.action_space.contains(actions(1)[0])
+    assert actions(1).std() > 0.4

@@ -1,0 +1,72 @@
+"""Which tokens attention keeps, by random features and exactly."""
+
+import numpy as np
+import pytest
+import torch
+
+from policies.config import EXACT
+from tests.policies.cases import make, observation, tensors
+
+
+def tokens(policy, seeds):
+    depth = torch.cat([tensors(observation(seed))[0] for seed in seeds])
+    return policy.tokens.with_places(policy.tokens(depth))
+
+
+def with_the_same_parameters(**settings):
+    """By random features and exact."""
+    pair = [make(**settings), make(**{**settings, "feature_map": EXACT})]
+    for hybrid, exact in zip(*(policy.parameters() for policy in pair), strict=True):
+        assert torch.equal(hybrid, exact)
+    return pair
+
+
+@pytest.mark.parametrize("patch", [(4, 4), (1, 1)])
+def test_the_angular_hybrid_keeps_what_exact_attention_keeps(patch):
+    """With m = n = 8, over 8 draws of the projections; chance would be 0.5."""
+    agree = []
+    for draw in range(8):
+        settings = {"patch": patch, "feature_map": "angular_hybrid", "feature_seed": draw}
+        hybrid, exact = with_the_same_parameters(**settings)
+        seen = tokens(hybrid, range(4))
+        with torch.no_grad():
+            gates = [policy.selection(seen) for policy in (hybrid, exact)]
+        agree.append((gates[0] == gates[1]).float().mean().item())
+    assert np.mean(agree) > 0.85
+    assert min(agree) > 0.75
+
+
+def test_many_features_keep_the_same_tokens():
+    hybrid, exact = with_the_same_parameters(feature_map="positive", num_features=4096)
+    seen = tokens(hybrid, range(4))
+    with torch.no_grad():
+        gates = [policy.selection(seen) for policy in (hybrid, exact)]
+    assert (gates[0] == gates[1]).float().mean() > 0.95
+
+
+def test_scores_are_column_sums_of_the_kernel():
+    policy = make(feature_map=EXACT)
+    seen = tokens(policy, [0])
+    query, key = policy.selection.project(seen)
+    torch.testing.assert_close(query.norm(dim=-1), torch.ones(1, 96))
+    torch.testing.assert_close(key.norm(dim=-1), torch.ones(1, 96))
+    expected = (query @ key.mT).exp().sum(-2)
+    torch.testing.assert_close(policy.selection.scores(seen), expected)
+
+
+def test_the_gate_keeps_the_highest_scores():
+    policy = make(keep=0.25)
+    seen = tokens(policy, [0, 1])
+    gate, scores = policy.selection(seen).detach().round(), policy.selection.scores(seen)
+    assert (gate.sum(-1) == 24).all()
+    lowest_kept = scores.masked_fill(gate == 0, torch.inf).amin(-1)
+    highest_left = scores.masked_fill(gate == 1, -torch.inf).amax(-1)
+    assert (lowest_kept >= highest_left).all()
+
+
+def test_ties_keep_the_share():
+    policy = make(keep=0.5)
+    with torch.no_grad():
+        policy.selection.query.zero_()
+        gate = policy.selection(tokens(policy, [0]))
+    assert gate.sum() == 48

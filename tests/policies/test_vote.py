@@ -1,0 +1,106 @@
+"""The vote controller's geometry and its symmetries."""
+
+import numpy as np
+import pytest
+import torch
+
+from policies.normaliser import RunningNormaliser
+from policies.vote import VoteController
+from tests.envs.episodes import expert
+from tests.envs.episodes import make as make_env
+from tests.policies.cases import FOOTHOLDS, observation, tensors
+
+OTHER_SIDE = [1, 0, 3, 2]  # FR, FL, RR, RL mirrored
+
+
+@pytest.fixture
+def controller():
+    controller = VoteController(2, 24, 32, RunningNormaliser(45))
+    generator = torch.Generator().manual_seed(0)
+    for parameter in controller.parameters():
+        torch.nn.init.normal_(parameter, generator=generator)
+    return controller
+
+
+def inputs(seed=0):
+    depth, proprio = tensors(observation(seed))
+    return (depth - 0.5) / 0.3, proprio
+
+
+def test_pixels_fall_where_the_stones_are(controller):
+    """Pixels that see a stone's top, put on the ground by the controller, lie on the true stones;
+    moved by 2 cm in any direction they fit worse."""
+    points, on_top, truth = [], [], []
+    with make_env(sensor_noise=0.0) as env:
+        for seed in (1, 2):
+            seen, _ = env.reset(seed=seed)
+            for _ in range(40):
+                seen, *_ = env.step(expert(env))
+                state, stones = env.unwrapped._state, env.unwrapped._stones
+                ahead, left = (part[0].numpy() for part in controller._ground(tensors(seen)[1]))
+                yaw = state.euler_rad[2]
+                x = state.position_m[0] + np.cos(yaw) * ahead - np.sin(yaw) * left
+                y = state.position_m[1] + np.sin(yaw) * ahead + np.cos(yaw) * left
+                points.append([x, y])
+                on_top.append(seen["depth"].ravel() < state.position_m[2] - 0.06)
+                truth.append(stones)
+
+    def agreement(dx, dy):
+        shares = []
+        for (x, y), seen_on, stones in zip(points, on_top, truth, strict=True):
+            on = (stones.margin_m(x + dx) > 0) & (np.abs(y + dy) < stones.width_m / 2)
+            shares.append(np.mean(on == seen_on))
+        return np.mean(shares)
+
+    best = agreement(0, 0)
+    assert best > 0.97
+    assert all(agreement(*shift) < best for shift in [(0.02, 0), (-0.02, 0), (0, 0.02), (0, -0.02)])
+
+
+def test_votes_move_with_the_foothold(controller):
+    """The vote for a place does not depend on which offset it takes to get there."""
+    with torch.no_grad():
+        controller.prior.copy_(torch.tensor([0.0, -1.0]))
+    image, proprio = inputs()
+    moved = proprio.clone()
+    moved[:, FOOTHOLDS][:, ::2] += 0.03
+    here, there = controller(image, proprio).offsets, controller(image, moved).offsets
+    torch.testing.assert_close(there[..., :-3], here[..., 3:], atol=2e-3, rtol=0)
+    assert here.std() > 0.1
+
+
+def test_the_prior_prefers_small_offsets():
+    controller = VoteController(2, 24, 32, RunningNormaliser(45))
+    votes = controller(*inputs())
+    assert (votes.offsets.argmax(-1) == 12).all()
+    assert votes.speed == 0
+
+
+def test_a_template_finds_the_stone():
+    """A template that likes high ground, over a stone that begins 4 cm ahead of the foothold."""
+    controller = VoteController(2, 24, 32, RunningNormaliser(45))
+    proprio = torch.zeros(1, 45)
+    proprio[:, 9] = 0.45
+    proprio[:, FOOTHOLDS] = torch.tensor([0.2, -0.12, 0.2, 0.12, -0.1, -0.12, -0.1, 0.12])
+    with torch.no_grad():
+        controller.template.fill_(-1.0)
+        ahead, _ = controller._ground(proprio)
+        image = torch.where(ahead > 0.24, -0.5, 1.0).view(1, 2, 24, 32)
+        offsets = controller(image, proprio).action()[0, :4]
+    assert (offsets[:2] > 0.5).all()
+
+
+def test_a_mirrored_world_is_walked_mirrored(controller):
+    image, proprio = inputs()
+    mirrored = proprio.clone()
+    mirrored[:, [0, 2, 7]] *= -1  # roll, yaw, lateral velocity
+    footholds = proprio[:, FOOTHOLDS].view(4, 2)[OTHER_SIDE] * torch.tensor([1.0, -1.0])
+    mirrored[:, FOOTHOLDS] = footholds.view(1, 8)
+    one, other = controller(image, proprio), controller(image.flip(-2), mirrored)
+    assert one.speed.abs() > 1e-3
+    torch.testing.assert_close(other.speed, -one.speed, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(other.offsets, one.offsets[:, OTHER_SIDE], atol=1e-3, rtol=1e-4)
+
+
+def test_it_has_few_parameters(controller):
+    assert sum(p.numel() for p in controller.parameters()) <= 30
