@@ -1,6 +1,6 @@
 """What learned attention is worth: the policy with it, with a random mask and without.
 
-    python -m benchmarks.attention_worth --out worth [--patch 1 1] [--keep 0.1] [--set key=value ...]
+    python -m benchmarks.attention_worth --out DIR [--patch 1 1] [--keep 0.2] [--set key=value ...]
 
 Trains three policies from scratch by the same command, seed and budget, which differ in the tokens
 that they keep alone: the best by attention, a fixed random set of the same size, or all. Then it
@@ -12,13 +12,12 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import dataclasses
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from policies import PolicyConfig, build
+from policies import build
 from training import checkpoint, es, evaluate
 from training.config import ArgumentParser, UserError, exit_status
 
@@ -28,13 +27,11 @@ SELECTIONS = ("learned", "random", "all")
 def swapped(source: Path, selection: str, target: Path) -> Path:
     """The policy of a checkpoint with another choice of tokens; everything else as trained."""
     trained = checkpoint.load(source)
-    policy, config = checkpoint.load_policy(source)
+    settings = {**trained.config["policy"], "selection": selection}
+    config = {**trained.config, "policy": settings}
     with checkpoint.make_env(config["env_id"], config["env"]) as env:
-        settings = dataclasses.replace(policy.config, selection=selection)
-        assert isinstance(settings, PolicyConfig)
         other = build(settings, env.observation_space, env.action_space)
     other.load_state_dict(trained.policy, strict=False)
-    config = {**config, "policy": {**config["policy"], "selection": selection}}
     checkpoint.save(target, other.state_dict(), {}, config, trained.state)
     return target
 
@@ -47,7 +44,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, metavar="DIR", help="everything is written here")
     parser.add_argument("--config", help="ES configuration (default: the packaged one)")
     parser.add_argument("--patch", nargs=2, type=int, default=[1, 1], help="token size, pixels")
-    parser.add_argument("--keep", type=float, default=0.1, help="share of tokens kept")
+    parser.add_argument("--keep", type=float, default=0.2, help="share of tokens kept")
     parser.add_argument("--episodes", type=int, default=100, help="evaluation terrains")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")

@@ -1,9 +1,9 @@
 """What training costs beside its episodes, how two workers share it, and whether memory grows.
 
-    python -m benchmarks.es_scaling [--iterations 8] [--repeats 3] [--json FILE] [--set key=value ...]
+    python -m benchmarks.es_scaling [--iterations 8] [--repeats 3] [--json FILE] [--set KEY=VALUE]
 
 Trains the packaged job with one worker and with two, in turn, from the same seed, so that both run
-the same episodes. Overhead: the share of the wall time of an iteration outside episodes, one worker.
+the same episodes. Overhead: the share of an iteration's wall time outside episodes, one worker.
 Speed-up: wall time of an iteration with one worker over that with two, median over iterations and
 repeats; the first iteration, in which workers load, is left out. `--iterations 200 --repeats 1`
 with short episodes shows memory: the resident set after each fifth of the run.
@@ -20,8 +20,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from training import es, workers
 from training.config import ArgumentParser, exit_status
@@ -51,24 +53,20 @@ def train(run: Path, count: int, iterations: int, settings: list[str]) -> tuple[
     """Train anew; the timed pool (one worker) or None, and the seconds of each iteration."""
     pools: list[_TimedPool] = []
 
-    def open_timed(setup: workers.Setup, n: int, address: str | None) -> workers.Pool:
-        if n > 1:
-            return workers.open_pool(setup, n, address)
-        pools.append(_TimedPool(setup))
-        return pools[0]
+    class Recorded(_TimedPool):
+        def __init__(self, setup: workers.Setup) -> None:
+            super().__init__(setup)
+            pools.append(self)
 
-    opened, es.open_pool = es.open_pool, open_timed
-    try:
+    with mock.patch.object(workers, "InProcessPool", Recorded):
         status = es.main(
             ["--out", str(run), "--set", *settings, f"workers={count}", f"iterations={iterations}"]
         )
-    finally:
-        es.open_pool = opened
     if status != 0:
         raise SystemExit(status)
     with (run / "metrics.csv").open() as lines:
         wall = [0.0, *(float(row["wall_s"]) for row in csv.DictReader(lines))]
-    laps = [after - before for before, after in zip(wall[:-1], wall[1:], strict=True)]
+    laps = [after - before for before, after in pairwise(wall)]
     return (pools[0] if pools else None), laps
 
 

@@ -17,7 +17,7 @@ from policies.config import EXACT, PolicyConfig
 
 __all__ = ["LearnedSelection", "RandomSelection"]
 
-_INIT_STD = 0.2  # normalisation makes the scale free; small against the search's steps, it binds less
+_INIT_STD = 0.2  # the scale is free (normalised); small against a search's steps, it binds less
 _SOFTNESS = 0.25  # of the gate through which gradients pass, in standard deviations of the scores
 
 

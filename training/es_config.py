@@ -13,6 +13,7 @@ import policies
 from envs.stepping_stones.config import SteppingStonesConfig
 from training import config as configuration
 from training import searchers
+from training.config import UserError
 
 __all__ = ["FREE_ON_RESUME", "ESConfig", "describe", "load_config"]
 
@@ -22,6 +23,7 @@ SHORTHANDS = {
     "num_features": "policy.num_features",
     "num_lambda_features": "policy.num_lambda_features",
 }
+_LEVEL_KEYS = {"gap_m", "terrain_seed"}
 FREE_ON_RESUME = ("iterations", "workers", "ray_address")
 """Keys that a resumed run may change: no result depends on them."""
 
@@ -101,6 +103,11 @@ def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
     if data["env_id"] == "SteppingStones-v0":
         env = configuration.validate(SteppingStonesConfig, data["env"], source, "env.")
         for i, level in enumerate(data["curriculum"]):
+            if set(level) - _LEVEL_KEYS:
+                raise UserError(
+                    f"{source}: curriculum.{i} may hold {', '.join(sorted(_LEVEL_KEYS))}, which an "
+                    f"episode may change, got {', '.join(sorted(level))}"
+                )
             harder = {**data["env"], **level}
             configuration.validate(SteppingStonesConfig, harder, source, f"curriculum.{i}.")
         data["env"] = configuration.dump(env)

@@ -50,6 +50,7 @@ _PROPRIO = 45
 _PROPRIO_LIMIT = 50.0  # only a tumbling robot's estimates come near it
 _LOWEST_BASE_M, _STEEPEST_ROLL_RAD, _STEEPEST_PITCH_RAD = 0.25, 0.6, 1.0
 _MARGIN_CLIP_M = 0.05
+_TERRAIN_STREAM = 1
 _TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # what a rocking robot's cameras may come to see
 
 
@@ -110,9 +111,9 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         super().reset(seed=seed)
         terrain_seed, gap_m = self._read_options(options or {})
         terrain_seed = seed if terrain_seed is None else terrain_seed
-        terrain_rng = (
-            self.np_random if terrain_seed is None else np.random.default_rng(terrain_seed)
-        )
+        terrain_rng = self.np_random
+        if terrain_seed is not None:  # a stream of its own: noise must not echo the stones
+            terrain_rng = np.random.default_rng((terrain_seed, _TERRAIN_STREAM))
         self._stones = draw_stones(self.config, gap_m, terrain_rng)
         self._low_m, self._high_m = self._stones.low_m, self._stones.high_m
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
