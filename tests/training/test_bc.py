@@ -221,6 +221,13 @@ def test_seeds_are_those_of_training(job):
     assert all(task.learner is not None and not task.disturbance for task in tasks[1])
 
 
+def test_the_presets_fit_together():
+    clone = load_config(ROOT / "configs" / "stepping_stones_clone.yaml", [])
+    finetune = es.load_config(ROOT / "configs" / "stepping_stones_finetune.yaml", [])
+    assert clone.policy == finetune.policy
+    assert clone.env_id == finetune.env_id
+
+
 def test_es_starts_from_a_clone(job, tmp_path):
     run = train(job(), tmp_path / "run")
     recipe = tmp_path / "es.yaml"
