@@ -26,7 +26,6 @@ def linear_attention(
 
     phi_q (..., L, F), phi_k (..., S, F), v (..., S, dv) -> (..., L, dv).
 
-
     Scaling a row of phi_q, or all of phi_k by one number, changes nothing; scaling single rows of
     phi_k does. Signed features (trig, hybrids) can give denominators at or below zero.
 

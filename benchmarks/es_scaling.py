@@ -26,7 +26,8 @@ from typing import Any
 from unittest import mock
 
 from training import es, workers
-from training.config import ArgumentParser, exit_status
+from training.config import ArgumentParser, UserError, exit_status
+from training.players import positive
 from training.run_log import provenance
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -75,8 +76,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(
         prog="python -m benchmarks.es_scaling", description=str(__doc__).split("\n", 1)[0]
     )
-    parser.add_argument("--iterations", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--iterations", type=positive, default=8)
+    parser.add_argument("--repeats", type=positive, default=3)
     parser.add_argument("--json", metavar="FILE", help="write the figures here")
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
     args = parser.parse_args(argv)
@@ -103,9 +104,17 @@ def run(argv: Sequence[str] | None = None) -> int:
     print(f"two workers against one       {figures['two_workers_speedup_median']:.2f} times")
     print(f"resident memory, MiB          {memory}")
     if args.json:
-        Path(args.json).write_text(json.dumps(figures, indent=2) + "\n")
+        try:
+            Path(args.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"--json {args.json} cannot be written: {error.strerror}") from None
     return 0
 
 
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
 if __name__ == "__main__":
-    sys.exit(exit_status(run))
+    sys.exit(main())

@@ -24,7 +24,8 @@ class PolicyConfig:
     """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
     variant: Literal["masking", "rank", "trans"] = "masking"
     """What attention hands to the controller: the image with the lesser tokens zeroed, the best
-    tokens in order of score, or values mixed by attention."""
+    tokens in order of score (to an image controller, vote, the same as masking), or values mixed by
+    attention."""
     selection: Literal["learned", "random", "all"] = "learned"
     """Tokens to keep: by attention score, a fixed random set, or all (no attention)."""
     keep: float = Field(default=0.5, gt=0, le=1)
@@ -61,6 +62,8 @@ class PolicyConfig:
                 f"patch must be [rows, columns] that divide the 24 x 32 image, "
                 f"got [{rows}, {columns}]"
             )
+        if min(self.hidden, default=1) < 1:
+            raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
         if self.variant != "masking" and self.selection != "learned":
             raise ValueError(
                 f"variant {self.variant} needs attention scores: selection must be learned, "

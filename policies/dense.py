@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from policies.footholds import LEGS, OFFSETS, FootholdVotes
 from policies.normaliser import RunningNormaliser
@@ -36,7 +37,7 @@ class DenseController(nn.Module):
         widths = (num_values + proprio, *hidden, LEGS * OFFSETS + 1)
         self.layers = nn.ModuleList()
         for inputs, outputs in pairwise(widths):
-            layer = nn.Linear(inputs, outputs)
+            layer = skip_init(nn.Linear, inputs, outputs)  # leaves the global generator alone
             nn.init.normal_(layer.weight, std=1 / math.sqrt(inputs), generator=generator)
             nn.init.zeros_(layer.bias)
             self.layers.append(layer)

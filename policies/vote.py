@@ -3,7 +3,7 @@
 Each leg has a lane: the strip of ground in which it may land. The attended values in the lane make
 a profile along the direction of travel, and a template of 21 taps slides over it: the vote for an
 offset is the template's product with the profile around the foothold that this offset would give.
-Translation does not have to be learned, so some thirty parameters suffice, few enough for evolution
+Translation does not have to be learned, so 22 parameters suffice, few enough for evolution
 strategies to learn from scratch.
 
 Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both

@@ -10,7 +10,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-import argparse
 import dataclasses
 import time
 from contextlib import closing
@@ -25,12 +24,12 @@ import policies
 from policies import ImplicitAttentionPolicy as Policy
 from training import checkpoint, run_log
 from training import config as configuration
-from training.bc_config import FREE_ON_RESUME, BCConfig, describe, load_config
+from training.bc_config import FREE_ON_RESUME, BCConfig, load_config
 from training.cloning import fit, validate
-from training.config import UserError
 from training.demonstrations import Collector, Demonstrations, Task
-from training.es import derived_seeds
-from training.starting import add_arguments, start_run
+from training.job_config import describe_job
+from training.seeds import derived_seeds
+from training.starting import build_policy, hold_and_train, make_parser, start_run
 
 __all__ = ["BCConfig", "load_config", "main", "train"]
 
@@ -51,14 +50,9 @@ class Progress:
     episodes: int = 0
 
 
-def build_policy(config: BCConfig) -> Policy:
+def prepare(config: BCConfig) -> Policy:
     """The initial policy; UserError when it does not fit the environment."""
-    with checkpoint.make_env(config.env_id, config.env) as env:
-        try:
-            policy = policies.build(config.policy, env.observation_space, env.action_space)
-        except ValueError as error:
-            raise UserError(f"cannot build the policy for {config.env_id}: {error}") from None
-    return policy
+    return build_policy(config.env_id, config.env, config.policy)[0]
 
 
 def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:
@@ -109,16 +103,13 @@ def save(
 ) -> None:
     """Write the iteration's checkpoint; drop old ones."""
     state = {"progress": dataclasses.asdict(progress)}
-    path = run / run_log.CHECKPOINTS / f"{progress.iteration:06d}.safetensors"
-    tensors = optimiser_tensors(optimiser)
-    checkpoint.save(path, policy.state_dict(), tensors, configuration.dump(config), state)
-    for old in checkpoint.in_run(run)[1 : -config.checkpoints_kept]:
-        old.unlink()
+    tensors, plain = optimiser_tensors(optimiser), configuration.dump(config)
+    checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
 
 
 def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
     """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
-    policy = build_policy(config)
+    policy = prepare(config)
     optimiser = torch.optim.AdamW(
         policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
@@ -196,26 +187,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _main(argv: list[str] | None) -> int:
     torch.set_num_threads(1)
-    parser = configuration.ArgumentParser(
-        prog="python -m training.bc",
-        description="Train a policy by cloning a scripted expert.",
-        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{describe()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_arguments(parser, PRESET)
+    description = "Train a policy by cloning a scripted expert."
+    parser = make_parser("training.bc", description, describe_job(BCConfig), PRESET)
     args = parser.parse_args(argv)
-    config, run, start = start_run(args, PRESET, load_config, FREE_ON_RESUME)
-    try:
-        with run_log.lock(run):
-            if args.resume is not None:
-                iteration = start.state["progress"]["iteration"] if start else 0
-                run_log.record_resume(run, iteration, configuration.dump(config))
-            train(config, run, start)
-    except KeyboardInterrupt:
-        latest = checkpoint.in_run(run)
-        at = f"{latest[-1].stem} is saved" if latest else "nothing was trained yet"
-        print(f"\ninterrupted; iteration {at}; go on with: python -m training.bc --resume {run}")
-        return 130
+    config, run, start = start_run(args, PRESET, load_config, FREE_ON_RESUME, prepare)
+    status = hold_and_train("training.bc", args, config, run, start, train)
+    if status != 0:
+        return status
     print(
         f"done: {config.iterations} iterations in {run}; next:\n"
         f"  python -m training.rollout {run} --video walk.mp4     see it\n"

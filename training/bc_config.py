@@ -9,18 +9,12 @@ from typing import Any
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+import envs
 import policies
-from envs.stepping_stones.config import SteppingStonesConfig
-from training import config as configuration
+from training.job_config import load_job
 
-__all__ = ["FREE_ON_RESUME", "BCConfig", "describe", "load_config"]
+__all__ = ["FREE_ON_RESUME", "BCConfig", "load_config"]
 
-SHORTHANDS = {
-    "episode_s": "env.episode_s",
-    "feature_map": "policy.feature_map",
-    "num_features": "policy.num_features",
-    "num_lambda_features": "policy.num_lambda_features",
-}
 FREE_ON_RESUME = ("iterations", "workers")
 """Keys that a resumed run may change: no result depends on them."""
 
@@ -70,7 +64,7 @@ class BCConfig:
     """Random vectors m: shorthand of `policy.num_features`."""
     num_lambda_features: int | None = None
     """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
-    env_id: str = "SteppingStones-v0"
+    env_id: str = envs.STEPPING_STONES
     """Gymnasium id of an environment with `expert_action()`."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment, keywords of `gymnasium.make`."""
@@ -82,16 +76,4 @@ class BCConfig:
 
 def load_config(path: str | Path, overrides: list[str]) -> BCConfig:
     """The configuration with every default filled in; UserError when something is wrong."""
-    data = configuration.dump(configuration.load(BCConfig, path, overrides, SHORTHANDS))
-    source = configuration.source(path, overrides)
-    if data["env_id"] == "SteppingStones-v0":
-        env = configuration.validate(SteppingStonesConfig, data["env"], source, "env.")
-        data["env"] = configuration.dump(env)
-    configuration.fill_shorthands(data, SHORTHANDS, source)
-    return configuration.validate(BCConfig, data, source)
-
-
-def describe() -> str:
-    """Every field for --help: key, default, type, unit."""
-    env = configuration.describe(SteppingStonesConfig, "env.")
-    return f"{configuration.describe(BCConfig)}\n{env}"
+    return load_job(BCConfig, path, overrides)

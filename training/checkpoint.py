@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from training.config import UserError, validate
 
 __all__ = [
+    "CHECKPOINTS",
     "Checkpoint",
     "in_run",
     "load",
@@ -30,10 +31,14 @@ __all__ = [
     "make_env",
     "resolve",
     "save",
+    "save_in_run",
+    "shipped",
     "write_atomically",
 ]
 
 FORMAT, VERSION = "foveate-checkpoint", "1"
+CHECKPOINTS = "checkpoints"
+"""The folder of a run directory that holds them."""
 POLICY, SEARCH = "policy/", "search/"
 
 
@@ -144,7 +149,18 @@ def shipped() -> dict[str, Path]:
 
 def in_run(run: Path) -> list[Path]:
     """A run's checkpoints by iteration, oldest first."""
-    return sorted((run / "checkpoints").glob("*.safetensors"))
+    return sorted((run / CHECKPOINTS).glob("*.safetensors"))
+
+
+def save_in_run(
+    run: Path, iteration: int, policy: nn.Module, search_tensors: dict[str, Tensor],
+    config: dict[str, Any], state: dict[str, Any],
+) -> None:  # fmt: skip
+    """Write an iteration's checkpoint; drop all but the first and `checkpoints_kept` latest."""
+    path = run / CHECKPOINTS / f"{iteration:06d}.safetensors"
+    save(path, policy.state_dict(), search_tensors, config, state)
+    for old in in_run(run)[1 : -config["checkpoints_kept"]]:
+        old.unlink()
 
 
 def resolve(run_or_checkpoint: str | Path) -> Path:
@@ -153,7 +169,7 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
     if path.is_dir():
         checkpoints = in_run(path)
         if not checkpoints:
-            raise UserError(f"{path} holds no checkpoint (checkpoints/*.safetensors)")
+            raise UserError(f"{path} holds no checkpoint ({CHECKPOINTS}/*.safetensors)")
         return checkpoints[-1]
     if path.is_file():
         return path

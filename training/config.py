@@ -24,6 +24,7 @@ __all__ = [
     "exit_status",
     "fill_shorthands",
     "load",
+    "merge",
     "read_overrides",
     "read_yaml",
     "source",
@@ -117,7 +118,7 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
         names = key.strip().split(".")
         if not equals or not all(names):
             raise UserError(f"--set takes key=value (dotted where nested), got {override!r}")
-        _merge(nested, _nest(names, _parse(value, f"--set {key}")))
+        merge(nested, _nest(names, _parse(value, f"--set {key}")))
     return nested
 
 
@@ -127,10 +128,11 @@ def _nest(names: list[str], value: Any) -> dict[str, Any]:
     return typing.cast(dict[str, Any], value)
 
 
-def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:
+def merge(into: dict[str, Any], new: dict[str, Any]) -> None:
+    """Put `new` into `into`, in place, mapping by mapping."""
     for key, value in new.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
+            merge(into[key], value)
         else:
             into[key] = value
 
@@ -158,7 +160,7 @@ def fill_shorthands(data: dict[str, Any], shorthands: dict[str, str], source: st
         value = below if above is None else above
         if value is not None:
             data[short] = value
-            _merge(data, _nest(names, value))
+            merge(data, _nest(names, value))
 
 
 def load(
@@ -172,7 +174,7 @@ def load(
     data, changes = read_yaml(path), read_overrides(overrides)
     fill_shorthands(data, shorthands or {}, str(path))
     fill_shorthands(changes, shorthands or {}, "--set")
-    _merge(data, changes)
+    merge(data, changes)
     return validate(cls, data, source(path, overrides))
 
 

@@ -7,10 +7,6 @@ data set is the same bit for bit however many processes collect it.
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -31,7 +27,9 @@ from training import config as configuration
 from training.checkpoint import make_env, write_atomically
 from training.config import UserError
 from training.episode import Episode, Policy, run_episode
-from training.workers import EVALUATION_SEEDS_FROM
+from training.processes import open_processes
+from training.seeds import EVALUATION_SEEDS_FROM
+from training.workers import explained
 
 __all__ = ["Collector", "Demonstrations", "Task", "Walk"]
 
@@ -186,18 +184,8 @@ class _Walker:
 _walker: _Walker | None = None  # of a worker process
 
 
-def _end_with_parent() -> None:
-    """Leave no process behind when the trainer is killed: a pool's workers would wait on."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _begin(settings: tuple[str, dict[str, Any], dict[str, Any]]) -> None:
+def _begin(*settings: Any) -> None:
     global _walker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     _walker = _Walker(*settings)
 
 
@@ -223,21 +211,15 @@ class Collector:
         self._walker = _Walker(env_id, env, policy)
         self._pool: ProcessPoolExecutor | None = None
         if workers > 1:
-            self._pool = ProcessPoolExecutor(
-                workers,
-                multiprocessing.get_context("spawn"),  # forked physics and threads do not mix
-                initializer=_begin,
-                initargs=((env_id, env, policy),),
-            )
+            self._pool = open_processes(workers, _begin, env_id, env, policy)
 
     def walk(self, tasks: Sequence[Task]) -> list[Walk]:
         """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
         try:
-            if self._pool is None:
-                return [self._walker.walk(task) for task in tasks]
-            return list(self._pool.map(_walk, tasks))
-        except FloatingPointError as error:
-            raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
+            with explained():
+                if self._pool is None:
+                    return [self._walker.walk(task) for task in tasks]
+                return list(self._pool.map(_walk, tasks))
         except BrokenProcessPool:
             raise UserError(
                 "a worker process died (killed, or out of memory), so training stopped; the last "

@@ -1,4 +1,4 @@
-"""The only episode loop: training, evaluation, video and timing all run `run_episode`."""
+"""The only episode loop: training, evaluation and video all run `run_episode`."""
 
 from __future__ import annotations
 

@@ -6,13 +6,11 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-import argparse
 import dataclasses
 import math
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +21,11 @@ from policies import ImplicitAttentionPolicy as Policy
 from training import checkpoint, run_log, searchers
 from training import config as configuration
 from training.config import UserError
-from training.es_config import FREE_ON_RESUME, ESConfig, describe, load_config
+from training.es_config import FREE_ON_RESUME, ESConfig, load_config
+from training.job_config import describe_job
+from training.seeds import derived_seeds
+from training.starting import build_policy, hold_and_train, make_parser, start_run
 from training.workers import (
-    EVALUATION_SEEDS_FROM,
     Outcome,
     Pool,
     Setup,
@@ -37,6 +37,7 @@ from training.workers import (
 
 __all__ = ["ESConfig", "load_config", "main", "train"]
 
+PRESET = "stepping_stones.yaml"
 COLUMNS = (
     "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
     "center_distance_m", "center_success", "success_rate", "fall_rate", "distance_m_mean",
@@ -65,12 +66,6 @@ class Progress:
         if mastered and self.level + 1 < len(config.curriculum):
             self.level += 1
             self.recent_success = []
-
-
-def derived_seeds(run_seed: int, iteration: int, group: int, count: int) -> list[int]:
-    """Episode seeds below those for evaluation, a function of these numbers alone."""
-    sequence = np.random.SeedSequence(run_seed, spawn_key=(iteration, group))
-    return [int(word) % EVALUATION_SEEDS_FROM for word in sequence.generate_state(count, np.uint64)]
 
 
 _SEARCH, _CENTER, _POPULATION, _FIRST_PAIR = 0, 1, 2, 3
@@ -102,15 +97,22 @@ def merge_statistics(policy: Policy, outcomes: list[Outcome]) -> None:
     policy.normaliser.statistics = total
 
 
-def build_policy(config: ESConfig) -> tuple[Policy, float]:
-    """The initial policy, and the simulated seconds that a step lasts (NaN if unknown)."""
-    with checkpoint.make_env(config.env_id, config.env) as env:
-        try:
-            policy = policies.build(config.policy, env.observation_space, env.action_space)
-        except ValueError as error:
-            raise UserError(f"cannot build the policy for {config.env_id}: {error}") from None
-        step_s = 1 / env.metadata["render_fps"] if "render_fps" in env.metadata else math.nan
-    return policy, step_s
+def prepare(
+    config: ESConfig, start: checkpoint.Checkpoint | None = None
+) -> tuple[Policy, searchers.Searcher, float]:
+    """Policy and searcher as the run begins or goes on, and the simulated seconds of a step."""
+    policy, step_s = build_policy(config.env_id, config.env, config.policy)
+    if start is not None:
+        checkpoint.load_into(policy, start)
+    elif config.init_from is not None:
+        checkpoint.load_into(policy, checkpoint.load(checkpoint.resolve(config.init_from)))
+    try:
+        searcher = searchers.build(config.searcher, get_parameters(policy), config.popsize)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if start is not None:
+        searcher.load_state(start.search, start.state["search"])
+    return policy, searcher, step_s
 
 
 def save(
@@ -121,34 +123,19 @@ def save(
     set_parameters(policy, searcher.center)
     tensors, numbers = searcher.state()
     state = {"progress": dataclasses.asdict(progress), "search": numbers}
-    path = run / run_log.CHECKPOINTS / f"{progress.iteration:06d}.safetensors"
-    checkpoint.save(path, policy.state_dict(), tensors, configuration.dump(config), state)
-    for old in checkpoint.in_run(run)[1 : -config.checkpoints_kept]:
-        old.unlink()
+    plain = configuration.dump(config)
+    checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
 
 
 def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
     """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
-    policy, step_s = build_policy(config)
-    if start is None and config.init_from is not None:
-        checkpoint.load_into(policy, checkpoint.load(checkpoint.resolve(config.init_from)))
-    try:
-        searcher = searchers.build(config.searcher, get_parameters(policy), config.popsize)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    progress = Progress()
+    policy, searcher, step_s = prepare(config, start)
+    progress = Progress() if start is None else Progress(**start.state["progress"])
     if start is None:
         save(run, policy, searcher, progress, config)
-    else:
-        checkpoint.load_into(policy, start)
-        searcher.load_state(start.search, start.state["search"])
-        progress = Progress(**start.state["progress"])
     print(f"{len(searcher.center)} parameters, {config.searcher.name}, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return
-    if config.workers > 1 or config.ray_address:
-        where = config.ray_address or "this machine"
-        print(f"starting {config.workers} Ray workers on {where} ...", flush=True)
     plain = configuration.dump(config)
     setup = Setup(config.env_id, config.env, plain["policy"], policy.state_dict())
     with (
@@ -208,36 +195,9 @@ def learn(
         progress.advance(config, success_rate)
         speed = steps / (now - lap)
         rate = f"{speed:.0f} steps/s" if math.isnan(step_s) else f"{speed * step_s:.1f} sim-s/s"
-        log.row(row, f"reward {row['center_reward']:.3g}, level {row['level']}, {rate}")
+        level = f"level {row['level']}, " if config.curriculum else ""
+        log.row(row, f"reward {row['center_reward']:.3g}, {level}{rate}")
         save(run, policy, searcher, progress, config)
-
-
-def start_run(args: argparse.Namespace) -> tuple[ESConfig, Path, checkpoint.Checkpoint | None]:
-    """What the command line asks for: configuration, run directory, checkpoint to go on from."""
-    if args.resume is None:
-        packaged = resources.files("configs") / "stepping_stones.yaml"
-        config = load_config(args.config or Path(str(packaged)), args.set)
-        run = Path(args.out) if args.out else run_log.new_directory(config.env_id)
-        if config.init_from is not None:
-            checkpoint.load(checkpoint.resolve(config.init_from))
-        run_log.create(run, configuration.dump(config))
-        return config, run, None
-    run = Path(args.resume)
-    if args.out is not None and Path(args.out) != run:
-        raise UserError(f"--resume {run} writes there, so --out {args.out} cannot be given too")
-    saved = run / run_log.CONFIG
-    if not saved.is_file():
-        raise UserError(f"{run} holds no run to resume: there is no {saved}")
-    config = load_config(args.config or saved, args.set)
-    before, after = configuration.dump(load_config(saved, [])), configuration.dump(config)
-    changed = [key for key in before if before[key] != after[key] and key not in FREE_ON_RESUME]
-    if changed:
-        raise UserError(
-            f"{changed[0]} = {after[changed[0]]!r} differs from {before[changed[0]]!r} in {saved}; "
-            f"a resumed run may change {', '.join(FREE_ON_RESUME)} alone"
-        )
-    paths = checkpoint.in_run(run)
-    return config, run, checkpoint.load(paths[-1]) if paths else None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -247,32 +207,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _main(argv: list[str] | None) -> int:
     torch.set_num_threads(1)
-    parser = configuration.ArgumentParser(
-        prog="python -m training.es",
-        description="Train a policy by evolution strategies.",
-        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{describe()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", metavar="FILE", help="YAML (default: stepping_stones.yaml)")
-    parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
-        help="set fields of the configuration, dotted where nested",
-    )  # fmt: skip
+    description = "Train a policy by evolution strategies."
+    parser = make_parser("training.es", description, describe_job(ESConfig), PRESET)
     args = parser.parse_args(argv)
-    config, run, start = start_run(args)
-    try:
-        with run_log.lock(run):
-            if args.resume is not None:
-                iteration = start.state["progress"]["iteration"] if start else 0
-                run_log.record_resume(run, iteration, configuration.dump(config))
-            train(config, run, start)
-    except KeyboardInterrupt:
-        latest = checkpoint.in_run(run)
-        at = f"{latest[-1].stem} is saved" if latest else "nothing was trained yet"
-        print(f"\ninterrupted; iteration {at}; go on with: python -m training.es --resume {run}")
-        return 130
+    config, run, start = start_run(args, PRESET, load_config, FREE_ON_RESUME, prepare)
+    status = hold_and_train("training.es", args, config, run, start, train)
+    if status != 0:
+        return status
     print(
         f"done: {config.iterations} iterations in {run}; next:\n"
         f"  python -m training.rollout {run} --video walk.mp4     see it\n"

@@ -9,21 +9,16 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+import envs
 import policies
 from envs.stepping_stones.config import SteppingStonesConfig
 from training import config as configuration
 from training import searchers
 from training.config import UserError
+from training.job_config import load_job
 
-__all__ = ["FREE_ON_RESUME", "ESConfig", "describe", "load_config"]
+__all__ = ["FREE_ON_RESUME", "ESConfig", "load_config"]
 
-SHORTHANDS = {
-    "episode_s": "env.episode_s",
-    "feature_map": "policy.feature_map",
-    "num_features": "policy.num_features",
-    "num_lambda_features": "policy.num_lambda_features",
-}
-_LEVEL_KEYS = {"gap_m", "terrain_seed"}
 FREE_ON_RESUME = ("iterations", "workers", "ray_address")
 """Keys that a resumed run may change: no result depends on them."""
 
@@ -61,7 +56,7 @@ class ESConfig:
     """Random vectors m: shorthand of `policy.num_features`."""
     num_lambda_features: int | None = None
     """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
-    env_id: str = "SteppingStones-v0"
+    env_id: str = envs.STEPPING_STONES
     """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment, keywords of `gymnasium.make`."""
@@ -98,24 +93,15 @@ class ESConfig:
 
 def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
     """The configuration with every default filled in; UserError when something is wrong."""
-    data = configuration.dump(configuration.load(ESConfig, path, overrides, SHORTHANDS))
-    source = configuration.source(path, overrides)
-    if data["env_id"] == "SteppingStones-v0":
-        env = configuration.validate(SteppingStonesConfig, data["env"], source, "env.")
-        for i, level in enumerate(data["curriculum"]):
-            if set(level) - _LEVEL_KEYS:
+    config = load_job(ESConfig, path, overrides)
+    if config.env_id == envs.STEPPING_STONES:
+        source = configuration.source(path, overrides)
+        for i, level in enumerate(config.curriculum):
+            if set(level) - {"gap_m"}:
                 raise UserError(
-                    f"{source}: curriculum.{i} may hold {', '.join(sorted(_LEVEL_KEYS))}, which an "
-                    f"episode may change, got {', '.join(sorted(level))}"
+                    f"{source}: curriculum.{i} may hold gap_m, which an episode may change, "
+                    f"got {', '.join(sorted(level))}"
                 )
-            harder = {**data["env"], **level}
-            configuration.validate(SteppingStonesConfig, harder, source, f"curriculum.{i}.")
-        data["env"] = configuration.dump(env)
-    configuration.fill_shorthands(data, SHORTHANDS, source)
-    return configuration.validate(ESConfig, data, source)
-
-
-def describe() -> str:
-    """Every field for --help: key, default, type, unit."""
-    env = configuration.describe(SteppingStonesConfig, "env.")
-    return f"{configuration.describe(ESConfig)}\n{env}"
+            task = {**config.env, **level}
+            configuration.validate(SteppingStonesConfig, task, source, f"curriculum.{i}.")
+    return config

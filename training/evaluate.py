@@ -13,11 +13,8 @@ import dataclasses
 import hashlib
 import json
 import math
-import multiprocessing
-import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +29,7 @@ from training.config import ArgumentParser, UserError, exit_status
 from training.episode import Episode, Policy, PolicyError, run_episode
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
+from training.processes import open_processes
 from training.run_log import provenance
 
 __all__ = ["evaluate", "main", "summarise", "wilson_interval"]
@@ -91,10 +89,6 @@ def _play(player: Player, seed: int) -> Episode:
     return _stage.play(player, seed)
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 @contextmanager
 def _executor(workers: int) -> Iterator[Any]:
     """A `map` over worker processes, or over this one; it keeps the order of its input."""
@@ -104,8 +98,7 @@ def _executor(workers: int) -> Iterator[Any]:
         finally:
             _stage.close()
         return
-    context = multiprocessing.get_context("spawn")  # forked physics and threads do not mix
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts)
+    pool = open_processes(workers)
     try:
         yield pool.map
     except BrokenProcessPool:

@@ -19,7 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,12 @@ import gymnasium
 import torch
 from torch import nn
 
-from training import checkpoint
-from training.config import ArgumentParser, UserError, exit_status
+import policies
+from training import bc_config, checkpoint, es_config
+from training.bc_config import BCConfig
+from training.config import ArgumentParser, UserError, exit_status, read_overrides, read_yaml
 from training.episode import Policy
+from training.es_config import ESConfig
 from training.op_counter import OTHER, OpCounter
 from training.players import EVALUATION_SEED, check_device, positive
 from training.run_log import provenance
@@ -121,13 +124,9 @@ class _Target:
 def _target(given: str, overrides: list[str]) -> _Target:
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
-        import policies
-        from training.es import load_config
-
-        config = load_config(path, overrides)
+        config = _load_config(path, overrides)
 
         def build(env: gymnasium.Env) -> nn.Module:
-            torch.manual_seed(config.seed)
             return policies.build(config.policy, env.observation_space, env.action_space)
 
         return _Target(" ".join([path.name, *overrides]), config.env_id, config.env, build)
@@ -141,6 +140,14 @@ def _target(given: str, overrides: list[str]) -> _Target:
         trained.get("env", {}),
         lambda env: checkpoint.load_policy(file, env)[0],
     )
+
+
+def _load_config(path: Path, overrides: list[str]) -> ESConfig | BCConfig:
+    """The configuration of whichever trainer knows its keys."""
+    given = read_yaml(path).keys() | read_overrides(overrides).keys()
+    of_es, of_bc = ({part.name for part in fields(cls)} for cls in (ESConfig, BCConfig))
+    cloning = given & (of_bc - of_es) and not given & (of_es - of_bc)
+    return (bc_config if cloning else es_config).load_config(path, overrides)
 
 
 def _measure_target(target: _Target, device: str, calls: int) -> StepCost:
@@ -175,7 +182,7 @@ def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="training.flops",
         description=(__doc__ or "").split("\n")[0],
-        epilog="python -m training.es --help lists the fields of a configuration for --set",
+        epilog="training.es --help and training.bc --help list the fields for --set",
     )
     parser.add_argument(
         "targets",
@@ -203,7 +210,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     check_device(arguments.device)
     targets = [_target(given, arguments.set) for given in arguments.targets]
-    costs = {t.name: _measure_target(t, arguments.device, arguments.calls) for t in targets}
+    names = [target.name for target in targets]
+    costs = {
+        given if names.count(target.name) > 1 else target.name: _measure_target(
+            target, arguments.device, arguments.calls
+        )
+        for given, target in zip(arguments.targets, targets, strict=True)
+    }
     print(table(costs))
     if arguments.json:
         results = {

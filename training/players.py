@@ -17,19 +17,21 @@ from envs.stepping_stones import SteppingStonesConfig
 from training import checkpoint, config
 from training.config import UserError
 from training.episode import Policy
+from training.seeds import EVALUATION_SEEDS_FROM
 
 __all__ = [
     "EVALUATION_SEED",
     "SCRIPTED",
     "Player",
     "add_arguments",
+    "check_device",
     "find_players",
     "positive",
     "scripted_policy",
 ]
 
 SCRIPTED = ("oracle", "blind", "random")
-EVALUATION_SEED = 100_000
+EVALUATION_SEED = EVALUATION_SEEDS_FROM
 """First of the seeds that no training uses."""
 _EMBODIMENT = {
     envs.STEPPING_STONES: (
@@ -168,7 +170,8 @@ def find_players(
         if env_id not in (None, own_env):
             raise UserError(f"--env {env_id}: {file} was trained in {own_env}")
         own = trained.get("env", {})
-        settings = _merged({k: own[k] for k in _EMBODIMENT.get(own_env, own) if k in own}, changes)
+        settings = {k: own[k] for k in _EMBODIMENT.get(own_env, own) if k in own}
+        config.merge(settings, changes)
         players.append(
             Player(_name(file, path), own_env, _resolved(own_env, settings), path, device)
         )
@@ -191,16 +194,6 @@ def check_device(device: str) -> None:
         raise UserError(f"--device {device} cannot be used here: {reason}") from None
 
 
-def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in changes.items():
-        below = merged.get(key)
-        if isinstance(value, dict) and isinstance(below, dict):
-            value = _merged(below, value)
-        merged[key] = value
-    return merged
-
-
 def _resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
     if env_id != envs.STEPPING_STONES:
         return settings
@@ -211,7 +204,7 @@ def _name(given: str, path: Path) -> str:
     """runs/a -> a; runs/a/checkpoints/000100.safetensors -> a/000100; else the file's stem."""
     if Path(given).is_dir():
         return Path(given).resolve().name
-    if path.parent.name == "checkpoints":
+    if path.parent.name == checkpoint.CHECKPOINTS:
         return f"{path.resolve().parents[1].name}/{path.stem}"
     return path.stem
 

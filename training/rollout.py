@@ -14,16 +14,18 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
 
+from envs.bullet import has_display
 from training.config import ArgumentParser, UserError, exit_status
 from training.episode import Episode, Policy, PolicyError, run_episode
 from training.players import Player, add_arguments, find_players
-from training.video import FrameWriter, LastInfo, VideoRecorder
+from training.video import FrameWriter, LastInfo, VideoRecorder, check_video_path
 
 __all__ = ["Episode", "PolicyError", "main", "run_episode"]
 
@@ -68,13 +70,6 @@ class LiveWindow:
         env.render()
         self.due = max(self.due + self.step_s, time.perf_counter() - self.step_s)
         time.sleep(max(0.0, self.due - time.perf_counter()))
-
-
-def _check_display() -> None:
-    if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        raise UserError(
-            "--render needs a display, but DISPLAY is not set; use --video FILE instead"
-        )
 
 
 def _describe(episode: Episode) -> str:
@@ -133,10 +128,12 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
     if arguments.render and arguments.video:
         raise UserError("--render and --video cannot be combined: the window is not recorded")
-    if arguments.render:
-        _check_display()
+    if arguments.render and not has_display():
+        raise UserError(
+            "--render needs a display, but DISPLAY is not set; use --video FILE instead"
+        )
     if arguments.video:
-        FrameWriter(arguments.video, 1.0)
+        check_video_path(Path(arguments.video))
     files = [] if arguments.run is None else [arguments.run]
     (player,) = find_players(
         files, arguments.policy, arguments.env, arguments.set, arguments.device

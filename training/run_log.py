@@ -20,17 +20,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from training.checkpoint import write_atomically
+from training.checkpoint import CHECKPOINTS, write_atomically
 from training.config import UserError, to_yaml
 
 __all__ = ["RunLog", "create", "lock", "new_directory", "provenance", "record_resume"]
 
-CONFIG, METRICS, PROVENANCE, CHECKPOINTS = (
-    "config.yaml",
-    "metrics.csv",
-    "provenance.json",
-    "checkpoints",
-)
+CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
 _PACKAGES = (
     "foveate", "torch", "numpy", "gymnasium", "pybullet", "quadprog", "ray", "evotorch",
     "safetensors", "pydantic",
@@ -83,11 +78,15 @@ def lock(directory: Path) -> Iterator[None]:
     The system releases the lock when the process ends, however it ends.
     """
     try:
-        with (directory / ".lock").open("w") as file:
+        file = (directory / ".lock").open("w")
+    except OSError as error:
+        raise UserError(f"cannot write the run directory {directory}: {error.strerror}") from None
+    with file:
+        try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-    except BlockingIOError:
-        raise UserError(f"another process is training in {directory}") from None
+        except BlockingIOError:
+            raise UserError(f"another process is training in {directory}") from None
+        yield
 
 
 def provenance(config: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +148,7 @@ class RunLog:
     """One row an iteration, to metrics.csv, TensorBoard and a progress bar.
 
     Rows after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv
-    and hidden in TensorBoard.
+    and hidden in TensorBoard; `last` is the last one kept, as text by column, {} at the start.
     """
 
     def __init__(
@@ -165,7 +164,6 @@ class RunLog:
         except UserError:
             self._file.close()
             raise
-        """The last row kept, as text, or {} at the start."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # TensorBoard's own imports
             from torch.utils.tensorboard import SummaryWriter

@@ -1,24 +1,34 @@
-"""From a trainer's command line to its configuration, run directory and checkpoint."""
+"""What every trainer does around its training: command line, run directory, policy, interrupts."""
 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+import policies
 from training import checkpoint, run_log
 from training import config as configuration
 from training.config import UserError
 
-__all__ = ["add_arguments", "start_run"]
+__all__ = ["build_policy", "hold_and_train", "make_parser", "start_run"]
 
 T = TypeVar("T")
 
 
-def add_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
-    """The arguments that `start_run` reads."""
+def make_parser(
+    command: str, description: str, fields: str, preset: str
+) -> configuration.ArgumentParser:
+    """The parser of the arguments that `start_run` reads; `fields` describes the configuration."""
+    parser = configuration.ArgumentParser(
+        prog=f"python -m {command}",
+        description=description,
+        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{fields}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset})")
     parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
@@ -26,23 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
         "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
         help="set fields of the configuration, dotted where nested",
     )  # fmt: skip
+    return parser
 
 
 def start_run(
     args: argparse.Namespace, preset: str, load: Callable[[Any, list[str]], T],
-    free_on_resume: tuple[str, ...],
+    free_on_resume: tuple[str, ...], prepare: Callable[[T], object],
 ) -> tuple[T, Path, checkpoint.Checkpoint | None]:  # fmt: skip
     """What the command line asks for: configuration, run directory, checkpoint to go on from.
 
     Args:
-        args: of `add_arguments`.
+        args: of `make_parser`.
         preset: file among the package's configs that is read when none is named.
         load: reads a configuration from a path and overrides.
         free_on_resume: keys that a resumed run may change.
+        prepare: raises UserError for a job that cannot begin, before its directory is made.
     """
     if args.resume is None:
         packaged = resources.files("configs") / preset
         config = load(args.config or Path(str(packaged)), args.set)
+        prepare(config)
         plain = configuration.dump(config)
         run = Path(args.out) if args.out else run_log.new_directory(plain["env_id"])
         run_log.create(run, plain)
@@ -63,3 +76,39 @@ def start_run(
         )
     paths = checkpoint.in_run(run)
     return config, run, checkpoint.load(paths[-1]) if paths else None
+
+
+def build_policy(
+    env_id: str, env: dict[str, Any], config: policies.PolicyConfig
+) -> tuple[policies.ImplicitAttentionPolicy, float]:
+    """The initial policy, and the simulated seconds that a step lasts (NaN if unknown).
+
+    UserError when the environment cannot be made or the policy does not fit it.
+    """
+    with checkpoint.make_env(env_id, env) as opened:
+        try:
+            policy = policies.build(config, opened.observation_space, opened.action_space)
+        except ValueError as error:
+            raise UserError(f"cannot build the policy for {env_id}: {error}") from None
+        fps = opened.metadata.get("render_fps", math.nan)
+    return policy, 1 / fps
+
+
+def hold_and_train(
+    command: str, args: argparse.Namespace, config: T, run: Path,
+    start: checkpoint.Checkpoint | None,
+    train: Callable[[T, Path, checkpoint.Checkpoint | None], None],
+) -> int:  # fmt: skip
+    """Train while no other process can in the same directory: 0, or 130 when interrupted."""
+    try:
+        with run_log.lock(run):
+            if args.resume is not None:
+                iteration = start.state["progress"]["iteration"] if start else 0
+                run_log.record_resume(run, iteration, configuration.dump(config))
+            train(config, run, start)
+    except KeyboardInterrupt:
+        latest = checkpoint.in_run(run)
+        at = f"{latest[-1].stem} is saved" if latest else "nothing was trained yet"
+        print(f"\ninterrupted; iteration {at}; go on with: python -m {command} --resume {run}")
+        return 130
+    return 0

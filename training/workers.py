@@ -27,11 +27,19 @@ from training import config as configuration
 from training.checkpoint import make_env
 from training.config import UserError
 from training.episode import Episode, run_episode
+from training.seeds import EVALUATION_SEEDS_FROM
 
-__all__ = ["EVALUATION_SEEDS_FROM", "Outcome", "Pool", "Setup", "Task", "open_pool"]
+__all__ = [
+    "Outcome",
+    "Pool",
+    "Setup",
+    "Task",
+    "explained",
+    "get_parameters",
+    "open_pool",
+    "set_parameters",
+]
 
-EVALUATION_SEEDS_FROM = 100_000
-"""Episode seeds from here on are for evaluation; training never uses them."""
 _RETRIES = 3
 _PACKAGES = ("attention", "policies", "envs", "training", "configs", "sim_assets")
 
@@ -125,7 +133,8 @@ class EpisodeWorker:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explained() -> Iterator[None]:
+    """Turn an episode's numbers that are not finite into a UserError."""
     try:
         yield
     except FloatingPointError as error:
@@ -139,7 +148,7 @@ class InProcessPool:
         self._worker = EpisodeWorker(setup)
 
     def run(self, tasks: Sequence[Task]) -> list[Outcome]:
-        with _explained():
+        with explained():
             return [self._worker.run(task) for task in tasks]
 
     def close(self) -> None:
@@ -209,7 +218,7 @@ class RayPool:
 
     def _get(self, reference: Any, task: Task) -> Outcome:
         try:
-            with _explained():
+            with explained():
                 try:
                     outcome: Outcome = self._ray.get(reference)
                 except self._ray.exceptions.RayTaskError as error:
@@ -276,4 +285,5 @@ def open_pool(setup: Setup, workers: int, ray_address: str | None) -> Pool:
     """A pool for `workers` simultaneous episodes; one worker without Ray stays in this process."""
     if workers == 1 and ray_address is None:
         return InProcessPool(setup)
+    print(f"starting {workers} Ray workers on {ray_address or 'this machine'} ...", flush=True)
     return RayPool(setup, workers, ray_address)

@@ -205,6 +205,12 @@ def test_init_seed_fixes_the_parameters():
     torch.testing.assert_close(parameters(feature_seed=1), first, rtol=0, atol=0)
 
 
+def test_building_leaves_the_global_generator_alone():
+    before = torch.random.get_rng_state()
+    make(drawn=False, controller="mlp")
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -241,10 +247,14 @@ def test_spaces_of_another_kind():
         ({"feature_map": "magic"}, "feature_map must be one of .*angular_hybrid.*got 'magic'"),
         ({"patch": (5, 4)}, r"patch must be .* divide the 24 x 32 image, got \[5, 4\]"),
         ({"variant": "rank", "selection": "all"}, "variant rank .* selection must be learned"),
-        ({"keep": 0.0}, "greater than 0"),
-        ({"keep": float("nan")}, "finite number"),
-        ({"num_features": 0}, "greater than or equal to 1"),
-        ({"qk_dims": 4}, "qk_dims"),
+        ({"keep": 0.0}, r"^keep = 0.0, but input should be greater than 0$"),
+        ({"keep": float("nan")}, r"^keep = nan, but input should be a finite number$"),
+        ({"num_features": 0}, r"^num_features = 0, but input should be .*equal to 1$"),
+        ({"patch": (4, "x")}, r"^patch.1 = 'x', but input should be a valid integer[^\n]*$"),
+        ({"patch": (4,)}, r"^patch.1 is missing$"),
+        ({"hidden": (32, 0)}, r"^hidden must be widths of at least 1, got \[32, 0\]$"),
+        ({"variant": "best"}, r"^variant = 'best', but input should be 'masking'[^\n]*$"),
+        ({"qk_dims": 4}, r"^unknown key qk_dims; the keys known there are controller, [^\n]*$"),
     ],
 )
 def test_wrong_settings(settings, sentence):

@@ -14,9 +14,10 @@ import yaml
 
 import policies
 from policies.footholds import FootholdVotes
-from training import bc, checkpoint, cloning, demonstrations, es, workers
+from training import bc, checkpoint, cloning, demonstrations, es
 from training.bc_config import load_config
 from training.demonstrations import Demonstrations
+from training.seeds import EVALUATION_SEEDS_FROM
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.expert_env:Expert-v0"
@@ -216,7 +217,7 @@ def test_seeds_are_those_of_training(job):
     tasks = [bc.make_tasks(config, iteration, {}) for iteration in (0, 1, 2)]
     seeds = [task.seed for group in tasks for task in group]
     assert len(set(seeds)) == 4 + 3 + 3
-    assert all(seed < workers.EVALUATION_SEEDS_FROM for seed in seeds)
+    assert all(seed < EVALUATION_SEEDS_FROM for seed in seeds)
     assert all(task.learner is None and task.disturbance for task in tasks[0])
     assert all(task.learner is not None and not task.disturbance for task in tasks[1])
 

@@ -130,6 +130,24 @@ def test_flops_of_a_run_and_of_its_configuration_agree(run, recipe, tmp_path, ca
     assert "controller" in capsys.readouterr().out
 
 
+def test_flops_take_a_configuration_of_either_trainer(tmp_path, capsys):
+    clone = tmp_path / "clone.yaml"
+    clone.write_text("updates: 9\npolicy: {controller: mlp, hidden: [8]}\n")
+    assert flops.main([str(clone), "--calls", "1", "--set", "num_features=4"]) == 0
+    assert "clone.yaml num_features=4" in capsys.readouterr().out
+    clone.write_text("updates: 9\nbatchsize: 8\n")
+    assert flops.main([str(clone)]) == 2
+    assert "unknown key batchsize; the keys known there are batch_size" in capsys.readouterr().err
+
+
+def test_flops_of_policies_of_one_name_are_told_apart(run, tmp_path, capsys):
+    same = tmp_path / run.name
+    same.symlink_to(run)
+    assert flops.main([str(run), str(same), "--calls", "1"]) == 0
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == [str(run), str(same)]
+
+
 def test_flops_tell_feature_maps_apart(recipe, capsys):
     totals = {}
     for options in (["feature_map=positive", "num_features=256"], ["num_features=8"]):

@@ -98,6 +98,12 @@ def test_a_resume_is_recorded(run):
     assert not list((run / "checkpoints").iterdir())
 
 
+def test_a_lock_that_cannot_be_written_is_one_sentence(run):
+    (run / ".lock").mkdir()
+    with pytest.raises(UserError, match="cannot write the run directory"), run_log.lock(run):
+        pass
+
+
 def _hold(run, ready, done):
     with run_log.lock(run):
         ready.set()

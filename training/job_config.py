@@ -1,0 +1,38 @@
+"""What the configurations of all trainers share: shorthands, and the environment's settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import envs
+from envs.stepping_stones.config import SteppingStonesConfig
+from training import config as configuration
+
+__all__ = ["describe_job", "load_job"]
+
+T = TypeVar("T")
+
+_SHORTHANDS = {
+    "episode_s": "env.episode_s",
+    "feature_map": "policy.feature_map",
+    "num_features": "policy.num_features",
+    "num_lambda_features": "policy.num_lambda_features",
+}
+
+
+def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
+    """A trainer's configuration, every default filled in; UserError when something is wrong."""
+    data = configuration.dump(configuration.load(cls, path, overrides, _SHORTHANDS))
+    source = configuration.source(path, overrides)
+    if data["env_id"] == envs.STEPPING_STONES:
+        env = configuration.validate(SteppingStonesConfig, data["env"], source, "env.")
+        data["env"] = configuration.dump(env)
+    configuration.fill_shorthands(data, _SHORTHANDS, source)
+    return configuration.validate(cls, data, source)
+
+
+def describe_job(cls: type[Any]) -> str:
+    """Every field for --help: key, default, type, unit."""
+    env = configuration.describe(SteppingStonesConfig, "env.")
+    return f"{configuration.describe(cls)}\n{env}"

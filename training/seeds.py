@@ -1,0 +1,16 @@
+"""Episode seeds: those that training derives, and those that are left to evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["EVALUATION_SEEDS_FROM", "derived_seeds"]
+
+EVALUATION_SEEDS_FROM = 100_000
+"""Episode seeds from here on are for evaluation; training never uses them."""
+
+
+def derived_seeds(run_seed: int, iteration: int, group: int, count: int) -> list[int]:
+    """Seeds below those for evaluation, a function of these numbers alone."""
+    sequence = np.random.SeedSequence(run_seed, spawn_key=(iteration, group))
+    return [int(word) % EVALUATION_SEEDS_FROM for word in sequence.generate_state(count, np.uint64)]
