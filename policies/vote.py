@@ -48,6 +48,7 @@ class VoteController(nn.Module):
     interpolate: Tensor
     grid_m: Tensor
     offsets: Tensor
+    edges_m: Tensor
 
     def __init__(
         self, cameras: int, height: int, width: int, normaliser: RunningNormaliser
@@ -80,6 +81,8 @@ class VoteController(nn.Module):
         points = torch.arange(OFFSETS + _TAPS - 1) * _SPACING_M + offsets[0] - margin
         self.register_buffer("grid_m", points, persistent=False)
         self.register_buffer("offsets", torch.linspace(-1, 1, OFFSETS), persistent=False)
+        edges = torch.arange(_EDGE_BINS) * _EDGE_BIN_M + _EDGE_M
+        self.register_buffer("edges_m", edges, persistent=False)
 
     def forward(self, image: Tensor, proprio: Tensor) -> FootholdVotes:
         """Attended values (batch, 2, height, width) and proprioception (batch, 45) -> votes."""
@@ -123,8 +126,8 @@ class VoteController(nn.Module):
 
     def _speed(self, values: Tensor, lateral_m: Tensor, proprio: Tensor) -> Tensor:
         """Steer by what lies at the left against what lies at the right, and by own motion."""
-        bins = torch.arange(_EDGE_BINS, device=values.device) * _EDGE_BIN_M + _EDGE_M
-        weight = (1 - (lateral_m.abs().unsqueeze(-1) - bins).abs() / _EDGE_BIN_M).clamp_min(0)
+        distance = (lateral_m.abs().unsqueeze(-1) - self.edges_m).abs()
+        weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)
         sided = (values * lateral_m.sign()).unsqueeze(1) @ weight
         edges = (sided.squeeze(1) / values.shape[-1]) @ self.edges
         normal = self.normaliser[0](proprio)

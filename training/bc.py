@@ -29,7 +29,7 @@ from training.cloning import fit, validate
 from training.demonstrations import Collector, Demonstrations, Task
 from training.job_config import describe_job
 from training.seeds import derived_seeds
-from training.starting import build_policy, hold_and_train, make_parser, start_run
+from training.starting import build_policy, hold_and_train, make_parser, print_next, start_run
 
 __all__ = ["BCConfig", "load_config", "main", "train"]
 
@@ -194,12 +194,14 @@ def _main(argv: list[str] | None) -> int:
     status = hold_and_train("training.bc", args, config, run, start, train)
     if status != 0:
         return status
-    print(
-        f"done: {config.iterations} iterations in {run}; next:\n"
-        f"  python -m training.rollout {run} --video walk.mp4     see it\n"
-        f"  python -m training.evaluate {run} --out evaluation     measure it on unseen terrain\n"
-        f"  python -m training.es --config configs/stepping_stones_finetune.yaml "
-        f"--set init_from={run}     improve it by evolution strategies"
+    print_next(
+        config.iterations,
+        run,
+        (
+            "python -m training.es --config configs/stepping_stones_finetune.yaml "
+            f"--set init_from={run}",
+            "improve it by evolution strategies",
+        ),
     )
     return 0
 

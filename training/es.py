@@ -24,7 +24,7 @@ from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job
 from training.seeds import derived_seeds
-from training.starting import build_policy, hold_and_train, make_parser, start_run
+from training.starting import build_policy, hold_and_train, make_parser, print_next, start_run
 from training.workers import (
     Outcome,
     Pool,
@@ -214,13 +214,14 @@ def _main(argv: list[str] | None) -> int:
     status = hold_and_train("training.es", args, config, run, start, train)
     if status != 0:
         return status
-    print(
-        f"done: {config.iterations} iterations in {run}; next:\n"
-        f"  python -m training.rollout {run} --video walk.mp4     see it\n"
-        f"  python -m training.evaluate {run} --out evaluation     measure it on unseen terrain\n"
-        f"  tensorboard --logdir {run}                       the curves\n"
-        f"  python -m training.es --resume {run} --set iterations={2 * config.iterations}"
-        "     train on"
+    print_next(
+        config.iterations,
+        run,
+        (f"tensorboard --logdir {run}", "the curves"),
+        (
+            f"python -m training.es --resume {run} --set iterations={2 * config.iterations}",
+            "train on",
+        ),
     )
     return 0
 

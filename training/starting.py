@@ -14,7 +14,7 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.config import UserError
 
-__all__ = ["build_policy", "hold_and_train", "make_parser", "start_run"]
+__all__ = ["build_policy", "hold_and_train", "make_parser", "print_next", "start_run"]
 
 T = TypeVar("T")
 
@@ -112,3 +112,15 @@ def hold_and_train(
         print(f"\ninterrupted; iteration {at}; go on with: python -m {command} --resume {run}")
         return 130
     return 0
+
+
+def print_next(iterations: int, run: Path, *commands: tuple[str, str]) -> None:
+    """Say that a run is done and what to do with it: see it, measure it, and these commands."""
+    commands = (
+        (f"python -m training.rollout {run} --video walk.mp4", "see it"),
+        (f"python -m training.evaluate {run} --out evaluation", "measure it on unseen terrain"),
+        *commands,
+    )
+    print(f"done: {iterations} iterations in {run}; next:")
+    for command, purpose in commands:
+        print(f"  {command}     {purpose}")
