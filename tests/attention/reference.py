@@ -1,0 +1,38 @@
+"""Reading an entry of the reference values."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attention
+
+Entry = dict[str, Any]
+Computation = Callable[[Entry], Tensor]
+
+
+def tensor(values: Any) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def pair(entry: Entry) -> tuple[Tensor, Tensor]:
+    """x and y of an entry, given as lists or as formulas like '0.3*sin(i+1), i=0..63'."""
+    inputs = entry["inputs"]
+    return vector(inputs, "x"), vector(inputs, "y")
+
+
+def vector(inputs: Entry, name: str) -> Tensor:
+    if name in inputs:
+        return tensor(inputs[name])
+    match = re.fullmatch(r"([\d.]+)\*(sin|cos)\(i\+1\), i=0\.\.(\d+)", inputs[f"{name}_formula"])
+    assert match is not None
+    scale, function, last = match.groups()
+    return float(scale) * getattr(torch.arange(1.0, int(last) + 2, dtype=torch.float64), function)()
+
+
+def estimate(fm: attention.FeatureMap, entry: Entry) -> Tensor:
+    """The map's kernel estimate at the entry's pair."""
+    x, y = pair(entry)
+    return (fm.queries(x) * fm.keys(y)).sum(-1)
