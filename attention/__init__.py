@@ -7,28 +7,52 @@ estimate = (fm.queries(x) * fm.keys(y)).sum(-1)     # of exp(x.y)
 scores = fm.token_scores(x, y)                       # column sums, O(L)
 """
 
-from attention import kernels, theory
+from typing import TYPE_CHECKING, Any
+
+from attention import compositional, kernels, recurrent, theory
 from attention.components import component, current_component
+from attention.diagnosis import Diagnosis, diagnose
 from attention.exact import ExactSoftmax
 from attention.features import FeatureMap, ScaledFeatures
 from attention.linear import linear_attention
+from attention.matrix import attention_matrix
+from attention.module import RandomFeatureAttention
 from attention.projections import available_projections, projection
 from attention.registry import available, feature_map
 from attention.scores import softmax_token_scores, token_scores
 
+if TYPE_CHECKING:
+    from attention.estimators import RandomFeatures
+
 __all__ = [
+    "Diagnosis",
     "ExactSoftmax",
     "FeatureMap",
+    "RandomFeatureAttention",
+    "RandomFeatures",
     "ScaledFeatures",
+    "attention_matrix",
     "available",
     "available_projections",
     "component",
+    "compositional",
     "current_component",
+    "diagnose",
     "feature_map",
     "kernels",
     "linear_attention",
     "projection",
+    "recurrent",
     "softmax_token_scores",
     "theory",
     "token_scores",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """RandomFeatures, imported when it is first asked for: scikit-learn takes a second."""
+    if name != "RandomFeatures":
+        raise AttributeError(f"module 'attention' has no attribute {name!r}")
+    from attention.estimators import RandomFeatures
+
+    return RandomFeatures

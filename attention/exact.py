@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from attention.linear import check_tokens
 from attention.scores import softmax_token_scores
 
 
@@ -25,16 +26,35 @@ class ExactSoftmax(nn.Module):
         return softmax_token_scores(x, y)
 
     def attend(
-        self, x: Tensor, y: Tensor, values: Tensor, *, key_mask: Tensor | None = None
+        self,
+        x: Tensor,
+        y: Tensor,
+        values: Tensor,
+        *,
+        causal: bool = False,
+        key_mask: Tensor | None = None,
     ) -> Tensor:
         """softmax(x y^T) values, rows normalised, without the d**-0.5 of Transformers.
 
-        x (..., Lq, d), y (..., Lk, d), values (..., Lk, dv) -> (..., Lq, dv); key_mask (..., Lk)
-        is True where a key takes part.
+        x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv). `causal`: query i sees
+        keys 0..i, and L = S. key_mask (..., S) is True where a key takes part. A causal query
+        before the first visible key gets zeros.
         """
         self._check_input(x, y)
-        mask = None if key_mask is None else key_mask.unsqueeze(-2)
-        return nn.functional.scaled_dot_product_attention(x, y, values, attn_mask=mask, scale=1.0)
+        check_tokens(x, y, values, causal, key_mask, names="x")
+        mask = None
+        if key_mask is not None:
+            mask = key_mask.unsqueeze(-2)
+            hidden = ~key_mask.unsqueeze(-1)
+            y, values = y.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
+            if causal:
+                mask = mask & mask.new_ones(x.shape[-2], x.shape[-2]).tril()
+        attended = nn.functional.scaled_dot_product_attention(
+            x, y, values, attn_mask=mask, is_causal=causal and mask is None, scale=1.0
+        )
+        if mask is not None and causal:
+            attended = attended.masked_fill(~mask.any(-1, keepdim=True), 0)
+        return attended
 
     def redraw(self, generator: torch.Generator) -> None:
         """Nothing is random here; present so that callers need not ask."""

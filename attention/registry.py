@@ -5,15 +5,42 @@ from typing import Any
 
 from torch import Tensor
 
-from attention.features import FeatureMap, HyperbolicFeatures, PositiveFeatures, TrigFeatures
-from attention.hybrid import AngularHybrid
+from attention.features import (
+    ComplexExponentialFeatures,
+    EluFeatures,
+    FeatureMap,
+    GeometricFeatures,
+    GeometricPlusFeatures,
+    GerfFeatures,
+    HyperbolicFeatures,
+    OprfFeatures,
+    PoissonFeatures,
+    PoissonPlusFeatures,
+    PositiveFeatures,
+    ReluFeatures,
+    TrigFeatures,
+    TrigPhaseFeatures,
+)
+from attention.hybrid import AngularHybrid, ClusteredHybrid, GaussianHybrid
 from attention.options import check_options
 
 _MAPS: dict[str, Callable[..., FeatureMap]] = {
     "angular_hybrid": AngularHybrid,
+    "clustered_hybrid": ClusteredHybrid,
+    "gaussian_hybrid": GaussianHybrid,
+    "complex_exponential": ComplexExponentialFeatures,
+    "elu": EluFeatures,
+    "geometric": GeometricFeatures,
+    "geometric_plus": GeometricPlusFeatures,
+    "gerf": GerfFeatures,
     "hyperbolic": HyperbolicFeatures,
+    "oprf": OprfFeatures,
+    "poisson": PoissonFeatures,
+    "poisson_plus": PoissonPlusFeatures,
     "positive": PositiveFeatures,
+    "relu": ReluFeatures,
     "trig": TrigFeatures,
+    "trig_phase": TrigPhaseFeatures,
 }
 
 

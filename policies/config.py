@@ -11,6 +11,11 @@ __all__ = ["EXACT", "PolicyConfig"]
 
 EXACT = "softmax"
 """Name under which exact softmax attention is chosen in place of a feature map."""
+FEATURE_MAPS = (
+    EXACT,
+    *(name for name in attention.available() if name not in ("geometric", "poisson")),
+)
+"""Names that a policy takes: its queries and keys can be negative, so no signed powers of them."""
 
 
 @dataclass(
@@ -31,7 +36,7 @@ class PolicyConfig:
     keep: float = Field(default=0.5, gt=0, le=1)
     """Share of tokens kept."""
     feature_map: str = "angular_hybrid"
-    """Random features that make attention linear (`attention.available()`), or "softmax": exact."""
+    """Random features that make attention linear (`FEATURE_MAPS`), or "softmax": exact."""
     num_features: int = Field(default=8, ge=1)
     """Number m of random projections of the feature map."""
     num_lambda_features: int = Field(default=8, ge=1)
@@ -51,10 +56,9 @@ class PolicyConfig:
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        known = (EXACT, *attention.available())
-        if self.feature_map not in known:
+        if self.feature_map not in FEATURE_MAPS:
             raise ValueError(
-                f"feature_map must be one of {', '.join(known)}, got {self.feature_map!r}"
+                f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {self.feature_map!r}"
             )
         rows, columns = self.patch
         if rows < 1 or columns < 1 or 24 % rows or 32 % columns:

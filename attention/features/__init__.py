@@ -1,16 +1,38 @@
 """Random feature maps, one a file."""
 
 from attention.features.base import FeatureMap, ScaledFeatures
+from attention.features.complex_exponential import ComplexExponentialFeatures
+from attention.features.discrete import DiscreteFeatures
+from attention.features.elu import EluFeatures
+from attention.features.geometric import GeometricFeatures
+from attention.features.geometric_plus import GeometricPlusFeatures
+from attention.features.gerf import GerfFeatures
 from attention.features.hyperbolic import HyperbolicFeatures
+from attention.features.oprf import OprfFeatures
+from attention.features.poisson import PoissonFeatures
+from attention.features.poisson_plus import PoissonPlusFeatures
 from attention.features.positive import PositiveFeatures
 from attention.features.projected import ProjectedFeatures
+from attention.features.relu import ReluFeatures
 from attention.features.trig import TrigFeatures
+from attention.features.trig_phase import TrigPhaseFeatures
 
 __all__ = [
+    "ComplexExponentialFeatures",
+    "DiscreteFeatures",
+    "EluFeatures",
     "FeatureMap",
+    "GeometricFeatures",
+    "GeometricPlusFeatures",
+    "GerfFeatures",
     "HyperbolicFeatures",
+    "OprfFeatures",
+    "PoissonFeatures",
+    "PoissonPlusFeatures",
     "PositiveFeatures",
     "ProjectedFeatures",
+    "ReluFeatures",
     "ScaledFeatures",
     "TrigFeatures",
+    "TrigPhaseFeatures",
 ]

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from attention.components import SCORE, component
 from attention.kernels import check_kernel
-from attention.linear import linear_attention
+from attention.precision import full_precision, working_dtype
 from attention.scores import block_rows
+from attention.streaming import attend
 
 
 class ScaledFeatures(NamedTuple):
@@ -27,23 +28,32 @@ class ScaledFeatures(NamedTuple):
 class FeatureMap(nn.Module):
     """Base of all maps. Subclasses give `output_dim`, `queries`, `scaled_queries` and `redraw`.
 
-    Maps are symmetric unless they override `keys` and `scaled_keys` too.
+    Maps are symmetric unless they override `keys` and `scaled_keys` too. Features are computed in
+    the map's dtype, and in float32 for float16 and bfloat16, autocast or not.
 
     Args:
         dim: d, dimension of queries and keys.
         num_features: m, number of random projection vectors (not F).
         kernel: "softmax" for exp(x.y), "gaussian" for exp(-|x-y|^2/2).
+        heads: one set of random vectors (and of fitted parameters) a head, for inputs
+            (..., heads, L, d); None: one set for all.
     """
 
-    def __init__(self, dim: int, num_features: int, *, kernel: str = "softmax") -> None:
+    signed: bool = False
+    """Whether estimates of the kernel, which is positive, can be negative."""
+
+    def __init__(
+        self, dim: int, num_features: int, *, kernel: str = "softmax", heads: int | None = None
+    ) -> None:
         super().__init__()
-        for argument, value in (("dim", dim), ("num_features", num_features)):
-            if value < 1:
+        for argument, value in (("dim", dim), ("num_features", num_features), ("heads", heads)):
+            if value is not None and value < 1:
                 raise ValueError(f"{argument} must be at least 1, got {value}")
         check_kernel(kernel)
         self.dim = dim
         self.num_features = num_features
         self.kernel = kernel
+        self.heads = heads
 
     @property
     def output_dim(self) -> int:
@@ -93,37 +103,68 @@ class FeatureMap(nn.Module):
         scores = []
         for part in y.split(rows, -2):
             phi_k = self.keys(part)
-            with component(SCORE):
+            with component(SCORE), full_precision(phi_k):
                 scores.append((phi_k @ total).squeeze(-1))
         return scores[0] if len(scores) == 1 else torch.cat(scores, -1)
 
     def attend(
-        self, x: Tensor, y: Tensor, values: Tensor, *, key_mask: Tensor | None = None
+        self,
+        x: Tensor,
+        y: Tensor,
+        values: Tensor,
+        *,
+        causal: bool = False,
+        key_mask: Tensor | None = None,
     ) -> Tensor:
-        """Bidirectional attention with this kernel estimate, in O(L F dv).
+        """Attention with this kernel estimate, in O(L F dv) time and O(L) memory.
 
-        x (..., Lq, d), y (..., Lk, d), values (..., Lk, dv) -> (..., Lq, dv). key_mask (..., Lk)
-        is True where a key takes part. Stabilised by a factor for each query and one for all
-        keys, which cancel exactly.
+        x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv) in the values' dtype.
+        `causal`: query i sees keys 0..i, and L = S. key_mask (..., S) is True where a key takes
+        part. Stabilised by a factor for each query and one for all keys (causal: for all keys up
+        to the query), which cancel exactly. Signed maps' denominators follow the policy in
+        `attention.denominators`.
+
+        Raises:
+            ValueError: shapes, dtypes or devices that do not fit, or a mask that leaves no key.
         """
-        phi_q = self.scaled_queries(x).mantissa
-        mantissa, log_scale = self.scaled_keys(y)
-        visible = log_scale.detach()
-        if key_mask is not None:
-            visible = visible.masked_fill(~key_mask.unsqueeze(-1), -torch.inf)
-        phi_k = mantissa * (log_scale - visible.amax(-2, keepdim=True)).exp()
-        return linear_attention(phi_q, phi_k, values, key_mask=key_mask)
+        return attend(self, x, y, values, causal=causal, key_mask=key_mask)
 
-    def _check_input(self, argument: str, u: Tensor, weight: Tensor) -> None:
+    def _prepare(self, argument: str, u: Tensor, like: Tensor) -> Tensor:
+        """u in the dtype that features are computed in; raises unless it goes with `like`."""
         if u.shape[-1] != self.dim:
             raise ValueError(
                 f"{argument} must have last dimension {self.dim}, got shape {tuple(u.shape)}"
             )
-        if u.dtype != weight.dtype:
+        if self.heads is not None and (u.ndim < 3 or u.shape[-3] != self.heads):
             raise ValueError(
-                f"{argument} must have the map's dtype {weight.dtype}, got {u.dtype}; "
+                f"{argument} must have shape (..., {self.heads}, L, {self.dim}) for a map with "
+                f"heads, got {tuple(u.shape)}"
+            )
+        if u.device != like.device:
+            raise ValueError(
+                f"{argument} must be on the map's device {like.device}, got {u.device}"
+            )
+        dtype = working_dtype(like.dtype)
+        if working_dtype(u.dtype) != dtype:
+            raise ValueError(
+                f"{argument} must have the map's dtype {like.dtype}, got {u.dtype}; "
                 "cast either with .to(dtype)"
             )
+        return u.to(dtype)
+
+    def _data(self, x: Tensor, y: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        """x and y for `fit`, prepared and at least (L, d); raises where they give no statistics."""
+        prepared = []
+        for argument, u in (("x", x), ("y", y)):
+            if u.numel() == 0 or not bool(u.isfinite().all()):
+                raise ValueError(
+                    f"fit needs at least one token in {argument} and finite entries, got shape "
+                    f"{tuple(u.shape)}"
+                )
+            u = self._prepare(argument, u.detach(), like)
+            prepared.append(u.unsqueeze(0) if u.ndim == 1 else u)
+        return prepared[0], prepared[1]
 
     def extra_repr(self) -> str:
-        return f"dim={self.dim}, num_features={self.num_features}, kernel={self.kernel!r}"
+        heads = "" if self.heads is None else f", heads={self.heads}"
+        return f"dim={self.dim}, num_features={self.num_features}, kernel={self.kernel!r}{heads}"

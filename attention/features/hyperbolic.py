@@ -19,12 +19,12 @@ class HyperbolicFeatures(ProjectedFeatures):
     terms = 2
     norm_exponent = -1.0
 
-    @staticmethod
-    def evaluate(projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         return torch.cat((log_weight + projections, log_weight - projections), dim).exp()
 
-    @staticmethod
-    def evaluate_scaled(projections: Tensor, log_weight: Tensor, dim: int = -1) -> ScaledFeatures:
+    def evaluate_scaled(
+        self, projections: Tensor, log_weight: Tensor, dim: int = -1
+    ) -> ScaledFeatures:
         largest = projections.detach().abs().amax(dim, keepdim=True)
         exponents = torch.cat((projections - largest, -projections - largest), dim)
         return ScaledFeatures(exponents.exp(), log_weight + largest)

@@ -18,12 +18,12 @@ class PositiveFeatures(ProjectedFeatures):
     terms = 1
     norm_exponent = -1.0
 
-    @staticmethod
-    def evaluate(projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         return (projections + log_weight).exp()
 
-    @staticmethod
-    def evaluate_scaled(projections: Tensor, log_weight: Tensor, dim: int = -1) -> ScaledFeatures:
+    def evaluate_scaled(
+        self, projections: Tensor, log_weight: Tensor, dim: int = -1
+    ) -> ScaledFeatures:
         # Detached: the scale cancels wherever it is dropped, so it carries no gradient.
         largest = projections.detach().amax(dim, keepdim=True)
         return ScaledFeatures((projections - largest).exp(), log_weight + largest)

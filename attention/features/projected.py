@@ -8,32 +8,35 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures
+from attention.precision import full_precision
 from attention.projections import projection as draw_projection
 from attention.projections import resolve_projection
 
 
 class ProjectedFeatures(FeatureMap):
-    """phi(u) = exp(a |u|^2/2) / sqrt(terms m) [f_1(omega.u), ..., f_t(omega.u)].
+    """phi(u) = exp(a |u|^2/2) / sqrt(terms m) [f_1(p), ..., f_t(p)], p = B omega.u + b.
 
-    A subclass gives the four class constants and two functions below. They are functions of
-    projections and not of u, so that a hybrid can share one matrix product among its bases.
+    A subclass gives the class constants and two functions below, and where B is not 1 or b not 0,
+    `affine`. They are functions of projections and not of u, so that a hybrid can share one matrix
+    product among its bases.
 
     Args:
-        dim, num_features, kernel: as in `FeatureMap`.
-        projection: name of a coupling, or an explicit tensor (m, d).
+        dim, num_features, kernel, heads: as in `FeatureMap`.
+        projection: name of a coupling; an explicit tensor (m, d), or (heads, m, d); or None for a
+            map without vectors of its own, whose functions serve a hybrid that supplies them.
         seed: seeds the module's own generator.
         dtype, device: of the omegas; default PyTorch's.
     """
 
-    functions_per_projection: ClassVar[int]
+    functions_per_projection: int
     """t: F = t m"""
     terms: ClassVar[int]
     """The estimate is a mean over terms * m products."""
-    norm_exponent: ClassVar[float]
+    norm_exponent: float
     """a, for the softmax kernel; the Gaussian kernel has a - 1."""
 
-    omega: Tensor
-    """(m, d)"""
+    omega: Tensor | None
+    """(m, d) or (heads, m, d)"""
 
     def __init__(
         self,
@@ -41,40 +44,60 @@ class ProjectedFeatures(FeatureMap):
         num_features: int,
         *,
         kernel: str = "softmax",
-        projection: str | Tensor = "orthogonal",
+        projection: str | Tensor | None = "orthogonal",
         seed: int = 0,
+        heads: int | None = None,
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        super().__init__(dim, num_features, kernel=kernel)
+        super().__init__(dim, num_features, kernel=kernel, heads=heads)
         self.projection = projection if isinstance(projection, str) else "explicit"
+        omega = None
         generator = torch.Generator().manual_seed(seed)
-        omega = resolve_projection(
-            "projection", projection, num_features, dim, generator, dtype, device
-        )
+        if projection is not None:
+            omega = resolve_projection(
+                "projection",
+                projection,
+                num_features,
+                dim,
+                generator,
+                dtype,
+                device,
+                heads=heads,
+            )
         self.register_buffer("omega", omega)
+        self._draw_besides(generator, dtype, device)
 
-    @staticmethod
-    def evaluate(projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+    def _draw_besides(
+        self,
+        generator: torch.Generator,
+        dtype: torch.dtype | None,
+        device: torch.device | str | None,
+    ) -> None:
+        """Draw and register what else is random, after the omegas; here nothing."""
+
+    def affine(self, omega: Tensor) -> tuple[Tensor, Tensor | None]:
+        """B omega (..., m, d), and b or None: (m,), or (heads, 1, m) for a map with heads."""
+        return omega, None
+
+    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         """The features exp(log_weight) [f_1(p), ..., f_t(p)], joined along `dim`.
 
         projections has m entries along `dim`; log_weight has one there, and broadcasts.
         """
         raise NotImplementedError
 
-    @staticmethod
-    def evaluate_scaled(projections: Tensor, log_weight: Tensor, dim: int = -1) -> ScaledFeatures:
+    def evaluate_scaled(
+        self, projections: Tensor, log_weight: Tensor, dim: int = -1
+    ) -> ScaledFeatures:
         """The same features with mantissas of at most 1 in absolute value."""
         raise NotImplementedError
 
-    @classmethod
-    def log_weight(cls, half_square: Tensor, m: int, kernel: str, share: float = 1.0) -> Tensor:
-        """log of sqrt(share) exp(a |u|^2/2) / sqrt(terms m); half_square is |u|^2 / 2.
-
-        `share` is the part of the estimate that a hybrid gives to this base.
-        """
-        exponent = cls.norm_exponent - (1.0 if kernel == "gaussian" else 0.0)
-        return exponent * half_square + 0.5 * math.log(share / (cls.terms * m))
+    def log_weight(self, half_square: Tensor) -> Tensor:
+        """log of exp(a |u|^2/2) / sqrt(terms m); half_square is |u|^2 / 2."""
+        exponent = self.norm_exponent - (1.0 if self.kernel == "gaussian" else 0.0)
+        constant = -0.5 * math.log(self.terms * self.num_features)
+        return exponent * half_square + constant
 
     @property
     def output_dim(self) -> int:
@@ -91,7 +114,7 @@ class ProjectedFeatures(FeatureMap):
             return self.evaluate_scaled(projections, log_weight)
 
     def redraw(self, generator: torch.Generator) -> None:
-        if self.projection == "explicit":
+        if self.projection == "explicit" or self.omega is None:
             raise ValueError(
                 "redraw needs a projection given by name; this map was given an explicit tensor"
             )
@@ -103,14 +126,19 @@ class ProjectedFeatures(FeatureMap):
                 generator,
                 self.omega.dtype,
                 self.omega.device,
+                heads=self.heads,
             )
         )
 
     def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., d) -> omega.u (..., m) and the log-weight (..., 1)."""
+        """(..., d) -> B omega.u + b (..., m) and the log-weight (..., 1)."""
         omega = self.omega
-        self._check_input("queries and keys", u, omega)
-        with component(PROJECTION):
-            projections = u @ omega.mT
+        assert omega is not None
+        u = self._prepare("queries and keys", u, omega)
+        with component(PROJECTION), full_precision(u):
+            weight, bias = self.affine(omega.to(u.dtype))
+            projections = u @ weight.mT
+            if bias is not None:
+                projections = projections + bias
             half_square = 0.5 * u.square().sum(-1, keepdim=True)
-            return projections, self.log_weight(half_square, self.num_features, self.kernel)
+            return projections, self.log_weight(half_square)

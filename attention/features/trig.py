@@ -16,14 +16,15 @@ from attention.features.projected import ProjectedFeatures
 class TrigFeatures(ProjectedFeatures):
     """F = 2m, signed."""
 
+    signed = True
     functions_per_projection = 2
     terms = 1
     norm_exponent = 1.0
 
-    @staticmethod
-    def evaluate(projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         return torch.cat((projections.sin(), projections.cos()), dim) * log_weight.exp()
 
-    @staticmethod
-    def evaluate_scaled(projections: Tensor, log_weight: Tensor, dim: int = -1) -> ScaledFeatures:
+    def evaluate_scaled(
+        self, projections: Tensor, log_weight: Tensor, dim: int = -1
+    ) -> ScaledFeatures:
         return ScaledFeatures(torch.cat((projections.sin(), projections.cos()), dim), log_weight)

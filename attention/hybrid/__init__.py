@@ -1,5 +1,19 @@
 """Hybrid random features: base maps weighted by estimated coefficients lambda(x, y)."""
 
-from attention.hybrid.angular import AngularHybrid
+from attention.hybrid.angular import AngularCoefficient, AngularHybrid
+from attention.hybrid.clustered import ClusteredHybrid
+from attention.hybrid.coefficient import Coefficient
+from attention.hybrid.composition import HybridFeatures
+from attention.hybrid.gaussian import BipolarGaussianCoefficient, GaussianHybrid
+from attention.hybrid.general_gaussian import GaussianCoefficient
 
-__all__ = ["AngularHybrid"]
+__all__ = [
+    "AngularCoefficient",
+    "AngularHybrid",
+    "BipolarGaussianCoefficient",
+    "ClusteredHybrid",
+    "Coefficient",
+    "GaussianCoefficient",
+    "GaussianHybrid",
+    "HybridFeatures",
+]

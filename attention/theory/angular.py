@@ -8,9 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from attention.theory import base as errors
-
-_POSITIVE = {"hyperbolic": errors.hyperbolic, "positive": errors.positive}
+from attention.theory.hybrid import bipolar_mse
 
 
 def angle(x: Tensor, y: Tensor) -> Tensor:
@@ -33,33 +31,44 @@ def angular_hybrid(
     x: Tensor,
     y: Tensor,
     m: int,
-    projection: str,
+    projection: str | tuple[str, str],
+    kernel: str = "softmax",
     *,
     num_lambda_features: int = 8,
     shared_projections: bool = True,
+    lambda_projection: str = "iid",
     base: tuple[str, str] = ("hyperbolic", "trig"),
+    A: float | Tensor | None = None,
 ) -> Tensor:
-    """Softmax kernel, independent rows; base is one of hyperbolic, positive, then trig.
+    """(..., d), (..., d) -> (...): E[L^2] MSE_1 + E[(1-L)^2] MSE_2 + sharing.
 
-    E[L^2] MSE_1 + E[(1-L)^2] MSE_2, and with shared projections 2 E[L(1-L)] Cov(S1, S2), where
-    Cov = -(SM^2/m) (1 - cos(|x|^2-|y|^2)), the same for both one-sided and two-sided exponentials.
+    Args:
+        projection: coupling of the bases' rows, one name or one for each: any that the bases have
+            with their own rows, "iid" with shared ones.
+        num_lambda_features: n, vectors for the coefficient.
+        shared_projections: both bases use the same rows, which adds 2 E[L(1-L)] Cov(S1, S2).
+        lambda_projection: "iid"; Lemma 3.2 needs independent vectors, whatever the bases have.
+        base: (S1, S2), two of hyperbolic, oprf, positive and trig.
+        A: parameter of an oprf base; None is the pair's optimum.
+
+    Raises ValueError for what has no closed form.
     """
-    if projection != "iid":
+    if lambda_projection != "iid":
         raise ValueError(
-            f"angular_hybrid has a closed form for projection='iid' only, got {projection!r}"
-        )
-    if base[0] not in _POSITIVE or base[1] != "trig":
-        raise ValueError(
-            f"angular_hybrid has a closed form for base (hyperbolic or positive, trig), got {base}"
+            "angular_hybrid has a closed form for lambda_projection='iid' only, "
+            f"got {lambda_projection!r}"
         )
     if num_lambda_features < 1:
         raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
-    of, dim = errors.lengths(x, y), x.shape[-1]
-    first, second, mixed = lambda_moments(angle(x, y), num_lambda_features)
-    error = first * _POSITIVE[base[0]](of, m, "iid", dim) + second * errors.trig(of, m, "iid", dim)
-    if not shared_projections:
-        return error
-    phase = x.square().sum(-1) - y.square().sum(-1)
-    # 1 - cos(a) = 2 sin^2(a/2), exact near equal lengths.
-    covariance = -(2 * (x * y).sum(-1)).exp() * 2 * (phase / 2).sin().square() / m
-    return error + 2 * mixed * covariance
+    return bipolar_mse(
+        "angular_hybrid",
+        lambda_moments(angle(x, y), num_lambda_features),
+        x,
+        y,
+        m,
+        projection,
+        kernel,
+        base=base,
+        shared_projections=shared_projections,
+        A=A,
+    )

@@ -1,20 +1,21 @@
-"""Mean squared errors of trig, positive and hyperbolic features.
+"""Mean squared errors of trig, phase, positive and hyperbolic features.
 
 All are unbiased, so the error is the variance of a mean of m terms, of which the coupled pairs
 (formulas for blocks of d rows) add their covariance:
 
     MSE = weight (Var_1 / m + pairs / m^2 (E[f_i f_j] - E[f]^2))
 
-with f = exp or cosh of omega.(x+y), weight exp(-|x|^2-|y|^2), or f = cos of omega.(x-y), weight
-exp(|x|^2+|y|^2), for the softmax kernel; the Gaussian kernel has exp(-|x|^2-|y|^2) more.
-Sources: Hybrid Random Features, Lemma 2.2; Simplex Random Features, Theorems 3.2 and 4.5.
+with f = exp or cosh of omega.(x+y), weight exp(-2|x|^2-2|y|^2), or f = cos of omega.(x-y), weight
+1, for the Gaussian kernel; the softmax kernel has exp(|x|^2+|y|^2) more.
+Sources: Hybrid Random Features, Lemma 2.2; On the Error of Random Fourier Features (the phase's
+variance); Simplex Random Features, Theorems 3.2 and 4.5 (even features under simplex rows: ours).
 """
 
 from typing import NamedTuple
 
 from torch import Tensor
 
-from attention.theory.conformity import coupled_pairs, pair_moment
+from attention.theory.conformity import coupled_pairs, pair_covariance
 
 
 class Lengths(NamedTuple):
@@ -34,26 +35,51 @@ def lengths(x: Tensor, y: Tensor) -> Lengths:
     return Lengths(norms, (x + y).square().sum(-1), (x - y).square().sum(-1))
 
 
-def positive(of: Lengths, m: int, projection: str, dim: int) -> Tensor:
-    """Softmax kernel: exp(v2) SM^2 (1 - exp(-v2)) / m for independent rows, v2 = |x+y|^2."""
-    single = (2 * of.plus).exp() * -(-of.plus).expm1()
-    return (-of.norms).exp() * _of_mean(single, of.plus, m, projection, dim)
+def log_weight(of: Lengths, kernel: str) -> Tensor:
+    """Logarithm of the error's factor for `kernel`, relative to the Gaussian one's."""
+    return of.norms if kernel == "softmax" else 0 * of.norms
 
 
-def hyperbolic(of: Lengths, m: int, projection: str, dim: int) -> Tensor:
-    """Softmax kernel: exp(v2) SM^2 (1 - exp(-v2))^2 / 2m for independent rows, v2 = |x+y|^2."""
-    single = (2 * of.plus).exp() * (-of.plus).expm1().square() / 2
-    return (-of.norms).exp() * _of_mean(single, of.plus, m, projection, dim)
+def positive(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
+    """exp(v2) SM^2 (1 - exp(-v2)) / m for softmax and independent rows, v2 = |x+y|^2."""
+    log_factor = log_weight(of, kernel) - 2 * of.norms
+    single = (log_factor + 2 * of.plus).exp() * -(-of.plus).expm1()
+    return single / m + exponential_pairs(of, m, projection, dim, kernel)
 
 
-def trig(of: Lengths, m: int, projection: str, dim: int) -> Tensor:
-    """Softmax kernel: exp(v2) SM^-2 (1 - exp(-z2))^2 / 2m for independent rows, z2 = |x-y|^2."""
-    single = (-of.minus).expm1().square() / 2
-    return of.norms.exp() * _of_mean(single, -of.minus, m, projection, dim)
+def hyperbolic(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
+    """exp(v2) SM^2 (1 - exp(-v2))^2 / 2m for softmax and independent rows, v2 = |x+y|^2."""
+    log_factor = log_weight(of, kernel) - 2 * of.norms
+    single = (log_factor + 2 * of.plus).exp() * (-of.plus).expm1().square() / 2
+    return single / m + exponential_pairs(of, m, projection, dim, kernel, even=True)
 
 
-def _of_mean(single: Tensor, square: Tensor, m: int, projection: str, dim: int) -> Tensor:
-    """Variance of the mean of m terms of variance `single` and mean exp(square / 2)."""
-    # Called for iid too, whose pairs are none, so that an unknown name raises.
-    covariance = pair_moment(projection, square, dim) - square.exp()
-    return single / m + coupled_pairs(projection, m, dim) / m**2 * covariance
+def trig(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
+    """exp(v2) SM^-2 (1 - exp(-z2))^2 / 2m for softmax and independent rows, z2 = |x-y|^2."""
+    single = log_weight(of, kernel).exp() * (-of.minus).expm1().square() / 2
+    return single / m + cosine_pairs(of, m, projection, dim, kernel)
+
+
+def trig_phase(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
+    """(1 + KG^4/2 - KG^2) / m for the Gaussian kernel and independent rows; m features.
+
+    The phases are independent, so that coupled rows share the covariance of their cosines only.
+    """
+    single = log_weight(of, kernel).exp() * (1 + (-of.minus).expm1().square()) / 2
+    return single / m + cosine_pairs(of, m, projection, dim, kernel)
+
+
+def exponential_pairs(
+    of: Lengths, m: int, projection: str, dim: int, kernel: str, *, even: bool = False
+) -> Tensor:
+    """What coupling adds to the error of exponentials of omega.(x+y); even: of their cosh."""
+    covariance = pair_covariance(projection, of.plus, dim, even=even)
+    weight = (log_weight(of, kernel) - 2 * of.norms + of.plus).exp()
+    return coupled_pairs(projection, m, dim) / m**2 * weight * covariance
+
+
+def cosine_pairs(of: Lengths, m: int, projection: str, dim: int, kernel: str) -> Tensor:
+    """What coupling adds to the error of cosines of omega.(x-y)."""
+    covariance = pair_covariance(projection, -of.minus, dim, even=True)
+    weight = log_weight(of, kernel).exp()
+    return coupled_pairs(projection, m, dim) / m**2 * weight * covariance

@@ -1,5 +1,6 @@
 """Mean squared errors by the name of the map."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,23 +10,39 @@ from attention.kernels import check_kernel
 from attention.options import check_options
 from attention.theory import base
 from attention.theory.angular import angular_hybrid
+from attention.theory.clustered import clustered_hybrid
+from attention.theory.complex_exponential import complex_exponential
+from attention.theory.discrete import geometric, geometric_plus, poisson, poisson_plus
+from attention.theory.gaussian import gaussian_hybrid
+from attention.theory.gerf import gerf, oprf
 
 
 def _of_lengths(
-    error: Callable[[base.Lengths, int, str, int], Tensor],
-) -> Callable[[Tensor, Tensor, int, str], Tensor]:
-    def closed_form(x: Tensor, y: Tensor, m: int, projection: str) -> Tensor:
-        return error(base.lengths(x, y), m, projection, x.shape[-1])
+    error: Callable[[base.Lengths, int, str, int, str], Tensor],
+) -> Callable[[Tensor, Tensor, int, str, str], Tensor]:
+    def closed_form(x: Tensor, y: Tensor, m: int, projection: str, kernel: str) -> Tensor:
+        return error(base.lengths(x, y), m, projection, x.shape[-1], kernel)
 
     return closed_form
 
 
 _CLOSED_FORMS: dict[str, Callable[..., Tensor]] = {
     "angular_hybrid": angular_hybrid,
+    "clustered_hybrid": clustered_hybrid,
+    "complex_exponential": complex_exponential,
+    "gaussian_hybrid": gaussian_hybrid,
+    "geometric": geometric,
+    "geometric_plus": geometric_plus,
+    "gerf": gerf,
     "hyperbolic": _of_lengths(base.hyperbolic),
+    "oprf": oprf,
+    "poisson": poisson,
+    "poisson_plus": poisson_plus,
     "positive": _of_lengths(base.positive),
     "trig": _of_lengths(base.trig),
+    "trig_phase": _of_lengths(base.trig_phase),
 }
+_FIXED = ("x", "y", "m", "projection", "kernel")
 
 
 def mse(
@@ -35,7 +52,7 @@ def mse(
     num_features: int,
     *,
     kernel: str = "softmax",
-    projection: str = "iid",
+    projection: str | tuple[str, str] = "iid",
     sigma: float = 1.0,
     **options: Any,
 ) -> Tensor:
@@ -43,11 +60,16 @@ def mse(
 
     Args:
         name: map, as for `attention.feature_map`.
-        num_features: m, the number of projections.
+        num_features: m, the number of projections (trig_phase has as many features, trig twice).
         kernel: "softmax" or "gaussian".
-        projection: "iid" or, for trig, positive and hyperbolic, "orthogonal" (blocks for m > d).
-        sigma: bandwidth of the Gaussian kernel, exp(-|x-y|^2 / (2 sigma^2)).
-        options: `num_lambda_features`, `shared_projections` and `base` of angular_hybrid.
+        projection: "iid", "orthogonal" or "simplex", blocks for m > d; discrete maps, and others
+            where they say so, take "iid" only; hybrids of two take a name for each base.
+        sigma: bandwidth of the Gaussian kernel, exp(-|x-y|^2 / (2 sigma^2)): that of x / sigma
+            and y / sigma, to which the options apply too. For gaussian_hybrid and the softmax
+            kernel, which has no bandwidth, the coefficient's: another name of `lambda_sigma`.
+        options: A of gerf and oprf, s of gerf, lam of poisson, p of geometric, each its optimum
+            for the pair where not given, and shift of the plus forms; A of complex_exponential;
+            those of the hybrids: see the function of that name in this package.
 
     Raises:
         ValueError: a map, coupling or option without a closed form; the message names those with.
@@ -56,6 +78,8 @@ def mse(
         known = ", ".join(sorted(_CLOSED_FORMS))
         raise ValueError(f"closed-form errors are known for {known}, got {name!r}")
     check_kernel(kernel)
+    if name == "gaussian_hybrid" and kernel == "softmax" and "lambda_sigma" not in options:
+        options["lambda_sigma"], sigma = sigma, 1.0
     if num_features < 1:
         raise ValueError(f"num_features must be at least 1, got {num_features}")
     if sigma <= 0 or (sigma != 1.0 and kernel != "gaussian"):
@@ -63,7 +87,9 @@ def mse(
             f"sigma must be positive, and 1 for the softmax kernel, got {sigma} with {kernel}"
         )
     closed_form = _CLOSED_FORMS[name]
-    check_options(name, closed_form, options, fixed=("x", "y", "m", "projection"))
-    x, y = x / sigma, y / sigma
-    error = closed_form(x, y, num_features, projection, **options)
-    return error * (-base.lengths(x, y).norms).exp() if kernel == "gaussian" else error
+    check_options(name, closed_form, options, fixed=_FIXED)
+    for parameter in inspect.signature(closed_form).parameters.values():
+        required = parameter.default is parameter.empty and parameter.name not in _FIXED
+        if required and parameter.name not in options:
+            raise ValueError(f"{name} needs the option {parameter.name!r}, got {sorted(options)}")
+    return closed_form(x / sigma, y / sigma, num_features, projection, kernel, **options)

@@ -14,6 +14,11 @@ Computation = Callable[[Entry], Tensor]
 
 
 def tensor(values: Any) -> Tensor:
+    """float64 from numbers and lists, complex128 from {re, im} and lists of them."""
+    if isinstance(values, dict):
+        return torch.complex(tensor(values["re"]), tensor(values["im"]))
+    if isinstance(values, list) and any(isinstance(value, dict) for value in values):
+        return torch.stack([tensor(value) for value in values])
     return torch.tensor(values, dtype=torch.float64)
 
 

@@ -6,10 +6,28 @@ Each `golden_*` module beside this file computes the values of its topic.
 import pytest
 import torch
 
-from tests.attention import golden_angular
+from tests.attention import (
+    golden_angular,
+    golden_bounds,
+    golden_compositional,
+    golden_features,
+    golden_hybrid_features,
+    golden_hybrids,
+    golden_maps,
+    golden_projections,
+)
 from tests.attention.reference import Computation, Entry, tensor
 
-TOPICS = (golden_angular,)
+TOPICS = (
+    golden_angular,
+    golden_bounds,
+    golden_features,
+    golden_hybrid_features,
+    golden_hybrids,
+    golden_maps,
+    golden_projections,
+    golden_compositional,
+)
 CLOSED_FORMS: dict[str, Computation] = {k: v for t in TOPICS for k, v in t.CLOSED_FORMS.items()}
 FIXED_PROJECTIONS: dict[str, Computation] = {
     k: v for t in TOPICS for k, v in t.FIXED_PROJECTIONS.items()

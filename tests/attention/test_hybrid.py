@@ -1,22 +1,35 @@
 """The angular hybrid: where it is exact, what it equals, what it rejects."""
 
+import copy
+import math
+
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 import attention
+from attention.hybrid import AngularCoefficient, AngularHybrid
 
 OPTIONS = [
     {},
     {"shared_projections": False},
     {"num_lambda_features": 1},
+    {"num_lambda_features": 5},
     {"lambda_projection": "iid"},
     {"base": ("positive", "trig")},
+    {"base": ("oprf", "trig")},
+    {"base": ("oprf", "trig"), "shared_projections": False, "projection": ("simplex", "iid")},
 ]
 
 
 def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
     return (fm.queries(x) * fm.keys(y)).sum(-1)
+
+
+def points(count: int, dim: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, dim, generator=generator, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
@@ -26,8 +39,7 @@ def test_no_error_at_angles_zero_and_pi(options: dict[str, object], kernel: str)
 
     At angle pi the trig terms, of size exp(|x|^2), cancel to rounding: lengths stay moderate.
     """
-    x = torch.randn(20, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = 1.5 * torch.nn.functional.normalize(x, dim=-1)
+    x = 1.5 * normalize(points(20, 8), dim=-1)
     fm = attention.feature_map(
         "angular_hybrid", 8, 4, kernel=kernel, dtype=torch.float64, **options
     )
@@ -36,13 +48,12 @@ def test_no_error_at_angles_zero_and_pi(options: dict[str, object], kernel: str)
         torch.testing.assert_close(estimate(fm, x, y), exact, rtol=1e-11, atol=1e-15)
 
 
+@pytest.mark.parametrize("A", [None, -0.3])
 @pytest.mark.parametrize("shared", [True, False])
-def test_equals_its_definition(shared: bool) -> None:
-    """L S1 + (1 - L) S2 from the two base maps and explicit signs (eq 8)."""
-    generator = torch.Generator().manual_seed(2)
-    x, y, omega, tau = (
-        torch.randn(n, 3, generator=generator, dtype=torch.float64) for n in (6, 6, 8, 5)
-    )
+@pytest.mark.parametrize("first_base", ["hyperbolic", "positive", "oprf"])
+def test_equals_its_definition(first_base: str, shared: bool, A: float | None) -> None:
+    """L S1 + (1 - L) S2 from the two base maps and explicit signs (eq 8), also after `fit`."""
+    x, y, omega, tau = (points(n, 3, n) for n in (6, 6, 8, 5))
     first, second = (omega[:4], omega[:4]) if shared else (omega[:4], omega[4:])
     fm = attention.feature_map(
         "angular_hybrid",
@@ -52,30 +63,196 @@ def test_equals_its_definition(shared: bool) -> None:
         shared_projections=shared,
         num_lambda_features=5,
         lambda_projection=tau,
+        base=(first_base, "trig"),
     )
-    assert fm.output_dim == 4 * 4 * (5 + 1)
+    widths = {"hyperbolic": 2, "positive": 1, "oprf": 1}
+    assert fm.output_dim == (widths[first_base] + 2) * 4 * (5 + 1)
+    one_sided = attention.features.HyperbolicFeatures(3, 4, projection=first)
+    if first_base == "positive":
+        one_sided = attention.features.PositiveFeatures(3, 4, projection=first)
+    if first_base == "oprf":
+        one_sided = attention.features.oprf.OprfFeatures(3, 4, projection=first)
+        if A is not None:
+            fm.fit(x, y)
+            one_sided.fit(x, y)
+            assert float(one_sided.A) < 0
     weight = 0.5 - 0.5 * ((x @ tau.T).sign() * (y @ tau.T).sign()).mean(-1)
-    hyperbolic = attention.feature_map("hyperbolic", 3, 4, projection=first)
     trig = attention.feature_map("trig", 3, 4, projection=second)
-    expected = weight * estimate(hyperbolic, x, y) + (1 - weight) * estimate(trig, x, y)
+    expected = weight * estimate(one_sided, x, y) + (1 - weight) * estimate(trig, x, y)
     torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
+    (phi_q, scale_q), (phi_k, scale_k) = fm.scaled_queries(x), fm.scaled_keys(y)
+    scaled = (phi_q * phi_k).sum(-1) * (scale_q + scale_k).exp().squeeze(-1)
+    torch.testing.assert_close(scaled, expected, rtol=1e-12, atol=1e-14)
+    scores = (fm.queries(x) @ fm.keys(y).mT).sum(0)
+    torch.testing.assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
 
 
-def test_one_sided_base_is_shorter() -> None:
-    fm = attention.feature_map("angular_hybrid", 3, 4, base=("positive", "trig"))
-    assert fm.output_dim == 3 * 4 * (8 + 1)
+def test_coefficient_is_the_angle() -> None:
+    """Mean theta/pi, over 20,000 taus; by chance |z| > 4 once in 16,000 tries."""
+    theta = 1.1
+    x = torch.tensor([[0.7, 0.0]], dtype=torch.float64)
+    y = 2 * torch.tensor([[math.cos(theta), math.sin(theta)]], dtype=torch.float64)
+    n = 20_000
+    coefficient = AngularCoefficient(2, n, projection="iid", seed=1, dtype=torch.float64)
+    p = theta / math.pi
+    z = (float(coefficient.estimate(x, y)) - p) / math.sqrt(p * (1 - p) / n)
+    assert abs(z) < 4
+
+
+def test_opposite_signs_weight_the_first_base() -> None:
+    coefficient = AngularCoefficient(3, 4, dtype=torch.float64)
+    x = points(5, 3)
+    assert float(coefficient.estimate(x, x).abs().max()) == 0
+    assert float((coefficient.estimate(x, -x) - 1).abs().max()) == 0
+
+
+def test_pair_of_couplings() -> None:
+    """The first base's omegas form a simplex, the second's are orthogonal."""
+    fm = AngularHybrid(
+        6,
+        6,
+        projection=("simplex", "orthogonal"),
+        shared_projections=False,
+        base=("positive", "trig"),
+        dtype=torch.float64,
+    )
+    for start, cosine in ((0, -1 / 5), (6, 0.0)):
+        rows = normalize(fm.weight[start : start + 6], dim=-1)
+        off_diagonal = (rows @ rows.T)[~torch.eye(6, dtype=torch.bool)]
+        torch.testing.assert_close(
+            off_diagonal, torch.full_like(off_diagonal, cosine), rtol=0, atol=1e-12
+        )
+    before = fm.weight.clone()
+    fm.redraw(torch.Generator().manual_seed(5))
+    assert not torch.equal(before, fm.weight)
+    rows = normalize(fm.weight[:6], dim=-1)
+    assert float((rows @ rows.T)[0, 1]) == pytest.approx(-1 / 5)
+
+
+@pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid"])
+@pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("oprf", "trig")])
+def test_heads_are_separate_maps(name: str, base: tuple[str, str]) -> None:
+    """A map with heads equals one map a head, fitted parameters included."""
+    x, y = points(2 * 3 * 5, 4, 1).reshape(2, 3, 5, 4), points(2 * 3 * 5, 4, 2).reshape(2, 3, 5, 4)
+    x = x * torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)[:, None, None]
+    options = {"num_lambda_features": 3, "base": base, "dtype": torch.float64}
+    fm = attention.feature_map(name, 4, 6, heads=3, **options).fit(x, y)
+    queries, keys, scores = fm.queries(x), fm.keys(y), fm.token_scores(x, y)
+    out = fm.attend(x, y, y)
+    for head in range(3):
+        weight = fm.weight[head]
+        one = attention.feature_map(
+            name, 4, 6, projection=weight[:6], lambda_projection=weight[6:], **options
+        ).fit(x[:, head], y[:, head])
+        torch.testing.assert_close(queries[:, head], one.queries(x[:, head]))
+        torch.testing.assert_close(keys[:, head], one.keys(y[:, head]))
+        torch.testing.assert_close(scores[:, head], one.token_scores(x[:, head], y[:, head]))
+        torch.testing.assert_close(out[:, head], one.attend(x[:, head], y[:, head], y[:, head]))
+
+
+@pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid"])
+@pytest.mark.parametrize("lambda_projection", [None, "iid"])
+def test_state_is_the_random_vectors(name: str, lambda_projection: str | None) -> None:
+    """Saved policies hold `weight` alone for the angular hybrid."""
+    options = {"lambda_projection": lambda_projection}
+    fm, other = (attention.feature_map(name, 3, 4, seed=seed, **options) for seed in (0, 1))
+    radius = set() if name == "angular_hybrid" else {"coefficient.radius"}
+    assert set(fm.state_dict()) == {"weight"} | radius
+    x = points(5, 3).float()
+    fm.fit(x, 2 * x)
+    other.load_state_dict(fm.state_dict())
+    torch.testing.assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
+    copied = copy.deepcopy(fm)
+    copied.load_state_dict(attention.feature_map(name, 3, 4, seed=2, **options).state_dict())
+    torch.testing.assert_close(other.keys(x), fm.keys(x), rtol=0, atol=0)
+
+
+def test_cast_keeps_the_coefficients_exact() -> None:
+    """With n = 5 the weights are 1/10, which float32 rounds."""
+    fm = AngularHybrid(3, 4, num_lambda_features=5).double()
+    x = points(4, 3)
+    torch.testing.assert_close(
+        estimate(fm, x, x), attention.kernels.softmax(x, x), rtol=1e-13, atol=0
+    )
+
+
+def test_gradients() -> None:
+    """Of features and of attention, against finite differences; signs count as constants."""
+    x, y = (0.5 * points(4, 3, seed) for seed in (1, 2))
+    for options in ({}, {"base": ("oprf", "trig")}):
+        fm = attention.feature_map("angular_hybrid", 3, 4, dtype=torch.float64, **options)
+        inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
+
+
+@pytest.mark.parametrize("options", [{}, {"base": ("oprf", "trig")}])
+@pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid", "clustered_hybrid"])
+def test_compiles(name: str, options: dict[str, object]) -> None:
+    torch._dynamo.reset()
+    if name == "clustered_hybrid":
+        options = {"coefficients": "gaussian"} if options else {}
+    fm = attention.feature_map(name, 4, 3, dtype=torch.float64, **options)
+    x, y = (0.5 * points(6, 4, seed) for seed in (1, 2))
+
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        return fm.attend(a, b, b)
+
+    compiled = torch.compile(run, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x, y), run(x, y))
+
+
+def test_half_precision_is_computed_in_float32() -> None:
+    fm = AngularHybrid(4, 8).bfloat16()
+    x = points(6, 4).bfloat16()
+    assert fm.queries(x).dtype == torch.float32
+    assert fm.keys(x).dtype == torch.float32
+    assert fm.token_scores(x, x).dtype == torch.float32
+
+
+def test_large_inputs_stay_finite() -> None:
+    """Lengths of 30: exp(|x|^2 / 2) = exp(450) is beyond float32."""
+    x, y = (30 * normalize(points(20, 64, seed), dim=-1).float() for seed in (1, 2))
+    for name in ("angular_hybrid", "gaussian_hybrid", "clustered_hybrid"):
+        fm = attention.feature_map(name, 64, 8)
+        assert bool(fm.scaled_queries(x).mantissa.isfinite().all())
+        assert bool(fm.scaled_keys(y).mantissa.isfinite().all())
+        assert bool(fm.scaled_keys(y).log_scale.isfinite().all())
 
 
 def test_float64_projection_decides_the_dtype() -> None:
     omega = torch.ones(4, 3, dtype=torch.float64)
-    fm = attention.feature_map("angular_hybrid", 3, 4, projection=omega)
-    assert {buffer.dtype for buffer in fm.buffers()} == {torch.float64}
+    for base in (("hyperbolic", "trig"), ("oprf", "trig")):
+        fm = attention.feature_map("angular_hybrid", 3, 4, projection=omega, base=base)
+        assert {buffer.dtype for buffer in fm.buffers()} == {torch.float64}
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
-        attention.feature_map("angular_hybrid", 3, 4, num_lambda_features=0)
-    with pytest.raises(ValueError, match="base must be two of hyperbolic, positive, trig, got"):
-        attention.feature_map("angular_hybrid", 3, 4, base=("trig", "relu"))
-    with pytest.raises(ValueError, match=r"lambda_projection must have shape \(8, 3\)"):
-        attention.feature_map("angular_hybrid", 3, 4, lambda_projection=torch.zeros(7, 3))
+    for arguments, message in [
+        ({"num_lambda_features": 0}, "num_lambda_features must be at least 1, got 0"),
+        (
+            {"base": ("trig", "relu")},
+            r"base must be two of hyperbolic, oprf, positive, trig, got \('trig', 'relu'\)",
+        ),
+        (
+            {"lambda_projection": torch.zeros(7, 3)},
+            r"lambda_projection must have shape \(8, 3\)",
+        ),
+        (
+            {"projection": ("simplex", "iid")},
+            "projection must be one name or tensor with shared_projections=True, got",
+        ),
+        (
+            {"projection": ("simplex",), "shared_projections": False},
+            r"projection must name one coupling a base, got \('simplex',\)",
+        ),
+        (
+            {"projection": torch.zeros(4, 3), "shared_projections": False},
+            r"projection must have shape \(8, 3\)",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            attention.feature_map("angular_hybrid", 3, 4, **arguments)
+    fixed = attention.feature_map("angular_hybrid", 3, 4, projection=torch.zeros(4, 3))
+    with pytest.raises(ValueError, match="redraw needs projections given by name"):
+        fixed.redraw(torch.Generator())

@@ -1,11 +1,15 @@
 """Linear attention against the quadratic form on the same features."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
+import attention
 from attention import ExactSoftmax, linear_attention
 from attention.linear import CHUNK
+from attention.matrix import kernel_estimates
 
 
 def features(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -67,13 +71,170 @@ def test_scales_cancel() -> None:
     torch.testing.assert_close(scaled, expected)
 
 
-def test_exact_softmax_attends() -> None:
-    x, y, v = (features(2, 5, 4, seed=s) - 0.5 for s in range(3))
-    mask = torch.tensor([True, True, False, True, True])
-    expected = ((x @ y.mT).masked_fill(~mask, -torch.inf)).softmax(-1) @ v
-    torch.testing.assert_close(
-        ExactSoftmax(4).attend(x, y, v, key_mask=mask.expand(2, 5)), expected
+@pytest.mark.parametrize("causal", [False, True])
+def test_key_scales_are_the_features_exponents(causal: bool) -> None:
+    """Scales that vary from key to key, with masked ones among them larger than any other."""
+    length = 2 * CHUNK + 5
+    phi_q, phi_k, v = (features(2, length, 4, seed=s) for s in range(3))
+    log_scale = 6 * features(2, length, 1, seed=3) - 3
+    mask = features(length, seed=4) > 0.3
+    expected = linear_attention(phi_q, phi_k * log_scale.exp(), v, causal=causal, key_mask=mask)
+    log_scale[:, ~mask] = 900.0
+    computed = linear_attention(
+        phi_q, phi_k, v, causal=causal, key_mask=mask, key_log_scale=log_scale
     )
+    torch.testing.assert_close(computed, expected, rtol=1e-11, atol=1e-12)
+    shifted = linear_attention(
+        phi_q, phi_k, v, causal=causal, key_mask=mask, key_log_scale=log_scale + 1000
+    )
+    torch.testing.assert_close(shifted, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("place", [1, CHUNK - 1, CHUNK, 2 * CHUNK + 8])
+def test_a_huge_later_key_changes_no_earlier_bit(place: int) -> None:
+    """Keys of scale e^200, far outside float32, arrive at `place`; earlier rows keep each bit."""
+    length = 2 * CHUNK + 9
+    phi_q, phi_k, v = (features(length, 4, seed=s, dtype=torch.float32) for s in range(3))
+    log_scale = features(length, 1, seed=3, dtype=torch.float32)
+    before = linear_attention(phi_q, phi_k, v, causal=True, key_log_scale=log_scale)
+    for change in (math.log(3), 200.0):
+        changed = log_scale.clone()
+        changed[place] += change
+        after = linear_attention(phi_q, phi_k, v, causal=True, key_log_scale=changed)
+        assert torch.equal(before[:place], after[:place])
+        assert not torch.equal(before[place], after[place])
+        assert after.isfinite().all()
+    torch.testing.assert_close(after[place:], v[place].expand_as(after[place:]))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_visible_key_yet_gives_zeros(causal: bool) -> None:
+    phi_q, phi_k, v = (features(4, 3, seed=s) for s in range(3))
+    mask = torch.tensor([False, False, True, True])
+    computed = linear_attention(phi_q, phi_k, v, causal=causal, key_mask=mask)
+    if causal:
+        assert torch.equal(computed[:2], torch.zeros(2, 3, dtype=torch.float64))
+        torch.testing.assert_close(computed[2], v[2])
+    else:
+        torch.testing.assert_close(computed, linear_attention(phi_q, phi_k[2:], v[2:]))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients(causal: bool) -> None:
+    phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
+    log_scale = (4 * features(5, 1, seed=3)).requires_grad_()
+    mask = torch.tensor([True, True, False, True, True])
+
+    def compute(*tensors: Tensor) -> Tensor:
+        q, k, values, scale = tensors
+        return linear_attention(q, k, values, causal=causal, key_mask=mask, key_log_scale=scale)
+
+    assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, log_scale))
+
+
+def test_gradients_through_the_floor() -> None:
+    """Negative denominators, raised to a floor in range of what numbers can check."""
+    phi_q, phi_k, v = (features(5, 3, seed=s).requires_grad_() for s in range(3))
+    floor = torch.full((5, 1), 2.0, dtype=torch.float64, requires_grad=True)
+
+    def compute(*tensors: Tensor) -> Tensor:
+        q, k, values, log_floor = tensors
+        return linear_attention(q, -k, values, causal=True, log_floor=log_floor)
+
+    assert torch.autograd.gradcheck(compute, (phi_q, phi_k, v, floor))
+    expected = -(phi_q @ phi_k.mT).tril() @ v / math.exp(2)
+    torch.testing.assert_close(compute(phi_q, phi_k, v, floor), expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_signed_policy(causal: bool) -> None:
+    """A denominator that is rounding noise is raised to it; the output stays among the values."""
+    phi_q = torch.ones(2, 2, dtype=torch.float64)
+    phi_k = torch.tensor([[1.0, -1.0], [-3.0, 3.0 + 1e-17]], dtype=torch.float64)
+    v = torch.tensor([[5.0, 1.0], [2.0, -7.0]], dtype=torch.float64)
+    computed = linear_attention(phi_q, phi_k, v, causal=causal, signed=True)
+    assert computed.isfinite().all()
+    assert computed.abs().max() <= 7
+    phi_k = torch.tensor([[1.0, 0.0], [0.0, -0.9]], dtype=torch.float64)
+    computed = linear_attention(phi_q, phi_k, v, signed=True)
+    # Denominator 0.1, numerators 5 - 1.8 and 1 + 6.3: both ratios are past the largest value.
+    torch.testing.assert_close(computed, torch.full_like(v, 7.0))
+    plain = linear_attention(phi_q, phi_k, v)
+    torch.testing.assert_close(plain[0], torch.tensor([32.0, 73.0], dtype=torch.float64))
+    if causal:
+        first = linear_attention(phi_q, phi_k, v, causal=True, signed=True)
+        torch.testing.assert_close(first[0], v[0])
+        torch.testing.assert_close(first[1], computed[1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_exact_softmax_attends(causal: bool) -> None:
+    x, y, v = (features(2, 5, 4, seed=s) - 0.5 for s in range(3))
+    mask = torch.tensor([False, True, True, False, True])
+    logits = (x @ y.mT).masked_fill(~mask, -torch.inf)
+    if causal:
+        logits = logits.masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf)
+    expected = logits.softmax(-1).nan_to_num() @ v
+    y[:, 0], v[:, 3] = torch.nan, torch.inf
+    computed = ExactSoftmax(4).attend(x, y, v, key_mask=mask.expand(2, 5), causal=causal)
+    torch.testing.assert_close(computed, expected)
+    y[:, 0], v[:, 3] = 1.0, 1.0
+    unmasked = ExactSoftmax(4).attend(x, y, v, causal=causal)
+    weights = (x @ y.mT).exp()
+    weights = weights.tril() if causal else weights
+    torch.testing.assert_close(unmasked, weights / weights.sum(-1, keepdim=True) @ v)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid"])
+def test_matrix_times_values_is_attention(name: str, causal: bool) -> None:
+    fm = attention.feature_map(name, 4, 64, dtype=torch.float64)
+    x, y, v = (features(2, 7, 4, seed=s) for s in range(3))
+    mask = torch.arange(7) != 2
+    matrix = attention.attention_matrix(fm, x, y, causal=causal, key_mask=mask)
+    torch.testing.assert_close(matrix.sum(-1), torch.ones_like(matrix[..., 0]))
+    assert torch.equal(matrix[..., 2], torch.zeros_like(matrix[..., 2]))
+    expected = fm.attend(x, y, v, causal=causal, key_mask=mask)
+    torch.testing.assert_close(matrix @ v, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_diagnosis_counts() -> None:
+    """The trig estimate is cos(omega.(x - y)), here with omega = 1, so signs are known."""
+    omega = torch.ones(1, 1, dtype=torch.float64)
+    fm = attention.feature_map("trig", 1, 1, projection=omega)
+    x = torch.tensor([[0.0], [3.0], [0.1], [1.5]], dtype=torch.float64)
+    y = torch.zeros(2, 1, dtype=torch.float64)
+    y[1] = 0.2
+    found = attention.diagnose(fm, x, y)
+    # Row by row: cos 0, cos .2; cos 3, cos 2.8; cos .1, cos .1; cos 1.5, cos 1.3: two negative.
+    assert found == attention.Diagnosis(clamped_rows=1 / 4, negative_estimates=2 / 8, queries=4)
+    assert attention.diagnose(fm, x, y, max_queries=2).queries == 2
+    hidden = attention.diagnose(fm, x, y, key_mask=torch.tensor([True, False]))
+    assert hidden.negative_estimates == 1 / 4
+    assert attention.diagnose(attention.feature_map("positive", 1, 1).double(), x, y)[:2] == (0, 0)
+    causal = attention.diagnose(fm, x[:2], y, causal=True)
+    assert causal.negative_estimates == pytest.approx(2 / 3)
+    assert causal.clamped_rows == 1 / 2
+    with pytest.raises(ValueError, match="max_queries must be at least 1, got 0"):
+        attention.diagnose(fm, x, y, max_queries=0)
+
+
+def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound() -> None:
+    """cos 2 < 0 from one key: the denominator becomes 0.1 exp(-|x||y|), the output is clipped."""
+    x = torch.tensor([[1.0]], dtype=torch.float64)
+    y = torch.tensor([[-1.0]], dtype=torch.float64)
+    for kernel, exponent in (("softmax", 1.0), ("gaussian", 2.0)):
+        fm = attention.feature_map("trig", 1, 1, kernel=kernel, projection=torch.ones_like(x))
+        floor = 0.1 * math.exp(-exponent)
+        for keys, count in ((y, 1), (torch.cat((y, y / 2)), 2)):
+            log_scales = fm.scaled_queries(x).log_scale, fm.scaled_keys(keys).log_scale.amax()
+            found = kernel_estimates(fm, x, keys, None, False, None)
+            unit = sum(log_scales).exp()
+            torch.testing.assert_close(found.floored * unit, torch.full_like(x, count * floor))
+            assert found.denominator < 0
+        v = torch.tensor([[2.0]], dtype=torch.float64)
+        torch.testing.assert_close(fm.attend(x, y, v), -v)
+        assert torch.equal(attention.attention_matrix(fm, x, y), -torch.ones_like(x))
 
 
 def test_errors() -> None:
@@ -88,3 +249,16 @@ def test_errors() -> None:
         linear_attention(phi, phi, v, key_mask=torch.ones(3))
     with pytest.raises(ValueError, match="must leave at least one key"):
         linear_attention(phi, phi, v, key_mask=torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r"v must have the dtype of phi_q, torch.float32, got"):
+        linear_attention(phi, phi, v.double())
+    with pytest.raises(ValueError, match=r"phi_k must be on the device of phi_q, cpu, got meta"):
+        linear_attention(phi, phi.to("meta"), v)
+    with pytest.raises(ValueError, match=r"key_mask must be on the device of phi_q, cpu, got meta"):
+        linear_attention(phi, phi, v, key_mask=torch.ones(3, dtype=torch.bool, device="meta"))
+    fm = attention.feature_map("positive", 2, 3)
+    with pytest.raises(ValueError, match="v must have as many tokens as y, 3, got 2"):
+        fm.attend(phi, phi, v[:2])
+    with pytest.raises(ValueError, match=r"y must have the dtype of x, torch.float32, got"):
+        fm.attend(phi, phi.double(), v)
+    with pytest.raises(ValueError, match="must leave at least one key"):
+        fm.attend(phi, phi, v, key_mask=torch.zeros(3, dtype=torch.bool))

@@ -99,14 +99,22 @@ def test_dtype_is_kept() -> None:
 
 def test_errors() -> None:
     x = torch.ones(3)
-    with pytest.raises(ValueError, match=r"known for angular_hybrid, .*, trig, got 'halton'"):
+    with pytest.raises(ValueError, match=r"known for angular_hybrid, .*, trig_phase, got 'halton'"):
         theory.mse("halton", x, x, 4)
-    with pytest.raises(ValueError, match="one of iid, orthogonal for a closed form, got 'simplex'"):
-        theory.mse("trig", x, x, 4, projection="simplex")
+    for name in ("fast_simplex", "hadamard", "halton", "simplex_plus"):
+        with pytest.raises(
+            ValueError, match=f"one of iid, orthogonal, simplex for a closed form, got '{name}'"
+        ):
+            theory.mse("trig", x, x, 4, projection=name)
+    with pytest.raises(ValueError, match="projection='simplex' needs dimension 2 or more, got 1"):
+        theory.mse("positive", x[:1], x[:1], 4, projection="simplex")
+    for cosine in (-1.5, 1.5):
+        with pytest.raises(ValueError, match=f"cos_theta must be between -1 and 1, got {cosine}"):
+            theory.conformity_at_angle(cosine, x, 4)
     with pytest.raises(ValueError, match="for projection='iid' only, got 'orthogonal'"):
         theory.mse("angular_hybrid", x, x, 4, projection="orthogonal")
-    with pytest.raises(ValueError, match=r"for base \(hyperbolic or positive, trig\), got"):
-        theory.mse("angular_hybrid", x, x, 4, base=("trig", "trig"))
+    with pytest.raises(ValueError, match="base must be two of hyperbolic, oprf, positive, trig"):
+        theory.mse("angular_hybrid", x, x, 4, base=("trig", "relu"))
     with pytest.raises(ValueError, match="trig takes no options, got 'num_lambda_features'"):
         theory.mse("trig", x, x, 4, num_lambda_features=3)
     with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):

@@ -1,0 +1,91 @@
+"""Computation skeletons and their random features (Random Features for Compositional Kernels).
+
+    from attention.compositional import Skeleton, CompositionalFeatures
+
+    skeleton = Skeleton.from_dict({
+        "inputs": {"x": {"kind": "circle", "columns": [0]}, "y": {"kind": "sign", "columns": [1]}},
+        "nodes": {"v": {"inputs": ["x", "y"], "activation": "relu"}},
+    })
+    gram = skeleton.gram(data)                                              # exact
+    features = CompositionalFeatures(skeleton, n_components=1000, random_state=0)
+    z = features.fit_transform(data)                                        # z @ z.T ~ gram
+
+`CompositionalFeatures` needs scikit-learn, which is imported when the name is first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from attention.compositional.activations import (
+    ACTIVATIONS,
+    Activation,
+    Exponential,
+    Identity,
+    Polynomial,
+    ReLU,
+)
+from attention.compositional.bases import (
+    BASES,
+    Base,
+    Categorical,
+    Circle,
+    Coordinate,
+    Direction,
+    Gaussian,
+    Sign,
+    Sphere,
+)
+from attention.compositional.bounds import (
+    excess_loss,
+    function_error,
+    regularisation,
+    sufficient_features,
+    variance,
+)
+from attention.compositional.dedup import deduplicate
+from attention.compositional.features import Features, phase_offsets
+from attention.compositional.images import image_skeleton
+from attention.compositional.sampling import draw, draw_distinct
+from attention.compositional.skeleton import Internal, Skeleton
+
+if TYPE_CHECKING:
+    from attention.compositional.transformer import CompositionalFeatures
+
+__all__ = [
+    "ACTIVATIONS",
+    "BASES",
+    "Activation",
+    "Base",
+    "Categorical",
+    "Circle",
+    "CompositionalFeatures",
+    "Coordinate",
+    "Direction",
+    "Exponential",
+    "Features",
+    "Gaussian",
+    "Identity",
+    "Internal",
+    "Polynomial",
+    "ReLU",
+    "Sign",
+    "Skeleton",
+    "Sphere",
+    "deduplicate",
+    "draw",
+    "draw_distinct",
+    "excess_loss",
+    "function_error",
+    "image_skeleton",
+    "phase_offsets",
+    "regularisation",
+    "sufficient_features",
+    "variance",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "CompositionalFeatures":
+        from attention.compositional.transformer import CompositionalFeatures
+
+        return CompositionalFeatures
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

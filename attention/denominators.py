@@ -1,0 +1,96 @@
+"""Denominators of linear attention, and what is done where they cannot be right.
+
+The exact denominator, sum_j kernel(x_i, y_j), is positive. Estimates from positive features are
+too, and are left alone. Estimates from signed features (trig, hybrids, complex exponentials) can
+come out near zero or below, and the ratio is then arbitrarily wrong. The policy for signed maps:
+
+1. A denominator below a floor is raised to it. The floor is the larger of SHARE * count_i *
+   exp(-|x_i| max_j |y_j|), SHARE times a lower bound of the exact sum by Cauchy-Schwarz (for the
+   Gaussian kernel exp(-(|x_i| + max_j |y_j|)^2 / 2)), and of eps |phi_q_i| sum_j |phi_k_j|,
+   the rounding error of the sum: below it no digit is right. A negative denominator becomes the
+   floor, positive: a clamp that kept its sign would keep one that is known to be wrong.
+2. The output is clipped to +-max |v| over the keys seen. Exact attention is an average of values,
+   so that this never makes an error larger.
+
+`diagnose` says how often the floor was used. Gradients go through floor and bound. For all
+maps, a denominator of exactly zero (no visible key, or underflow) gives the numerator itself.
+"""
+
+import math
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+SHARE = 0.1
+"""c: how much of the exact sum's lower bound a denominator may fall to."""
+
+
+class SignedKernel(Protocol):
+    """What the policy asks of a feature map."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def signed(self) -> bool: ...
+
+
+class KeyStatistics(NamedTuple):
+    """Of the keys that a query sees; 1 row for all queries, or L for causal attention."""
+
+    keys: Tensor
+    """(..., 1 or L, 1), number of keys."""
+    largest_norm: Tensor
+    """(..., 1 or L, 1), max |y|."""
+
+    @classmethod
+    def of(cls, y: Tensor, visible: Tensor | None, causal: bool) -> "KeyStatistics":
+        """From keys (..., S, d), and `visible` (..., S, 1) bool where some are hidden."""
+        norms = torch.linalg.vector_norm(y, dim=-1, keepdim=True)
+        ones = torch.ones_like(norms)
+        if visible is not None:
+            norms, ones = norms.masked_fill(~visible, 0), ones * visible
+        if causal:
+            return cls(ones.cumsum(-2), norms.cummax(-2).values)
+        return cls(ones.sum(-2, keepdim=True), norms.amax(-2, keepdim=True))
+
+
+def log_lower_bound(kernel: str, x: Tensor, keys: KeyStatistics) -> Tensor:
+    """log(SHARE * count * lower bound of the kernel): queries (..., L, d) -> (..., L, 1)."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    if kernel == "gaussian":
+        exponent = -0.5 * (norm + keys.largest_norm).square()
+    else:
+        exponent = -norm * keys.largest_norm
+    # A row that sees no key yet has count 0: its floor is 0, log 0 = -inf.
+    return math.log(SHARE) + keys.keys.log() + exponent
+
+
+def rounding_floor(phi_q: Tensor, mass: Tensor) -> Tensor:
+    """eps |phi_q| mass: queries (..., L, F), mass (..., 1 or L, 1) -> (..., L, 1)."""
+    size = torch.linalg.vector_norm(phi_q, dim=-1, keepdim=True)
+    return torch.finfo(phi_q.dtype).eps * size * mass
+
+
+def raised(
+    denominator: Tensor, log_floor: Tensor | None, log_scale: Tensor, floor: Tensor | None = None
+) -> Tensor:
+    """The denominator, in units of exp(log_scale), raised to the larger of the floors given.
+
+    `log_floor` is in absolute units, `floor` in those of the denominator.
+    """
+    if log_floor is not None:
+        # Floors of real use are far below the cap, which keeps products with float32 finite.
+        absolute = (log_floor - log_scale).clamp_max(80).exp()
+        floor = absolute if floor is None else torch.maximum(floor, absolute)
+    return denominator if floor is None else torch.maximum(denominator, floor)
+
+
+def divide(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """The ratio, and the numerator where the denominator is exactly zero."""
+    return numerator / denominator.masked_fill(denominator == 0, 1)
+
+
+def bounded(output: Tensor, largest_value: Tensor) -> Tensor:
+    """The output clipped to +-largest_value, which broadcasts."""
+    return torch.maximum(torch.minimum(output, largest_value), -largest_value)

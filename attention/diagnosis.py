@@ -1,0 +1,52 @@
+"""How trustworthy a signed map's attention is on given tokens.
+
+Hybrid Random Features section 4.2 reports the share of negative kernel estimates; the share of
+denominators that the policy of `attention.denominators` had to raise belongs beside it.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.linear import check_tokens
+from attention.matrix import kernel_estimates
+from attention.streaming import StreamedMap
+
+
+class Diagnosis(NamedTuple):
+    """Shares in [0, 1]; both are 0 for positive maps, up to underflow."""
+
+    clamped_rows: float
+    """Share of the queries whose denominator was below the floor."""
+    negative_estimates: float
+    """Share of the pairs of a query and a visible key whose kernel estimate is negative."""
+    queries: int
+    """How many queries were looked at, a sequence."""
+
+
+@torch.no_grad()
+def diagnose(
+    features: StreamedMap,
+    x: Tensor,
+    y: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    max_queries: int = 256,
+) -> Diagnosis:
+    """Look at up to `max_queries` evenly spaced queries, each with all its keys.
+
+    x (..., L, d), y (..., S, d), as for `FeatureMap.attend`, scaling included. Memory is
+    O(max_queries S). Raises ValueError as `attend`, and for max_queries below 1.
+    """
+    if max_queries < 1:
+        raise ValueError(f"max_queries must be at least 1, got {max_queries}")
+    check_tokens(x, y, y, causal, key_mask, names="x")
+    length = x.shape[-2]
+    count = min(length, max_queries)
+    rows = torch.linspace(0, length - 1, count, device=x.device).round().long()
+    estimates = kernel_estimates(features, x, y, rows, causal, key_mask)
+    clamped = (estimates.denominator < estimates.floored).double().mean()
+    negative = ((estimates.kernel < 0) & estimates.visible).sum() / estimates.visible.sum()
+    return Diagnosis(float(clamped), float(negative), count)

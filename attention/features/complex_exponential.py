@@ -1,0 +1,155 @@
+"""Complex exponential features: one matrix A chosen so that the error vanishes where the data is.
+
+With u = A x for queries and w = A^-T y for keys, and squares without conjugates, the features are
+exp(-u.u/2) / sqrt(m) [exp(omega_i.u)] and the same of w, for the softmax kernel; the estimate is
+the real part of their product, since u.w = x.y (Hybrid Random Features eqs 4 to 7). A = I gives
+positive features, A = iI trigonometric ones. The error is zero at pairs with A x = -A^-T y.
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attention.components import PROJECTION, component
+from attention.features.complex_valued import ComplexFeatures, Exponents
+from attention.features.parameters import average
+from attention.precision import full_precision
+from attention.theory.complex_exponential import check_invertible, optimal_diagonal
+
+CAP = 10.0
+"""Largest |A_kk| that `fit` sets, and the inverse of the least: extremes pay off the centres."""
+
+
+class ComplexExponentialFeatures(ComplexFeatures):
+    """F = m, positive, for real A; else F = 2m, signed.
+
+    Args:
+        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
+            `ProjectedFeatures`.
+        A: (d,) for a diagonal, or (d, d), invertible, real or complex in type, for all heads; a
+            number is that multiple of I. None: I until `fit` sets a diagonal, one a head; a given
+            A stays.
+        complex_a: whether a diagonal that `fit` is to set may have imaginary entries.
+    """
+
+    norm_exponent = 0.0
+
+    A_real: Tensor
+    """(d,), (heads, 1, d) or (d, d)"""
+    A_imag: Tensor | None
+    """As A_real, or None for real A."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kernel: str = "softmax",
+        projection: str | Tensor = "orthogonal",
+        A: Tensor | Sequence[complex] | complex | None = None,
+        complex_a: bool = True,
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(
+            dim,
+            num_features,
+            kernel=kernel,
+            projection=projection,
+            seed=seed,
+            heads=heads,
+            dtype=dtype,
+            device=device,
+        )
+        omega = self.omega
+        assert omega is not None
+        self._given = A is not None
+        if A is None:
+            shape = (dim,) if heads is None else (heads, 1, dim)
+            matrix = torch.ones(shape, dtype=torch.complex64 if complex_a else torch.float32)
+        else:
+            matrix = _given_matrix(A, dim)
+        self.diagonal = A is None or matrix.ndim == 1
+        self.signed = matrix.is_complex()
+        self.functions_per_projection = 2 if self.signed else 1
+        self.register_buffer("A_real", matrix.real.to(omega, copy=True))
+        self.register_buffer("A_imag", matrix.imag.to(omega, copy=True) if self.signed else None)
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, y: Tensor) -> Self:
+        """Set A, unless given, to the best diagonal for the means of queries and of keys.
+
+        x (..., Lx, d) and y (..., Ly, d). Exact where data are two clusters: the error is zero at
+        their centres, but for entries held between 1/CAP and CAP. Means are over tokens and
+        leading dimensions, for each head alone.
+
+        Raises ValueError for data without tokens or with entries that are not finite.
+        """
+        x, y = self._data(x, y, self.A_real)
+        if not self._given:
+            centers = (average(u.mean(-2), self.heads, 1) for u in (x, y))
+            A = optimal_diagonal(*centers, complex_a=self.signed, floor=1 / CAP, cap=CAP)
+            A = A.reshape(self.A_real.shape)
+            self.A_real.copy_(A.real)
+            if self.A_imag is not None:
+                self.A_imag.copy_(A.imag)
+        return self
+
+    def exponents(self, u: Tensor, key: bool) -> Exponents:
+        omega = self.omega
+        assert omega is not None
+        u = self._prepare("queries and keys", u, omega)
+        with component(PROJECTION), full_precision(u):
+            omega = omega.to(u.dtype)
+            log_weight = self.log_weight(0.5 * u.square().sum(-1, keepdim=True))
+            real, imaginary = self._transformed(u, key)
+            log_modulus = real @ omega.mT - 0.5 * real.square().sum(-1, keepdim=True)
+            if imaginary is None:
+                return Exponents(log_modulus, None, log_weight)
+            log_modulus = log_modulus + 0.5 * imaginary.square().sum(-1, keepdim=True)
+            phase = imaginary @ omega.mT - (real * imaginary).sum(-1, keepdim=True)
+            return Exponents(log_modulus, phase, log_weight)
+
+    def _transformed(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
+        """Real and imaginary part of A u, or of A^-T u for keys."""
+        real = self.A_real.to(u.dtype)
+        imaginary = None if self.A_imag is None else self.A_imag.to(u.dtype)
+        if self.diagonal:
+            if key:
+                real, imaginary = _inverse_of_entries(real, imaginary)
+            return u * real, None if imaginary is None else u * imaginary
+        if key:
+            real, imaginary = _inverse(real, imaginary)
+            return u @ real, None if imaginary is None else u @ imaginary
+        return u @ real.mT, None if imaginary is None else u @ imaginary.mT
+
+
+def _given_matrix(A: Tensor | Sequence[complex] | complex, dim: int) -> Tensor:
+    """(d,) or (d, d) in float64 or complex128; raises ValueError unless invertible."""
+    matrix = A.detach() if isinstance(A, Tensor) else torch.as_tensor(np.asarray(A))
+    matrix = matrix.to(torch.complex128 if matrix.is_complex() else torch.float64)
+    matrix = matrix.expand(dim) if matrix.ndim == 0 else matrix
+    check_invertible(matrix, dim)
+    return matrix
+
+
+def _inverse_of_entries(real: Tensor, imaginary: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    if imaginary is None:
+        return 1 / real, None
+    square = real.square() + imaginary.square()
+    return real / square, -imaginary / square
+
+
+def _inverse(real: Tensor, imaginary: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Inverse of a matrix; a complex one through [[R, -I], [I, R]], in real arithmetic."""
+    if imaginary is None:
+        return torch.linalg.inv(real), None
+    d = real.shape[-1]
+    blocks = torch.cat((torch.cat((real, -imaginary), -1), torch.cat((imaginary, real), -1)), -2)
+    inverse = torch.linalg.inv(blocks)
+    return inverse[:d, :d], inverse[d:, :d]

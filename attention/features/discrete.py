@@ -1,0 +1,232 @@
+"""Discretely induced features: products of powers of the coordinates.
+
+f(u) = exp(-|u|^2/2) / sqrt(m) [prod_l u_l^w_l / sqrt(w_l! p(w_l))]  for the Gaussian kernel and
+integers w_l drawn from p (Chefs' Random Tables section 3.2); the softmax kernel goes without the
+exponential. Unbiased for entries of either sign. With a shift c, u - c takes the place of u, which
+leaves the Gaussian kernel as it is and makes features positive above c (section 3.2.3).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from attention.components import EXPONENTIALS, PROJECTION, component
+from attention.features.base import FeatureMap, ScaledFeatures
+from attention.features.parameters import average, given_parameter, shape_parameter
+from attention.precision import full_precision, working_dtype
+
+RESOLUTION = 2**53
+"""Levels of the stored uniform numbers."""
+
+
+class DiscreteFeatures(FeatureMap):
+    """F = m, signed. Subclasses give the distribution of the integers.
+
+    The integers are the quantiles, under the distribution's parameter, of uniform numbers that are
+    drawn once: `fit` moves the parameter and the integers together.
+
+    Args:
+        dim, num_features, kernel, seed, heads, dtype, device: as in `ProjectedFeatures`.
+        projection: explicit integers (m, d) or (heads, m, d), which `fit` leaves, and their
+            parameter too; or "iid", which the default "orthogonal" of other maps is taken for.
+        parameter: the distribution's, a number or (heads,); None: the best for unit vectors of
+            equal entries, until `fit` sets it. A given one stays.
+    """
+
+    signed = True
+    parameter_name: str
+    """Its letter in the papers."""
+
+    uniforms: Tensor | None
+    """int64, shaped as omega: the uniform numbers are (uniforms + 0.5) / RESOLUTION."""
+    omega: Tensor
+    """w, int64, (m, d) or (heads, m, d): integers survive a cast to half precision."""
+    parameter: Tensor
+    """() or (heads, 1, 1); float32 at least"""
+    shift: Tensor | None
+    """c, (d,) or (heads, 1, d)"""
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kernel: str,
+        projection: str | Tensor,
+        parameter: float | Tensor | None,
+        seed: int,
+        heads: int | None,
+        dtype: torch.dtype | None,
+        device: torch.device | str | None,
+    ) -> None:
+        super().__init__(dim, num_features, kernel=kernel, heads=heads)
+        shape = (num_features, dim) if heads is None else (heads, num_features, dim)
+        self.projection = "explicit" if isinstance(projection, Tensor) else "iid"
+        if isinstance(projection, Tensor):
+            omega = _integers(projection, shape)
+            dtype = dtype or (projection.dtype if projection.is_floating_point() else None)
+            device = projection.device if device is None else device
+        elif projection in ("iid", "orthogonal"):
+            omega = torch.zeros(shape, dtype=torch.int64)
+        else:
+            raise ValueError(
+                "projection must be integers, 'iid' or 'orthogonal', taken as 'iid', for a map "
+                f"with integer vectors, which are independent, got {projection!r}"
+            )
+        self._given = parameter is not None
+        if parameter is None:
+            equal = torch.full((dim,), 1 / dim, dtype=torch.float64)
+            parameter = self._optimum(equal, equal.square())
+        value = given_parameter(self.parameter_name, parameter, heads)
+        self._check_parameter(value)
+        dtype = working_dtype(dtype or torch.get_default_dtype())
+        self.register_buffer("parameter", value.to(dtype=dtype, device=device))
+        self.register_buffer("omega", omega.to(self.parameter.device))
+        self.register_buffer("shift", None)
+        named = self.projection != "explicit"
+        self.register_buffer("uniforms", torch.zeros_like(self.omega) if named else None)
+        if named:
+            self.redraw(torch.Generator().manual_seed(seed))
+
+    def _check_parameter(self, value: Tensor) -> None:
+        """Raise ValueError for a parameter out of range."""
+        raise NotImplementedError
+
+    def _optimum(self, products: Tensor, square_products: Tensor) -> Tensor:
+        """Best parameter from averages of |x_l y_l| and of x_l^2 y_l^2: (..., d) -> (...)."""
+        raise NotImplementedError
+
+    def _quantiles(self, uniform: Tensor, parameter: Tensor) -> Tensor:
+        """Integers at uniform numbers in (0, 1), float64; one parameter ()."""
+        raise NotImplementedError
+
+    def _log_normaliser(self, omega: Tensor, parameter: Tensor) -> Tensor:
+        """-1/2 sum_l log(w_l! p(w_l)): omega (m, d) -> (m,), (heads, m, d) -> (heads, 1, m)."""
+        raise NotImplementedError
+
+    @property
+    def output_dim(self) -> int:
+        return self.num_features
+
+    def queries(self, x: Tensor) -> Tensor:
+        logarithms, signs, log_weight = self._logarithms(x)
+        with component(EXPONENTIALS):
+            return signs * (logarithms + log_weight).exp()
+
+    def scaled_queries(self, x: Tensor) -> ScaledFeatures:
+        logarithms, signs, log_weight = self._logarithms(x)
+        with component(EXPONENTIALS):
+            largest = logarithms.detach().amax(-1, keepdim=True)
+            return ScaledFeatures(signs * (logarithms - largest).exp(), log_weight + largest)
+
+    def redraw(self, generator: torch.Generator) -> None:
+        if self.uniforms is None:
+            raise ValueError(
+                "redraw needs a projection given by name; this map was given an explicit tensor"
+            )
+        uniform = torch.rand(
+            self.uniforms.shape, generator=generator, dtype=torch.float64, device=generator.device
+        )
+        self.uniforms.copy_((uniform * RESOLUTION).long())
+        self._derive()
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, y: Tensor) -> Self:
+        """Set the parameter, unless given, to the best for the data's averages, in O(Ld).
+
+        x (..., Lx, d) and y (..., Ly, d); averages are over tokens and leading dimensions, for
+        each head alone. In causal attention this looks at tokens to come: fit on other data.
+
+        Raises ValueError for data without tokens or with entries that are not finite.
+        """
+        x, y = self._data(x, y, self.parameter)
+        if self._given or self.uniforms is None:
+            return self
+        if self.shift is not None:
+            x, y = x - self.shift, y - self.shift
+        products = x.abs().mean(-2) * y.abs().mean(-2)
+        squares = x.square().mean(-2) * y.square().mean(-2)
+        optimum = self._optimum(*(average(t, self.heads, 1).double() for t in (products, squares)))
+        self.parameter.copy_(shape_parameter(optimum, self.heads))
+        self._derive()
+        return self
+
+    def attend(self, x: Tensor, y: Tensor, values: Tensor, **options: Any) -> Tensor:
+        """As `FeatureMap.attend`, but without a shift negative queries and keys are refused.
+
+        Features change sign with them, and sums over keys are mostly noise. Not checked while
+        compiling, which admits no such question.
+
+        Raises ValueError for a negative entry in a query or in a key that takes part.
+        """
+        if self.shift is None and not torch.compiler.is_compiling():
+            key_mask = options.get("key_mask")
+            for argument, u, mask in (("queries", x, None), ("keys", y, key_mask)):
+                negative = (u < 0).any(-1)
+                if bool((negative if mask is None else negative & mask).any()):
+                    raise ValueError(
+                        f"{argument} must not be negative in attention with features that are "
+                        "signed powers, got negative entries; the map's _plus form takes them"
+                    )
+        return super().attend(x, y, values, **options)
+
+    def _logarithms(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """log|f| and sign (..., m), and the log-weight common to a token (..., 1)."""
+        u = self._prepare("queries and keys", u, self.parameter)
+        with component(PROJECTION), full_precision(u):
+            omega, log_weight = self.omega, u.new_zeros(())
+            shifted = u
+            if self.shift is not None:
+                shift = self.shift.to(u.dtype)
+                shifted = u - shift
+                log_weight = (u * shift).sum(-1, keepdim=True) - 0.5 * shift.square().sum(-1, True)
+            if self.kernel == "gaussian":
+                log_weight = -0.5 * shifted.square().sum(-1, keepdim=True)
+            # A step off zero: 0^0 is 1, and gradients there are finite and right.
+            step = shifted.new_full((), torch.finfo(u.dtype).tiny ** 0.5)
+            shifted = shifted + torch.copysign(step, shifted.detach())
+            normaliser = self._log_normaliser(omega.to(u.dtype), self.parameter.to(u.dtype))
+            normaliser = normaliser - 0.5 * math.log(self.num_features)
+            logarithms = shifted.abs().log() @ omega.to(u.dtype).mT + normaliser
+            negative = (shifted.detach() < 0).to(u.dtype)
+            signs = 1 - 2 * (negative @ omega.remainder(2).to(u.dtype).mT).remainder(2)
+            return logarithms, signs, log_weight
+
+    def _derive(self) -> None:
+        """Integers from the uniform numbers and the parameter, on the CPU in float64."""
+        assert self.uniforms is not None
+        uniform = (self.uniforms.cpu().double() + 0.5) / RESOLUTION
+        parameter = self.parameter.cpu().double()
+        if self.heads is None:
+            omega = self._quantiles(uniform, parameter)
+        else:
+            omega = torch.stack(
+                [self._quantiles(u, p.squeeze()) for u, p in zip(uniform, parameter, strict=True)]
+            )
+        self.omega.copy_(omega)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Casts leave the parameter in float32 or more: features are weighed by its every digit."""
+        exact = self.parameter
+        super()._apply(fn, recurse)
+        if working_dtype(self.parameter.dtype) != self.parameter.dtype:
+            self.parameter = exact.to(self.parameter.device, working_dtype(self.parameter.dtype))
+        return self
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, projection={self.projection!r}"
+
+
+def _integers(projection: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The explicit integers, checked and copied."""
+    if projection.shape != shape:
+        raise ValueError(
+            f"projection must have shape {shape}, got a tensor of shape {tuple(projection.shape)}"
+        )
+    integers = projection.detach().to(torch.int64, copy=True)
+    if not bool((integers == projection).all()) or bool((integers < 0).any()):
+        raise ValueError("projection must hold integers of 0 and above, got other entries")
+    return integers

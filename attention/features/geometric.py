@@ -1,0 +1,64 @@
+"""Geometric features: integers w_l with probabilities p (1-p)^w_l.
+
+f(u) = p^(-d/2) exp(-|u|^2/2) / sqrt(m) [prod_l u_l^w_l (1-p)^(-w_l/2) / sqrt(w_l!)]  for the
+Gaussian kernel (Chefs' Random Tables section 3.2.2).
+"""
+
+import torch
+from torch import Tensor
+
+from attention.features.discrete import DiscreteFeatures
+from attention.theory.optimal import geometric_parameter
+
+
+class GeometricFeatures(DiscreteFeatures):
+    """F = m, signed.
+
+    Args:
+        p: between 0 and 1, a number or (heads,); otherwise set by `fit`.
+        others: as in `DiscreteFeatures`.
+    """
+
+    parameter_name = "p"
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kernel: str = "softmax",
+        projection: str | Tensor = "orthogonal",
+        p: float | Tensor | None = None,
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(
+            dim,
+            num_features,
+            kernel=kernel,
+            projection=projection,
+            parameter=p,
+            seed=seed,
+            heads=heads,
+            dtype=dtype,
+            device=device,
+        )
+
+    def _check_parameter(self, value: Tensor) -> None:
+        if not bool(((value > 0) & (value < 1)).all()):
+            raise ValueError(f"p must be between 0 and 1, got {value.flatten().tolist()}")
+
+    def _optimum(self, products: Tensor, square_products: Tensor) -> Tensor:
+        return geometric_parameter(products)
+
+    def _quantiles(self, uniform: Tensor, parameter: Tensor) -> Tensor:
+        return ((-uniform).log1p() / (-parameter).log1p()).floor()
+
+    def _log_normaliser(self, omega: Tensor, parameter: Tensor) -> Tensor:
+        totals, factorials = omega.sum(-1), (omega + 1).lgamma().sum(-1)
+        if self.heads is not None:
+            totals, factorials = totals.unsqueeze(-2), factorials.unsqueeze(-2)
+        log_mass = self.dim * parameter.log() + totals * (-parameter).log1p()
+        return -0.5 * (log_mass + factorials)

@@ -1,0 +1,140 @@
+"""Generalised exponential random features.
+
+f1(u) = D exp(A|omega|^2 + B omega.u - s|u|^2/2), f2(u) = D exp(A|omega|^2 + s B omega.u - s|u|^2/2)
+for the softmax kernel, with s = 1 or -1, B = sqrt(s(1-4A)), D = (1-4A)^(d/4), principal roots
+(Chefs' Random Tables eqs 4 and 5); the estimate is the mean of Re(f1(x) f2(y)). A = 0 gives
+positive features for s = 1 and trigonometric ones for s = -1. The variance is finite for a real
+part of A below 1/8.
+"""
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from attention.components import PROJECTION, component
+from attention.features.complex_valued import ComplexFeatures, Exponents
+from attention.features.oprf import oprf_affine
+from attention.features.parameters import average, given_parameter, shape_parameter
+from attention.precision import full_precision
+from attention.theory.optimal import gerf_parameter, mean_square_of_sums, oprf_parameter
+
+
+class GerfFeatures(ComplexFeatures):
+    """F = m, positive, for s = 1 and real A; else F = 2m, signed.
+
+    Args:
+        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
+            `ProjectedFeatures`.
+        A: real part below 1/4. A number, or (heads,) of them; complex in type where features are
+            to be complex. None: 0 until `fit` sets it; a given A stays.
+        s: 1 or -1.
+    """
+
+    A_real: Tensor
+    """() or (heads, 1, 1)"""
+    A_imag: Tensor | None
+    """As A_real, or None for real A."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kernel: str = "softmax",
+        projection: str | Tensor = "orthogonal",
+        A: complex | Tensor | None = None,
+        s: int = 1,
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(
+            dim,
+            num_features,
+            kernel=kernel,
+            projection=projection,
+            seed=seed,
+            heads=heads,
+            dtype=dtype,
+            device=device,
+        )
+        if s not in (1, -1):
+            raise ValueError(f"s must be 1 or -1, got {s}")
+        if not isinstance(A, Tensor):
+            wide = torch.complex128 if isinstance(A, complex) else torch.float64
+            number = torch.tensor(0.0 if A is None else A, dtype=wide)
+        else:
+            number = A.detach()
+        real = given_parameter("A", number.real, heads)
+        if bool((real >= 0.25).any()):
+            raise ValueError(f"A must have a real part below 1/4, got {A}")
+        imaginary = given_parameter("A", number.imag, heads) if number.is_complex() else None
+        omega = self.omega
+        assert omega is not None
+        self.s = s
+        self._given = A is not None
+        self.signed = s == -1 or imaginary is not None
+        self.functions_per_projection = 2 if self.signed else 1
+        self.norm_exponent = -float(s)
+        self.register_buffer("A_real", real.to(omega))
+        self.register_buffer("A_imag", None if imaginary is None else imaginary.to(omega))
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, y: Tensor) -> Self:
+        """Set A, unless given, to the best real one for the mean of |x_i + s y_j|^2, in O(Ld).
+
+        x (..., Lx, d) and y (..., Ly, d); the mean is over tokens and leading dimensions, for
+        each head alone. In causal attention this looks at tokens to come: fit on other data.
+
+        Raises ValueError for data without tokens or with entries that are not finite.
+        """
+        x, y = self._data(x, y, self.A_real)
+        if not self._given:
+            square = average(mean_square_of_sums(x, y, self.s), self.heads)
+            optimum = oprf_parameter if self.s == 1 else gerf_parameter
+            self.A_real.copy_(shape_parameter(optimum(square, self.dim), self.heads))
+        return self
+
+    def exponents(self, u: Tensor, key: bool) -> Exponents:
+        omega = self.omega
+        assert omega is not None
+        u = self._prepare("queries and keys", u, omega)
+        with component(PROJECTION), full_precision(u):
+            omega = omega.to(u.dtype)
+            log_weight = self.log_weight(0.5 * u.square().sum(-1, keepdim=True))
+            if self.A_imag is not None:
+                return self._complex(u @ omega.mT, omega, log_weight, key)
+            weight, bias = oprf_affine(omega, self.A_real.to(u.dtype), self.heads)
+            projections = u @ weight.mT
+            if self.s == 1:
+                return Exponents(projections + bias, None, log_weight)
+            phase = -projections if key else projections
+            return Exponents(bias.expand_as(phase), phase, log_weight)
+
+    def _complex(
+        self, projections: Tensor, omega: Tensor, log_weight: Tensor, key: bool
+    ) -> Exponents:
+        """The same from omega.u for complex A, in real arithmetic."""
+        assert self.A_imag is not None
+        a, b = self.A_real.to(omega.dtype), self.A_imag.to(omega.dtype)
+        real, imaginary = 1 - 4 * a, -4 * b
+        modulus = torch.hypot(real, imaginary)
+        half_angle = 0.5 * torch.atan2(self.s * imaginary, self.s * real)
+        # The key's B is s B.
+        scale = modulus.sqrt() * (self.s if key else 1)
+        squares = omega.square().sum(-1)
+        if self.heads is not None:
+            squares = squares.unsqueeze(-2)
+        quarter = self.dim / 4
+        return Exponents(
+            a * squares + quarter * modulus.log() + scale * half_angle.cos() * projections,
+            b * squares
+            + quarter * torch.atan2(imaginary, real)
+            + scale * half_angle.sin() * projections,
+            log_weight,
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, s={self.s}"

@@ -1,0 +1,86 @@
+"""Optimal positive random features, the map of FAVOR++.
+
+f(u) = (1-4A)^(d/4) / sqrt(m) [exp(A|omega_i|^2 + sqrt(1-4A) omega_i.u - |u|^2/2)]  for the softmax
+kernel, real A <= 0 (Chefs' Random Tables eq 4 with s = 1, Theorem 3.3, section 3.1). These are
+positive features of other projections and a bias. A = 0 is FAVOR+; A < 0 makes features bounded,
+and the best A for the data can divide the variance by exp(60).
+"""
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from attention.features.parameters import average, given_parameter, shape_parameter
+from attention.features.positive import PositiveFeatures
+from attention.theory.optimal import mean_square_of_sums, oprf_parameter
+
+
+def oprf_affine(omega: Tensor, A: Tensor, heads: int | None) -> tuple[Tensor, Tensor]:
+    """sqrt(1-4A) omega, and A|omega|^2 + (d/4) log(1-4A): (m,) or (heads, 1, m)."""
+    squares = omega.square().sum(-1)
+    if heads is not None:
+        squares = squares.unsqueeze(-2)
+    return (1 - 4 * A).sqrt() * omega, A * squares + omega.shape[-1] / 4 * (-4 * A).log1p()
+
+
+class OprfFeatures(PositiveFeatures):
+    """F = m, positive.
+
+    Args:
+        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
+            `ProjectedFeatures`. Blocks of simplex or orthogonal vectors help as much as they help
+            positive features.
+        A: at most 0, a number or (heads,). None: 0 until `fit` sets it; a given A stays.
+    """
+
+    A: Tensor
+    """() or (heads, 1, 1)"""
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kernel: str = "softmax",
+        projection: str | Tensor | None = "orthogonal",
+        A: float | Tensor | None = None,
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(
+            dim,
+            num_features,
+            kernel=kernel,
+            projection=projection,
+            seed=seed,
+            heads=heads,
+            dtype=dtype,
+            device=device,
+        )
+        value = given_parameter("A", 0.0 if A is None else A, heads)
+        if bool((value > 0).any()):
+            raise ValueError(f"A must be at most 0, got {A}")
+        place = torch.empty(0, dtype=dtype, device=device) if self.omega is None else self.omega
+        self._given = A is not None
+        self.register_buffer("A", value.to(place))
+
+    def affine(self, omega: Tensor) -> tuple[Tensor, Tensor | None]:
+        return oprf_affine(omega, self.A.to(omega.dtype), self.heads)
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, y: Tensor) -> Self:
+        """Set A, unless given, to the best for the mean of |x_i + y_j|^2, in O(Ld).
+
+        x (..., Lx, d) and y (..., Ly, d); the mean is over tokens and leading dimensions, for
+        each head alone. In causal attention this looks at tokens to come: fit on other data.
+
+        Raises ValueError for data without tokens or with entries that are not finite.
+        """
+        x, y = self._data(x, y, self.A)
+        if not self._given:
+            square = average(mean_square_of_sums(x, y), self.heads)
+            self.A.copy_(shape_parameter(oprf_parameter(square, self.dim), self.heads))
+        return self

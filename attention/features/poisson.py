@@ -1,0 +1,67 @@
+"""Poisson features: integers w_l ~ Poisson(lam).
+
+f(u) = exp(lam d/2 - |u|^2/2) / sqrt(m) [prod_l u_l^w_l lam^(-w_l/2)]  for the Gaussian kernel
+(Chefs' Random Tables section 3.2.1; the factorials cancel).
+"""
+
+import torch
+from torch import Tensor
+
+from attention.features.discrete import DiscreteFeatures
+from attention.theory.optimal import poisson_parameter
+
+
+class PoissonFeatures(DiscreteFeatures):
+    """F = m, signed.
+
+    Args:
+        lam: rate, positive, a number or (heads,); otherwise set by `fit`.
+        others: as in `DiscreteFeatures`.
+    """
+
+    parameter_name = "lam"
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kernel: str = "softmax",
+        projection: str | Tensor = "orthogonal",
+        lam: float | Tensor | None = None,
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(
+            dim,
+            num_features,
+            kernel=kernel,
+            projection=projection,
+            parameter=lam,
+            seed=seed,
+            heads=heads,
+            dtype=dtype,
+            device=device,
+        )
+
+    def _check_parameter(self, value: Tensor) -> None:
+        if not bool((value > 0).all()):
+            raise ValueError(f"lam must be positive, got {value.min().item():g}")
+
+    def _optimum(self, products: Tensor, square_products: Tensor) -> Tensor:
+        return poisson_parameter(square_products)
+
+    def _quantiles(self, uniform: Tensor, parameter: Tensor) -> Tensor:
+        # Outside 12 standard deviations and 40 more lies less than float64 can see.
+        reach = 12 * parameter.sqrt() + 40
+        first = int((parameter - reach).clamp(min=0))
+        k = torch.arange(first, int(parameter + reach) + 1, dtype=torch.float64)
+        mass = (k * parameter.log() - parameter - (k + 1).lgamma()).exp()
+        below = torch.searchsorted(mass.cumsum(0), uniform.contiguous(), right=True)
+        return first + below.clamp(max=len(k) - 1)
+
+    def _log_normaliser(self, omega: Tensor, parameter: Tensor) -> Tensor:
+        totals = omega.sum(-1) if self.heads is None else omega.sum(-1).unsqueeze(-2)
+        return 0.5 * (self.dim * parameter - totals * parameter.log())

@@ -1,0 +1,74 @@
+"""ReLU features, Performer's generalised attention: for comparison, another kernel.
+
+phi(u) = (max(omega_i.u, 0) + epsilon) / sqrt(m). With angle theta between x and y the estimate's
+mean is (arc-cosine kernel of order 1)
+
+    |x||y| (sin theta + (pi - theta) cos theta) / (2 pi)
+        + epsilon (|x| + |y|) / sqrt(2 pi) + epsilon^2,
+
+neither exp(x.y) nor the Gaussian kernel, so a softmax model does not carry over to it.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from attention.features.base import ScaledFeatures
+from attention.features.projected import ProjectedFeatures
+
+
+class ReluFeatures(ProjectedFeatures):
+    """F = m, positive.
+
+    Args:
+        dim, num_features, projection, seed, heads, dtype, device: as in `ProjectedFeatures`.
+        kernel: either name; the map has its own kernel and is the same for both.
+        epsilon: positive, so that no query is left without attention; part of the kernel.
+    """
+
+    functions_per_projection = 1
+    terms = 1
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kernel: str = "softmax",
+        projection: str | Tensor | None = "orthogonal",
+        epsilon: float = 1e-3,
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(
+            dim,
+            num_features,
+            kernel=kernel,
+            projection=projection,
+            seed=seed,
+            heads=heads,
+            dtype=dtype,
+            device=device,
+        )
+        if not 0 < epsilon < math.inf:
+            raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
+        self.epsilon = epsilon
+
+    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return (projections.relu() + self.epsilon) * log_weight.exp()
+
+    def evaluate_scaled(
+        self, projections: Tensor, log_weight: Tensor, dim: int = -1
+    ) -> ScaledFeatures:
+        features = projections.relu() + self.epsilon
+        largest = features.detach().amax(dim, keepdim=True)
+        return ScaledFeatures(features / largest, log_weight + largest.log())
+
+    def log_weight(self, half_square: Tensor) -> Tensor:
+        return torch.full_like(half_square, -0.5 * math.log(self.num_features))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, epsilon={self.epsilon}"

@@ -1,0 +1,66 @@
+"""The shift that makes discretely induced features positive, fixed or found from data."""
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from attention.features.discrete import DiscreteFeatures
+
+MARGIN = 0.01
+"""Small: the error grows with the distance of the data from the shift."""
+
+
+class Shifted(DiscreteFeatures):
+    """A `DiscreteFeatures` of u - c (Chefs' Random Tables section 3.2.3).
+
+    Tokens below c, which data that `fit` did not see may hold, give signed features: estimates
+    stay unbiased and finite, but may be negative, so the map counts as signed.
+    """
+
+    shift: Tensor
+
+    def _register_shift(self, shift: Tensor | None, margin: float) -> None:
+        if not margin >= 0:
+            raise ValueError(f"margin must not be negative, got {margin}")
+        heads, dim = self.heads, self.dim
+        self.margin = margin
+        self._shift_given = shift is not None
+        if shift is None:
+            shift = torch.zeros((dim,) if heads is None else (heads, dim))
+        if shift.shape not in ((dim,), (heads, dim)):
+            allowed = f"({dim},)" if heads is None else f"({dim},) or ({heads}, {dim})"
+            raise ValueError(
+                f"shift must have shape {allowed}, got a tensor of shape {tuple(shift.shape)}"
+            )
+        if not bool(shift.isfinite().all()):
+            raise ValueError("shift must be finite, got an entry that is not")
+        if heads is not None:
+            shift = shift.expand(heads, dim).unsqueeze(-2)
+        self.register_buffer("shift", shift.detach().to(self.parameter, copy=True))
+
+    @torch.no_grad()
+    def fit(self, x: Tensor, y: Tensor) -> Self:
+        """Set the shift, then the parameter, unless given, from the data, in O(Ld).
+
+        c_l is the least entry over queries x (..., Lx, d) and keys y (..., Ly, d), less `margin`
+        times the range, for each head alone; the parameter is the best for averages of x - c and
+        y - c. In causal attention this looks at tokens to come: fit on other data.
+
+        Raises ValueError for data without tokens or with entries that are not finite.
+        """
+        prepared = self._data(x, y, self.parameter)
+        if not self._shift_given:
+            kept = (-1,) if self.heads is None else (-3, -1)
+            low, high = (
+                torch.stack([_reduce(u, kept, name) for u in prepared]) for name in ("amin", "amax")
+            )
+            least, largest = low.amin(0), high.amax(0)
+            self.shift.copy_((least - self.margin * (largest - least)).reshape(self.shift.shape))
+        return super().fit(x, y)
+
+
+def _reduce(u: Tensor, kept: tuple[int, ...], name: str) -> Tensor:
+    """Least or largest entry over all dimensions but those kept."""
+    dims = [dim for dim in range(-u.ndim, 0) if dim not in kept]
+    return u.amin(dims) if name == "amin" else u.amax(dims)

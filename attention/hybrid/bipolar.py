@@ -1,0 +1,335 @@
+"""Hybrids of two bases with one coefficient, with a single product for all random vectors.
+
+estimate = L S1 + (1 - L) S2  (Hybrid Random Features eq 8 with p = 1, Lemma 2.3), where
+L = a + s rho(x).rho(y) estimates the coefficient. The paper's imaginary units are real here: they
+only say that in S1's part the products of rho enter with a minus. With the bases' features
+f(u) = [phi_1(u), phi_2(u)], T in all, and r(u) = [1, rho(u)],
+
+    query: f(x) (x) r(x)
+    key:   C * (f(y) (x) r(y)),   C = [a, s, ..., s] in the rows of phi_1, [1-a, -s, ..., -s] in
+                                  those of phi_2.
+
+A sum over queries never needs the outer products: it is the (T, R+1) matrix sum_i f(x_i) r(x_i)^T.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from attention.components import EXPONENTIALS, PROJECTION, SCORE, component
+from attention.features import (
+    FeatureMap,
+    HyperbolicFeatures,
+    PositiveFeatures,
+    ProjectedFeatures,
+    ScaledFeatures,
+    TrigFeatures,
+)
+from attention.features.oprf import OprfFeatures
+from attention.hybrid.coefficient import ProjectedCoefficient
+from attention.precision import full_precision
+from attention.projections import resolve_projection
+
+BASES: dict[str, type[ProjectedFeatures]] = {
+    "hyperbolic": HyperbolicFeatures,
+    "oprf": OprfFeatures,
+    "positive": PositiveFeatures,
+    "trig": TrigFeatures,
+}
+
+Projection = str | Tensor | tuple[str, str]
+"""A name, an explicit tensor, or a name for each base."""
+
+
+def _refresh(hybrid: Any, _: object) -> None:
+    """After loading a state: C follows the loaded parameters."""
+    hybrid.coefficients = hybrid._coefficients()
+
+
+class BipolarHybrid(FeatureMap):
+    """F = T (R + 1), signed. A subclass gives the coefficient.
+
+    Args:
+        dim, num_features, kernel, seed, heads, dtype, device: as in `ProjectedFeatures`.
+        coefficient: without taus of its own.
+        projection: name of a coupling, or an explicit tensor: (m, d) with shared projections,
+            (2m, d) without, the first base's rows first; or a pair of names, one a base, without
+            shared projections. (heads, ...) in front of a tensor for a map with heads.
+        lambda_projection: name of the taus' coupling or an explicit (n, d) tensor; default: as
+            `projection` where that is one name, else orthogonal. Always independent of the omegas.
+        shared_projections: both bases use the same omegas.
+        base: (S1, S2), weighted by lambda and by 1 - lambda.
+    """
+
+    signed = True
+
+    weight: Tensor
+    """(m + n, d) or (2m + n, d): the omegas, then the taus, so that one product serves all."""
+    coefficients: Tensor
+    """C, (T, R + 1)"""
+    bases: Sequence[ProjectedFeatures]
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        coefficient: ProjectedCoefficient,
+        *,
+        kernel: str,
+        projection: Projection,
+        seed: int,
+        lambda_projection: str | Tensor | None,
+        shared_projections: bool,
+        base: tuple[str, str],
+        heads: int | None,
+        dtype: torch.dtype | None,
+        device: torch.device | str | None,
+    ) -> None:
+        super().__init__(dim, num_features, kernel=kernel, heads=heads)
+        if len(base) != 2 or not set(base) <= set(BASES):
+            raise ValueError(f"base must be two of {', '.join(sorted(BASES))}, got {tuple(base)!r}")
+        self._check_pair(projection, shared_projections)
+        if lambda_projection is None:
+            lambda_projection = projection if isinstance(projection, str) else "orthogonal"
+        self.num_lambda_features = coefficient.num_features
+        self.shared_projections = shared_projections
+        self.base = (base[0], base[1])
+        self.projection = "explicit" if isinstance(projection, Tensor) else projection
+        self.lambda_projection = (
+            lambda_projection if isinstance(lambda_projection, str) else "explicit"
+        )
+        bases: Any = nn.ModuleList(
+            BASES[name](dim, num_features, kernel=kernel, projection=None, heads=heads)
+            for name in base
+        )
+        self.bases = bases
+        self.coefficient = coefficient
+        self._widths = tuple(b.output_dim for b in self.bases)
+        self._plain = all(BASES[name].affine is ProjectedFeatures.affine for name in base)
+        generator = torch.Generator().manual_seed(seed)
+        weight = self._draw(projection, lambda_projection, generator, dtype, device)
+        self.register_buffer("weight", weight)
+        # The bases' and the coefficient's parameters live where the random vectors do.
+        for part in (*self.bases, self.coefficient):
+            part.to(device=weight.device, dtype=weight.dtype)
+        self.register_buffer("coefficients", self._coefficients(), persistent=False)
+        self.register_load_state_dict_post_hook(_refresh)
+
+    @property
+    def output_dim(self) -> int:
+        return sum(self._widths) * (self.coefficient.width + 1)
+
+    def queries(self, x: Tensor) -> Tensor:
+        features, rho = self._parts(*self._project(x))
+        with component(EXPONENTIALS):
+            return (features.unsqueeze(-1) * rho.unsqueeze(-2)).flatten(-2)
+
+    def keys(self, y: Tensor) -> Tensor:
+        features, rho = self._parts(*self._project(y))
+        return self._weighted(features, rho)
+
+    def scaled_queries(self, x: Tensor) -> ScaledFeatures:
+        features, log_scale, rho = self._scaled_parts(*self._project(x))
+        with component(EXPONENTIALS):
+            mantissa = (features.unsqueeze(-1) * rho.unsqueeze(-2)).flatten(-2)
+        return ScaledFeatures(mantissa, log_scale)
+
+    def scaled_keys(self, y: Tensor) -> ScaledFeatures:
+        features, log_scale, rho = self._scaled_parts(*self._project(y))
+        return ScaledFeatures(self._weighted(features, rho), log_scale)
+
+    def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
+        """As `FeatureMap.token_scores`, without the outer products: 2 L (R+1) T a side.
+
+        Tokens run along the last dimension here, where slices by feature are contiguous, and
+        queries and keys go through the element-wise work together: at IAP sizes the number of
+        operations is the cost.
+        """
+        x = self._prepare("x", x, self.weight)
+        y = self._prepare("y", y, self.weight)
+        with component(PROJECTION), full_precision(x):
+            tokens = torch.cat((x, y), -2).mT
+            weight, bias = self._affine(x.dtype)
+            projections = weight @ tokens
+            if bias is not None:
+                projections = projections + bias.unsqueeze(-1)
+            half_square = 0.5 * tokens.square().sum(-2, keepdim=True)
+        features, rho = self._parts(projections, half_square, dim=-2)
+        with component(SCORE), full_precision(x):
+            f_x, f_y = features.split((x.shape[-2], y.shape[-2]), -1)
+            r_x, r_y = rho.split((x.shape[-2], y.shape[-2]), -1)
+            received = self.coefficients.to(x.dtype) * (f_x @ r_x.mT)
+            return ((received @ r_y) * f_y).sum(-2)
+
+    def fit(self, x: Tensor, y: Tensor) -> Self:
+        """Fit both bases and the coefficient to queries x and keys y (..., d)."""
+        x, y = self._data(x, y, self.weight)
+        for base in self.bases:
+            base.fit(x, y)
+        self.coefficient.fit(x, y)
+        self.coefficients = self._coefficients()
+        return self
+
+    def redraw(self, generator: torch.Generator) -> None:
+        if "explicit" in (self.projection, self.lambda_projection):
+            raise ValueError(
+                "redraw needs projections given by name; this map was given an explicit tensor"
+            )
+        weight = self.weight
+        weight.copy_(
+            self._draw(
+                self.projection, self.lambda_projection, generator, weight.dtype, weight.device
+            )
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{super().extra_repr()}, num_lambda_features={self.num_lambda_features}, "
+            f"shared_projections={self.shared_projections}, base={self.base}"
+        )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Casts and moves. C is made anew: a float32 1/n cast to float64 would not be 1/n."""
+        super()._apply(fn, recurse)
+        self.coefficients = self._coefficients()
+        return self
+
+    def _coefficients(self) -> Tensor:
+        """C, (T, R + 1): what each product of a feature and an entry of rho counts."""
+        constant, factor = (
+            torch.as_tensor(value, dtype=self.weight.dtype, device=self.weight.device)
+            for value in (self.coefficient.constant, self.coefficient.factor)
+        )
+        first, second = self._widths
+        rows = []
+        for width, head, tail in ((first, constant, factor), (second, 1 - constant, -factor)):
+            columns = torch.cat(
+                [head.reshape(-1, 1, 1)] + [tail.reshape(-1, 1, 1)] * self.coefficient.width, -1
+            )
+            rows.append(columns.expand(-1, width, -1))
+        table = torch.cat(rows, -2)
+        return table if table.shape[0] > 1 else table.squeeze(0)
+
+    def _check_pair(self, projection: Projection, shared: bool) -> None:
+        if isinstance(projection, str | Tensor):
+            return
+        if shared:
+            raise ValueError(
+                "projection must be one name or tensor with shared_projections=True, got "
+                f"{projection!r}"
+            )
+        if len(projection) != 2:
+            raise ValueError(f"projection must name one coupling a base, got {projection!r}")
+
+    def _draw(
+        self,
+        projection: Projection,
+        lambda_projection: str | Tensor,
+        generator: torch.Generator,
+        dtype: torch.dtype | None,
+        device: torch.device | str | None,
+    ) -> Tensor:
+        """Omegas above taus; an explicit tensor's dtype and device hold for both."""
+        for given in (lambda_projection, projection):
+            if isinstance(given, Tensor):
+                dtype, device = dtype or given.dtype, device or given.device
+        m, n, d = self.num_features, self.num_lambda_features, self.dim
+        place: tuple[Any, ...] = (generator, dtype, device, self.heads)
+        if isinstance(projection, Tensor):
+            rows = m if self.shared_projections else 2 * m
+            omegas = [resolve_projection("projection", projection, rows, d, *place)]
+        else:
+            names = [projection] * 2 if isinstance(projection, str) else list(projection)
+            names = names[:1] if self.shared_projections else names
+            omegas = [resolve_projection("projection", name, m, d, *place) for name in names]
+        taus = resolve_projection("lambda_projection", lambda_projection, n, d, *place)
+        return torch.cat((*omegas, taus), -2)
+
+    def _affine(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """One weight (..., rows, d) and bias (..., rows) for all random vectors.
+
+        Bases that scale or shift their projections need rows of their own, shared or not.
+        """
+        weight = self.weight.to(dtype)
+        if self._plain:
+            return weight, None
+        m = self.num_features
+        starts = (0, 0) if self.shared_projections else (0, m)
+        weights, biases = [], []
+        for base, start in zip(self.bases, starts, strict=True):
+            omega = weight.narrow(-2, start, m)
+            scaled, bias = base.affine(omega)
+            weights.append(scaled)
+            if bias is None:
+                bias = omega.new_zeros(omega.shape[:-1])
+            biases.append(bias.reshape(omega.shape[:-1]))
+        n = self.num_lambda_features
+        taus = weight.narrow(-2, weight.shape[-2] - n, n)
+        weights.append(taus)
+        biases.append(taus.new_zeros(taus.shape[:-1]))
+        return torch.cat(weights, -2), torch.cat(biases, -1)
+
+    def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """(..., d) -> products with all random vectors (..., rows) and |u|^2/2 (..., 1)."""
+        u = self._prepare("queries and keys", u, self.weight)
+        with component(PROJECTION), full_precision(u):
+            weight, bias = self._affine(u.dtype)
+            projections = u @ weight.mT
+            if bias is not None:
+                projections = projections + (bias if self.heads is None else bias.unsqueeze(-2))
+            return projections, 0.5 * u.square().sum(-1, keepdim=True)
+
+    def _bases(
+        self, projections: Tensor, half_square: Tensor, dim: int
+    ) -> list[tuple[ProjectedFeatures, Tensor, Tensor]]:
+        """For S1 and S2: the map, its projections, its log-weight."""
+        m = self.num_features
+        starts = (0, 0) if self.shared_projections and self._plain else (0, m)
+        return [
+            (base, projections.narrow(dim, start, m), base.log_weight(half_square))
+            for base, start in zip(self.bases, starts, strict=True)
+        ]
+
+    def _rho(self, projections: Tensor, half_square: Tensor, dim: int) -> Tensor:
+        """r: a one and rho, R + 1 entries along `dim`."""
+        n = self.num_lambda_features
+        taus = projections.narrow(dim, projections.shape[dim] - n, n)
+        rho = self.coefficient.evaluate(taus, half_square, dim)
+        one = projections.new_ones(()).expand_as(half_square)
+        return torch.cat((one, rho), dim)
+
+    def _parts(
+        self, projections: Tensor, half_square: Tensor, dim: int = -1
+    ) -> tuple[Tensor, Tensor]:
+        """f with T entries along `dim`, and r with R + 1."""
+        with component(EXPONENTIALS):
+            parts = [
+                base.evaluate(p, log_weight, dim)
+                for base, p, log_weight in self._bases(projections, half_square, dim)
+            ]
+            return torch.cat(parts, dim), self._rho(projections, half_square, dim)
+
+    def _scaled_parts(
+        self, projections: Tensor, half_square: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """f as mantissa and log-scale, one scale a token common to both bases, and r."""
+        with component(EXPONENTIALS):
+            (first, scale_1), (second, scale_2) = (
+                base.evaluate_scaled(p, log_weight)
+                for base, p, log_weight in self._bases(projections, half_square, -1)
+            )
+            log_scale = torch.maximum(scale_1, scale_2)
+            mantissa = torch.cat(
+                (first * (scale_1 - log_scale).exp(), second * (scale_2 - log_scale).exp()), -1
+            )
+            return mantissa, log_scale, self._rho(projections, half_square, -1)
+
+    def _weighted(self, features: Tensor, rho: Tensor) -> Tensor:
+        """C * (f (x) r), flattened: (..., L, F)."""
+        table = self.coefficients.to(features.dtype)
+        if self.heads is not None and table.ndim == 3:
+            table = table.unsqueeze(-3)
+        with component(EXPONENTIALS):
+            return (features.unsqueeze(-1) * rho.unsqueeze(-2) * table).flatten(-2)

@@ -1,0 +1,127 @@
+"""What the coefficient lambda(x, y) of a hybrid is: a + rho_1(x).rho_2(y), estimated.
+
+Hybrid Random Features eq 9 and 10: a coefficient that is a constant plus a product of features of
+the query and of the key makes the hybrid itself such a product (Lemma 2.3). Signs are on the key
+side here, so that everything is real.
+"""
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from attention.precision import full_precision, working_dtype
+from attention.projections import projection as draw_projection
+from attention.projections import resolve_projection
+
+
+class Coefficient(nn.Module):
+    """Base of all coefficients. Its random vectors must be independent of those of the bases."""
+
+    @property
+    def constant(self) -> float | Tensor:
+        """a; a float where it is fixed, a tensor that broadcasts over (..., L, 1) where fitted."""
+        return 0.0
+
+    @property
+    def width(self) -> int:
+        """R, the number of columns of rho."""
+        raise NotImplementedError
+
+    def queries(self, x: Tensor) -> Tensor:
+        """rho_1: (..., d) -> (..., R)."""
+        raise NotImplementedError
+
+    def keys(self, y: Tensor) -> Tensor:
+        """rho_2: (..., d) -> (..., R), with the sign."""
+        raise NotImplementedError
+
+    def redraw(self, generator: torch.Generator) -> None:
+        """Replace the random vectors; a coefficient without any keeps what it has."""
+
+    def fit(self, x: Tensor, y: Tensor) -> Self:
+        """Set data-dependent parameters from queries x and keys y (..., d)."""
+        return self
+
+    def estimate(self, x: Tensor, y: Tensor) -> Tensor:
+        """lambda_hat of each pair: x, y (..., L, d) -> (..., L)."""
+        products = (self.queries(x) * self.keys(y)).sum(-1, keepdim=True)
+        return (self.constant + products).squeeze(-1)
+
+
+class ProjectedCoefficient(Coefficient):
+    """a + s rho(x).rho(y) with rho an element-wise function of tau.u and |u|^2.
+
+    Args:
+        dim: d.
+        num_features: n, number of random vectors tau.
+        projection: name of the taus' coupling; an explicit (n, d) or (heads, n, d) tensor; or None
+            for a coefficient whose taus a hybrid keeps beside its omegas.
+        seed, heads, dtype, device: as in `ProjectedFeatures`.
+    """
+
+    tau: Tensor | None
+    """(n, d) or (heads, n, d)"""
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        projection: str | Tensor | None = "orthogonal",
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.num_features = num_features
+        self.heads = heads
+        self.projection = projection if isinstance(projection, str) else "explicit"
+        tau = None
+        if projection is not None:
+            generator = torch.Generator().manual_seed(seed)
+            tau = resolve_projection(
+                "projection", projection, num_features, dim, generator, dtype, device, heads
+            )
+        self.register_buffer("tau", tau)
+
+    @property
+    def factor(self) -> float | Tensor:
+        """s, with the 1/n of the mean over taus; shaped as `constant`."""
+        raise NotImplementedError
+
+    def evaluate(self, projections: Tensor, half_square: Tensor, dim: int = -1) -> Tensor:
+        """rho from tau.u, n entries along `dim`, and |u|^2/2, one entry there."""
+        raise NotImplementedError
+
+    def queries(self, x: Tensor) -> Tensor:
+        tau = self.tau
+        assert tau is not None
+        dtype = working_dtype(tau.dtype)
+        x = x.to(dtype)
+        with full_precision(x):
+            half_square = 0.5 * x.square().sum(-1, keepdim=True)
+            return self.evaluate(x @ tau.to(dtype).mT, half_square)
+
+    def keys(self, y: Tensor) -> Tensor:
+        return self.factor * self.queries(y)
+
+    def redraw(self, generator: torch.Generator) -> None:
+        tau = self.tau
+        if self.projection == "explicit" or tau is None:
+            raise ValueError(
+                "redraw needs projections given by name; this map was given an explicit tensor"
+            )
+        tau.copy_(
+            draw_projection(
+                self.projection,
+                self.num_features,
+                self.dim,
+                generator,
+                tau.dtype,
+                tau.device,
+                heads=self.heads,
+            )
+        )

@@ -1,0 +1,103 @@
+"""The general Gaussian coefficient: near 1 where x is close to -M y.
+
+lambda(x, y) = exp(-|x + M y|^2 / (2 c^2)) (Hybrid Random Features eq 20, with the minus signs that
+the text lost) is a Gaussian kernel of x/c and -M y/c, so that any feature map of that kernel
+estimates it. M = I prefers opposite queries and keys, M = -I equal ones.
+"""
+
+import torch
+from torch import Tensor
+
+from attention.features import FeatureMap, PositiveFeatures, TrigFeatures
+from attention.hybrid.coefficient import Coefficient
+from attention.hybrid.gaussian import check_lambda_features
+from attention.precision import full_precision
+
+
+class GaussianCoefficient(Coefficient):
+    """exp(-|x + M y|^2 / (2 c^2)), a = 0. R = n for positive features, 2n for trig.
+
+    Args:
+        dim: d.
+        num_features: n, number of random vectors tau.
+        M: (d, d), or (heads, d, d); default the identity.
+        c: width of the region, above 0.
+        lambda_features: "positive" (estimates above 0) or "trig" (exact at x = -M y).
+        projection, seed, heads, dtype, device: of the taus, as in `ProjectedFeatures`.
+
+    Raises:
+        ValueError: c not above 0, an M of another shape, unknown lambda_features.
+    """
+
+    M: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        M: Tensor | None = None,
+        c: float = 1.0,
+        lambda_features: str = "positive",
+        projection: str | Tensor = "orthogonal",
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__()
+        if not c > 0:
+            raise ValueError(f"c must be above 0, got {c}")
+        self.features = gaussian_features(
+            lambda_features, dim, num_features, projection, seed, heads, dtype, device
+        )
+        omega = self.features.omega
+        assert isinstance(omega, Tensor)
+        matrix = torch.eye(dim) if M is None else M.detach()
+        shapes = ((dim, dim), (heads, dim, dim))
+        if tuple(matrix.shape) not in shapes:
+            raise ValueError(f"M must have shape {shapes[0]}, got {tuple(matrix.shape)}")
+        self.c = c
+        self.register_buffer("M", matrix.to(omega, copy=True))
+
+    @property
+    def width(self) -> int:
+        return self.features.output_dim
+
+    def queries(self, x: Tensor) -> Tensor:
+        return self.features.queries(x / self.c)
+
+    def keys(self, y: Tensor) -> Tensor:
+        with full_precision(y):
+            return self.features.keys(-(y @ self.M.to(y.dtype).mT) / self.c)
+
+    def redraw(self, generator: torch.Generator) -> None:
+        self.features.redraw(generator)
+
+
+def gaussian_features(
+    name: str,
+    dim: int,
+    num_features: int,
+    projection: str | Tensor,
+    seed: int,
+    heads: int | None,
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+) -> FeatureMap:
+    """The map of the Gaussian kernel that estimates a coefficient: "positive" or "trig"."""
+    check_lambda_features(name)
+    maps: dict[str, type[PositiveFeatures] | type[TrigFeatures]] = {
+        "positive": PositiveFeatures,
+        "trig": TrigFeatures,
+    }
+    return maps[name](
+        dim,
+        num_features,
+        kernel="gaussian",
+        projection=projection,
+        seed=seed,
+        heads=heads,
+        dtype=dtype,
+        device=device,
+    )

@@ -1,0 +1,82 @@
+"""The estimated attention matrix itself, for looking at it: quadratic time and memory."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.denominators import KeyStatistics, divide, log_lower_bound, raised, rounding_floor
+from attention.linear import check_tokens
+from attention.precision import full_precision
+from attention.recurrent import lengths
+from attention.streaming import StreamedMap
+
+
+class Estimates(NamedTuple):
+    """Kernel estimates of some queries with all keys, in units of one factor a query."""
+
+    kernel: Tensor
+    """(..., rows, S), zero where a key is hidden."""
+    visible: Tensor
+    """(..., rows, S) bool."""
+    denominator: Tensor
+    """(..., rows, 1), the sum of `kernel`."""
+    floored: Tensor
+    """(..., rows, 1), the denominator that attention uses."""
+
+
+def attention_matrix(
+    features: StreamedMap,
+    x: Tensor,
+    y: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+) -> Tensor:
+    """Rows of estimated attention: x (..., L, d), y (..., S, d) -> (..., L, S).
+
+    `matrix @ values` is `attend`, but for the clipping of signed maps, whose entries can be
+    negative and are clipped to [-1, 1] here. Raises ValueError as `FeatureMap.attend`.
+    """
+    check_tokens(x, y, y, causal, key_mask, names="x")
+    estimates = kernel_estimates(features, x, y, None, causal, key_mask)
+    matrix = divide(estimates.kernel, estimates.floored)
+    return (matrix.clamp(-1, 1) if features.signed else matrix).to(x.dtype)
+
+
+def kernel_estimates(
+    features: StreamedMap,
+    x: Tensor,
+    y: Tensor,
+    rows: Tensor | None,
+    causal: bool,
+    key_mask: Tensor | None,
+) -> Estimates:
+    """Of the queries with indices `rows` (default all), as attention would compute them."""
+    index = torch.arange(x.shape[-2], device=x.device) if rows is None else rows
+    visible = torch.ones(len(index), y.shape[-2], dtype=torch.bool, device=x.device)
+    if causal:
+        visible = torch.arange(y.shape[-2], device=x.device) <= index.unsqueeze(-1)
+    if key_mask is not None:
+        visible = visible & key_mask.unsqueeze(-2)
+        y = y.masked_fill(~key_mask.unsqueeze(-1), 0)
+    scaled_queries, scaled_keys = features.scaled_queries(x[..., index, :]), features.scaled_keys(y)
+    phi_q, phi_k = scaled_queries.mantissa, scaled_keys.mantissa
+    with full_precision(phi_q):
+        exponent = scaled_keys.log_scale.mT.masked_fill(~visible, -torch.inf)
+        lowest = 0.5 * torch.finfo(phi_k.dtype).min
+        reference = exponent.detach().amax(-1, keepdim=True).clamp_min(lowest)
+        decay = (exponent - reference).exp()
+        kernel = (phi_q @ phi_k.mT) * decay
+        denominator = kernel.sum(-1, keepdim=True)
+        floored = denominator
+        if features.signed:
+            keys = KeyStatistics.of(
+                y.to(phi_k.dtype), None if key_mask is None else key_mask.unsqueeze(-1), causal
+            )
+            if causal:
+                keys = KeyStatistics(*(t[..., index, :] for t in keys))
+            bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), keys)
+            floor = rounding_floor(phi_q, decay @ lengths(phi_k))
+            floored = raised(denominator, bound - scaled_queries.log_scale, reference, floor)
+    return Estimates(kernel, visible.expand_as(kernel), denominator, floored)

@@ -1,0 +1,16 @@
+"""Hadamard rows: a fast stand-in for orthogonal ones (the ORF-Had of Hybrid Random Features).
+
+A block is N R~, R~ = (H D_1)(H D_2)(H D_3), N = diag(chi), independent. It is drawn as a matrix
+here; `FastProjection` applies the same vectors in O(d log d). `fast.py` says how sizes that are not
+powers of two are padded, and how large the bias is.
+"""
+
+import torch
+from torch import Tensor
+
+from attention.projections.fast import FastProjection
+
+
+def hadamard(m: int, d: int, generator: torch.Generator | None) -> Tensor:
+    """(m, d) float64, rows of (H D_1)(H D_2)(H D_3) times chi_p, p = 2^k >= d, in blocks of d."""
+    return FastProjection("hadamard", m, d, generator, dtype=torch.float64).matrix()

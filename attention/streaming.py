@@ -1,0 +1,121 @@
+"""Attention from tokens, features made in blocks and used at once: nothing of size L x F is kept.
+
+On a CPU a block's features stay in the cache between the operations that make them and the
+product that uses them; memory without gradients is O(L d) instead of O(L F).
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from attention.denominators import KeyStatistics, log_lower_bound
+from attention.linear import (
+    CHUNK,
+    KeyBlock,
+    QueryBlock,
+    bidirectional_blocks,
+    causal_blocks,
+    check_tokens,
+    chunk_rows,
+    slices,
+)
+from attention.precision import working_dtype
+
+CPU_BLOCK = 2**19
+"""Entries of features made at once on a CPU, all heads together: 2 MiB in float32."""
+
+
+class Scaled(Protocol):
+    """Features as mantissa (..., L, F) and log-scale (..., L, 1)."""
+
+    @property
+    def mantissa(self) -> Tensor: ...
+    @property
+    def log_scale(self) -> Tensor: ...
+
+
+class StreamedMap(Protocol):
+    """What attention asks of a feature map."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def signed(self) -> bool: ...
+    @property
+    def output_dim(self) -> int: ...
+
+    def scaled_queries(self, x: Tensor) -> Scaled: ...
+    def scaled_keys(self, y: Tensor) -> Scaled: ...
+
+
+def attend(
+    features: StreamedMap,
+    x: Tensor,
+    y: Tensor,
+    values: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+) -> Tensor:
+    """See `FeatureMap.attend`."""
+    check_tokens(x, y, values, causal, key_mask, names="x")
+    output_dtype = values.dtype
+    visible = None if key_mask is None else key_mask.unsqueeze(-1)
+    values = values.to(working_dtype(values.dtype))
+    if visible is not None:
+        # Hidden tokens are replaced before their features exist: a NaN there reaches no gradient.
+        y, values = y.masked_fill(~visible, 0), values.masked_fill(~visible, 0)
+    log_bound = None
+    if features.signed:
+        statistics = KeyStatistics.of(y.to(values.dtype), visible, causal)
+        log_bound = log_lower_bound(features.kernel, x.to(values.dtype), statistics)
+    chunk = chunk_rows(x) if causal else None
+    queries = _query_blocks(features, x, log_bound, _rows(features, x), chunk)
+    keys = _key_blocks(features, y, values, visible, _rows(features, y), chunk)
+    blocks = causal_blocks if causal else bidirectional_blocks
+    return blocks(queries, keys, features.signed).to(output_dtype)
+
+
+def _rows(features: StreamedMap, tokens: Tensor) -> int | None:
+    """Tokens whose features are made at once, a multiple of CHUNK.
+
+    None, for all, where a compiler fuses by itself and may not know L, and on accelerators.
+    """
+    if torch.compiler.is_compiling() or tokens.device.type != "cpu":
+        return None
+    sequences = max(1, tokens.numel() // max(1, tokens.shape[-2] * tokens.shape[-1]))
+    return CHUNK * max(1, CPU_BLOCK // (CHUNK * sequences * features.output_dim))
+
+
+def _query_blocks(
+    features: StreamedMap,
+    x: Tensor,
+    log_bound: Tensor | None,
+    rows: int | None,
+    chunk: int | None,
+) -> Iterator[QueryBlock]:
+    for part in slices(x.shape[-2], rows):
+        phi = features.scaled_queries(x[..., part, :])
+        # The floor's unit is the query's, whose scale is left out of numerator and denominator.
+        floor = None if log_bound is None else log_bound[..., part, :] - phi.log_scale
+        for inner in slices(phi.mantissa.shape[-2], chunk):
+            yield phi.mantissa[..., inner, :], None if floor is None else floor[..., inner, :]
+
+
+def _key_blocks(
+    features: StreamedMap,
+    y: Tensor,
+    values: Tensor,
+    visible: Tensor | None,
+    rows: int | None,
+    chunk: int | None,
+) -> Iterator[KeyBlock]:
+    for part in slices(y.shape[-2], rows):
+        phi = features.scaled_keys(y[..., part, :])
+        log_scale, v = phi.log_scale, values[..., part, :]
+        if visible is not None:
+            log_scale = log_scale.masked_fill(~visible[..., part, :], -torch.inf)
+        for inner in slices(v.shape[-2], chunk):
+            yield phi.mantissa[..., inner, :], log_scale[..., inner, :], v[..., inner, :]

@@ -1,0 +1,170 @@
+"""Error of the clustered hybrid: each pair of clusters has complex exponentials of its own.
+
+Hybrid Random Features, appendix H. With zero-one coefficients (Definition H.2) the estimate is that
+of the pair's clusters, so its error is that base's. With Gaussian ones (Definition H.1) it is
+sum_ij L_ij S_ij + (1 - sum L_ij) S_0, where all bases share their projections and all coefficients
+theirs: their covariances (ours) are those of exponentials.
+"""
+
+import torch
+from torch import Tensor
+
+from attention.kernels import gaussian
+from attention.theory.complex_exponential import (
+    complex_exponential,
+    complex_exponential_covariance,
+    optimal_diagonal,
+)
+from attention.theory.hybrid import hybrid_mse
+from attention.theory.special import scaled_expm1
+
+COEFFICIENTS = ("gaussian", "zero_one")
+_DEFAULT_BASES: dict[str, tuple[complex, ...]] = {
+    "hyperbolic": (1.0, -1.0),
+    "positive": (1.0,),
+    "trig": (1j,),
+}
+"""Each as a mean of complex exponentials with these multiples of the identity."""
+_LAMBDA_FEATURES = ("positive", "trig")
+
+
+def clustered_hybrid(
+    x: Tensor,
+    y: Tensor,
+    m: int,
+    projection: str,
+    kernel: str = "softmax",
+    *,
+    query_centers: Tensor,
+    key_centers: Tensor,
+    complex_a: bool = True,
+    coefficients: str = "zero_one",
+    num_lambda_features: int = 8,
+    lambda_scale: float = 1.0,
+    lambda_features: str = "positive",
+    lambda_projection: str = "iid",
+    default_base: str = "trig",
+) -> Tensor:
+    """(..., d), (..., d) -> (...), for independent rows.
+
+    Args:
+        query_centers: (nq, d), of the clusters that queries belong to by least distance; like x
+            and y in units of a Gaussian kernel's bandwidth.
+        key_centers: (nk, d), the same of keys.
+        complex_a: A of each pair of centres is the complex optimum, else the real one.
+        coefficients: "zero_one" or "gaussian"; the options below are of "gaussian" alone.
+        num_lambda_features: n, vectors for the coefficients.
+        lambda_scale: t, width of the regions around the centres.
+        lambda_features: features that estimate the coefficients, "positive" or "trig".
+        lambda_projection: "iid".
+        default_base: S_0, one of hyperbolic, positive and trig.
+
+    Raises ValueError for what has no closed form and for centres of another shape.
+    """
+    dim = x.shape[-1]
+    for argument, centers in (("query_centers", query_centers), ("key_centers", key_centers)):
+        if centers.dim() != 2 or centers.shape[-1] != dim or len(centers) == 0:
+            raise ValueError(
+                f"{argument} must be (clusters, {dim}), got shape {tuple(centers.shape)}"
+            )
+    if (projection, lambda_projection) != ("iid", "iid"):
+        raise ValueError(
+            "clustered_hybrid has a closed form for projection='iid' and lambda_projection='iid' "
+            f"only, got {projection!r} and {lambda_projection!r}"
+        )
+    for argument, value, known in (
+        ("coefficients", coefficients, COEFFICIENTS),
+        ("lambda_features", lambda_features, _LAMBDA_FEATURES),
+        ("default_base", default_base, tuple(_DEFAULT_BASES)),
+    ):
+        if value not in known:
+            raise ValueError(f"{argument} must be one of {', '.join(known)}, got {value!r}")
+    x, y = torch.broadcast_tensors(x, y)
+    if coefficients == "zero_one":
+        return _zero_one(x, y, m, kernel, query_centers, key_centers, complex_a)
+    if num_lambda_features < 1:
+        raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
+    if not lambda_scale > 0:
+        raise ValueError(f"lambda_scale must be positive, got {lambda_scale}")
+    pairs = torch.cartesian_prod(torch.arange(len(query_centers)), torch.arange(len(key_centers)))
+    diagonals = [
+        optimal_diagonal(query_centers[i], key_centers[j], complex_a=complex_a) for i, j in pairs
+    ]
+    moments = _weight_moments(
+        x, y, torch.stack(diagonals), num_lambda_features, lambda_scale, lambda_features
+    )
+    return hybrid_mse(moments, _covariances(x, y, diagonals, default_base, kernel) / m)
+
+
+def _zero_one(
+    x: Tensor,
+    y: Tensor,
+    m: int,
+    kernel: str,
+    query_centers: Tensor,
+    key_centers: Tensor,
+    complex_a: bool,
+) -> Tensor:
+    error = torch.zeros_like(x[..., 0])
+    x_cluster, y_cluster = _nearest(x, query_centers), _nearest(y, key_centers)
+    for i, query_center in enumerate(query_centers):
+        for j, key_center in enumerate(key_centers):
+            member = (x_cluster == i) & (y_cluster == j)
+            A = optimal_diagonal(query_center, key_center, complex_a=complex_a)
+            own = complex_exponential(x[member], y[member], m, "iid", kernel, A=A)
+            error = error.masked_scatter(member, own)
+    return error
+
+
+def _nearest(u: Tensor, centers: Tensor) -> Tensor:
+    """Index of the nearest centre: (..., d) -> (...)."""
+    return (u.unsqueeze(-2) - centers).square().sum(-1).argmin(-1)
+
+
+def _weight_moments(
+    x: Tensor, y: Tensor, diagonals: Tensor, n: int, scale: float, features: str
+) -> Tensor:
+    """E[w_k w_l] of p coefficients at shared vectors and of what they leave: (..., p+1, p+1).
+
+    L_k estimates K_k = exp(-|u_k - w_k|^2/2) with u = B x/t and w = -S B^-1 y/t, B = |A| and S the
+    signs of A^2. Cov(L_k, L_l) is K_k K_l (exp(z_k.z_l) - 1)/n with z = u + w for positive
+    features, and K_k K_l (cosh(z_k.z_l) - 1)/n with z = u - w for trig ones.
+    """
+    modulus = diagonals.abs().to(x)
+    sign = torch.where(diagonals.imag != 0, -1.0, 1.0) if diagonals.is_complex() else 1.0
+    u = x.unsqueeze(-2) * modulus / scale
+    w = -y.unsqueeze(-2) * sign / modulus / scale
+    value = gaussian(u, w)
+    z = u + w if features == "positive" else u - w
+    product = z @ z.mT
+    log_both = -0.5 * (u - w).square().sum(-1)
+    log_both = log_both.unsqueeze(-1) + log_both.unsqueeze(-2)
+    if features == "positive":
+        covariance = (log_both + product.clamp(min=0)).exp() * scaled_expm1(product)
+    else:
+        size = product.abs()
+        covariance = (log_both + size).exp() * (-size).expm1().square() / 2
+    moments = value.unsqueeze(-1) * value.unsqueeze(-2) + covariance / n
+    mixed = value - moments.sum(-1)
+    rest = 1 - value.sum(-1) - mixed.sum(-1)
+    upper = torch.cat((moments, mixed.unsqueeze(-1)), -1)
+    lower = torch.cat((mixed, rest.unsqueeze(-1)), -1).unsqueeze(-2)
+    return torch.cat((upper, lower), -2)
+
+
+def _covariances(
+    x: Tensor, y: Tensor, diagonals: list[Tensor], default_base: str, kernel: str
+) -> Tensor:
+    """Of the pairs' bases and the default one at one shared projection: (..., p+1, p+1)."""
+    bases: list[tuple[Tensor | complex, ...]] = [(A,) for A in diagonals]
+    bases.append(_DEFAULT_BASES[default_base])
+    rows = []
+    for first in bases:
+        row = []
+        for second in bases:
+            terms = [
+                complex_exponential_covariance(x, y, A, B, kernel) for A in first for B in second
+            ]
+            row.append(torch.stack(terms).mean(0))
+        rows.append(torch.stack(row, -1))
+    return torch.stack(rows, -2)

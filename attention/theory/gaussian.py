@@ -1,0 +1,145 @@
+"""Gaussian coefficients: values, moments, and the Gaussian hybrid's mean squared error.
+
+Hybrid Random Features, section 2.4 (coefficients), appendix F (eq 67 to 79, Theorems F.1, F.2). A
+coefficient is a Gaussian kernel of transformed inputs, so its variance is that of the features
+which estimate it.
+"""
+
+import torch
+from torch import Tensor
+
+from attention.kernels import gaussian
+from attention.theory import base as errors
+from attention.theory.hybrid import bipolar_mse
+
+FEATURES = ("positive", "trig")
+"""Those that may estimate a coefficient."""
+
+
+def gaussian_coefficient(x: Tensor, y: Tensor, M: Tensor, c: float = 1.0) -> Tensor:
+    """lambda = exp(-|x + M y|^2 / (2 c^2)): (..., d), (..., d), (d, d) -> (...)."""
+    return gaussian(x, -y @ M.mT, sigma=_positive("c", c))
+
+
+def gaussian_coefficient_variance(
+    x: Tensor, y: Tensor, n: int, M: Tensor, c: float = 1.0, *, features: str = "positive"
+) -> Tensor:
+    """Variance of the coefficient's estimate from n independent vectors, (...).
+
+    Estimated at u = x/c and w = -M y/c: (exp(4 u.w) - K^2)/n with positive features and
+    (1 - K^2)^2/(2n) with trig ones, K the coefficient.
+    """
+    _positive("c", c)
+    return _variance(x / c, -y @ M.mT / c, n, features, "iid")
+
+
+def bipolar_normaliser(lambda_sigma: float, radius: float) -> Tensor:
+    """rho = 1 - exp(-2 sigma^2 r^2), which makes the bipolar coefficient 1 at opposite inputs."""
+    product = _positive("lambda_sigma", lambda_sigma) * _positive("radius", radius)
+    return -torch.tensor(-2 * product**2, dtype=torch.float64).expm1()
+
+
+def bipolar_coefficient(
+    x: Tensor, y: Tensor, lambda_sigma: float = 1.0, radius: float = 1.0
+) -> Tensor:
+    """lambda = (1 - exp(-sigma^2 |x-y|^2/2)) / rho: (..., d), (..., d) -> (...) (eq 67).
+
+    0 at x = y, and 1 at x = -y where |x| = |y| = radius.
+    """
+    rho = bipolar_normaliser(lambda_sigma, radius).to(x)
+    return -(-(lambda_sigma**2) / 2 * (x - y).square().sum(-1)).expm1() / rho
+
+
+def bipolar_moments(
+    x: Tensor,
+    y: Tensor,
+    n: int,
+    lambda_sigma: float = 1.0,
+    radius: float = 1.0,
+    *,
+    features: str = "trig",
+    lambda_projection: str = "iid",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """E[L^2], E[(1-L)^2] and E[L(1-L)] of the bipolar coefficient's estimate from n vectors.
+
+    Args:
+        features: "trig", exact at x = y, or "positive", exact at x = -y; not both.
+        lambda_projection: coupling of the n vectors, as for the errors of these features.
+
+    Raises ValueError for n < 1, other features, a length that is not positive.
+    """
+    if n < 1:
+        raise ValueError(f"num_lambda_features must be at least 1, got {n}")
+    rho = bipolar_normaliser(lambda_sigma, radius).to(x)
+    value = bipolar_coefficient(x, y, lambda_sigma, radius)
+    scaled_x, scaled_y = lambda_sigma * x, lambda_sigma * y
+    variance = _variance(scaled_x, scaled_y, n, features, lambda_projection) / rho.square()
+    rest = 1 - value
+    return value.square() + variance, rest.square() + variance, value * rest - variance
+
+
+def gaussian_hybrid(
+    x: Tensor,
+    y: Tensor,
+    m: int,
+    projection: str | tuple[str, str],
+    kernel: str = "softmax",
+    *,
+    num_lambda_features: int = 8,
+    lambda_sigma: float = 1.0,
+    radius: float = 1.0,
+    lambda_features: str = "trig",
+    lambda_projection: str = "iid",
+    shared_projections: bool = True,
+    base: tuple[str, str] = ("hyperbolic", "trig"),
+    A: float | Tensor | None = None,
+) -> Tensor:
+    """(..., d), (..., d) -> (...): E[L^2] MSE_1 + E[(1-L)^2] MSE_2 + sharing.
+
+    Zero at x = y with trig coefficients; at x = -y, |x| = radius, with positive ones.
+
+    Args:
+        lambda_sigma: the paper's sigma; the coefficient falls off over lengths of 1/sigma.
+        radius: r, the common length of queries and keys, as in `bipolar_coefficient`.
+        lambda_features: features that estimate the coefficient, "trig" or "positive".
+        projection, num_lambda_features, shared_projections, base, A: as in `angular_hybrid`.
+        lambda_projection: coupling of the coefficient's vectors.
+
+    Raises ValueError for what has no closed form.
+    """
+    moments = bipolar_moments(
+        x,
+        y,
+        num_lambda_features,
+        lambda_sigma,
+        radius,
+        features=lambda_features,
+        lambda_projection=lambda_projection,
+    )
+    return bipolar_mse(
+        "gaussian_hybrid",
+        moments,
+        x,
+        y,
+        m,
+        projection,
+        kernel,
+        base=base,
+        shared_projections=shared_projections,
+        A=A,
+    )
+
+
+def _variance(u: Tensor, w: Tensor, n: int, features: str, projection: str) -> Tensor:
+    """Of n features' estimate of the Gaussian kernel of u and w."""
+    if features not in FEATURES:
+        raise ValueError(f"features must be one of {', '.join(FEATURES)}, got {features!r}")
+    of = errors.lengths(u, w)
+    error = errors.trig if features == "trig" else errors.positive
+    return error(of, n, projection, u.shape[-1], "gaussian")
+
+
+def _positive(argument: str, value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"{argument} must be positive, got {value}")
+    return value

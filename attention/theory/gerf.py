@@ -1,0 +1,121 @@
+"""Mean squared errors of generalised exponential features (GERF), OPRF (FAVOR++) among them.
+
+Chefs' Random Tables, Theorems 3.2 and 3.3, and 4.2 in a corrected form. Coupled rows are ours:
+rows whose lengths are independent of their directions have pair moments that do not depend on
+A, since the expectation over a length alone does not. So coupling adds what it adds to A = 0.
+"""
+
+import torch
+from torch import Tensor
+
+from attention.kernels import check_kernel
+from attention.theory import base
+from attention.theory.optimal import gerf_parameter, oprf_parameter
+from attention.theory.special import scaled_expm1
+
+
+def gerf(
+    x: Tensor,
+    y: Tensor,
+    m: int,
+    projection: str,
+    kernel: str = "softmax",
+    *,
+    A: complex | Tensor | None = None,
+    s: int = 1,
+) -> Tensor:
+    """(..., d), (..., d) -> (...). A real or complex, a number or (...); None: the best real one.
+
+    With w2 = |x + s y|^2, p = d log((1-4A)/sqrt(1-8A)) + s w2/(1-8A) and its real counterpart q,
+    MSE = KG^2 (Re(exp p)/2 + exp(q)/2 - 1) / m for the Gaussian kernel and independent rows.
+
+    Raises ValueError unless s is 1 or -1 and the real part of A is below 1/8.
+    """
+    if s not in (1, -1):
+        raise ValueError(f"s must be 1 or -1, got {s}")
+    of, dim = base.lengths(x, y), x.shape[-1]
+    square = of.plus if s == 1 else of.minus
+    if A is None:
+        A = oprf_parameter(square, dim) if s == 1 else gerf_parameter(square, dim)
+    real, imaginary = _parts(A, square)
+    if bool((real >= 1 / 8).any()):
+        raise ValueError(f"A must have a real part below 1/8 for a finite error, got {A}")
+    p, phase, q = _exponents(real, imaginary, square, dim, s)
+    log_kernel_square = base.log_weight(of, kernel) - of.minus
+    # (exp p + exp q)/2 - 1 = (exp((p+q)/2) - 1) + exp(max) (1 - exp(-|p-q|/2))^2 / 2.
+    mean = (p + q) / 2
+    single = (log_kernel_square + mean.clamp(min=0)).exp() * scaled_expm1(mean)
+    spread = (-(p - q).abs() / 2).expm1().square() / 2
+    single = single + (log_kernel_square + torch.maximum(p, q)).exp() * spread
+    single = single - (log_kernel_square + p).exp() * (phase / 2).sin().square()
+    coupled = base.exponential_pairs if s == 1 else base.cosine_pairs
+    return single / m + coupled(of, m, projection, dim, kernel)
+
+
+def oprf(
+    x: Tensor,
+    y: Tensor,
+    m: int,
+    projection: str,
+    kernel: str = "softmax",
+    *,
+    A: float | Tensor | None = None,
+) -> Tensor:
+    """GERF with s = 1 and real A < 1/8; None: the optimum for each pair (Theorem 3.3).
+
+    Raises ValueError for a complex A.
+    """
+    if isinstance(A, complex) or (isinstance(A, Tensor) and A.is_complex()):
+        raise ValueError(f"A of oprf must be real (gerf takes a complex one), got {A}")
+    return gerf(x, y, m, projection, kernel, A=A)
+
+
+def _parts(A: complex | Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    if isinstance(A, Tensor):
+        real, imaginary = (A.real, A.imag) if A.is_complex() else (A, torch.zeros_like(A))
+        return real.to(like), imaginary.to(like)
+    number = complex(A)
+    return like.new_tensor(number.real), like.new_tensor(number.imag)
+
+
+def _exponents(
+    real: Tensor, imaginary: Tensor, square: Tensor, dim: int, s: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Real part and phase of p, and q: a1, a2 and a3, a4 of Theorem 3.2, less KG^2."""
+    below = 1 - 8 * real
+    modulus = below.square() + 64 * imaginary.square()
+    # (1-4A)^2 / (1-8A) = 1 + 16 A^2 / (1-8A), whose square root has a positive real part.
+    a_real, a_imaginary = real.square() - imaginary.square(), 2 * real * imaginary
+    w_real = 16 * (a_real * below - a_imaginary * 8 * imaginary) / modulus
+    w_imaginary = 16 * (a_imaginary * below + a_real * 8 * imaginary) / modulus
+    log_modulus = (2 * w_real + w_real.square() + w_imaginary.square()).log1p() / 2
+    p = dim / 2 * log_modulus + s * below / modulus * square
+    phase = dim / 2 * torch.atan2(w_imaginary, 1 + w_real) + s * 8 * imaginary / modulus * square
+    size = real.square() + imaginary.square()
+    a3 = dim / 2 * (16 * size / below).log1p()
+    root = ((1 - 4 * real).square() + 16 * imaginary.square()).sqrt()
+    return p, phase, a3 + (-s / 2 + (s + 2 * root) / (2 * below)) * square
+
+
+def oprf_tail_bound(
+    x: Tensor, y: Tensor, num_features: int, error: float, A: float, *, kernel: str = "softmax"
+) -> Tensor:
+    """Bound on the probability that an OPRF estimate misses kernel(x, y) by `error` or more.
+
+    (..., d), (..., d) -> (...). Independent rows and A < 0, which makes every feature bounded:
+    0 <= f1 f2 <= (1-4A)^(d/2) exp(-(|x|^2+|y|^2)/(4A)) for the Gaussian kernel, and Hoeffding's
+    inequality gives 2 exp(-2 m error^2 / bound^2) (Theorem 4.2 with (1-4A)^-d).
+
+    Raises ValueError unless A < 0, error > 0 and num_features >= 1.
+    """
+    check_kernel(kernel)
+    if num_features < 1:
+        raise ValueError(f"num_features must be at least 1, got {num_features}")
+    if error <= 0:
+        raise ValueError(f"error must be positive, got {error}")
+    if A >= 0:
+        raise ValueError(f"A must be negative for a bounded feature, got {A}")
+    of, dim = base.lengths(x, y), x.shape[-1]
+    log_bound_square = dim * x.new_tensor(1 - 4 * A).log() - of.norms / (2 * A)
+    log_bound_square = log_bound_square + base.log_weight(of, kernel)
+    return 2 * (-2 * num_features * error**2 * (-log_bound_square).exp()).exp()

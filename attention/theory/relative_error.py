@@ -1,0 +1,112 @@
+"""Relative errors sqrt(MSE)/SM on a sphere: curves over the angle, maxima and bounds.
+
+Queries and keys of one length r at angle theta; m independent projections, n vectors for the
+angular coefficient. Hybrid Random Features, Lemma 3.4 and Theorem 3.5, whose last term lacks a
+factor r as printed (ours; the bound below holds, the printed one fails at n = 1, r = 5).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from attention.theory.angular import lambda_moments
+
+_GRID = 2001
+_ZOOMS = 6
+
+
+def largest_base_error(r: float) -> float:
+    """W(r) = exp(2 r^2) (1 - exp(-4 r^2)); trig and hyperbolic reach W(r)/sqrt(2m)."""
+    return -math.exp(2 * r**2) * math.expm1(-4 * r**2)
+
+
+def relative_error(name: str, theta: Tensor, r: float, m: int, n: int = 8) -> Tensor:
+    """sqrt(MSE)/SM at angle theta in radians, elementwise.
+
+    Args:
+        name: "trig", "hyperbolic", "positive" or "angular_hybrid" (of hyperbolic and trig; at
+            equal lengths shared projections change nothing).
+        r: length of x and of y.
+        m: projections of each base.
+        n: vectors of the angular coefficient; no other map has any.
+
+    Raises ValueError for other names, lengths that are not positive, counts below 1.
+    """
+    if name not in _CURVES:
+        raise ValueError(f"name must be one of {', '.join(sorted(_CURVES))}, got {name!r}")
+    _check(r, m, n)
+    return _CURVES[name](theta, r, m, n)
+
+
+def max_relative_error(name: str, r: float, m: int, n: int = 8) -> float:
+    """Largest `relative_error` over all angles, in float64; arguments and errors as there."""
+    low, high = 0.0, math.pi
+    best = -math.inf
+    # A maximum is flat: the angle to 1e-9 gives the error to rounding. Each zoom divides by 1000.
+    for _ in range(_ZOOMS):
+        grid = torch.linspace(low, high, _GRID, dtype=torch.float64)
+        errors = relative_error(name, grid, r, m, n)
+        largest = int(errors.argmax())
+        best = max(best, errors[largest].item())
+        low = grid[max(largest - 1, 0)].item()
+        high = grid[min(largest + 1, _GRID - 1)].item()
+    return best
+
+
+def angular_relative_error_bound(r: float, m: int, n: int) -> float:
+    """Upper bound of the angular hybrid's largest relative error, r >= 1 (Theorem 3.5, corrected).
+
+    W(r)/(r sqrt(2m)) sqrt((1 - 1/n)/pi + r/(n sqrt(pi))): of order W/r only if n grows like r.
+    Raises ValueError for r < 1 and counts below 1.
+    """
+    _check(r, m, n)
+    if r < 1:
+        raise ValueError(f"r must be at least 1 for this bound, got {r}")
+    share = (1 - 1 / n) / math.pi + r / (n * math.sqrt(math.pi))
+    return largest_base_error(r) / (r * math.sqrt(2 * m)) * math.sqrt(share)
+
+
+def angular_relative_error_slope(r: float, m: int, n: int) -> float:
+    """Limit of the angular hybrid's error / sqrt(theta) at 0, and / sqrt(pi - theta) at pi."""
+    _check(r, m, n)
+    return largest_base_error(r) / math.sqrt(2 * math.pi * m * n)
+
+
+def _trig(theta: Tensor, r: float, m: int, n: int) -> Tensor:
+    """exp(z2/2) (1 - exp(-z2)) / sqrt(2m), z2 = |x-y|^2."""
+    square = 4 * r**2 * (theta / 2).sin().square()
+    return -(square / 2).exp() * (-square).expm1() / math.sqrt(2 * m)
+
+
+def _hyperbolic(theta: Tensor, r: float, m: int, n: int) -> Tensor:
+    return _trig(math.pi - theta, r, m, n)
+
+
+def _positive(theta: Tensor, r: float, m: int, n: int) -> Tensor:
+    """sqrt((exp(v2) - 1) / m), v2 = |x+y|^2."""
+    square = 4 * r**2 * ((math.pi - theta) / 2).sin().square()
+    return (square.expm1() / m).sqrt()
+
+
+def _angular_hybrid(theta: Tensor, r: float, m: int, n: int) -> Tensor:
+    first, second, _ = lambda_moments(theta, n)
+    return torch.hypot(
+        first.sqrt() * _hyperbolic(theta, r, m, n), second.sqrt() * _trig(theta, r, m, n)
+    )
+
+
+_CURVES = {
+    "angular_hybrid": _angular_hybrid,
+    "hyperbolic": _hyperbolic,
+    "positive": _positive,
+    "trig": _trig,
+}
+
+
+def _check(r: float, m: int, n: int) -> None:
+    if not r > 0:
+        raise ValueError(f"r must be positive, got {r}")
+    for argument, count in (("m", m), ("n", n)):
+        if count < 1:
+            raise ValueError(f"{argument} must be at least 1, got {count}")

@@ -1,0 +1,130 @@
+"""Largest error of sin/cos features (phi) against random-phase features (psi) in one dimension.
+
+    python -m benchmarks.max_error [--out DIR] [--seed S] [--quick]
+
+On the Error of Random Fourier Features, Figures 1, 3 and 4: Gaussian kernel, unit bandwidth, D
+feature rows for both (phi has D/2 frequencies, psi D). The largest error over x and y in [-r, r] is
+taken on a grid; each repeat has new features. The poster prints no numbers; its claims are that phi
+has the smaller variance and the smaller largest error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attention
+from attention import theory
+from benchmarks import report
+from training.config import exit_status
+
+RADIUS = 3.0
+NAMES = {"phi": "trig", "psi": "trig_phase"}
+
+
+def build(name: str, rows: int, seed: int) -> attention.FeatureMap:
+    """phi or psi with D = `rows` feature rows."""
+    m = rows // 2 if name == "phi" else rows
+    return attention.feature_map(
+        NAMES[name], 1, m, kernel="gaussian", projection="iid", seed=seed, dtype=torch.float64
+    )
+
+
+def largest_errors(name: str, rows: int, repeats: int, points: int, seed: int) -> Tensor:
+    """(repeats, len(radii)): largest |error| over the grid's points with |x|, |y| <= radius."""
+    x = torch.linspace(-RADIUS, RADIUS, points, dtype=torch.float64).unsqueeze(-1)
+    exact = attention.kernels.gaussian(x.unsqueeze(1), x.unsqueeze(0))
+    # Row k of `half` holds, for the k-th radius, the points inside it.
+    centre = points // 2
+    fm = build(name, rows, seed)
+    generator = torch.Generator().manual_seed(seed)
+    result = torch.empty(repeats, centre, dtype=torch.float64)
+    for row in result:
+        fm.redraw(generator)
+        error = (fm.queries(x) @ fm.keys(x).T - exact).abs()
+        for k in range(centre):
+            inside = slice(centre - 1 - k, centre + 2 + k)
+            row[k] = error[inside, inside].max()
+    return result
+
+
+def measure(rows: Sequence[int], repeats: int, points: int, seed: int) -> list[dict[str, Any]]:
+    """One entry a map and number of rows: mean largest error by radius, and the samples."""
+    results = []
+    for count in rows:
+        for name in NAMES:
+            errors = largest_errors(name, count, repeats, points, seed)
+            last = errors[:, -1]
+            results.append(
+                {
+                    "features": name,
+                    "rows": count,
+                    "repeats": repeats,
+                    "radii": [RADIUS * (k + 1) / (points // 2) for k in range(points // 2)],
+                    "mean_largest_error": errors.mean(0).tolist(),
+                    "standard_error": float(last.std() / repeats**0.5),
+                    "largest_errors": sorted(last.tolist()),
+                }
+            )
+    return results
+
+
+def draw(results: list[dict[str, Any]]) -> Any:
+    """Figures 1, 3 and 4 of the poster side by side."""
+    figure, ((left, middle, right),) = report.new_figure(3)
+    distance = torch.linspace(0, 4, 200, dtype=torch.float64).unsqueeze(-1)
+    zero = torch.zeros_like(distance)
+    styles = {"phi": "-", "psi": "--"}
+    for name, style in styles.items():
+        m = 1 if name == "phi" else 2
+        variance = 2 * theory.mse(NAMES[name], distance, zero, m, kernel="gaussian")
+        left.plot(distance.squeeze(-1), variance, style, label=name)
+    left.set(xlabel="|x - y|", ylabel="variance times D", title="Variance (Fig. 1)")
+    colours = {rows: f"C{i}" for i, rows in enumerate(sorted({r["rows"] for r in results}))}
+    for entry in results:
+        style, colour = styles[entry["features"]], colours[entry["rows"]]
+        label = f"{entry['features']}, D = {entry['rows']}"
+        middle.plot(entry["radii"], entry["mean_largest_error"], style, color=colour, label=label)
+        survival = [1 - i / entry["repeats"] for i in range(entry["repeats"])]
+        right.plot(entry["largest_errors"], survival, style, color=colour, label=label)
+    middle.set(xlabel="radius r", ylabel="mean largest error", title="Largest error (Fig. 3)")
+    right.set(
+        xlabel="epsilon",
+        ylabel="P(largest error > epsilon)",
+        title=f"Tail on [-{RADIUS:g}, {RADIUS:g}] (Fig. 4)",
+    )
+    for axis in (left, middle, right):
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7)
+    return figure
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = report.make_parser("benchmarks.max_error", __doc__).parse_args(argv)
+    rows, repeats, points = ((50,), 20, 31) if arguments.quick else ((50, 100, 500, 1000), 300, 61)
+    results = measure(rows, repeats, points, arguments.seed)
+    print(f"mean largest error on [-{RADIUS:g}, {RADIUS:g}], {repeats} repeats")
+    print(f"{'D':>6} {'phi':>16} {'psi':>16} {'psi / phi':>10}")
+    for phi, psi in zip(results[::2], results[1::2], strict=True):
+        means = [entry["mean_largest_error"][-1] for entry in (phi, psi)]
+        cells = [
+            f"{mean:.4f} +- {entry['standard_error']:.4f}"
+            for mean, entry in zip(means, (phi, psi), strict=True)
+        ]
+        print(f"{phi['rows']:>6} {cells[0]:>16} {cells[1]:>16} {means[1] / means[0]:>10.2f}")
+    report.save(arguments.out, "max_error", arguments.seed, results, draw(results))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

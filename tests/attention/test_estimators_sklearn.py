@@ -1,0 +1,132 @@
+"""The scikit-learn face: its own checks for every map, and agreement with the maps themselves."""
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import attention
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+from attention.estimators import RandomFeatures
+
+
+@pytest.mark.parametrize("name", attention.available())
+def test_scikit_learn_checks(name: str) -> None:
+    check_estimator(RandomFeatures(name, n_components=3, random_state=0), on_skip=None)
+
+
+def test_the_default_parameters_pass_scikit_learn_checks() -> None:
+    check_estimator(RandomFeatures(), on_skip=None)
+
+
+@pytest.fixture
+def rows() -> np.ndarray:
+    return 0.4 * np.random.default_rng(0).standard_normal((12, 4))
+
+
+@pytest.mark.parametrize("name", attention.available())
+def test_both_sides_are_those_of_the_map(name: str, rows: np.ndarray) -> None:
+    features = RandomFeatures(name, n_components=5, sigma=2.0, random_state=0).fit(rows)
+    tokens = torch.tensor(rows / 2.0)
+    fm = features.feature_map_
+    np.testing.assert_array_equal(features.transform_queries(rows), fm.queries(tokens).numpy())
+    np.testing.assert_array_equal(features.transform_keys(rows), fm.keys(tokens).numpy())
+    np.testing.assert_array_equal(features.transform(rows), features.transform_queries(rows))
+    features.set_params(side="keys")
+    np.testing.assert_array_equal(features.transform(rows), features.transform_keys(rows))
+    assert features.n_features_in_ == 4
+    assert features.transform(rows).shape == (12, fm.output_dim)
+    assert len(features.get_feature_names_out()) == fm.output_dim
+
+
+@pytest.mark.parametrize(
+    ("kernel", "exact"),
+    [
+        ("gaussian", lambda x, y: np.exp(-((x[:, None] - y[None]) ** 2).sum(-1) / (2 * 1.5**2))),
+        ("softmax", lambda x, y: np.exp(x @ y.T / 1.5**2)),
+    ],
+)
+def test_products_estimate_the_kernel_of_bandwidth_sigma(
+    kernel: str, exact: Any, rows: np.ndarray
+) -> None:
+    features = RandomFeatures("hyperbolic", 20_000, kernel=kernel, sigma=1.5, random_state=0)
+    features.fit(rows)
+    estimate = features.transform_queries(rows) @ features.transform_keys(rows).T
+    np.testing.assert_allclose(estimate, exact(rows, rows), rtol=0.05)
+
+
+def test_random_state_decides_the_draw_and_nothing_global_is_seeded(rows: np.ndarray) -> None:
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    first, again, other = (
+        RandomFeatures(random_state=seed).fit_transform(rows) for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert torch.equal(torch_state, torch.get_rng_state())
+    np.testing.assert_array_equal(numpy_state, np.random.get_state()[1])  # noqa: NPY002
+    shared = np.random.RandomState(1)
+    drawn = [RandomFeatures(random_state=shared).fit_transform(rows) for _ in range(2)]
+    assert not np.array_equal(*drawn)
+
+
+def test_an_explicit_projection_and_options(rows: np.ndarray) -> None:
+    omega = np.random.default_rng(1).standard_normal((6, 4))
+    features = RandomFeatures("positive", 6, projection=omega).fit(rows)
+    expected = np.exp(rows @ omega.T - (rows**2).sum(-1, keepdims=True)) / np.sqrt(6)
+    np.testing.assert_allclose(features.transform(rows), expected, rtol=1e-12)
+    hybrid = RandomFeatures("angular_hybrid", 6, options={"num_lambda_features": 3}).fit(rows)
+    assert hybrid.transform(rows).shape == (12, 4 * 6 * (3 + 1))
+
+
+def test_float32_is_kept_and_agrees_with_float64(rows: np.ndarray) -> None:
+    single = RandomFeatures(random_state=0).fit(rows.astype(np.float32))
+    double = RandomFeatures(random_state=0).fit(rows)
+    assert single.transform(rows.astype(np.float32)).dtype == np.float32
+    assert single.transform(rows).dtype == np.float64
+    np.testing.assert_allclose(single.transform(rows), double.transform(rows), rtol=1e-5)
+
+
+def test_pickle_clone_and_pipeline(rows: np.ndarray) -> None:
+    features = RandomFeatures("angular_hybrid", 4, options={"num_lambda_features": 2})
+    assert clone(features.set_params(random_state=0)).get_params() == features.get_params()
+    features.fit(rows)
+    restored = pickle.loads(pickle.dumps(features))
+    np.testing.assert_array_equal(restored.transform(rows), features.transform(rows))
+    labels = rows[:, 0] > 0
+    model = make_pipeline(RandomFeatures(random_state=0), LogisticRegression(C=100.0))
+    assert model.fit(rows, labels).score(rows, labels) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"feature_map": "cosine"}, "feature map must be one of .*positive.*, got 'cosine'"),
+        ({"n_components": 0}, "num_features must be at least 1, got 0"),
+        ({"kernel": "rbf"}, "kernel must be .*, got 'rbf'"),
+        ({"sigma": 0.0}, "sigma must be positive and finite, got 0.0"),
+        ({"sigma": float("inf")}, "sigma must be positive and finite, got inf"),
+        ({"side": "values"}, "side must be one of queries, keys, got 'values'"),
+        ({"options": {"seed": 3}}, "options must hold only the map's own, got 'seed'"),
+        ({"options": {"depth": 3}}, "positive takes the options .*, got 'depth'"),
+        ({"projection": np.ones((3, 3))}, r"projection must have shape \(100, 4\)"),
+    ],
+)
+def test_bad_parameters(parameters: dict[str, Any], message: str, rows: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=message):
+        RandomFeatures(**parameters).fit(rows)
+
+
+def test_attention_alone_does_not_import_scikit_learn() -> None:
+    code = "import sys, attention; sys.exit('sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

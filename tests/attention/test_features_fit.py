@@ -1,0 +1,258 @@
+"""Parameters found by `fit` from averages are those of all pairs, and travel with the map."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import attention
+from attention import theory
+
+DOUBLE = {"dtype": torch.float64}
+FITTED = (
+    "complex_exponential",
+    "geometric",
+    "geometric_plus",
+    "gerf",
+    "oprf",
+    "poisson",
+    "poisson_plus",
+)
+
+
+def data(*shape: int, seed: int = 0) -> Tensor:
+    """Skewed, off the origin, with entries of either sign."""
+    generator = torch.Generator().manual_seed(seed)
+    u = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return 0.3 * u + 0.4 * torch.tensor([1.0, -0.5, 0.2], dtype=torch.float64) + 0.1 * u.square()
+
+
+def parameters(fm: attention.FeatureMap) -> dict[str, Tensor]:
+    drawn = ("omega", "uniforms", "phase", "place")
+    return {name: value for name, value in fm.named_buffers() if name not in drawn}
+
+
+@pytest.mark.parametrize(("name", "s"), [("oprf", 1), ("gerf", 1), ("gerf", -1)])
+def test_exponential_parameter_from_all_pairs(name: str, s: int) -> None:
+    x, y = data(5, 3), -data(4, 3, seed=1)
+    options = {"s": s} if name == "gerf" else {}
+    fm = attention.feature_map(name, 3, 4, **DOUBLE, **options).fit(x, y)
+    A = fm.A if name == "oprf" else fm.A_real
+    square = (x.unsqueeze(1) + s * y).square().sum(-1).mean()
+    optimum = theory.oprf_parameter if s == 1 else theory.gerf_parameter
+    torch.testing.assert_close(A, optimum(square, 3), rtol=1e-12, atol=0)
+    assert A < 0 if s == 1 else A > 0
+
+
+@pytest.mark.parametrize("name", ["oprf", "gerf", "poisson", "geometric"])
+def test_fitted_to_one_pair_is_best(name: str) -> None:
+    x, y = data(1, 3), data(1, 3, seed=1).abs()
+    fm = attention.feature_map(name, 3, 4, **DOUBLE).fit(x, y)
+    argument = {"oprf": "A", "gerf": "A_real"}.get(name, "parameter")
+    value = getattr(fm, argument)
+    option = {"poisson": "lam", "geometric": "p"}.get(name, "A")
+    best = theory.mse(name, x[0], y[0], 1, **{option: value})
+    for factor in (0.98, 1.02):
+        assert theory.mse(name, x[0], y[0], 1, **{option: factor * value}) > best
+    torch.testing.assert_close(theory.mse(name, x[0], y[0], 1), best, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("plus", [False, True])
+def test_discrete_parameters_from_all_pairs(plus: bool) -> None:
+    x, y = data(5, 3), -data(4, 3, seed=1)
+    suffix = "_plus" if plus else ""
+    poisson = attention.feature_map(f"poisson{suffix}", 3, 4, **DOUBLE).fit(x, y)
+    geometric = attention.feature_map(f"geometric{suffix}", 3, 4, **DOUBLE).fit(x, y)
+    if plus:
+        assert torch.equal(poisson.shift, geometric.shift)
+        x, y = x - poisson.shift, y - poisson.shift
+    squares = (x.unsqueeze(1) * y).square().mean((0, 1, 2))
+    torch.testing.assert_close(poisson.parameter, squares.sqrt(), rtol=1e-12, atol=0)
+    products = (x.unsqueeze(1) * y).abs().mean((0, 1))
+    expected = theory.geometric_parameter(products)
+    torch.testing.assert_close(geometric.parameter, expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize("name", ["poisson_plus", "geometric_plus"])
+def test_shift_lies_just_below_both_data_sets(name: str, kernel: str) -> None:
+    x, y = data(2, 5, 3), -data(2, 4, 3, seed=1)
+    fm = attention.feature_map(name, 3, 50, kernel=kernel, margin=0.1, **DOUBLE).fit(x, y)
+    both = torch.cat((x.flatten(0, 1), y.flatten(0, 1)))
+    least, largest = both.amin(0), both.amax(0)
+    torch.testing.assert_close(fm.shift, least - 0.1 * (largest - least), rtol=1e-12, atol=0)
+    assert (fm.queries(x) > 0).all()
+    assert (fm.keys(y) > 0).all()
+    below = fm.queries(least - (largest - least))
+    assert below.isfinite().all()
+    assert (below < 0).any()
+
+
+@pytest.mark.parametrize("complex_a", [True, False])
+def test_diagonal_from_centers(complex_a: bool) -> None:
+    x, y = data(2, 5, 3), data(2, 4, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
+    options = {"complex_a": complex_a, **DOUBLE}
+    fm = attention.feature_map("complex_exponential", 3, 4, **options).fit(x, y)
+    centers = x.mean((0, 1)), y.mean((0, 1))
+    A = fm.A_real if fm.A_imag is None else torch.complex(fm.A_real, fm.A_imag)
+    loss = theory.center_loss(*centers, A)
+    expected = torch.zeros(()) if complex_a else theory.least_real_loss(*centers)
+    torch.testing.assert_close(loss, expected.double(), rtol=1e-12, atol=1e-25)
+    assert fm.signed == complex_a
+    assert fm.output_dim == (8 if complex_a else 4)
+    exact = attention.kernels.softmax(*centers)
+    estimate = (fm.queries(centers[0]) * fm.keys(centers[1])).sum(-1)
+    if complex_a:
+        torch.testing.assert_close(estimate, exact, rtol=1e-12, atol=0)
+
+
+def test_diagonal_is_held_within_the_cap() -> None:
+    x = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+    y = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, y)
+    moduli = torch.hypot(fm.A_real, fm.A_imag)
+    torch.testing.assert_close(moduli, torch.tensor([10.0, 1.0, 0.1], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_fit_moves_the_map_and_its_state(name: str) -> None:
+    x, y = data(2, 5, 3), data(2, 4, 3, seed=1)
+    fm = attention.feature_map(name, 3, 40, seed=1, **DOUBLE)
+    before = fm.queries(x) @ fm.keys(y).mT
+    assert fm.fit(x, y) is fm
+    expected = fm.queries(x) @ fm.keys(y).mT
+    assert not torch.allclose(expected, before)
+    fresh = attention.feature_map(name, 3, 40, seed=2, **DOUBLE)
+    fresh.load_state_dict(fm.state_dict())
+    assert torch.equal(fresh.queries(x) @ fresh.keys(y).mT, expected)
+    for twin in (fm, fresh):
+        twin.redraw(torch.Generator().manual_seed(7))
+    assert torch.equal(fresh.queries(x) @ fresh.keys(y).mT, fm.queries(x) @ fm.keys(y).mT)
+    same = (torch.equal(parameters(fresh)[key], value) for key, value in parameters(fm).items())
+    assert all(same)
+
+
+@pytest.mark.parametrize("name", ["poisson", "geometric", "poisson_plus", "geometric_plus"])
+def test_integers_follow_the_parameter(name: str) -> None:
+    """Fitted, or built with the same parameter and seed: the same integers."""
+    x, y = data(5, 3), data(4, 3, seed=1)
+    fm = attention.feature_map(name, 3, 40, seed=3, **DOUBLE).fit(x, y)
+    option = "lam" if name.startswith("poisson") else "p"
+    same = attention.feature_map(name, 3, 40, seed=3, **{option: fm.parameter}, **DOUBLE)
+    assert torch.equal(fm.omega, same.omega)
+
+
+GIVEN: list[tuple[str, dict[str, Any]]] = [
+    ("oprf", {"A": -0.3}),
+    ("gerf", {"A": -0.3}),
+    ("gerf", {"A": 0.01 + 0.02j, "s": -1}),
+    ("poisson", {"lam": 0.7}),
+    ("geometric", {"p": 0.7}),
+    ("poisson_plus", {"lam": 0.7, "shift": torch.tensor([-1.0, -2.0, -3.0])}),
+    ("geometric_plus", {"p": 0.7, "shift": torch.tensor([-1.0, -2.0, -3.0])}),
+    ("complex_exponential", {"A": torch.tensor([1.0, 2.0, 0.5])}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), GIVEN)
+def test_given_parameters_stay(name: str, options: dict[str, Any]) -> None:
+    x, y = data(5, 3), data(4, 3, seed=1)
+    fm = attention.feature_map(name, 3, 4, **options, **DOUBLE)
+    before = copy.deepcopy(parameters(fm))
+    fm.fit(x, y)
+    assert all(torch.equal(before[key], value) for key, value in parameters(fm).items())
+
+
+def test_explicit_integers_keep_their_parameter() -> None:
+    fm = attention.feature_map("poisson", 3, 1, projection=torch.tensor([[1, 0, 2]]), **DOUBLE)
+    before = fm.parameter.clone()
+    assert torch.equal(fm.fit(data(5, 3), data(4, 3)).parameter, before)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_data_without_statistics_is_refused(name: str) -> None:
+    fm = attention.feature_map(name, 3, 4, **DOUBLE)
+    good = data(5, 3)
+    with pytest.raises(
+        ValueError, match=r"fit needs at least one token in x .* got shape \(0, 3\)"
+    ):
+        fm.fit(good[:0], good)
+    with pytest.raises(ValueError, match=r"token in y and finite entries, got shape \(5, 3\)"):
+        fm.fit(good, good / 0)
+    with pytest.raises(ValueError, match=r"y must have last dimension 3, got shape \(5, 2\)"):
+        fm.fit(good, good[:, :2])
+    assert fm.fit(good[0], good[1]) is fm
+
+
+HEADS: list[tuple[str, dict[str, Any]]] = [
+    ("trig", {}),
+    ("hyperbolic", {}),
+    ("trig_phase", {}),
+    ("relu", {}),
+    ("elu", {}),
+    ("oprf", {}),
+    ("gerf", {}),
+    ("gerf", {"s": -1}),
+    ("gerf", {"A": 0.02 + 0.05j, "s": -1}),
+    ("complex_exponential", {}),
+    ("complex_exponential", {"complex_a": False}),
+    ("complex_exponential", {"A": torch.eye(3) + 0.1j}),
+    ("poisson", {}),
+    ("geometric", {}),
+    ("poisson_plus", {}),
+    ("geometric_plus", {}),
+]
+
+
+def single_head(fm: attention.FeatureMap, name: str, head: int) -> dict[str, Any]:
+    """Options of a map with one head that equals head `head` of `fm`."""
+    if name == "elu":
+        return {}
+    options: dict[str, Any] = {"projection": fm.omega[head]}
+    if name == "trig_phase":
+        options["phase"] = fm.phase[head, 0]
+    elif name == "oprf":
+        options["A"] = fm.A[head].item()
+    elif name == "gerf":
+        real, imaginary = fm.A_real[head].item(), fm.A_imag
+        options["A"] = real if imaginary is None else complex(real, imaginary[head].item())
+    elif name == "complex_exponential" and fm.A_real.ndim == 3:
+        imaginary = fm.A_imag
+        real = fm.A_real[head, 0]
+        options["A"] = real if imaginary is None else torch.complex(real, imaginary[head, 0])
+    elif name.startswith(("poisson", "geometric")):
+        options["lam" if name.startswith("poisson") else "p"] = fm.parameter[head].item()
+        if name.endswith("plus"):
+            options["shift"] = fm.shift[head, 0]
+    return options
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize(("name", "options"), HEADS)
+def test_heads_are_separate_maps(name: str, options: dict[str, Any], kernel: str) -> None:
+    scale = torch.tensor([0.5, 1.5], dtype=torch.float64).reshape(2, 1, 1)
+    x, y = scale * data(4, 2, 5, 3), scale * data(4, 2, 6, 3, seed=1)
+    fm = attention.feature_map(name, 3, 7, kernel=kernel, heads=2, **options, **DOUBLE)
+    seen = fm.fit(x, y).queries(x), fm.keys(y), *fm.scaled_queries(x), *fm.scaled_keys(y)
+    assert seen[0].shape == (4, 2, 5, fm.output_dim)
+    for head in range(2):
+        given = {**options, **single_head(fm, name, head)}
+        alone = attention.feature_map(name, 3, 7, kernel=kernel, **given, **DOUBLE)
+        u, w = x[:, head], y[:, head]
+        for features, expected in zip(
+            seen,
+            (alone.queries(u), alone.keys(w), *alone.scaled_queries(u), *alone.scaled_keys(w)),
+            strict=True,
+        ):
+            torch.testing.assert_close(features[:, head], expected, rtol=1e-12, atol=1e-14)
+        fitted = attention.feature_map(name, 3, 7, kernel=kernel, **options, **DOUBLE).fit(u, w)
+        for buffer, value in parameters(fitted).items():
+            shared = name == "complex_exponential" and "A" in options
+            own = parameters(fm)[buffer] if shared else parameters(fm)[buffer][head]
+            torch.testing.assert_close(own.squeeze(), value.squeeze(), rtol=1e-12, atol=0)
+    if name != "elu":
+        assert not torch.equal(fm.omega[0], fm.omega[1])
+        fm.redraw(torch.Generator().manual_seed(1))
+        assert not torch.equal(fm.queries(x), seen[0])

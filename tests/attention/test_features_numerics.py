@@ -1,0 +1,234 @@
+"""Large inputs, low precision, gradients at awkward points, and what the maps refuse."""
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import attention
+from attention.features.discrete import DiscreteFeatures
+
+DOUBLE = {"dtype": torch.float64}
+ALL: list[tuple[str, dict[str, Any]]] = [
+    ("trig_phase", {}),
+    ("oprf", {"A": -0.1}),
+    ("gerf", {"A": -0.1}),
+    ("gerf", {"A": 0.02, "s": -1}),
+    ("gerf", {"A": 0.02 + 0.05j, "s": -1}),
+    ("complex_exponential", {"A": 1j}),
+    ("complex_exponential", {"complex_a": False}),
+    ("poisson", {}),
+    ("geometric", {}),
+    ("poisson_plus", {}),
+    ("geometric_plus", {}),
+    ("relu", {}),
+    ("elu", {}),
+]
+
+
+def unit(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    u = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return u / u.norm(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize(("name", "options"), ALL)
+def test_length_thirty_in_float32(name: str, options: dict[str, Any], kernel: str) -> None:
+    x, y = 30 * unit(6, 64), 30 * unit(7, 64, seed=1)
+    fm = attention.feature_map(name, 64, 32, kernel=kernel, **options).fit(x.float(), y.float())
+    exact = copy.deepcopy(fm).double()
+    for single, double, u in (
+        (fm.scaled_queries, exact.scaled_queries, x),
+        (fm.scaled_keys, exact.scaled_keys, y),
+    ):
+        mantissa, log_scale = single(u.float())
+        assert mantissa.abs().max() <= 1 + 1e-6
+        assert mantissa.isfinite().all()
+        expected = double(u)
+        torch.testing.assert_close(log_scale.double(), expected.log_scale, rtol=1e-5, atol=1e-3)
+        torch.testing.assert_close(mantissa.double(), expected.mantissa, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("name", "options"), ALL)
+def test_low_precision_in_float32_inside(
+    name: str, options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    x, y = unit(6, 8).abs(), unit(7, 8, seed=1).abs()
+    fm = attention.feature_map(name, 8, 16, **options).fit(x.float(), y.float()).to(dtype)
+    built = attention.feature_map(name, 8, 16, dtype=dtype, **options)
+    for low in (fm, built):
+        features = low.queries(x.to(dtype))
+        assert features.dtype == torch.float32
+        exact = copy.deepcopy(low).double()
+        torch.testing.assert_close(
+            features.double(), exact.queries(x.to(dtype).double()), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_casts_leave_integers_and_their_parameter_alone() -> None:
+    x = unit(6, 8)
+    fm = attention.feature_map("geometric", 8, 16, **DOUBLE).fit(x, x)
+    omega, parameter = fm.omega.clone(), fm.parameter.clone()
+    low = copy.deepcopy(fm).half()
+    assert low.parameter.dtype == torch.float32
+    torch.testing.assert_close(low.parameter.double(), parameter, rtol=1e-7, atol=0)
+    assert torch.equal(low.omega, omega)
+    assert torch.equal(fm.float().omega, omega)
+    low.redraw(torch.Generator().manual_seed(0))
+    assert low.queries(x.half()).isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize(("name", "options"), ALL)
+def test_gradients_of_features(name: str, options: dict[str, Any], kernel: str) -> None:
+    x = (0.7 * unit(3, 3)).requires_grad_()
+    fm = attention.feature_map(name, 3, 4, kernel=kernel, **options, **DOUBLE)
+    assert torch.autograd.gradcheck(fm.queries, (x,))
+    assert torch.autograd.gradcheck(fm.keys, (x,))
+
+
+@pytest.mark.parametrize("name", ["poisson", "geometric", "poisson_plus"])
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_gradients_where_entries_are_zero(name: str, zero: float) -> None:
+    """Powers 0, 1 and 2 of an entry at zero: slopes 0, that of the rest, and 0."""
+    omega = torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 1], [1, 0, 3]])
+    x = torch.tensor([[zero, 0.5, -0.4], [zero, zero, 0.3]], dtype=torch.float64)
+    fm = attention.feature_map(name, 3, 4, projection=omega, **DOUBLE)
+    features = fm.queries(x.requires_grad_())
+    assert torch.equal(features[0] != 0, torch.tensor([True] * 4))
+    assert (features[0, 1:].abs() < 1e-100).all()
+    assert torch.autograd.gradcheck(fm.queries, (x,))
+    assert torch.autograd.gradcheck(fm.token_scores, (x, x.detach().clone().requires_grad_()))
+
+
+@pytest.mark.parametrize("name", ["poisson", "geometric"])
+def test_negative_inputs_are_refused_in_attention_only(name: str) -> None:
+    x, y, values = unit(4, 3).abs(), unit(5, 3, seed=1).abs(), unit(5, 2)
+    fm = attention.feature_map(name, 3, 4, **DOUBLE)
+    assert fm.attend(x, y, values).isfinite().all()
+    with pytest.raises(ValueError, match=r"queries must not be negative .* the map's _plus form"):
+        fm.attend(-x, y, values)
+    with pytest.raises(ValueError, match=r"keys must not be negative .* got negative entries"):
+        fm.attend(x, -y, values)
+    mask = torch.arange(5) < 4
+    expected = fm.attend(x, y, values, key_mask=mask)
+    y[4] = -1
+    assert torch.equal(fm.attend(x, y, values, key_mask=mask), expected)
+    assert fm.queries(-x).isfinite().all()
+    plus = attention.feature_map(f"{name}_plus", 3, 4, **DOUBLE).fit(-x, y[:4])
+    assert plus.attend(-x, y[:4], values[:4]).isfinite().all()
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("oprf", {"A": 0.1}, "A must be at most 0, got 0.1"),
+    ("oprf", {"A": math.nan}, "A must be finite, got nan"),
+    ("oprf", {"A": torch.zeros(2)}, r"A must be a number, got shape \(2,\)"),
+    (
+        "oprf",
+        {"A": torch.zeros(3), "heads": 2},
+        r"A must be a number or a tensor of shape \(2,\), got shape \(3,\)",
+    ),
+    ("gerf", {"A": 0.25}, "A must have a real part below 1/4, got 0.25"),
+    ("gerf", {"A": 0.3 + 1j}, r"A must have a real part below 1/4, got \(0.3\+1j\)"),
+    ("gerf", {"s": 0}, "s must be 1 or -1, got 0"),
+    ("poisson", {"lam": 0.0}, "lam must be positive, got 0"),
+    ("poisson", {"lam": -1.0}, "lam must be positive, got -1"),
+    ("poisson_plus", {"lam": math.inf}, "lam must be finite, got inf"),
+    ("geometric", {"p": 0.0}, r"p must be between 0 and 1, got \[0.0\]"),
+    ("geometric_plus", {"p": 1.0}, r"p must be between 0 and 1, got \[1.0\]"),
+    ("poisson", {"projection": "simplex"}, "projection must be integers, 'iid' .* got 'simplex'"),
+    (
+        "poisson",
+        {"projection": torch.zeros(3, 3)},
+        r"projection must have shape \(4, 3\), got a tensor of shape \(3, 3\)",
+    ),
+    ("poisson", {"projection": torch.full((4, 3), 0.5)}, "must hold integers of 0 and above"),
+    ("poisson", {"projection": torch.full((4, 3), -1)}, "must hold integers of 0 and above"),
+    ("poisson_plus", {"shift": torch.zeros(2)}, r"shift must have shape \(3,\), got .* \(2,\)"),
+    ("poisson_plus", {"shift": torch.zeros(3) / 0}, "shift must be finite, got an entry"),
+    ("geometric_plus", {"margin": -1.0}, "margin must not be negative, got -1.0"),
+    ("trig_phase", {"phase": torch.zeros(3)}, r"phase must have shape \(4,\), got .* \(3,\)"),
+    ("complex_exponential", {"A": torch.zeros(2)}, r"A must have shape \(3,\) or \(3, 3\), got"),
+    ("complex_exponential", {"A": [1.0, 0.0, 2.0]}, "A must be invertible, got rank 2"),
+    ("complex_exponential", {"A": torch.ones(3, 3)}, "A must be invertible, got rank 1"),
+    ("complex_exponential", {"A": 1j * torch.ones(3, 3)}, "A must be invertible, got rank 1"),
+    ("complex_exponential", {"A": math.nan}, "A must be finite, got an entry"),
+    ("relu", {"epsilon": 0.0}, "epsilon must be positive and finite, got 0.0"),
+    ("elu", {"projection": "none"}, "projection of elu, which has none, .* got 'none'"),
+    ("elu", {"projection": torch.zeros(4, 3)}, "projection of elu, which has none, .* a tensor"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "message"), REFUSED)
+def test_options_out_of_range(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        attention.feature_map(name, 3, 4, **options)
+
+
+def test_given_phase_is_not_redrawn() -> None:
+    fm = attention.feature_map("trig_phase", 3, 4, phase=torch.zeros(4))
+    with pytest.raises(ValueError, match="redraw needs a map that drew its own phase"):
+        fm.redraw(torch.Generator())
+
+
+def test_phases_fill_the_circle() -> None:
+    fm = attention.feature_map("trig_phase", 2, 40_000, projection="iid", **DOUBLE)
+    assert fm.phase.min() >= 0
+    assert fm.phase.max() < 2 * math.pi
+    assert fm.phase.mean().item() == pytest.approx(math.pi, abs=0.04)
+    before, omega = fm.phase.clone(), fm.omega.clone()
+    fm.redraw(torch.Generator().manual_seed(3))
+    assert not torch.equal(fm.phase, before)
+    assert not torch.equal(fm.omega, omega)
+    # Independent of the vectors, though one generator draws both.
+    together = torch.stack((*fm.omega.T, fm.phase)).corrcoef() - torch.eye(3)
+    assert together.abs().max() < 0.02
+
+
+def test_abstract_maps_say_so() -> None:
+    assert issubclass(DiscreteFeatures, attention.FeatureMap)
+    with pytest.raises(ValueError, match=r"heads must be at least 1, got 0"):
+        attention.feature_map("poisson", 3, 4, heads=0)
+    fm = attention.feature_map("gerf", 3, 4, heads=2)
+    with pytest.raises(ValueError, match=r"shape \(..., 2, L, 3\) for a map with heads, got"):
+        fm.queries(torch.zeros(3, 4, 3))
+    with pytest.raises(ValueError, match=r"on the map's device cpu, got meta"):
+        fm.queries(torch.zeros(2, 4, 3, device="meta"))
+    assert "s=1" in repr(fm)
+    assert "projection='iid'" in repr(attention.feature_map("poisson", 3, 4))
+    assert "epsilon=0.001" in repr(attention.feature_map("relu", 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("oprf", "A", torch.tensor(-0.1)),
+        ("gerf", "A", torch.tensor(-0.1)),
+        ("poisson", "lam", torch.tensor(0.1)),
+        ("poisson_plus", "shift", torch.zeros(3)),
+        ("trig_phase", "phase", torch.zeros(4)),
+        ("complex_exponential", "A", torch.ones(3)),
+    ],
+)
+def test_given_tensors_are_copied(name: str, option: str, value: Tensor) -> None:
+    value = value.requires_grad_()
+    fm = attention.feature_map(name, 3, 4, **{option: value})
+    assert not any(buffer.requires_grad for buffer in fm.buffers())
+    state = {key: buffer.clone() for key, buffer in fm.state_dict().items()}
+    with torch.no_grad():
+        value.add_(1)
+    assert all(torch.equal(state[key], buffer) for key, buffer in fm.state_dict().items())
+
+
+def test_scaled_comparisons_on_both_sides_of_zero() -> None:
+    u = torch.tensor([[-3.0, -0.5, 0.0], [2.0, -1.0, 0.5]], dtype=torch.float64)
+    for name in ("relu", "elu"):
+        fm = attention.feature_map(name, 3, 4, **DOUBLE)
+        mantissa, log_scale = fm.scaled_queries(u)
+        torch.testing.assert_close(mantissa * log_scale.exp(), fm.queries(u), rtol=1e-14, atol=0)
+        assert torch.equal(mantissa.amax(-1), torch.ones(2, dtype=torch.float64))

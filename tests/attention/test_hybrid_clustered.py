@@ -1,0 +1,311 @@
+"""The clustered hybrid: its two mixtures against their definitions, its centres, its data."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import attention
+from attention.hybrid import ClusteredHybrid, GaussianCoefficient, HybridFeatures
+
+D = 4
+F64 = {"dtype": torch.float64}
+
+
+def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
+    return (fm.queries(x) * fm.keys(y)).sum(-1)
+
+
+def points(count: int, seed: int, scale: float = 0.6) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return scale * torch.randn(count, D, generator=generator, dtype=torch.float64)
+
+
+def diagonal(r: Tensor, s: Tensor, complex_a: bool) -> Tensor:
+    """A for one pair of centres with no zeros (eq 86 to 88)."""
+    ratio = (s / r).abs().sqrt()
+    return torch.where(r * s > 0, 1j * ratio, ratio + 0j) if complex_a else ratio
+
+
+def pair_estimate(x: Tensor, y: Tensor, A: Tensor, omega: Tensor) -> Tensor:
+    """Re of the product of complex features, from its definition with bilinear squares."""
+    u, w = A * x, y / A
+    z = (u + w) @ omega.to(A.dtype).T
+    constant = -0.5 * (u.square().sum(-1) + w.square().sum(-1))
+    return (z + constant.unsqueeze(-1)).exp().mean(-1).real
+
+
+CENTERS = (points(2, 20), points(3, 21))
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize("complex_a", [True, False])
+def test_zero_one_equals_its_definition(complex_a: bool, kernel: str) -> None:
+    """Each estimate is that of the complex exponential base of the two nearest centres."""
+    x, y, omega = points(12, 1), points(12, 2), points(5, 3, 1.0)
+    query_centers, key_centers = CENTERS
+    fm = attention.feature_map(
+        "clustered_hybrid",
+        D,
+        5,
+        kernel=kernel,
+        projection=omega,
+        query_centers=query_centers,
+        key_centers=key_centers,
+        complex_a=complex_a,
+    )
+    assert fm.output_dim == 2 * 3 * 5 * (2 if complex_a else 1)
+    assert fm.signed == complex_a
+    i = torch.cdist(x, query_centers).argmin(-1)
+    j = torch.cdist(y, key_centers).argmin(-1)
+    assert len(set(i.tolist())) == 2
+    assert len(set(j.tolist())) == 3
+    expected = torch.stack(
+        [
+            pair_estimate(
+                a[None], b[None], diagonal(query_centers[k], key_centers[n], complex_a), omega
+            )[0]
+            for a, b, k, n in zip(x, y, i, j, strict=True)
+        ]
+    )
+    if kernel == "gaussian":
+        expected = expected * (-0.5 * (x.square().sum(-1) + y.square().sum(-1))).exp()
+    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-13)
+    queries = fm.queries(x).unflatten(-1, (2, 3, -1))
+    assert bool((queries[torch.arange(12), 1 - i] == 0).all())
+
+
+def test_no_error_at_the_centres() -> None:
+    """Complex A: for every pair of centres; real A leaves an error where signs agree."""
+    query_centers, key_centers = CENTERS
+    options = {"query_centers": query_centers, "key_centers": key_centers, **F64}
+    x, y = query_centers.repeat_interleave(3, 0), key_centers.repeat(2, 1)
+    exact = attention.kernels.softmax(x, y)
+    fm = attention.feature_map("clustered_hybrid", D, 5, **options)
+    torch.testing.assert_close(estimate(fm, x, y), exact, rtol=1e-12, atol=0)
+    real = attention.feature_map("clustered_hybrid", D, 5, complex_a=False, **options)
+    assert float((estimate(real, x, y) - exact).abs().max()) > 1e-3
+
+
+def test_limits_and_zeros_of_the_centres() -> None:
+    """|A| is 1 where both centres are zero, and held between the limits where one is."""
+    r = torch.tensor([[0.0, 0.0, 0.5, -0.2]], dtype=torch.float64)
+    s = torch.tensor([[0.0, 0.3, 0.0, 0.3]], dtype=torch.float64)
+    fm = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, a_limits=(0.1, 8.0), **F64)
+    expected = torch.tensor([1.0, 8.0, 0.1, 1.5**0.5], dtype=torch.float64)
+    torch.testing.assert_close(fm.moduli.flatten(), expected, rtol=1e-15, atol=0)
+    assert not bool(fm.imaginary.any())
+    wide = ClusteredHybrid(D, 3, query_centers=r, key_centers=s, **F64)
+    assert wide.moduli.flatten().tolist()[1:3] == [100.0, 0.01]
+
+
+def test_one_pair_of_gaussian_clusters_is_exact_too() -> None:
+    """With trig lambda features the coefficient is exactly 1 at the centres."""
+    query_centers, key_centers = (centers[:1] for centers in CENTERS)
+    fm = attention.feature_map(
+        "clustered_hybrid",
+        D,
+        5,
+        query_centers=query_centers,
+        key_centers=key_centers,
+        coefficients="gaussian",
+        lambda_features="trig",
+        **F64,
+    )
+    exact = attention.kernels.softmax(query_centers, key_centers)
+    torch.testing.assert_close(estimate(fm, query_centers, key_centers), exact, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("default_base", ["trig", "hyperbolic", "oprf"])
+@pytest.mark.parametrize("lambda_features", ["positive", "trig"])
+@pytest.mark.parametrize("complex_a", [True, False])
+def test_gaussian_equals_its_definition(
+    complex_a: bool, lambda_features: str, default_base: str
+) -> None:
+    """sum_ij L_ij S_ij + (1 - sum_ij L_ij) S_0 from formulas, moduli in the coefficient."""
+    x, y, omega, tau = points(6, 1), points(6, 2), points(5, 3, 1.0), points(3, 4, 1.0)
+    query_centers, key_centers = CENTERS
+    t = 1.7
+    fm = attention.feature_map(
+        "clustered_hybrid",
+        D,
+        5,
+        projection=omega,
+        query_centers=query_centers,
+        key_centers=key_centers,
+        complex_a=complex_a,
+        coefficients="gaussian",
+        num_lambda_features=3,
+        lambda_scale=t,
+        lambda_features=lambda_features,
+        lambda_projection=tau,
+        default_base=default_base,
+    )
+    default = attention.feature_map(default_base, D, 5, projection=omega)
+    rest, expected = torch.ones(6, dtype=torch.float64), torch.zeros(6, dtype=torch.float64)
+    for r in query_centers:
+        for s in key_centers:
+            A = diagonal(r, s, complex_a)
+            sign = torch.where((r * s > 0) & complex_a, -1.0, 1.0)
+            u, w = A.abs() * x / t, sign * y / A.abs() / t
+            projected = u @ tau.T, w @ tau.T
+            if lambda_features == "positive":
+                weight = (u.square() + w.square()).sum(-1, keepdim=True)
+                level = (projected[0] - projected[1] - weight).exp().mean(-1)
+            else:
+                level = (projected[0] + projected[1]).cos().mean(-1)
+            rest = rest - level
+            expected = expected + level * pair_estimate(x, y, A, omega)
+    expected = expected + rest * estimate(default, x, y)
+    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
+    (phi_q, scale_q), (phi_k, scale_k) = fm.scaled_queries(x), fm.scaled_keys(y)
+    scaled = (phi_q * phi_k).sum(-1) * (scale_q + scale_k).exp().squeeze(-1)
+    torch.testing.assert_close(scaled, expected, rtol=1e-11, atol=1e-12)
+    assert fm.queries(x).shape[-1] == fm.keys(y).shape[-1] == fm.output_dim
+    rho = 3 if lambda_features == "positive" else 6
+    width = 5 * (2 if complex_a else 1)
+    assert fm.output_dim == 6 * rho * (width + default.output_dim) + default.output_dim
+
+
+def test_gaussian_with_real_a_is_a_general_composition() -> None:
+    """The same hybrid put together from complex exponential maps and general coefficients."""
+    x, y, omega, tau = points(6, 1), points(6, 2), points(5, 3, 1.0), points(3, 4, 1.0)
+    r, s = CENTERS[0][:1], CENTERS[1][:1]
+    A = diagonal(r[0], s[0], False)
+    fm = ClusteredHybrid(
+        D,
+        5,
+        projection=omega,
+        query_centers=r,
+        key_centers=s,
+        complex_a=False,
+        coefficients="gaussian",
+        num_lambda_features=3,
+        lambda_projection=tau,
+    )
+    # |A x + A^-1 y|^2 = |x + A^-2 y|^2 in coordinates scaled by A: taus are scaled in turn.
+    coefficient = GaussianCoefficient(D, 3, projection=tau)
+    scaled = [coefficient.queries(A * x), coefficient.keys(y / A)]
+    parts = [
+        attention.feature_map("complex_exponential", D, 5, projection=omega, A=A),
+        attention.feature_map("trig", D, 5, projection=omega),
+    ]
+    level = (scaled[0] * scaled[1]).sum(-1)
+    expected = level * estimate(parts[0], x, y) + (1 - level) * estimate(parts[1], x, y)
+    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-13)
+    assert HybridFeatures(parts, [coefficient]).output_dim == fm.output_dim
+
+
+@pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
+def test_unbiased(coefficients: str) -> None:
+    """Away from the centres, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
+    query_centers, key_centers = CENTERS
+    heads = 20_000
+    fm = attention.feature_map(
+        "clustered_hybrid",
+        D,
+        2,
+        projection="iid",
+        query_centers=query_centers[:1].expand(heads, 1, D),
+        key_centers=key_centers[:2].expand(heads, 2, D),
+        coefficients=coefficients,
+        lambda_scale=2.0,
+        num_lambda_features=2,
+        heads=heads,
+        **F64,
+    )
+    x, y = query_centers[:1] + points(1, 5, 0.1), key_centers[:1] + points(1, 6, 0.1)
+    values = estimate(fm, x.expand(heads, 1, D), y.expand(heads, 1, D)).squeeze(-1)
+    z = (values.mean() - attention.kernels.softmax(x, y)) / (values.std() / heads**0.5)
+    assert abs(float(z)) < 4
+    one, two = (values - values.mean())[::2], (values - values.mean())[1::2]
+    assert abs(float((one * two).mean() / values.var())) < 0.05
+
+
+def clouds(seed: int, centers: Tensor, count: int) -> Tensor:
+    return torch.cat([c + points(count, seed + n, 0.02) for n, c in enumerate(centers)])
+
+
+def test_fit_finds_the_centres() -> None:
+    pytest.importorskip("sklearn")
+    x, y = clouds(30, CENTERS[0], 40), clouds(40, CENTERS[1], 40)
+    fm = attention.feature_map("clustered_hybrid", D, 8, num_key_clusters=3, **F64)
+    assert float(fm.query_centers.abs().max()) == 0
+    before = (fm.queries(x) @ fm.keys(y).mT - (x @ y.mT).exp()).square().mean()
+    assert fm.fit(x, y) is fm
+    for found, centers in ((fm.query_centers, CENTERS[0]), (fm.key_centers, CENTERS[1])):
+        distances = torch.cdist(centers, found)
+        assert float(distances.min(-1).values.max()) < 0.03
+    after = (fm.queries(x) @ fm.keys(y).mT - (x @ y.mT).exp()).square().mean()
+    assert float(after) < 0.02 * float(before)
+    other = attention.feature_map("clustered_hybrid", D, 8, num_key_clusters=3, seed=3, **F64)
+    other.load_state_dict(fm.state_dict())
+    torch.testing.assert_close(other.keys(y), fm.keys(y), rtol=0, atol=0)
+    given = attention.feature_map("clustered_hybrid", D, 8, query_centers=CENTERS[0], **F64)
+    given.fit(x, y)
+    torch.testing.assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
+    with pytest.raises(ValueError, match="fit needs at least 3 tokens for as many clusters, got 2"):
+        fm.fit(x, y[:2])
+
+
+@pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
+def test_heads_are_separate_maps(coefficients: str) -> None:
+    pytest.importorskip("sklearn")
+    x = torch.stack([clouds(30, CENTERS[0], 10), clouds(50, -CENTERS[0], 10)])
+    y = torch.stack([clouds(40, CENTERS[1][:2], 10), clouds(60, CENTERS[1][1:], 10)])
+    options = {"coefficients": coefficients, "num_lambda_features": 3, **F64}
+    fm = attention.feature_map("clustered_hybrid", D, 6, heads=2, **options).fit(x, y)
+    out = fm.attend(x, y, y)
+    for head in range(2):
+        more = {"lambda_projection": fm.lambda_map.omega[head]} if "g" in coefficients else {}
+        one = attention.feature_map(
+            "clustered_hybrid", D, 6, projection=fm.omega[head], **options, **more
+        ).fit(x[head], y[head])
+        torch.testing.assert_close(out[head], one.attend(x[head], y[head], y[head]))
+        torch.testing.assert_close(fm.queries(x)[head], one.queries(x[head]))
+
+
+def test_gradients() -> None:
+    """Near the centres, where no denominator comes close to zero."""
+    x, y = CENTERS[0] + points(2, 1, 0.05), CENTERS[1] + points(3, 2, 0.05)
+    for options in ({}, {"coefficients": "gaussian", "default_base": "oprf"}):
+        fm = attention.feature_map(
+            "clustered_hybrid", D, 20, query_centers=CENTERS[0], key_centers=CENTERS[1],
+            **options, **F64,
+        )  # fmt: skip
+        inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.queries(a) @ fm.keys(b).mT, inputs)
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
+
+
+def test_single_vectors() -> None:
+    fm = attention.feature_map("clustered_hybrid", D, 3, **F64)
+    x = points(2, 1)
+    torch.testing.assert_close(fm.queries(x[0]), fm.queries(x)[0])
+
+
+def test_errors() -> None:
+    for arguments, message in [
+        ({"coefficients": "soft"}, "coefficients must be one of gaussian, zero_one, got 'soft'"),
+        ({"default_base": "elu"}, "default_base must be one of hyperbolic, oprf, positive, trig"),
+        ({"lambda_scale": 0.0}, "lambda_scale must be above 0, got 0.0"),
+        (
+            {"a_limits": (2.0, 5.0)},
+            r"a_limits must satisfy 0 < least <= 1 <= largest, got \(2.0, 5.0\)",
+        ),
+        ({"num_query_clusters": 0}, "num_query_clusters must be at least 1, got 0"),
+        ({"key_centers": torch.ones(2, 3)}, r"key_centers must have shape \(2, 4\), got \(2, 3\)"),
+        ({"query_centers": torch.ones(4)}, r"query_centers must have shape \(.*, 4\), got \(4,\)"),
+        (
+            {"coefficients": "gaussian", "num_lambda_features": 0},
+            "num_lambda_features must be at least 1, got 0",
+        ),
+        (
+            {"coefficients": "gaussian", "lambda_features": "sine"},
+            "lambda_features must be one of positive, trig, got 'sine'",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            attention.feature_map("clustered_hybrid", D, 3, **arguments)
+    fixed = attention.feature_map("clustered_hybrid", D, 3, projection=torch.ones(3, D))
+    with pytest.raises(ValueError, match="redraw needs projections given by name"):
+        fixed.redraw(torch.Generator())

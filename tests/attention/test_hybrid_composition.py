@@ -1,0 +1,176 @@
+"""Hybrids of any number of bases: the composed map equals eq 8 term by term."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import attention
+from attention.hybrid import (
+    AngularCoefficient,
+    BipolarGaussianCoefficient,
+    Coefficient,
+    GaussianCoefficient,
+    HybridFeatures,
+)
+
+D = 4
+F64 = {"dtype": torch.float64}
+
+
+def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
+    return (fm.queries(x) * fm.keys(y)).sum(-1)
+
+
+def points(count: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return 0.6 * torch.randn(count, D, generator=generator, dtype=torch.float64)
+
+
+def bases(count: int, kernel: str = "softmax") -> list[attention.FeatureMap]:
+    names = ("hyperbolic", "positive", "trig", "hyperbolic")[-count:]
+    return [
+        attention.feature_map(name, D, m, kernel=kernel, seed=m, **F64)
+        for m, name in enumerate(names, 3)
+    ]
+
+
+def coefficients(count: int) -> list[Coefficient]:
+    """Constants 1/2, 0 and above 1: their sum leaves a negative c for three."""
+    return [
+        AngularCoefficient(D, 3, seed=10, **F64),
+        GaussianCoefficient(D, 4, c=1.5, seed=11, **F64),
+        BipolarGaussianCoefficient(D, 2, sigma=0.6, radius=1.2, seed=12, **F64),
+    ][:count]
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_equals_its_definition(p: int, kernel: str) -> None:
+    x, y = points(7, 1), points(7, 2)
+    parts, weights = bases(p + 1, kernel), coefficients(p)
+    fm = HybridFeatures(parts, weights)
+    lambdas = [weight.estimate(x, y) for weight in weights]
+    expected = sum(
+        weight * estimate(part, x, y) for weight, part in zip(lambdas, parts[:-1], strict=True)
+    )
+    expected = expected + (1 - sum(lambdas)) * estimate(parts[-1], x, y)
+    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+    (phi_q, scale_q), (phi_k, scale_k) = fm.scaled_queries(x), fm.scaled_keys(y)
+    scaled = (phi_q * phi_k).sum(-1) * (scale_q + scale_k).exp().squeeze(-1)
+    torch.testing.assert_close(scaled, expected, rtol=1e-12, atol=1e-13)
+    assert fm.queries(x).shape[-1] == fm.keys(y).shape[-1] == fm.output_dim
+    assert fm.signed
+
+
+def test_dimension_and_columns_left_out() -> None:
+    """a = 0 of the Gaussian coefficient drops its own column, c = 0 of two halves the last's."""
+    three = bases(3)
+    widths = [part.output_dim for part in three]
+    angular = [AngularCoefficient(D, n, seed=n, **F64) for n in (3, 5)]
+    fm = HybridFeatures(three, angular)
+    assert fm.output_dim == widths[0] * 4 + widths[1] * 6 + widths[2] * 8
+    gaussian = HybridFeatures(three[:2], [GaussianCoefficient(D, 4, **F64)])
+    assert gaussian.output_dim == widths[0] * 4 + widths[1] * 5
+    x, y = points(5, 1), points(5, 2)
+    lambdas = [coefficient.estimate(x, y) for coefficient in angular]
+    expected = sum(w * estimate(s, x, y) for w, s in zip(lambdas, three[:2], strict=True))
+    expected = expected + (1 - lambdas[0] - lambdas[1]) * estimate(three[2], x, y)
+    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_is_the_angular_hybrid() -> None:
+    omega, tau = points(5, 3), points(3, 4)
+    named = attention.feature_map(
+        "angular_hybrid", D, 5, projection=omega, num_lambda_features=3, lambda_projection=tau
+    )
+    parts = [attention.feature_map(b, D, 5, projection=omega) for b in ("hyperbolic", "trig")]
+    composed = HybridFeatures(parts, [AngularCoefficient(D, 3, projection=tau)])
+    x, y = points(7, 1), points(7, 2)
+    torch.testing.assert_close(estimate(composed, x, y), estimate(named, x, y), rtol=1e-12, atol=0)
+    torch.testing.assert_close(composed.attend(x, y, x), named.attend(x, y, x))
+    torch.testing.assert_close(composed.token_scores(x, y), named.token_scores(x, y))
+
+
+def test_unbiased() -> None:
+    """Three bases, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
+    heads = 20_000
+    x, y = points(1, 1).expand(heads, 1, D), points(1, 2).expand(heads, 1, D)
+    options = {"heads": heads, "projection": "iid", **F64}
+    parts = [
+        attention.feature_map(name, D, 2, seed=seed, **options)
+        for seed, name in enumerate(("hyperbolic", "positive", "trig"))
+    ]
+    weights = [
+        AngularCoefficient(D, 2, seed=10, **options),
+        BipolarGaussianCoefficient(D, 2, sigma=0.6, radius=1.2, seed=12, **options),
+    ]
+    values = estimate(HybridFeatures(parts, weights), x, y).squeeze(-1)
+    exact = attention.kernels.softmax(x[0], y[0])
+    z = (values.mean() - exact) / (values.std() / heads**0.5)
+    assert abs(float(z)) < 4
+
+
+@pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"base": ("positive", "trig")},
+        {"base": ("oprf", "trig")},
+        {
+            "base": ("oprf", "trig"),
+            "shared_projections": False,
+            "projection": ("simplex", "orthogonal"),
+        },
+    ],
+)
+def test_named_hybrids_are_unbiased(name: str, options: dict[str, object]) -> None:
+    """1,500 draws as heads, A fitted to the pair; by chance |z| > 4 once in 16,000 tries."""
+    heads = 1500
+    x, y = points(1, 1).expand(heads, 1, D), points(1, 2).expand(heads, 1, D)
+    fm = attention.feature_map(name, D, 4, num_lambda_features=2, heads=heads, **options, **F64)
+    values = estimate(fm.fit(x, y), x, y).squeeze(-1)
+    exact = attention.kernels.softmax(x[0], y[0])
+    z = (values.mean() - exact) / (values.std() / heads**0.5)
+    assert abs(float(z)) < 4
+
+
+def test_heads_and_fit() -> None:
+    """Each head is a map of its own; `fit` reaches bases and coefficients."""
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(3, 6, D, generator=generator, dtype=torch.float64) for _ in range(2))
+    x = x * torch.tensor([0.3, 0.6, 0.9], dtype=torch.float64)[:, None, None]
+    parts = [
+        attention.feature_map(b, D, 2, heads=3, seed=s, **F64)
+        for s, b in enumerate(("oprf", "trig"))
+    ]
+    weight = BipolarGaussianCoefficient(D, 2, heads=3, **F64)
+    fm = HybridFeatures(parts, [weight]).fit(x, y)
+    assert len(set(weight.radius.tolist())) == 3
+    assert bool((parts[0].A < 0).all())
+    assert fm.queries(x).shape == (3, 6, fm.output_dim)
+    level = weight.constant + (weight.queries(x) * weight.keys(y)).sum(-1, keepdim=True)
+    level = level.squeeze(-1)
+    expected = level * estimate(parts[0], x, y) + (1 - level) * estimate(parts[1], x, y)
+    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_gradients_and_compilation() -> None:
+    fm = HybridFeatures(bases(3), coefficients(2))
+    inputs = tuple(points(4, seed).requires_grad_() for seed in (1, 2))
+    assert torch.autograd.gradcheck(lambda a, b: fm.attend(a, b, b), inputs)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda a: fm.queries(a), fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(points(4, 1)), fm.queries(points(4, 1)))
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match=r"one fewer than the bases, .* got 2 for 2 bases"):
+        HybridFeatures(bases(2), coefficients(2))
+    with pytest.raises(ValueError, match=r"one fewer than the bases, .* got 0 for 1 bases"):
+        HybridFeatures(bases(1), [])
+    with pytest.raises(ValueError, match=r"bases must agree in \(dim, kernel, heads\), got"):
+        HybridFeatures([*bases(1), *bases(1, "gaussian")], coefficients(1))
+    fixed = AngularCoefficient(D, 2, projection=torch.ones(2, D))
+    with pytest.raises(ValueError, match="redraw needs projections given by name"):
+        fixed.redraw(torch.Generator())

@@ -1,0 +1,167 @@
+"""The Gaussian hybrid and its coefficient."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+import attention
+from attention.hybrid import BipolarGaussianCoefficient, GaussianCoefficient
+
+SIGMA, RADIUS = 0.8, 1.3
+
+
+def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
+    return (fm.queries(x) * fm.keys(y)).sum(-1)
+
+
+def sphere(count: int, dim: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    gaussian = torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    return RADIUS * normalize(gaussian, dim=-1)
+
+
+@pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("oprf", "trig")])
+@pytest.mark.parametrize(("lambda_features", "sign"), [("trig", 1), ("positive", -1)])
+def test_no_error_at_one_end(lambda_features: str, sign: int, base: tuple[str, str]) -> None:
+    """Trig coefficients are exact at angle 0, positive ones at pi; the other end has an error."""
+    x = sphere(20, 6, 0)
+    fm = attention.feature_map(
+        "gaussian_hybrid",
+        6,
+        4,
+        base=base,
+        lambda_sigma=SIGMA,
+        radius=RADIUS,
+        lambda_features=lambda_features,
+        dtype=torch.float64,
+    )
+    exact = attention.kernels.softmax(x, sign * x)
+    torch.testing.assert_close(estimate(fm, x, sign * x), exact, rtol=1e-11, atol=0)
+    other = attention.kernels.softmax(x, -sign * x)
+    assert float((estimate(fm, x, -sign * x) - other).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("lambda_features", ["trig", "positive"])
+def test_equals_its_definition(lambda_features: str, shared: bool) -> None:
+    """L S1 + (1 - L) S2 with L computed from its formula; both constants differ from 0 and 1."""
+    x, y, omega, tau = (sphere(n, 3, n) for n in (6, 6, 8, 5))
+    x = 0.7 * x
+    first, second = (omega[:4], omega[:4]) if shared else (omega[:4], omega[4:])
+    fm = attention.feature_map(
+        "gaussian_hybrid",
+        3,
+        4,
+        projection=first if shared else omega,
+        shared_projections=shared,
+        num_lambda_features=5,
+        lambda_projection=tau,
+        lambda_sigma=SIGMA,
+        radius=RADIUS,
+        lambda_features=lambda_features,
+    )
+    rho = 1 - math.exp(-2 * SIGMA**2 * RADIUS**2)
+    p_x, p_y = SIGMA * x @ tau.T, SIGMA * y @ tau.T
+    if lambda_features == "trig":
+        gaussian = (p_x - p_y).cos().mean(-1)
+        assert fm.output_dim == 4 * 4 * (2 * 5 + 1)
+    else:
+        squares = SIGMA**2 * (x.square() + y.square()).sum(-1, keepdim=True)
+        gaussian = (p_x + p_y - squares).exp().mean(-1)
+        assert fm.output_dim == 4 * 4 * (5 + 1)
+    weight = (1 - gaussian) / rho
+    hyperbolic = attention.feature_map("hyperbolic", 3, 4, projection=first)
+    trig = attention.feature_map("trig", 3, 4, projection=second)
+    expected = weight * estimate(hyperbolic, x, y) + (1 - weight) * estimate(trig, x, y)
+    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-14)
+    scores = (fm.queries(x) @ fm.keys(y).mT).sum(0)
+    torch.testing.assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("lambda_features", ["trig", "positive"])
+def test_coefficient(lambda_features: str) -> None:
+    """Mean and variance of the estimate over 20,000 taus, by formulas 4.3 of the theory.
+
+    By chance |z| > 4 once in 16,000 tries.
+    """
+    x, y = sphere(1, 2, 1), sphere(1, 2, 2)
+    n = 20_000
+    coefficient = BipolarGaussianCoefficient(
+        2,
+        n,
+        sigma=SIGMA,
+        radius=RADIUS,
+        lambda_features=lambda_features,
+        projection="iid",
+        dtype=torch.float64,
+    )
+    square = float((x - y).square().sum())
+    rho = 1 - math.exp(-2 * SIGMA**2 * RADIUS**2)
+    exact = (1 - math.exp(-(SIGMA**2) * square / 2)) / rho
+    if lambda_features == "trig":
+        variance = (1 - math.exp(-(SIGMA**2) * square)) ** 2 / (2 * rho**2)
+    else:
+        product = math.exp(4 * SIGMA**2 * float((x * y).sum()))
+        variance = (product - math.exp(-(SIGMA**2) * square)) / rho**2
+    assert abs(float(coefficient.estimate(x, y)) - exact) < 4 * math.sqrt(variance / n)
+
+
+def test_fit_sets_the_radius() -> None:
+    x, y = sphere(10, 4, 1), 2 * sphere(30, 4, 2)
+    fm = attention.feature_map("gaussian_hybrid", 4, 3, dtype=torch.float64).fit(x, y)
+    radius = float(fm.coefficient.radius)
+    assert radius == pytest.approx(1.5 * RADIUS)
+    given = attention.feature_map("gaussian_hybrid", 4, 3, radius=radius, dtype=torch.float64)
+    torch.testing.assert_close(fm.keys(y), given.keys(y))
+
+
+@pytest.mark.parametrize("features", ["trig", "positive"])
+def test_general_coefficient(features: str) -> None:
+    """Mean exp(-|x + M y|^2 / (2 c^2)) over 100,000 taus, for an M that is not symmetric."""
+    generator = torch.Generator().manual_seed(3)
+    matrix = torch.randn(3, 3, generator=generator, dtype=torch.float64)
+    x, y = 0.5 * sphere(1, 3, 1), 0.5 * sphere(1, 3, 2)
+    n = 100_000
+    coefficient = GaussianCoefficient(
+        3, n, M=matrix, c=1.4, lambda_features=features, projection="iid", dtype=torch.float64
+    )
+    assert coefficient.constant == 0
+    u, w = x / 1.4, -(y @ matrix.T) / 1.4
+    exact = float(attention.kernels.gaussian(u, w))
+    if features == "trig":
+        variance = (1 - exact**2) ** 2 / 2
+    else:
+        variance = math.exp(4 * float((u * w).sum())) - exact**2
+    assert abs(float(coefficient.estimate(x, y)) - exact) < 4 * math.sqrt(variance / n)
+
+
+def test_gradients() -> None:
+    x, y = (0.4 * sphere(4, 3, seed) for seed in (1, 2))
+    for lambda_features in ("trig", "positive"):
+        fm = attention.feature_map(
+            "gaussian_hybrid", 3, 4, lambda_features=lambda_features, dtype=torch.float64
+        )
+        inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
+        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
+
+
+def test_errors() -> None:
+    for arguments, message in [
+        ({"lambda_sigma": 0.0}, "lambda_sigma must be above 0, got 0.0"),
+        ({"radius": -1.0}, "radius must be above 0, got -1.0"),
+        ({"lambda_features": "sine"}, "lambda_features must be one of positive, trig, got 'sine'"),
+        ({"num_lambda_features": 0}, "num_lambda_features must be at least 1, got 0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            attention.feature_map("gaussian_hybrid", 3, 4, **arguments)
+    fm = attention.feature_map("gaussian_hybrid", 3, 4)
+    with pytest.raises(ValueError, match="fit needs queries and keys of mean length above 0"):
+        fm.fit(torch.zeros(5, 3), torch.zeros(5, 3))
+    with pytest.raises(ValueError, match="c must be above 0, got 0"):
+        GaussianCoefficient(3, 4, c=0)
+    with pytest.raises(ValueError, match=r"M must have shape \(3, 3\), got \(2, 2\)"):
+        GaussianCoefficient(3, 4, M=torch.eye(2))

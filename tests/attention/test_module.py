@@ -1,0 +1,310 @@
+"""RandomFeatureAttention beside nn.MultiheadAttention."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import attention
+from attention import RandomFeatureAttention
+
+EMBED, HEADS = 8, 2
+
+
+def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def softmax_module(**options: Any) -> nn.MultiheadAttention:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = nn.MultiheadAttention(EMBED, HEADS, **options)
+        for parameter in module.parameters():
+            nn.init.normal_(parameter, std=0.25)
+    return module
+
+
+def relative_error(computed: Tensor, expected: Tensor) -> float:
+    return float((computed - expected).detach().norm() / expected.detach().norm())
+
+
+def close(computed: Tensor, expected: Tensor, tolerance: float = 0.1) -> None:
+    """With thousands of features the estimate is good, not exact."""
+    assert computed.shape == expected.shape
+    assert relative_error(computed, expected) < tolerance
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 6, "vdim": 5}])
+@pytest.mark.parametrize("bias", [False, True])
+def test_converges_to_softmax_attention(bias: bool, sizes: dict, batch_first: bool) -> None:
+    """With masks, cross-attention of other sizes and weights: all as PyTorch returns them."""
+    exact = softmax_module(bias=bias, batch_first=batch_first, **sizes)
+    ours = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 16384)
+    query = tokens(3, 4, EMBED)
+    key = tokens(3, 5, sizes.get("kdim", EMBED), seed=1)
+    value = tokens(3, 5, sizes.get("vdim", EMBED), seed=2)
+    if not batch_first:
+        query, key, value = (t.transpose(0, 1) for t in (query, key, value))
+    padding = torch.zeros(3, 5, dtype=torch.bool)
+    padding[1, 3:] = True
+    for mask in (None, padding, torch.zeros(3, 5).masked_fill(padding, -torch.inf)):
+        options: dict[str, Any] = {"key_padding_mask": mask, "need_weights": True}
+        for average in (True, False):
+            expected = exact(query, key, value, average_attn_weights=average, **options)
+            computed = ours(query, key, value, average_attn_weights=average, **options)
+            close(computed[0], expected[0])
+            visible = (expected[1] > 0).to(query.dtype)
+            uniform = visible / visible.sum(-1, keepdim=True)
+            close(computed[1], expected[1], 0.3 * relative_error(uniform, expected[1]))
+    assert ours(query, key, value)[1] is None
+
+
+def test_self_attention_causal_and_unbatched() -> None:
+    exact = softmax_module(batch_first=True)
+    ours = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 2048)
+    x = tokens(2, 5, EMBED)
+    causal = torch.ones(5, 5).triu(1).bool()
+    expected = exact(x, x, x, attn_mask=causal, is_causal=True, need_weights=False)[0]
+    additive = nn.Transformer.generate_square_subsequent_mask(5)
+    for mask, flag in ((None, True), (causal, True), (causal, False), (additive, False)):
+        close(ours(x, x, x, attn_mask=mask, is_causal=flag)[0], expected)
+    output, weights = ours(x[0], x[0], x[0], is_causal=True, need_weights=True)
+    close(output, expected[0])
+    assert weights.shape == (5, 5)
+    assert torch.equal(weights, weights.tril())
+    torch.testing.assert_close(ours(x, x.clone(), x, is_causal=True)[0][0], output)
+
+
+def test_states_travel() -> None:
+    exact = softmax_module()
+    ours = RandomFeatureAttention(EMBED, HEADS, seed=1)
+    vectors = {k: v.clone() for k, v in ours.feature_map.state_dict().items()}
+    assert vectors
+    ours.load_state_dict(exact.state_dict())
+    for name, parameter in exact.named_parameters():
+        assert torch.equal(ours.get_parameter(name), parameter)
+    for name, value in ours.feature_map.state_dict().items():
+        assert torch.equal(value, vectors[name])
+    nested = nn.ModuleDict({"attention": RandomFeatureAttention(EMBED, HEADS, seed=2)})
+    nested.load_state_dict({f"attention.{k}": v for k, v in ours.state_dict().items()})
+    x = tokens(4, EMBED)
+    assert torch.equal(nested["attention"](x, x, x)[0], ours(x, x, x)[0])
+    incomplete = ours.state_dict()
+    incomplete.pop(next(k for k in incomplete if k.startswith("feature_map.")))
+    incomplete["feature_map.other"] = x
+    with pytest.raises(RuntimeError, match="feature_map"):
+        ours.load_state_dict(incomplete)
+    exact_state = exact.state_dict()
+    exact_state.pop("in_proj_weight")
+    with pytest.raises(RuntimeError, match="in_proj_weight"):
+        ours.load_state_dict(exact_state)
+    assert ours.redraw(torch.Generator().manual_seed(3)) is None
+    assert not torch.equal(nested["attention"](x, x, x)[0], ours(x, x, x)[0])
+
+
+def test_initial_values_are_those_of_pytorch() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ours = RandomFeatureAttention(64, 2, kdim=32, vdim=16)
+        for name, fan_in in (("q", 64), ("k", 32), ("v", 16)):
+            weight = ours.get_parameter(f"{name}_proj_weight").detach()
+            assert weight.shape == (64, fan_in)
+            assert weight.abs().max() <= (6 / (64 + fan_in)) ** 0.5
+            assert weight.std() == pytest.approx((2 / (64 + fan_in)) ** 0.5, rel=0.1)
+    assert not ours.in_proj_bias.any()
+    assert not ours.out_proj.bias.any()
+
+
+def test_heads_have_their_own_vectors() -> None:
+    fm = RandomFeatureAttention(EMBED, HEADS, "positive", 3).feature_map
+    assert fm.omega.shape == (HEADS, 3, EMBED // HEADS)
+    assert not torch.equal(fm.omega[0], fm.omega[1])
+
+
+def test_fit_sets_each_heads_parameters() -> None:
+    ours = RandomFeatureAttention(EMBED, HEADS, "oprf", 4, batch_first=True)
+    x, y = tokens(2, 5, EMBED), tokens(2, 6, EMBED, seed=1)
+    before = ours(x, y, y)[0]
+    assert ours.fit(x, y) is ours
+    assert not torch.equal(ours(x, y, y)[0], before)
+    q, k, _ = ours._heads(x, y, y, True)
+    direct = attention.feature_map("oprf", EMBED // HEADS, 4, heads=HEADS).fit(q, k)
+    ours.feature_map.load_state_dict(direct.state_dict())
+    torch.testing.assert_close(ours(x, y, y)[0], ours.fit(x, y)(x, y, y)[0])
+
+
+def test_encoder_layer_uses_it_in_training_and_in_evaluation() -> None:
+    """PyTorch's fast path would compute softmax from the weights, without calling forward."""
+    layer = nn.TransformerEncoderLayer(EMBED, HEADS, 16, dropout=0.0, batch_first=True)
+    ours = RandomFeatureAttention.from_multihead(layer.self_attn, num_features=2, seed=5)
+    layer.self_attn = ours
+    x = tokens(2, 5, EMBED)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    for seed, options in enumerate(
+        ({}, {"src_key_padding_mask": padding}, {"src_mask": mask, "is_causal": True})
+    ):
+        training = layer.train()(x, **options)
+        with torch.no_grad():
+            evaluation = layer.eval()(x, **options)
+        torch.testing.assert_close(training, evaluation)
+        ours.redraw(torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            assert not torch.allclose(layer(x, **options), evaluation)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    with torch.no_grad():
+        assert encoder(x, src_key_padding_mask=padding).isfinite().all()
+
+
+def test_decoder_layer_uses_it() -> None:
+    layer = nn.TransformerDecoderLayer(EMBED, HEADS, 16, dropout=0.0, batch_first=True).eval()
+    x, memory = tokens(2, 5, EMBED), tokens(2, 7, EMBED, seed=1)
+    mask = nn.Transformer.generate_square_subsequent_mask(5)
+    expected = layer(x, memory, tgt_mask=mask, tgt_is_causal=True)
+    for name in ("self_attn", "multihead_attn"):
+        converted = RandomFeatureAttention.from_multihead(getattr(layer, name), "positive", 4096)
+        setattr(layer, name, converted)
+    close(layer(x, memory, tgt_mask=mask, tgt_is_causal=True), expected)
+
+
+def test_dropout_takes_out_values() -> None:
+    """Of one head with an identity for values: output entries are 0 or twice the undropped."""
+    ours = RandomFeatureAttention(4, 1, "positive", 16, dropout=0.5, bias=False)
+    with torch.no_grad():
+        ours.in_proj_weight[8:] = torch.eye(4)
+        ours.out_proj.weight.copy_(torch.eye(4))
+    ours.requires_grad_(False)
+    query, value = tokens(3, 4), torch.eye(4)
+    plain = ours.eval()(query, tokens(4, 4, seed=1), value)[0]
+    ours.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ratios = torch.stack(
+            [ours(query, tokens(4, 4, seed=1), value)[0] / plain for _ in range(400)]
+        )
+    torch.testing.assert_close(ratios, ratios[:, :1].expand_as(ratios))
+    assert set(ratios.round(decimals=4).unique().tolist()) == {0.0, 2.0}
+    # 400 x 4 fair draws of 0 or 2: mean 1, standard error 0.025.
+    assert ratios.mean() == pytest.approx(1, abs=0.1)
+
+
+def test_steps_equal_the_causal_module() -> None:
+    for name in ("positive", "angular_hybrid"):
+        ours = RandomFeatureAttention(EMBED, HEADS, name, 4, kdim=6, vdim=5, batch_first=True)
+        query, key, value = (tokens(3, 9, size, seed=size) for size in (EMBED, 6, 5))
+        expected = ours(query, key, value, is_causal=True)[0]
+        state = ours.initial_state(3)
+        for i in range(9):
+            output, state = ours.step(query[:, i], key[:, i], value[:, i], state)
+            torch.testing.assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("backend", "causal"), [("eager", False), ("eager", True), ("aot_eager", True)]
+)
+def test_compiles_to_one_graph(backend: str, causal: bool) -> None:
+    torch.compiler.reset()
+    ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
+    x = tokens(2, 5, EMBED)
+    padding = torch.tensor([[False] * 5, [True] * 2 + [False] * 3])
+
+    def compute(x: Tensor) -> Tensor:
+        return ours(x, x, x, key_padding_mask=padding, is_causal=causal)[0]
+
+    compiled = torch.compile(compute, backend=backend, fullgraph=True)
+    torch.testing.assert_close(compiled(x), compute(x))
+    leaf, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+    compiled(leaf).square().sum().backward()
+    compute(other).square().sum().backward()
+    torch.testing.assert_close(leaf.grad, other.grad, rtol=1e-4, atol=1e-5)
+
+
+class Steps(nn.Module):
+    def __init__(self, inner: RandomFeatureAttention) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, token: Tensor, state: Any) -> Any:
+        return self.inner.step(token, token, token, state)
+
+
+def test_exports() -> None:
+    """The module, for any batch and length, and the step with its carried state."""
+    ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True).eval()
+    x = tokens(2, 6, EMBED)
+    batch, length = torch.export.Dim("batch", min=2), torch.export.Dim("length", min=2)
+    shapes = ({0: batch, 1: length},) * 3
+    exported = torch.export.export(ours, (x, x + 0, x * 1), dynamic_shapes=shapes).module()
+    longer = tokens(3, 11, EMBED, seed=1)
+    torch.testing.assert_close(
+        exported(longer, longer + 0, longer * 1)[0], ours(longer, longer, longer)[0]
+    )
+    state = ours.initial_state(2)
+    stepper = torch.export.export(Steps(ours), (x[:, 0], state)).module()
+    expected = ours(x, x, x, is_causal=True)[0]
+    for i in range(6):
+        output, state = stepper(x[:, i], state)
+        torch.testing.assert_close(output, expected[:, i], rtol=1e-4, atol=1e-5)
+
+
+def test_padding_reaches_neither_output_nor_gradient() -> None:
+    ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
+    x, memory = tokens(2, 3, EMBED), tokens(2, 6, EMBED, seed=1)
+    padding = (torch.arange(6) >= 4).expand(2, 6)
+    expected = ours(x, memory[:, :4], memory[:, :4])[0]
+    memory[:, 4:] = 1e9
+    for leaf in ours.parameters():
+        leaf.grad = None
+    output = ours(x, memory, memory, key_padding_mask=padding)[0]
+    torch.testing.assert_close(output, expected)
+    output.sum().backward()
+    assert all(p.grad.isfinite().all() for p in ours.parameters())
+
+
+def test_gradients() -> None:
+    ours = RandomFeatureAttention(4, 2, "hyperbolic", 2, dtype=torch.float64)
+    leaves = [tokens(3, 4, seed=s, dtype=torch.float64).requires_grad_() for s in range(3)]
+    assert torch.autograd.gradcheck(lambda *t: ours(*t, is_causal=True)[0], leaves)
+
+
+def test_errors() -> None:
+    for options, message in (
+        ({"embed_dim": 0}, "embed_dim must be at least 1, got 0"),
+        ({"num_heads": 3}, "embed_dim must be a multiple of num_heads=3, got 8"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+        ({"add_bias_kv": True}, "add_bias_kv must be False, got True"),
+        ({"add_zero_attn": True}, "add_zero_attn must be False, got True"),
+        ({"feature_map": "sofmax"}, "must be one of .*, got 'sofmax'"),
+        ({"sharpness": 1}, "angular_hybrid takes the options .*, got 'sharpness'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            RandomFeatureAttention(**({"embed_dim": EMBED, "num_heads": HEADS} | options))
+    with pytest.raises(ValueError, match="add_bias_kv must be False"):
+        RandomFeatureAttention.from_multihead(softmax_module(add_bias_kv=True))
+    ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
+    x = tokens(2, 5, EMBED)
+    hidden = torch.zeros(2, 5, dtype=torch.bool)
+    for options, message in (
+        ({"attn_mask": hidden[:, :2]}, "attn_mask must be None or the causal mask, got another"),
+        ({"attn_mask": tokens(5, 5)}, "attn_mask must be None or the causal mask"),
+        ({"key_padding_mask": hidden[:, :3]}, r"key_padding_mask must have shape \(2, 5\), got"),
+        ({"key_padding_mask": hidden.int()}, "must be a bool or float tensor, got torch.int32"),
+        ({"key_padding_mask": hidden + 0.5}, "must hold 0 and -inf only"),
+        ({"key_padding_mask": ~hidden}, "must leave at least one key in every row"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ours(x, x, x, **options)
+    for inputs, message in (
+        ((x[..., :4], x, x), r"query must have 3 dimensions, the last of size 8, got shape"),
+        ((x, x[0], x), "key must have 3 dimensions"),
+        ((x[None], x, x), "query must have 2 or 3 dimensions"),
+        ((x, x, x.to("meta")), "value must be on the module's device cpu, got meta"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ours(*inputs)
+    nested = torch.nested.nested_tensor([x[0], x[1, :3]], layout=torch.jagged)
+    with pytest.raises(ValueError, match="query must not be a nested tensor"):
+        ours(nested, nested, nested)
+    assert "embed_dim=8, num_heads=2" in repr(ours)

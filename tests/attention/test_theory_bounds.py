@@ -1,0 +1,233 @@
+"""Relative errors and bounds: against the errors of real pairs, and against their derivations."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from attention import kernels, theory
+
+LENGTHS = (0.5, 1.0, 1.5, 3.0)
+
+
+def on_sphere(theta: Tensor, r: float) -> tuple[Tensor, Tensor]:
+    x = r * torch.tensor([1.0, 0.0], dtype=torch.float64).expand(len(theta), 2)
+    return x, r * torch.stack((theta.cos(), theta.sin()), -1)
+
+
+@pytest.mark.parametrize("name", ["angular_hybrid", "hyperbolic", "positive", "trig"])
+@pytest.mark.parametrize("r", LENGTHS)
+def test_curves_are_those_of_pairs(name: str, r: float) -> None:
+    theta = torch.linspace(0.05, 3.1, 7, dtype=torch.float64)
+    x, y = on_sphere(theta, r)
+    options = {"num_lambda_features": 3} if name == "angular_hybrid" else {}
+    expected = theory.mse(name, x, y, 5, **options).sqrt() / kernels.softmax(x, y)
+    computed = theory.relative_error(name, theta, r, 5, 3)
+    torch.testing.assert_close(computed, expected, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("r", LENGTHS)
+def test_base_maxima(r: float) -> None:
+    """Lemma 3.4: W/sqrt(2m) at angle pi for trig, at 0 for hyperbolic."""
+    largest = theory.largest_base_error(r)
+    assert largest == pytest.approx(math.exp(2 * r * r) - math.exp(-2 * r * r), rel=1e-12)
+    for name, angle in (("trig", math.pi), ("hyperbolic", 0.0)):
+        maximum = theory.max_relative_error(name, r, 7)
+        assert maximum == pytest.approx(largest / math.sqrt(14), rel=1e-13)
+        there = theory.relative_error(name, torch.tensor(angle, dtype=torch.float64), r, 7)
+        assert there.item() == pytest.approx(maximum, rel=1e-13)
+    positive = theory.max_relative_error("positive", r, 7)
+    assert positive == pytest.approx(math.sqrt(math.expm1(4 * r * r) / 7), rel=1e-13)
+
+
+@pytest.mark.parametrize("n", [1, 8, 100])
+@pytest.mark.parametrize("r", LENGTHS)
+def test_angular_maximum(r: float, n: int) -> None:
+    """No angle of a grid exceeds it; the grid comes within its own resolution; m scales it."""
+    theta = torch.linspace(0, math.pi, 30001, dtype=torch.float64)
+    grid = theory.relative_error("angular_hybrid", theta, r, 16, n).max().item()
+    maximum = theory.max_relative_error("angular_hybrid", r, 16, n)
+    assert grid <= maximum <= grid * (1 + 1e-6)
+    assert theory.max_relative_error("angular_hybrid", r, 4, n) == pytest.approx(2 * maximum)
+    if r >= 1:
+        bound = theory.angular_relative_error_bound(r, 16, n)
+        assert maximum <= bound <= 10 * maximum
+
+
+@pytest.mark.parametrize(
+    ("n", "r", "exact", "printed"), [(1, 5, 0.1169, 0.1062), (2, 8, 0.0662, 0.0587)]
+)
+def test_the_printed_bound_fails_and_the_corrected_one_holds(
+    n: int, r: float, exact: float, printed: float
+) -> None:
+    """In units of W with m = 1: the printed share lacks a factor r."""
+    unit = theory.largest_base_error(r)
+    maximum = theory.max_relative_error("angular_hybrid", r, 1, n) / unit
+    assert maximum == pytest.approx(exact, abs=6e-5)
+    share = (1 - 1 / n) / math.pi + 1 / (n * math.sqrt(math.pi))
+    assert math.sqrt(share / 2) / r == pytest.approx(printed, abs=6e-5)
+    assert printed < maximum <= theory.angular_relative_error_bound(r, 1, n) / unit
+
+
+def test_ends_of_the_bound() -> None:
+    """n = 1 leaves the second term, many vectors the first."""
+    unit = theory.largest_base_error(1.7) / math.sqrt(2 * 6)
+    one = theory.angular_relative_error_bound(1.7, 6, 1)
+    assert one == pytest.approx(unit / math.sqrt(1.7 * math.sqrt(math.pi)), rel=1e-12)
+    many = theory.angular_relative_error_bound(1.7, 6, 10**9)
+    assert many == pytest.approx(unit / (1.7 * math.sqrt(math.pi)), rel=1e-8)
+    two = theory.angular_relative_error_bound(1.7, 6, 2)
+    assert two**2 == pytest.approx((one**2 + many**2) / 2, rel=1e-8)
+
+
+@pytest.mark.parametrize("r", LENGTHS)
+def test_slopes_at_both_ends(r: float) -> None:
+    slope = theory.angular_relative_error_slope(r, 16, 4)
+    small = 1e-8
+    for theta in (small, math.pi - small):
+        angle = torch.tensor(theta, dtype=torch.float64)
+        error = theory.relative_error("angular_hybrid", angle, r, 16, 4).item()
+        assert error / math.sqrt(small) == pytest.approx(slope, rel=1e-6)
+
+
+def least_bound(first: float, power: int, second: float) -> float:
+    """min over r of first r^-power + second r^2, by a fine grid in log r around the stationary."""
+    center = math.log(first * power / (2 * second)) / (power + 2)
+    r = (center + torch.linspace(-0.5, 0.5, 100001, dtype=torch.float64)).exp()
+    return (first * r**-power + second * r**2).min().item()
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.7])
+@pytest.mark.parametrize("dim", [1, 2, 8])
+def test_uniform_bounds_are_the_least_of_a_covering(dim: int, sigma: float) -> None:
+    """Union bound over T balls of radius r, and Markov's inequality for the Lipschitz constant."""
+    ell, rows, epsilon = 2.5, 3000, 0.3
+    variance = theory.largest_cosine_variance(ell, sigma)
+    moment = dim / sigma**2
+    alpha = min(1, variance / 2 + epsilon / 3)
+    balls = 2 * (4 * ell) ** dim * math.exp(-rows * epsilon**2 / (16 * alpha))
+    expected = least_bound(balls, dim, moment * (2 / epsilon) ** 2)
+    bound = theory.uniform_bound("trig", dim, ell, rows, epsilon, sigma)
+    assert bound == pytest.approx(expected, rel=1e-8)
+    alpha = min(1, (1 + variance) / 8 + epsilon / 6)
+    balls = 2 * (2 * math.sqrt(2) * ell) ** (2 * dim) * math.exp(-rows * epsilon**2 / (32 * alpha))
+    expected = least_bound(balls, 2 * dim, 3 * moment * (2 / epsilon) ** 2)
+    bound = theory.uniform_bound("trig_phase", dim, ell, rows, epsilon, sigma)
+    assert bound == pytest.approx(expected, rel=1e-8)
+
+
+def test_a_small_domain_has_a_better_exponent() -> None:
+    """alpha < 1 there: Bernstein's inequality instead of Hoeffding's."""
+    variance = theory.largest_cosine_variance(0.3)
+    for name, alpha, rate in (
+        ("trig", variance / 2 + 0.1, 40),
+        ("trig_phase", (1 + variance) / 8 + 0.05, 128),
+    ):
+        less, more = (theory.uniform_bound(name, 3, 0.3, rows, 0.3) for rows in (100, 200))
+        assert math.log(less / more) == pytest.approx(100 * 0.09 / (rate * alpha))
+
+
+def test_largest_constants() -> None:
+    for name, largest, at, limit in (("trig", 66, 64, 64), ("trig_phase", 98, 48, 96)):
+        constants = [theory.uniform_constant(name, d) for d in range(1, 400)]
+        assert max(constants) == pytest.approx(largest, rel=2e-4)
+        assert constants.index(max(constants)) + 1 == at
+        assert theory.uniform_constant(name, 10**7) == pytest.approx(limit, rel=1e-4)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0])
+def test_largest_variance_over_the_domain(sigma: float) -> None:
+    delta = torch.linspace(0, 1.7, 1001, dtype=torch.float64).unsqueeze(-1)
+    zero = torch.zeros_like(delta)
+    kernel = kernels.gaussian(delta, zero, sigma)
+    doubled = kernels.gaussian(2 * delta, zero, sigma)
+    supremum = (1 + doubled - 2 * kernel**2).max().item()
+    assert theory.largest_cosine_variance(1.7, sigma) == pytest.approx(supremum, rel=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.0])
+def test_lipschitz_constant_is_the_steepest_slope(sigma: float) -> None:
+    delta = torch.linspace(0, 8, 80001, dtype=torch.float64).unsqueeze(-1)
+    kernel = kernels.gaussian(delta, torch.zeros_like(delta), sigma)
+    steepest = (kernel.diff().abs().max() / 1e-4).item()
+    assert theory.kernel_lipschitz(sigma) == pytest.approx(steepest, rel=1e-7)
+
+
+def test_expected_largest_projection() -> None:
+    for d in (1, 2, 3, 64, 500):
+        mean = math.sqrt(2) * math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
+        assert theory.expected_largest_projection(d, 1) == pytest.approx(mean, rel=1e-12)
+    # max(|a|, |b|) = (|a + b| + |a - b|) / 2, and the larger of n Rayleigh variables.
+    two = theory.expected_largest_projection(1, 2)
+    assert two == pytest.approx(2 / math.sqrt(math.pi), rel=1e-12)
+    for n in (2, 7, 20):
+        terms = (math.comb(n, k) * (-1) ** (k + 1) / math.sqrt(k) for k in range(1, n + 1))
+        expected = math.sqrt(math.pi / 2) * math.fsum(terms)
+        assert theory.expected_largest_projection(2, n) == pytest.approx(expected, rel=1e-10)
+
+
+def test_expected_maximum() -> None:
+    """By parts; a bandwidth is a unit of length; psi has twice the factor and projections."""
+    largest = theory.expected_largest_projection(3, 50)
+    expected = 24 * 0.964 * math.sqrt(3) * 2 / 10 * (math.exp(-0.5) + largest)
+    assert theory.expected_max_error_bound("trig", 3, 2.0, 100) == pytest.approx(expected)
+    largest = theory.expected_largest_projection(3, 100)
+    expected = 48 * 1.55 * math.sqrt(3) * 2 / 10 * (math.exp(-0.5) + largest)
+    assert theory.expected_max_error_bound("trig_phase", 3, 2.0, 100) == pytest.approx(expected)
+    assert theory.expected_max_error_bound("trig_phase", 3, 2.0, 100, gamma=3.1) == pytest.approx(
+        2 * expected
+    )
+    assert theory.expected_max_error_bound("trig_phase", 3, 4.0, 100, 2.0) == pytest.approx(
+        expected
+    )
+
+
+def bousquet(terms: int, largest: float, variance: float, mean: float, excess: float) -> float:
+    """P(Z >= E Z + t) for Z the supremum of a sum: exp(-t^2 / (2 v + 2 t/3)), v = n s^2 + 2 E Z.
+
+    Terms scaled to at most 1: mean and excess of the average are those of Z times largest / n.
+    """
+    t = excess * terms / largest
+    v = terms * variance / largest**2 + 2 * mean * terms / largest
+    return math.exp(-(t**2) / (2 * v + 2 * t / 3))
+
+
+@pytest.mark.parametrize("variance", [1.0, 0.4])
+def test_concentration_follows_from_bousquet(variance: float) -> None:
+    """phi: F/2 cosines less the kernel, at most 2; psi: F sums of two cosines, at most 3."""
+    rows, mean, epsilon = 400, 0.1, 0.07
+    expected = bousquet(rows // 2, 2, variance / 2, mean, epsilon)
+    computed = theory.concentration_bound("trig", rows, mean, epsilon, variance)
+    assert computed == pytest.approx(expected, rel=1e-12)
+    expected = bousquet(rows, 3, (1 + variance) / 2, mean, epsilon)
+    computed = theory.concentration_bound("trig_phase", rows, mean, epsilon, variance)
+    assert computed == pytest.approx(expected, rel=1e-12)
+
+
+def test_errors() -> None:
+    theta = torch.tensor(1.0)
+    with pytest.raises(ValueError, match=r"name must be one of angular_hybrid, .*, got 'oprf'"):
+        theory.relative_error("oprf", theta, 1.0, 2)
+    with pytest.raises(ValueError, match="r must be positive, got 0"):
+        theory.max_relative_error("trig", 0, 2)
+    with pytest.raises(ValueError, match="m must be at least 1, got 0"):
+        theory.max_relative_error("trig", 1.0, 0)
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        theory.angular_relative_error_slope(1.0, 2, 0)
+    with pytest.raises(ValueError, match=r"r must be at least 1 for this bound, got 0.9"):
+        theory.angular_relative_error_bound(0.9, 2, 2)
+    with pytest.raises(ValueError, match="name must be one of trig, trig_phase, got 'positive'"):
+        theory.uniform_constant("positive", 2)
+    with pytest.raises(ValueError, match="epsilon must be positive, got 0"):
+        theory.uniform_bound("trig", 2, 1.0, 10, 0)
+    with pytest.raises(ValueError, match="diameter must be positive, got -1"):
+        theory.largest_cosine_variance(-1)
+    with pytest.raises(ValueError, match="sigma must be positive, got 0"):
+        theory.kernel_lipschitz(0)
+    with pytest.raises(ValueError, match="count must be positive, got 0"):
+        theory.expected_largest_projection(2, 0)
+    with pytest.raises(ValueError, match="rows must be even for trig, got 7"):
+        theory.expected_max_error_bound("trig", 2, 1.0, 7)
+    with pytest.raises(ValueError, match="expected_max must be positive, got 0"):
+        theory.concentration_bound("trig", 2, 0, 0.1)

@@ -1,0 +1,563 @@
+"""Hybrids and complex exponentials against Gauss-Hermite quadrature of their definitions in d = 2.
+
+Nothing here is random: expectations over a projection are sums over 80 x 80 nodes, those over the
+angular coefficient are binomial sums.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attention import kernels, theory
+from attention.theory.hybrid import BASES, base_mse
+
+X = torch.tensor([0.3, -0.5], dtype=torch.float64)
+Y = torch.tensor([0.7, 0.2], dtype=torch.float64)
+SM = kernels.softmax(X, Y)
+OPRF_A = -0.3
+ZERO = torch.zeros((), dtype=torch.float64)
+
+
+def nodes() -> tuple[Tensor, Tensor]:
+    points, weights = np.polynomial.hermite_e.hermegauss(80)
+    return torch.tensor(points), torch.tensor(weights / weights.sum())
+
+
+LINE, LINE_WEIGHT = nodes()
+OMEGA = torch.cartesian_prod(LINE, LINE)
+WEIGHT = torch.outer(LINE_WEIGHT, LINE_WEIGHT).flatten()
+
+
+def expectation(values: Tensor) -> Tensor:
+    return (WEIGHT * values).sum()
+
+
+def positive(x: Tensor, y: Tensor) -> Tensor:
+    return (OMEGA @ (x + y) - (x @ x + y @ y) / 2).exp()
+
+
+def hyperbolic(x: Tensor, y: Tensor) -> Tensor:
+    return (OMEGA @ (x + y)).cosh() * (-(x @ x + y @ y) / 2).exp()
+
+
+def trig(x: Tensor, y: Tensor) -> Tensor:
+    return (OMEGA @ (x - y)).cos() * ((x @ x + y @ y) / 2).exp()
+
+
+def oprf(x: Tensor, y: Tensor, a: float = OPRF_A) -> Tensor:
+    """(1-4A)^(d/2) exp(2A|omega|^2 + sqrt(1-4A) omega.(x+y) - (|x|^2+|y|^2)/2)."""
+    exponent = 2 * a * OMEGA.square().sum(-1) + math.sqrt(1 - 4 * a) * OMEGA @ (x + y)
+    return (1 - 4 * a) * (exponent - (x @ x + y @ y) / 2).exp()
+
+
+ESTIMATES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "hyperbolic": hyperbolic,
+    "oprf": oprf,
+    "positive": positive,
+    "trig": trig,
+}
+
+
+def complex_estimate(A: Tensor, x: Tensor = X, y: Tensor = Y) -> Tensor:
+    """Re(Psi_A(x) Psi(y)) at every node, for a matrix A."""
+    matrix = A.to(torch.complex128)
+    u = matrix @ x.to(torch.complex128)
+    w = torch.linalg.inv(matrix).mT @ y.to(torch.complex128)
+    omega = OMEGA.to(torch.complex128)
+    query = (omega @ u - (u * u).sum() / 2).exp()
+    return (query * (omega @ w - (w * w).sum() / 2).exp()).real
+
+
+REAL = torch.tensor([[0.9, 0.4], [-0.3, 1.2]], dtype=torch.float64)
+COMPLEX = torch.complex(REAL, torch.tensor([[0.2, -0.5], [0.6, 0.3]], dtype=torch.float64))
+DIAGONAL = torch.tensor([0.8, 1.5j], dtype=torch.complex128)
+MATRICES = {
+    "real": (REAL, REAL),
+    "complex": (COMPLEX, COMPLEX),
+    "diagonal": (DIAGONAL, DIAGONAL.diag()),
+    "real diagonal": (REAL.diagonal(), REAL.diagonal().diag()),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_complex_exponential_against_quadrature(name: str) -> None:
+    A, matrix = MATRICES[name]
+    values = complex_estimate(matrix)
+    torch.testing.assert_close(expectation(values), SM, rtol=1e-10, atol=0)
+    error = expectation((values - SM).square())
+    for m in (1, 3):
+        computed = theory.mse("complex_exponential", X, Y, m, A=A)
+        torch.testing.assert_close(computed, error / m, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("names", list(itertools.combinations(MATRICES, 2)))
+def test_complex_exponentials_at_a_shared_projection(names: tuple[str, str]) -> None:
+    (first, matrix_1), (second, matrix_2) = (MATRICES[name] for name in names)
+    moment = expectation(complex_estimate(matrix_1) * complex_estimate(matrix_2))
+    computed = theory.complex_exponential_moment(X, Y, first, second)
+    torch.testing.assert_close(computed, moment, rtol=1e-9, atol=0)
+    covariance = theory.complex_exponential_covariance(X, Y, first, second)
+    torch.testing.assert_close(covariance, moment - SM**2, rtol=1e-8, atol=0)
+    scaled = theory.complex_exponential_moment(X, Y, first, second, "gaussian")
+    weight = (-(X @ X) - Y @ Y).exp()
+    torch.testing.assert_close(scaled, moment * weight, rtol=1e-9, atol=0)
+
+
+def test_multiples_of_the_identity_are_other_maps() -> None:
+    """I is the positive map, -I too, i I trig: to every digit near their zeros."""
+    for y in (Y, X + 1e-6 * Y, -X + 1e-6 * Y):
+        for A, name in ((1.0, "positive"), (-1.0, "positive"), (1j, "trig"), (-1j, "trig")):
+            computed = theory.mse("complex_exponential", X, y, 5, A=A)
+            torch.testing.assert_close(computed, theory.mse(name, X, y, 5), rtol=1e-9, atol=0)
+
+
+def test_gaussian_kernel_is_the_softmax_one_times_a_weight() -> None:
+    weight = (-(X @ X) - Y @ Y).exp()
+    for name, options in (
+        ("complex_exponential", {"A": COMPLEX}),
+        ("angular_hybrid", {"base": ("oprf", "trig")}),
+        ("gaussian_hybrid", {"lambda_sigma": 0.7}),
+        ("clustered_hybrid", {"query_centers": X[None], "key_centers": Y[None] + 0.1}),
+    ):
+        computed = theory.mse(name, X, Y, 3, kernel="gaussian", **options)
+        expected = theory.mse(name, X, Y, 3, **options) * weight
+        torch.testing.assert_close(computed, expected, rtol=1e-12, atol=0)
+
+
+def test_zero_variance_exactly_where_the_shift_is_zero() -> None:
+    inverse = torch.linalg.inv(REAL)
+    x = -inverse @ (inverse.mT @ Y)
+    assert theory.has_zero_variance(x, Y, REAL, tolerance=1e-12)
+    assert not theory.has_zero_variance(x + 0.01, Y, REAL, tolerance=1e-12)
+    assert theory.mse("complex_exponential", x, Y, 1, A=REAL) < 1e-28
+    assert theory.has_zero_variance(Y, Y, 1j)
+    assert theory.has_zero_variance(-Y, Y, 1.0)
+
+
+def test_loss_is_a_squared_modulus() -> None:
+    u, w = COMPLEX @ X.to(COMPLEX.dtype), torch.linalg.inv(COMPLEX).mT @ Y.to(COMPLEX.dtype)
+    expected = (u + w).abs().square().sum()
+    torch.testing.assert_close(theory.center_loss(X, Y, COMPLEX), expected)
+
+
+def test_optimal_diagonal() -> None:
+    complex_a = theory.optimal_diagonal(X, Y)
+    expected = torch.tensor([1j * math.sqrt(7 / 3), math.sqrt(2 / 5)], dtype=torch.complex128)
+    torch.testing.assert_close(complex_a, expected, rtol=1e-14, atol=0)
+    assert theory.center_loss(X, -X.flip(0), theory.optimal_diagonal(X, -X.flip(0))) < 1e-30
+    assert theory.center_loss(X, Y, complex_a) < 1e-30
+    real = theory.optimal_diagonal(X, Y, complex_a=False)
+    assert not real.is_complex()
+    least = theory.least_real_loss(X, Y)
+    torch.testing.assert_close(theory.center_loss(X, Y, real), least, rtol=1e-12, atol=0)
+    for factor in (0.9, 1.1):
+        for k in range(2):
+            other = real.clone()
+            other[k] *= factor
+            assert theory.center_loss(X, Y, other) > least + 1e-4
+
+
+def test_coordinates_at_zero_are_held_between_floor_and_cap() -> None:
+    query = torch.tensor([0.0, 0.5, 0.0, 0.5, 1e-9], dtype=torch.float64)
+    key = torch.tensor([0.5, 0.0, 0.0, -0.5, 1.0], dtype=torch.float64)
+    assert theory.optimal_diagonal(query, key).tolist() == [1e2, 1e-2, 1.0, 1.0, 100j]
+    held = theory.optimal_diagonal(query, key, complex_a=False, floor=0.1, cap=10.0)
+    assert held.tolist() == [10.0, 0.1, 1.0, 1.0, 10.0]
+    residual = theory.center_loss(query[:2], key[:2], theory.optimal_diagonal(query[:2], key[:2]))
+    assert residual.item() == pytest.approx(2 * 0.005**2)
+
+
+@pytest.mark.parametrize("names", list(itertools.product(BASES, repeat=2)))
+def test_covariance_of_bases_against_quadrature(names: tuple[str, str]) -> None:
+    first, second = (ESTIMATES[name](X, Y) for name in names)
+    expected = expectation(first * second) - SM**2
+    computed = theory.shared_covariance(*names, X, Y, A=OPRF_A)
+    torch.testing.assert_close(computed, expected, rtol=1e-9, atol=1e-14)
+    if names[0] == names[1]:
+        own = base_mse(names[0], X, Y, 4, "iid", A=OPRF_A)
+        torch.testing.assert_close(own, expected / 4, rtol=1e-9, atol=0)
+
+
+def test_covariance_of_oprf_takes_the_pairs_optimum() -> None:
+    best = theory.oprf_parameter((X + Y).square().sum(), 2)
+    for other in BASES:
+        computed = theory.shared_covariance("oprf", other, X, Y)
+        expected = theory.shared_covariance("oprf", other, X, Y, A=best)
+        torch.testing.assert_close(computed, expected)
+
+
+def angular_distribution(n: int) -> tuple[Tensor, Tensor]:
+    """Values of L and their probabilities."""
+    p = theory.angle(X, Y).item() / math.pi
+    k = range(n + 1)
+    probabilities = [math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in k]
+    values = torch.arange(n + 1, dtype=torch.float64) / n
+    return values, torch.tensor(probabilities, dtype=torch.float64)
+
+
+def error_by_definition(
+    values: Tensor, probabilities: Tensor, first: Tensor, second: Tensor, shared: bool
+) -> Tensor:
+    """E (L S1 + (1-L) S2 - SM)^2, one projection, or one for each base."""
+    weight = probabilities.unsqueeze(-1)
+    lam = values.unsqueeze(-1)
+    if shared:
+        squared = (lam * first + (1 - lam) * second - SM).square()
+        return (weight * WEIGHT * squared).sum()
+    a, b = first - SM, second - SM
+    own = lam.square() * a.square() + (1 - lam).square() * b.square()
+    return (weight * WEIGHT * own).sum()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("base", list(itertools.product(BASES, repeat=2)))
+def test_angular_hybrid_by_definition(base: tuple[str, str], shared: bool) -> None:
+    """Every pair of bases; independent means of m = 3 have a third of the error."""
+    for n in (1, 4):
+        values, probabilities = angular_distribution(n)
+        first, second = (ESTIMATES[name](X, Y) for name in base)
+        expected = error_by_definition(values, probabilities, first, second, shared)
+        for m in (1, 3):
+            computed = theory.mse(
+                "angular_hybrid",
+                X,
+                Y,
+                m,
+                num_lambda_features=n,
+                shared_projections=shared,
+                base=base,
+                A=OPRF_A,
+            )
+            torch.testing.assert_close(computed, expected / m, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize("projection", ["orthogonal", "simplex"])
+@pytest.mark.parametrize("one_sided", ["positive", "oprf"])
+def test_coupled_bases_with_projections_of_their_own(projection: str, one_sided: str) -> None:
+    m, n, generator = 5, 3, torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 4, 6, generator=generator, dtype=torch.float64) / 2
+    first, second, _ = theory.lambda_moments(theory.angle(x, y), n)
+    own = theory.mse(one_sided, x, y, m, projection=projection)
+    other = theory.mse("trig", x, y, m, projection=projection)
+    computed = theory.mse(
+        "angular_hybrid",
+        x,
+        y,
+        m,
+        projection=projection,
+        num_lambda_features=n,
+        shared_projections=False,
+        base=(one_sided, "trig"),
+    )
+    torch.testing.assert_close(computed, first * own + second * other, rtol=1e-12, atol=0)
+    mixed = theory.mse(
+        "angular_hybrid",
+        x,
+        y,
+        m,
+        projection=(projection, "iid"),
+        num_lambda_features=n,
+        shared_projections=False,
+        base=(one_sided, "trig"),
+    )
+    expected = first * own + second * theory.mse("trig", x, y, m)
+    torch.testing.assert_close(mixed, expected, rtol=1e-12, atol=0)
+    gaussian = theory.mse(
+        "gaussian_hybrid", x, y, m, projection=projection, shared_projections=False
+    )
+    moments = theory.bipolar_moments(x, y, 8)
+    own = theory.mse("hyperbolic", x, y, m, projection=projection)
+    expected = moments[0] * own + moments[1] * other
+    torch.testing.assert_close(gaussian, expected, rtol=1e-12, atol=0)
+
+
+def bipolar_values(sigma: float, radius: float, features: str) -> Tensor:
+    """L from one vector, at every node of its only direction that counts, x - y or x + y."""
+    rho = 1 - math.exp(-2 * sigma**2 * radius**2)
+    if features == "trig":
+        return (1 - (sigma * LINE * (X - Y).norm()).cos()) / rho
+    norms = sigma**2 * (X @ X + Y @ Y)
+    return (1 - (sigma * LINE * (X + Y).norm() - norms).exp()) / rho
+
+
+@pytest.mark.parametrize("features", ["trig", "positive"])
+def test_bipolar_coefficient_against_quadrature(features: str) -> None:
+    sigma, radius = 0.8, 0.65
+    values = bipolar_values(sigma, radius, features)
+    mean = (LINE_WEIGHT * values).sum()
+    lam = theory.bipolar_coefficient(X, Y, sigma, radius)
+    torch.testing.assert_close(lam, mean, rtol=1e-10, atol=0)
+    variance = (LINE_WEIGHT * (values - mean).square()).sum()
+    for n in (1, 4):
+        expected = (mean**2 + variance / n, (1 - mean) ** 2 + variance / n)
+        computed = theory.bipolar_moments(X, Y, n, sigma, radius, features=features)
+        torch.testing.assert_close(computed[:2], expected, rtol=1e-10, atol=0)
+        mixed = mean * (1 - mean) - variance / n
+        torch.testing.assert_close(computed[2], mixed, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("features", ["trig", "positive"])
+@pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("oprf", "trig"), ("positive", "trig")])
+def test_gaussian_hybrid_by_definition(base: tuple[str, str], features: str, shared: bool) -> None:
+    sigma, radius = 0.8, 0.65
+    values = bipolar_values(sigma, radius, features)
+    first, second = (ESTIMATES[name](X, Y) for name in base)
+    expected = error_by_definition(values, LINE_WEIGHT, first, second, shared)
+    computed = theory.mse(
+        "gaussian_hybrid",
+        X,
+        Y,
+        2,
+        num_lambda_features=1,
+        lambda_sigma=sigma,
+        radius=radius,
+        lambda_features=features,
+        shared_projections=shared,
+        base=base,
+        A=OPRF_A,
+    )
+    torch.testing.assert_close(computed, expected / 2, rtol=1e-9, atol=0)
+
+
+def test_gaussian_hybrid_is_exact_at_one_end() -> None:
+    """Trig coefficients at angle 0, positive ones at pi where the radius is the length."""
+    x = torch.tensor([0.6, 0.8], dtype=torch.float64)
+    kept = {"trig": (x, -x), "positive": (-x, x)}
+    for features, (exact, other) in kept.items():
+        errors = [
+            theory.mse("gaussian_hybrid", x, y, 3, radius=1.0, lambda_features=features)
+            for y in (exact, other)
+        ]
+        assert errors[0] < 1e-28
+        assert errors[1] > 1e-3
+
+
+def test_defaults_are_of_unit_scale() -> None:
+    given = {"lambda_sigma": 1.0, "radius": 1.0}
+    assert theory.bipolar_coefficient(X, Y) == theory.bipolar_coefficient(X, Y, **given)
+    assert theory.bipolar_moments(X, Y, 3) == theory.bipolar_moments(X, Y, 3, **given)
+    assert theory.mse("gaussian_hybrid", X, Y, 2) == theory.mse(
+        "gaussian_hybrid", X, Y, 2, num_lambda_features=8, **given
+    )
+    eye = torch.eye(2, dtype=X.dtype)
+    assert theory.gaussian_coefficient(X, Y, eye) == theory.gaussian_coefficient(X, Y, eye, 1.0)
+
+
+def test_bipolar_coefficient_runs_from_zero_to_one() -> None:
+    x = torch.tensor([0.6, 0.8], dtype=torch.float64)
+    assert theory.bipolar_coefficient(x, x, 1.3, 1.0) == 0
+    assert theory.bipolar_coefficient(x, -x, 1.3, 1.0).item() == pytest.approx(1, rel=1e-14)
+    half = theory.bipolar_coefficient(x, -x, 1.3, 2.0).item()
+    assert half == pytest.approx(math.expm1(-2 * 1.69) / math.expm1(-8 * 1.69), rel=1e-14)
+    theta = 1.1
+    c, sine = math.cos(theta), math.sin(theta)
+    turned = torch.tensor([[c, -sine], [sine, c]], dtype=torch.float64) @ x
+    expected = (1 - math.exp(-2 * 1.69 * math.sin(theta / 2) ** 2)) / (1 - math.exp(-2 * 1.69))
+    assert theory.bipolar_coefficient(x, turned, 1.3, 1.0).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("features", ["trig", "positive"])
+def test_general_gaussian_coefficient_against_quadrature(features: str) -> None:
+    """Of u = x/c and w = -M y/c."""
+    M, c = torch.tensor([[0.2, -1.0], [0.7, 0.4]], dtype=torch.float64), 1.3
+    u, w = X / c, -(M @ Y) / c
+    if features == "trig":
+        values = (OMEGA @ (u - w)).cos()
+    else:
+        values = (OMEGA @ (u + w) - u @ u - w @ w).exp()
+    lam = theory.gaussian_coefficient(X, Y, M, c)
+    torch.testing.assert_close(expectation(values), lam, rtol=1e-10, atol=0)
+    assert lam.item() == pytest.approx(math.exp(-((X + M @ Y).square().sum()) / (2 * c**2)))
+    for n in (1, 5):
+        computed = theory.gaussian_coefficient_variance(X, Y, n, M, c, features=features)
+        expected = expectation((values - lam).square()) / n
+        torch.testing.assert_close(computed, expected, rtol=1e-9, atol=0)
+
+
+def test_orthogonal_coefficient_vectors_of_the_gaussian_hybrid() -> None:
+    x, y = torch.stack((X, Y)), torch.stack((Y, -X))
+    rho = theory.bipolar_normaliser(0.5, 1.0)
+    spread = theory.mse("trig", x / 2, y / 2, 2, kernel="gaussian", projection="orthogonal")
+    lam = theory.bipolar_coefficient(x, y, 0.5, 1.0)
+    computed = theory.bipolar_moments(x, y, 2, 0.5, 1.0, lambda_projection="orthogonal")
+    torch.testing.assert_close(computed[0], lam**2 + spread / rho**2, rtol=1e-12, atol=0)
+
+
+def test_long_inputs() -> None:
+    """|x| = 24: the hybrid is exact at angles 0 and pi where the base without weight overflows."""
+    x = torch.full((64,), 3.0, dtype=torch.float64)
+    for y in (x, -x):
+        assert theory.mse("angular_hybrid", x, y, 8, kernel="gaussian") < 1e-12
+    options = {"query_centers": x[None], "key_centers": x[None]}
+    assert theory.mse("clustered_hybrid", x, x, 8, kernel="gaussian", **options) == 0
+    trig = theory.mse("trig", x, 1.01 * x, 8, kernel="gaussian")
+    turned = theory.mse("complex_exponential", x, 1.01 * x, 8, kernel="gaussian", A=1j)
+    torch.testing.assert_close(turned, trig, rtol=1e-9, atol=0)
+    assert theory.mse("complex_exponential", x, x, 8, kernel="gaussian", A=1.0) == math.inf
+
+
+def test_weights_and_covariances_of_three_bases() -> None:
+    """E (sum_k w_k S_k - 1)^2 by enumeration: two values of the weights, two of the bases."""
+    weights = torch.tensor([[0.2, 0.5, 0.3], [-0.4, 0.6, 0.8]], dtype=torch.float64)
+    offsets = torch.tensor([[0.3, -0.1, 0.5], [-0.3, 0.1, -0.5]], dtype=torch.float64)
+    expected = (weights @ (1 + offsets).mT - 1).square().mean()
+    moments = weights.mT @ weights / 2
+    covariances = offsets.mT @ offsets / 2
+    torch.testing.assert_close(theory.hybrid_mse(moments, covariances), expected)
+    batch = theory.hybrid_mse(moments.expand(4, 3, 3), covariances)
+    torch.testing.assert_close(batch, expected.expand(4))
+
+
+@pytest.mark.parametrize("complex_a", [True, False])
+def test_clustered_error_is_that_of_the_nearest_centres(complex_a: bool) -> None:
+    query_centers = torch.stack((X, -X))
+    key_centers = torch.stack((Y, 2 * Y, -Y))
+    x = torch.stack((X + 0.05, 0.05 - X)).unsqueeze(1)
+    y = torch.stack((0.02 - Y, Y - 0.02, 2 * Y + 0.01))
+    computed = theory.mse(
+        "clustered_hybrid",
+        x,
+        y,
+        7,
+        query_centers=query_centers,
+        key_centers=key_centers,
+        complex_a=complex_a,
+    )
+    assert computed.shape == (2, 3)
+    for i in range(2):
+        for j, near in enumerate((2, 0, 1)):
+            A = theory.optimal_diagonal(query_centers[i], key_centers[near], complex_a=complex_a)
+            expected = theory.mse("complex_exponential", x[i, 0], y[j], 7, A=A)
+            torch.testing.assert_close(computed[i, j], expected)
+
+
+@pytest.mark.parametrize("features", ["positive", "trig"])
+@pytest.mark.parametrize("default", ["hyperbolic", "positive", "trig"])
+@pytest.mark.parametrize("complex_a", [True, False])
+def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, features: str) -> None:
+    """Weights and bases at every node of their own shared projection, two pairs of clusters."""
+    query_centers, key_centers = torch.stack((X + 0.1, -Y)), Y[None] - 0.05
+    t, n, m = 1.4, 2, 3
+    bases, coefficients = [], []
+    for query_center in query_centers:
+        A = theory.optimal_diagonal(query_center, key_centers[0], complex_a=complex_a)
+        bases.append(complex_estimate(A.diag()))
+        modulus = A.abs()
+        squares = (A * A).real
+        u, w = modulus * X / t, -squares.sign() * Y / modulus / t
+        if features == "trig":
+            coefficients.append((OMEGA @ (u - w)).cos())
+        else:
+            coefficients.append((OMEGA @ (u + w) - u @ u - w @ w).exp())
+    bases.append(ESTIMATES[default](X, Y))
+    estimates = torch.stack(bases) - SM
+    covariances = (WEIGHT * estimates) @ estimates.mT / m
+    weights = torch.stack((*coefficients, 1 - sum(coefficients)))
+    means = (WEIGHT * weights).sum(-1)
+    spread = weights - means.unsqueeze(-1)
+    moments = torch.outer(means, means) + (WEIGHT * spread) @ spread.mT / n
+    computed = theory.mse(
+        "clustered_hybrid",
+        X,
+        Y,
+        m,
+        query_centers=query_centers,
+        key_centers=key_centers,
+        complex_a=complex_a,
+        coefficients="gaussian",
+        num_lambda_features=n,
+        lambda_scale=t,
+        lambda_features=features,
+        default_base=default,
+    )
+    torch.testing.assert_close(computed, (moments * covariances).sum(), rtol=1e-9, atol=0)
+
+
+def test_multiplications() -> None:
+    """Angular, Gaussian, and two coefficients of which the last base takes the rest."""
+    m, n, d = 5, 3, 7
+    assert theory.hybrid_multiplications(m, n, d) == 4 * m * d + n * d + 4 * m * n
+    gaussian = theory.hybrid_multiplications(m, n, d, lambda_functions=(2,))
+    assert gaussian == 4 * m * d + 2 * n * d + 8 * m * n
+    three = theory.hybrid_multiplications(m, n, d, functions=(1, 3, 2), lambda_functions=(1, 2))
+    assert three == 6 * m * d + 3 * n * d + m * n * (1 * 3 + 2 * 5)
+
+
+def test_dtype_and_shape_are_kept() -> None:
+    for dtype in (torch.float32, torch.float64):
+        x, y = torch.full((3, 1, 2), 0.4, dtype=dtype), torch.full((5, 2), 0.3, dtype=dtype)
+        for name, options in (
+            ("complex_exponential", {"A": COMPLEX}),
+            ("complex_exponential", {"A": REAL}),
+            ("gaussian_hybrid", {}),
+            ("clustered_hybrid", {"query_centers": x[0], "key_centers": y}),
+            ("angular_hybrid", {"base": ("oprf", "hyperbolic")}),
+        ):
+            error = theory.mse(name, x, y, 4, **options)
+            assert error.dtype == dtype
+            assert error.shape == (3, 5)
+
+
+def test_errors_of_complex_exponentials() -> None:
+    for A, rank in (([[1.0, 2.0], [2.0, 4.0]], 1), ([0.0, 1.0], 1), ([[0j, 0j], [0j, 0j]], 0)):
+        with pytest.raises(ValueError, match=f"A must be invertible, got rank {rank} with d = 2"):
+            theory.mse("complex_exponential", X, Y, 2, A=torch.tensor(A))
+    with pytest.raises(ValueError, match=r"A must have shape \(2,\) or \(2, 2\), got \(3,\)"):
+        theory.mse("complex_exponential", X, Y, 2, A=torch.ones(3))
+    with pytest.raises(ValueError, match="A must be finite"):
+        theory.mse("complex_exponential", X, Y, 2, A=torch.tensor([1.0, math.nan]))
+    with pytest.raises(ValueError, match="for projection='iid' only, got 'orthogonal'"):
+        theory.mse("complex_exponential", X, Y, 2, projection="orthogonal", A=1.0)
+    with pytest.raises(ValueError, match=r"0 < floor <= 1 <= cap, got 2\.0 and 3\.0"):
+        theory.optimal_diagonal(X, Y, floor=2.0, cap=3.0)
+
+
+def test_errors_of_hybrids() -> None:
+    for name in ("angular_hybrid", "gaussian_hybrid"):
+        with pytest.raises(ValueError, match=f"{name} with shared projections .* 'simplex'"):
+            theory.mse(name, X, Y, 2, projection="simplex")
+        with pytest.raises(ValueError, match=r"base must be two of hyperbolic, oprf, .*, got"):
+            theory.mse(name, X, Y, 2, base=("trig",))
+        with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
+            theory.mse(name, X, Y, 2, num_lambda_features=0)
+    with pytest.raises(ValueError, match="for lambda_projection='iid' only, got 'simplex'"):
+        theory.mse("angular_hybrid", X, Y, 2, lambda_projection="simplex")
+    with pytest.raises(ValueError, match=r"A must be less than 1/8 .*, got 0\.125"):
+        theory.shared_covariance("oprf", "trig", X, Y, A=0.125)
+    with pytest.raises(ValueError, match=r"bases must be of hyperbolic, .*, got 'trig' and 'relu'"):
+        theory.shared_covariance("trig", "relu", X, Y)
+    with pytest.raises(ValueError, match="lambda_sigma must be positive, got 0"):
+        theory.mse("gaussian_hybrid", X, Y, 2, lambda_sigma=0)
+    with pytest.raises(ValueError, match=r"radius must be positive, got -1.0"):
+        theory.mse("gaussian_hybrid", X, Y, 2, radius=-1.0)
+    with pytest.raises(ValueError, match="features must be one of positive, trig, got 'oprf'"):
+        theory.mse("gaussian_hybrid", X, Y, 2, lambda_features="oprf")
+    with pytest.raises(ValueError, match="c must be positive, got 0"):
+        theory.gaussian_coefficient_variance(X, Y, 2, torch.eye(2, dtype=X.dtype), 0)
+    with pytest.raises(ValueError, match=r"with one p, got \(2, 2\) and \(3, 3\)"):
+        theory.hybrid_mse(torch.eye(2), torch.eye(3))
+    with pytest.raises(ValueError, match="one entry more than lambda_functions, got 2 and 2"):
+        theory.hybrid_multiplications(2, 2, 2, lambda_functions=(1, 1))
+    with pytest.raises(ValueError, match=r"key_centers must be \(clusters, 2\), got shape \(2,\)"):
+        theory.mse("clustered_hybrid", X, Y, 2, query_centers=X[None], key_centers=Y)
+    centers = {"query_centers": X[None], "key_centers": Y[None]}
+    with pytest.raises(ValueError, match="='iid' only, got 'iid' and 'simplex'"):
+        theory.mse("clustered_hybrid", X, Y, 2, lambda_projection="simplex", **centers)
+    for option, known in (
+        ("coefficients", "gaussian, zero_one"),
+        ("lambda_features", "positive, trig"),
+        ("default_base", "hyperbolic, positive, trig"),
+    ):
+        with pytest.raises(ValueError, match=f"{option} must be one of {known}, got 'oprf'"):
+            theory.mse("clustered_hybrid", X, Y, 2, **{option: "oprf"}, **centers)
+    centers["coefficients"] = "gaussian"
+    with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
+        theory.mse("clustered_hybrid", X, Y, 2, num_lambda_features=0, **centers)
+    with pytest.raises(ValueError, match="lambda_scale must be positive, got 0"):
+        theory.mse("clustered_hybrid", X, Y, 2, lambda_scale=0, **centers)

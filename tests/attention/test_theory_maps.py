@@ -1,0 +1,555 @@
+"""Errors of phase, generalised exponential and discrete features, and of coupled rows.
+
+Each against its definition: sums and integrals in one or two dimensions, or drawn estimates.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import attention
+from attention import theory
+from attention.theory.special import hyp1f1_half_excess, log_bessel_i0, scaled_expm1
+
+KERNELS = ("softmax", "gaussian")
+
+
+def vector(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def gaussian_nodes(count: int = 120) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of the standard normal distribution."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return torch.tensor(nodes), torch.tensor(weights / weights.sum())
+
+
+def weight(x: Tensor, y: Tensor, kernel: str) -> Tensor:
+    """The kernel's estimate over that of the Gaussian kernel."""
+    return ((x.square() + y.square()).sum(-1) / 2).exp() if kernel == "softmax" else vector(1.0)[0]
+
+
+def gerf_term(omega: Tensor, x: Tensor, y: Tensor, A: complex, s: int) -> Tensor:
+    """One projection's estimate of the Gaussian kernel, as the paper's eq 4 has it."""
+    a = torch.tensor(A, dtype=torch.complex128)
+    b = (s * (1 - 4 * a)).sqrt()
+    norms = (x.square() + y.square()).sum(-1)
+    exponent = 2 * a * omega.square().sum(-1) + b * (omega * (x + s * y)).sum(-1)
+    exponent = exponent - (s + 1) / 2 * norms
+    return ((1 - 4 * a) ** (x.shape[-1] / 2) * exponent.exp()).real
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("A", "s"), [(-0.2, 1), (0.03, -1), (-0.1 + 0.05j, 1), (0.02 + 0.05j, -1)])
+def test_gerf_against_quadrature(A: complex, s: int, kernel: str) -> None:
+    """Mean and error in two dimensions on a grid of Gauss-Hermite nodes."""
+    x, y = vector(0.3, -0.5), vector(0.7, 0.2)
+    nodes, weights = gaussian_nodes()
+    omega = torch.cartesian_prod(nodes, nodes)
+    probability = (weights.unsqueeze(-1) * weights).flatten()
+    terms = gerf_term(omega, x, y, A, s) * weight(x, y, kernel)
+    exact = getattr(attention.kernels, kernel)(x, y)
+    assert (probability * terms).sum().item() == pytest.approx(exact.item(), rel=1e-10)
+    expected = (probability * (terms - exact).square()).sum() / 5
+    computed = theory.mse("gerf", x, y, 5, kernel=kernel, A=A, s=s)
+    assert computed.item() == pytest.approx(expected.item(), rel=1e-9)
+    dtype = torch.complex128 if isinstance(A, complex) else torch.float64
+    given = torch.tensor(A, dtype=dtype)
+    assert theory.mse("gerf", x, y, 5, kernel=kernel, A=given, s=s) == computed
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_phase_against_quadrature(kernel: str) -> None:
+    """One dimension; the offset's mean by equal steps, exact for a trigonometric polynomial."""
+    x, y = vector(0.6), vector(-0.5)
+    nodes, weights = gaussian_nodes()
+    offset = torch.arange(16, dtype=torch.float64) * (2 * math.pi / 16)
+    phases = [nodes.unsqueeze(-1) * u + offset for u in (x, y)]
+    terms = 2 * phases[0].cos() * phases[1].cos() * weight(x, y, kernel)
+    exact = getattr(attention.kernels, kernel)(x, y)
+    expected = (weights.unsqueeze(-1) * (terms - exact).square()).sum() / 16 / 7
+    computed = theory.mse("trig_phase", x, y, 7, kernel=kernel)
+    assert computed.item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def discrete_moments(x: Tensor, y: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and mean square of one estimate, summed over counts up to len(log_p)."""
+    k = torch.arange(len(log_p), dtype=torch.float64)
+    # f(x) f(y) = exp(-norms/2) prod (x_l y_l)^k / (k! p_k), one factor a coordinate.
+    log_size = k * (x * y).abs().log().unsqueeze(-1) - torch.lgamma(k + 1) - log_p
+    signs = (x * y).sign().unsqueeze(-1) ** k
+    scale = (-(x.square() + y.square()).sum() / 2).exp()
+    mean = scale * (signs * (log_size + log_p).exp()).sum(-1).prod()
+    return mean, scale**2 * (2 * log_size + log_p).exp().sum(-1).prod()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", ["poisson", "geometric"])
+def test_discrete_against_direct_sums(name: str, kernel: str) -> None:
+    x, y = vector(0.4, -0.9, 0.3), vector(0.6, 0.3, 1.1)
+    k = torch.arange(150, dtype=torch.float64)
+    if name == "poisson":
+        options, log_p = {"lam": 0.45}, k * math.log(0.45) - 0.45 - torch.lgamma(k + 1)
+    else:
+        options, log_p = {"p": 0.55}, math.log(0.55) + k * math.log(0.45)
+    mean, square = discrete_moments(x, y, log_p)
+    exact = attention.kernels.gaussian(x, y)
+    assert mean.item() == pytest.approx(exact.item(), rel=1e-13)
+    expected = (square - exact**2) / 3 * weight(x, y, kernel) ** 2
+    computed = theory.mse(name, x, y, 3, kernel=kernel, **options)
+    assert computed.item() == pytest.approx(expected.item(), rel=1e-12)
+    # Moved vectors have the same kernel, so the plus form is the plain one of x - c and y - c.
+    shift = vector(0.1, -1.0, 0.2)
+    moved = theory.mse(name, x - shift, y - shift, 3, kernel="gaussian", **options)
+    plus = theory.mse(f"{name}_plus", x, y, 3, kernel=kernel, shift=shift, **options)
+    assert plus.item() == pytest.approx((moved * weight(x, y, kernel) ** 2).item(), rel=1e-12)
+
+
+def drawn_terms(
+    name: str, omega: Tensor, x: Tensor, y: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Estimates of the Gaussian kernel, one a projection: (..., d) -> (...)."""
+    scale = (-(x.square() + y.square()).sum(-1)).exp()
+    if name == "positive":
+        return scale * (omega @ (x + y)).exp()
+    if name == "hyperbolic":
+        return scale * (omega @ (x + y)).cosh()
+    if name == "trig":
+        return (omega @ (x - y)).cos()
+    if name == "trig_phase":
+        offset = torch.rand(omega.shape[:-1], generator=generator, dtype=x.dtype) * 2 * math.pi
+        return 2 * (omega @ x + offset).cos() * (omega @ y + offset).cos()
+    A, s = {
+        "real": (-0.1, 1),
+        "complex": (-0.06 + 0.04j, 1),
+        "cosine": (0.02, -1),
+        "complex_cosine": (0.02 + 0.05j, -1),
+    }[name]
+    return gerf_term(omega, x, y, A, s)
+
+
+COUPLED: dict[str, tuple[str, dict[str, Any]]] = {
+    "positive": ("positive", {}),
+    "hyperbolic": ("hyperbolic", {}),
+    "trig": ("trig", {}),
+    "trig_phase": ("trig_phase", {}),
+    "real": ("oprf", {"A": -0.1}),
+    "complex": ("gerf", {"A": -0.06 + 0.04j}),
+    "cosine": ("gerf", {"A": 0.02, "s": -1}),
+    "complex_cosine": ("gerf", {"A": 0.02 + 0.05j, "s": -1}),
+}
+
+
+@pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
+def test_errors_of_drawn_estimates(coupling: str) -> None:
+    """Five rows, a whole block of three and one cut to two: |z| < 4 for mean and error.
+
+    The seed is fixed; 48 such z-scores would exceed 4 by chance in 1 of 300 runs.
+    """
+    generator = torch.Generator().manual_seed(11)
+    x, y = vector(0.6, -0.5, 0.3), vector(-0.3, 0.2, 0.3)
+    rows = attention.projection(coupling, 6 * 20_000, 3, generator, dtype=torch.float64)
+    omega = rows.view(20_000, 6, 3)[:, :5]
+    exact = attention.kernels.gaussian(x, y)
+    for name, (of_map, options) in COUPLED.items():
+        estimates = drawn_terms(name, omega, x, y, generator).mean(-1)
+        errors = (estimates - exact).square()
+        computed = theory.mse(of_map, x, y, 5, kernel="gaussian", projection=coupling, **options)
+        for sample, expected in ((estimates, exact), (errors, computed)):
+            z = (sample.mean() - expected) / sample.std() * math.sqrt(len(sample))
+            assert abs(z) < 4, (name, z)
+        # Draws tell a missing or doubled covariance from the right one.
+        assert errors.std() / math.sqrt(len(errors)) < 0.05 * computed
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("cosine", [-1.0, -0.5, 0.0, 0.4, 1.0])
+def test_conformity_at_an_angle_against_its_definition(d: int, cosine: float) -> None:
+    """E over both lengths of 0F1(; d/2; v^2 |omega_i + omega_j|^2 / 4) (Definition 3.1)."""
+    nodes, weights = np.polynomial.legendre.leggauss(160)
+    r = torch.tensor((nodes + 1) / 2 * 13)
+    density = torch.tensor(weights) * r ** (d - 1) * (-r.square() / 2).exp()
+    density = density / density.sum()
+    square = r.square()[:, None] + r.square() + 2 * cosine * r[:, None] * r
+    length = square.clamp(min=0).sqrt()
+    for v in (0.5, 1.5, 2.5):
+        z = v * length
+        # 0F1(; 1; z^2/4) = I0(z) and 0F1(; 3/2; z^2/4) = sinh(z)/z.
+        grown = torch.i0(z) if d == 2 else torch.where(z > 0, z.sinh() / z, torch.ones_like(z))
+        expected = (density[:, None] * density * grown).sum().item()
+        computed = theory.conformity_at_angle(cosine, vector(v), d).item()
+        assert computed == pytest.approx(expected, rel=1e-10)
+        if cosine == -1 / (d - 1):
+            assert theory.rf_conformity("simplex", vector(v), d).item() == computed
+
+
+def test_conformity_at_the_named_angles() -> None:
+    v = vector(0.0, 1e-3, 0.5, 2.0, 5.0)
+    for d in (2, 5, 64):
+        for name, cosine in (("orthogonal", 0.0), ("simplex", -1 / (d - 1))):
+            expected = theory.conformity_at_angle(cosine, v, d)
+            torch.testing.assert_close(theory.rf_conformity(name, v, d), expected, rtol=0, atol=0)
+        iid, orthogonal, simplex = (
+            theory.rf_conformity(name, v, d) for name in ("iid", "orthogonal", "simplex")
+        )
+        torch.testing.assert_close(iid, v.square().exp(), rtol=1e-14, atol=0)
+        assert iid[0] == orthogonal[0] == simplex[0] == 1
+        assert (simplex[1:] < orthogonal[1:]).all()
+        assert (orthogonal[2:] < iid[2:]).all()
+
+
+def test_conformity_where_exponentials_overflow() -> None:
+    """d = 2: 1F1(2; 1; z) = (1 + z) exp(z), far beyond where exp(v^2) overflows."""
+    v = vector(20.0, 30.0, 36.0)
+    computed = theory.rf_conformity("orthogonal", v, 2).log()
+    half = v.square() / 2
+    torch.testing.assert_close(computed, half.log1p() + half, rtol=1e-13, atol=0)
+
+
+def test_series_of_negative_argument() -> None:
+    """1F1(2; 1; z) = (1 + z) exp(z) and 1F1(4; 2; z) = (1 + z + z^2/6) exp(z) on both sides."""
+    z = vector(-80.0, -3.0, -1e-9, 0.0, 1e-9, 0.7, 40.0)
+    for d, polynomial in ((2, z), (4, z + z.square() / 6)):
+        mantissa, log_scale = hyp1f1_half_excess(d, z)
+        expected = polynomial * z.exp() + z.expm1()
+        torch.testing.assert_close(mantissa * log_scale.exp(), expected, rtol=1e-13, atol=1e-300)
+
+
+def test_special_functions() -> None:
+    t = vector(-800.0, -1.0, -1e-12, 0.0, 1e-12, 1.0, 800.0)
+    expected = vector(-1.0, math.expm1(-1), -1e-12, 0.0, 1e-12, -math.expm1(-1), 1.0)
+    torch.testing.assert_close(scaled_expm1(t), expected, rtol=1e-12, atol=0)
+    t = vector(0.0, 0.5, 30.0)
+    torch.testing.assert_close(log_bessel_i0(t), torch.i0(t).log(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gerf_contains_positive_and_trig(coupling: str, kernel: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    x, y = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64) / 2
+    for name, s in (("positive", 1), ("trig", -1)):
+        general = theory.mse("gerf", x, y, 6, kernel=kernel, projection=coupling, A=0, s=s)
+        special = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling)
+        torch.testing.assert_close(general, special, rtol=1e-12, atol=0)
+    given = theory.oprf_parameter((x + y).square().sum(-1), 4)
+    optimum = theory.mse("oprf", x, y, 6, kernel=kernel, projection=coupling)
+    for name, options in (("oprf", {"A": given}), ("gerf", {"A": given}), ("gerf", {})):
+        same = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling, **options)
+        torch.testing.assert_close(same, optimum, rtol=1e-14, atol=0)
+
+
+OPTIMA: dict[str, tuple[str, dict[str, Any]]] = {
+    "oprf": ("A", {}),
+    "gerf": ("A", {"s": -1}),
+    "poisson": ("lam", {}),
+    "geometric": ("p", {}),
+}
+
+
+def optimum(name: str, x: Tensor, y: Tensor) -> Tensor:
+    if name == "oprf":
+        return theory.oprf_parameter((x + y).square().sum(-1), x.shape[-1])
+    if name == "gerf":
+        return theory.gerf_parameter((x - y).square().sum(-1), x.shape[-1])
+    if name == "poisson":
+        return theory.poisson_parameter((x * y).square())
+    return theory.geometric_parameter((x * y).abs())
+
+
+@pytest.mark.parametrize("name", sorted(OPTIMA))
+def test_optimal_parameters(name: str) -> None:
+    """At the optimum the error's derivative is zero and its neighbours are worse."""
+    parameter, options = OPTIMA[name]
+    generator = torch.Generator().manual_seed(4)
+    for d, length in ((2, 0.7), (3, 0.3), (3, 1.5), (16, 0.5), (16, 1.5)):
+        drawn = torch.randn(2, 5, d, generator=generator, dtype=torch.float64)
+        x, y = length * drawn / drawn.norm(dim=-1, keepdim=True)
+        best = optimum(name, x, y)
+        variable = best.clone().requires_grad_()
+        least = theory.mse(name, x, y, 2, **{parameter: variable}, **options)
+        torch.testing.assert_close(theory.mse(name, x, y, 2, **options), least, rtol=1e-12, atol=0)
+        (slope,) = torch.autograd.grad(least.log().sum(), variable)
+        # Relative to the curvature, which finite differences of the slope give.
+        step = 1e-4 * best
+        slopes = []
+        for near in (best - step, best + step):
+            variable = near.clone().requires_grad_()
+            error = theory.mse(name, x, y, 2, **{parameter: variable}, **options)
+            slopes.append(torch.autograd.grad(error.log().sum(), variable)[0])
+        assert (slopes[0] * step < 0).all()
+        assert (slopes[1] * step > 0).all()
+        assert (slope.abs() < 1e-5 * (slopes[1] - slopes[0]).abs()).all()
+        for factor in (0.7, 1.3):
+            near = best * factor if name != "geometric" else 1 - (1 - best) * factor
+            worse = theory.mse(name, x, y, 2, **{parameter: near}, **options)
+            assert (worse > least).all()
+        if parameter == "A":
+            turned = torch.complex(best, torch.full_like(best, 0.02))
+            assert (theory.mse("gerf", x, y, 2, **{"A": turned, **options}) > least).all()
+
+
+def test_limits_of_the_parameters() -> None:
+    for d in (1, 7, 64):
+        tiny, large = vector(1e-9), vector(1e9)
+        for function in (theory.oprf_parameter, theory.gerf_parameter):
+            assert function(vector(0.0), d) == 0
+        # 1 - rho -> 2 v2/d for small sums, rho -> d/(2 v2) for large ones.
+        small = theory.oprf_parameter(tiny, d)
+        torch.testing.assert_close(small, -tiny / (2 * d), rtol=1e-7, atol=0)
+        far = theory.oprf_parameter(large, d)
+        torch.testing.assert_close(far, -large / (4 * d), rtol=1e-6, atol=0)
+        v2 = vector(0.0, 0.1, d / 2, d / 2 + 1e-9, 40.0)
+        rho = theory.oprf_rho(v2, d)
+        torch.testing.assert_close(
+            2 * v2 * rho**2 + (2 * v2 + d) * rho, torch.full_like(v2, d), rtol=1e-14, atol=0
+        )
+        a = theory.oprf_parameter(v2, d)
+        torch.testing.assert_close(1 / (1 - 8 * a), rho, rtol=1e-14, atol=0)
+    # e = rho - 1 of s = -1: d e/4 -> z2/2 near 0, d e/4 -> z2 exp(-2 z2) far away.
+    near = theory.gerf_parameter(vector(1e-8), 3)
+    torch.testing.assert_close(near, vector(2e-8 / 3 / 8), rtol=1e-6, atol=0)
+    far = theory.gerf_parameter(vector(60.0), 3)
+    torch.testing.assert_close(far, vector(4 * 60 * math.exp(-120) / 3 / 8), rtol=1e-10, atol=0)
+
+
+def test_geometric_parameter_at_its_ends() -> None:
+    """Small products: d/p = sum |x_l y_l|^2 / (1-p)^2, so 1 - p -> their root mean square."""
+    assert theory.geometric_parameter(vector(0.0, 0.0)).item() == 1 - 1e-6
+    products = vector(1e-4, 3e-4, 2e-4)
+    rest = 1 - theory.geometric_parameter(products)
+    assert rest.item() == pytest.approx(products.square().mean().sqrt().item(), rel=1e-3)
+    # Large products: p sum 2 |x_l y_l| = 2 d.
+    large = theory.geometric_parameter(vector(2e6, 4e6))
+    assert large.item() == pytest.approx(2 / 6e6, rel=1e-5)
+    assert theory.poisson_parameter(vector(0.0, 0.0)).item() == pytest.approx(1e-6, rel=1e-12)
+    assert theory.geometric_parameter(torch.rand(3, 5, 2)).shape == (3, 5)
+
+
+@pytest.mark.parametrize("s", [1, -1])
+def test_mean_square_of_sums(s: int) -> None:
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(2, 7, 3, generator=generator, dtype=torch.float64)
+    y = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64) + 1
+    expected = (x.unsqueeze(-2) + s * y.unsqueeze(-3)).square().sum(-1).mean((-2, -1))
+    torch.testing.assert_close(theory.mean_square_of_sums(x, y, s), expected)
+    assert theory.mean_square_of_sums(x[:, None], y[:, None], s).shape == (2, 1)
+    torch.testing.assert_close(theory.mean_square_of_sums(x[0], y[0], s), expected[0])
+    assert theory.mean_square_of_sums(x[:, :1], -s * x[:, :1], s).abs().max() < 1e-12
+
+
+def test_oprf_gains_sixty_orders() -> None:
+    """Chefs' Random Tables, Figure 1: at d = 64, |x+y|^2 = 100 more than e^60 below positive."""
+    x = torch.full((64,), 5 / 8, dtype=torch.float64)
+    ratio = theory.mse("oprf", x, x, 1) / theory.mse("positive", x, x, 1)
+    assert ratio.log().item() == pytest.approx(-61.22, abs=0.005)
+
+
+def test_tail_bound_is_of_the_largest_feature() -> None:
+    """For x = y the bound is met at the omega that maximises f1 f2, found on a fine grid."""
+    x, a, m, error = vector(0.8), -0.15, 40, 0.3
+    omega = torch.linspace(-20, 20, 400_001, dtype=torch.float64).unsqueeze(-1)
+    largest = gerf_term(omega, x, x, a, 1).max()
+    expected = 2 * (-2 * m * error**2 / largest**2).exp()
+    bound = theory.oprf_tail_bound(x, x, m, error, a, kernel="gaussian")
+    assert bound.item() == pytest.approx(expected.item(), rel=1e-8)
+    scale = math.exp(0.64)
+    softmax = theory.oprf_tail_bound(x, x, m, error * scale, a)
+    assert softmax.item() == pytest.approx(bound.item(), rel=1e-12)
+
+
+def test_tail_bound_holds_where_the_printed_one_fails() -> None:
+    """d = 2, x = y = 0, M = 1, A = -24.75, error 49: the probability is 6.98e-3."""
+    zero = torch.zeros(2, dtype=torch.float64)
+    # f1 f2 = 100 exp(-49.5 chi^2) >= 50, and chi^2 of two degrees is exponential.
+    probability = 1 - math.exp(-math.log(100 / 50) / 99)
+    assert probability == pytest.approx(6.98e-3, rel=1e-3)
+    bound = theory.oprf_tail_bound(zero, zero, 1, 49.0, -24.75, kernel="gaussian")
+    assert bound.item() == pytest.approx(2 * math.exp(-2 * 49**2 / 100**2), rel=1e-12)
+    assert bound > probability
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gap_is_the_difference_of_errors(kernel: str) -> None:
+    generator = torch.Generator().manual_seed(6)
+    x, y = torch.randn(2, 6, 4, generator=generator, dtype=torch.float64) / 2
+    for name in ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase"):
+        for coupling in ("iid", "orthogonal", "simplex"):
+            independent = theory.mse(name, x, y, 6, kernel=kernel)
+            coupled = theory.mse(name, x, y, 6, kernel=kernel, projection=coupling)
+            gap = theory.coupling_gap(name, x, y, 6, coupling, kernel=kernel)
+            torch.testing.assert_close(gap, independent - coupled, rtol=1e-9, atol=1e-12)
+
+
+def test_gap_of_orthogonal_rows() -> None:
+    """Corollary 4.4: positive for exponentials; Theorem 4.5: of either sign for cosines.
+
+    Crossings are roots of exp(-z^2) = 1F1(d; d/2; -z^2/2), from mpmath.
+    """
+    for d, crossing in ((3, 3.3111), (4, 3.0812), (8, 2.9597), (16, 3.2625)):
+        x = torch.zeros(2, d, dtype=torch.float64)
+        x[:, 0] = vector(crossing - 0.001, crossing + 0.001)
+        below, above = theory.coupling_gap("trig", x, 0 * x, d, kernel="gaussian")
+        assert below > 0 > above
+        assert (theory.coupling_gap("positive", x, 0 * x, d) > 0).all()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gap_bound(kernel: str) -> None:
+    """Theorem 4.1 holds, and with equality to leading order in |x+y|^2."""
+    for d in (2, 3, 8, 64):
+        lengths = vector(0.02, 0.3, 1.0, 3.0, 6.0)
+        x = lengths.unsqueeze(-1) * torch.ones(d, dtype=torch.float64) / math.sqrt(d)
+        for m in (1, 2, d):
+            # Long vectors with a short sum, so that their lengths count too.
+            far = torch.linspace(0.1, 1.0, d, dtype=torch.float64)
+            bound = theory.orthogonality_gap_bound(x + far, x / 2 - far, m, kernel=kernel)
+            gap = theory.coupling_gap("oprf", x + far, x / 2 - far, m, kernel=kernel)
+            assert (bound <= gap * (1 + 1e-9)).all()
+            if m > 1:
+                assert bound[0] > 0.99 * gap[0]
+
+
+@pytest.mark.parametrize(("m", "d"), [(1, 5), (3, 5), (5, 5), (13, 5), (64, 64), (2, 2), (3, 3)])
+def test_small_sums(m: int, d: int) -> None:
+    """kappa is the slope of m exp(2|x|^2+2|y|^2) MSE at |x+y|^2 = 0."""
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(d, generator=generator, dtype=torch.float64) / d
+    step = torch.zeros(d, dtype=torch.float64)
+    step[0] = 1e-4
+    for name in ("iid", "orthogonal", "simplex"):
+        error = theory.mse("positive", x, step - x, m, kernel="gaussian", projection=name)
+        norms = x.square().sum() + (step - x).square().sum()
+        slope = (m * (2 * norms).exp() * error / step.square().sum()).item()
+        kappa = theory.small_sum_factor(name, m, d, dtype=torch.float64).item()
+        assert kappa == pytest.approx(slope, rel=1e-4 if name == "simplex" else 1e-6)
+        assert (kappa == 1) == (name != "simplex" or m == 1)
+
+
+def test_asymptotic_ratio() -> None:
+    """The remainder falls as 1/d^2: doubling d divides it by about four."""
+    for square in (0.0, 0.5, 2.0):
+        remainders = []
+        for d in (400, 800):
+            x = torch.zeros(d, dtype=torch.float64)
+            x[0] = math.sqrt(square)
+            ratio = theory.trig_asymptotic_ratio(x, 0 * x, 3)
+            if square == 0:
+                assert ratio.item() == pytest.approx(1 - 2 / d, rel=1e-12)
+                continue
+            orthogonal = theory.mse("trig", x, 0 * x, 3, projection="orthogonal")
+            remainders.append((orthogonal / theory.mse("trig", x, 0 * x, 3) - ratio).item())
+            assert abs(remainders[-1]) < 0.05 * abs(1 - ratio.item())
+        if remainders:
+            assert remainders[0] / remainders[1] == pytest.approx(4, rel=0.1)
+    near = vector(0.0141, 0.0), vector(0.01415, 0.0)
+    values = [theory.trig_asymptotic_ratio(x, 0 * x, 2).item() for x in near]
+    assert values[0] == pytest.approx(values[1], rel=1e-8)
+
+
+def test_simplex_helps_one_sided_features_only() -> None:
+    x = torch.full((8,), 0.3, dtype=torch.float64)
+    for name, y in (("positive", x), ("oprf", x), ("hyperbolic", x), ("trig", -x)):
+        errors = [
+            theory.mse(name, x, y, 8, projection=coupling)
+            for coupling in ("iid", "orthogonal", "simplex")
+        ]
+        one_sided = name in ("positive", "oprf")
+        assert errors[0] > errors[1]
+        assert (errors[2] < errors[1]) == one_sided
+
+
+ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
+ALL_DISCRETE = ("geometric", "geometric_plus", "poisson", "poisson_plus")
+
+
+def test_large_inputs_stay_finite() -> None:
+    """Orthogonal vectors of length 20 and opposite ones: factors overflow, errors do not."""
+    x = torch.zeros(2, 64, dtype=torch.float64)
+    y = torch.zeros(2, 64, dtype=torch.float64)
+    x[:, 0] = 20
+    y[0, 1], y[1, 0] = 20, -20
+    for name in ALL_COUPLED:
+        for coupling in ("iid", "orthogonal", "simplex"):
+            error = theory.mse(name, x, y, 64, kernel="gaussian", projection=coupling)
+            assert error.isfinite().all(), (name, coupling)
+            assert (error >= 0).all(), (name, coupling)
+    assert (theory.mse("positive", x, y, 64, kernel="gaussian")[0] * 64).item() == pytest.approx(1)
+
+
+def test_dtype_and_gradient() -> None:
+    for dtype in (torch.float32, torch.float64):
+        x = torch.full((3, 4), 0.5, dtype=dtype, requires_grad=True)
+        for name in (*ALL_COUPLED, *ALL_DISCRETE):
+            options = {"shift": torch.full((4,), -0.1, dtype=dtype)} if "plus" in name else {}
+            error = theory.mse(name, x, 0.6 * x, 4, **options)
+            assert error.shape == (3,)
+            assert error.dtype == dtype
+            (gradient,) = torch.autograd.grad(error.sum(), x)
+            assert gradient.isfinite().all()
+
+
+def test_gradient_through_the_coupling() -> None:
+    x = vector(0.4, -0.1, 0.3).requires_grad_()
+    y = vector(0.2, 0.5, -0.3).requires_grad_()
+    for name in ("positive", "trig"):
+        for coupling in ("orthogonal", "simplex"):
+
+            def error(x: Tensor, y: Tensor, name: str = name, coupling: str = coupling) -> Tensor:
+                return theory.mse(name, x, y, 3, projection=coupling)
+
+            assert torch.autograd.gradcheck(error, (x, y))
+
+
+def test_errors() -> None:
+    x = torch.full((2,), 0.3, dtype=torch.float64)
+    for name in ALL_DISCRETE:
+        options: dict[str, Any] = {"shift": 0 * x} if "plus" in name else {}
+        with pytest.raises(ValueError, match=f"{name} has a closed form for projection='iid' only"):
+            theory.mse(name, x, x, 4, projection="orthogonal", **options)
+    for name in ("poisson_plus", "geometric_plus"):
+        with pytest.raises(ValueError, match=rf"{name} needs the option 'shift', got \[\]"):
+            theory.mse(name, x, x, 4)
+    with pytest.raises(ValueError, match="lam must be positive, got 0"):
+        theory.mse("poisson", x, x, 4, lam=0.0)
+    for p in (0.0, 1.0):
+        with pytest.raises(ValueError, match=f"p must be between 0 and 1, got {p}"):
+            theory.mse("geometric", x, x, 4, p=p)
+    with pytest.raises(ValueError, match=r"real part below 1/8 for a finite error, got 0\.125"):
+        theory.mse("oprf", x, x, 4, A=0.125)
+    with pytest.raises(ValueError, match="A of oprf must be real"):
+        theory.mse("oprf", x, x, 4, A=0.1j)
+    with pytest.raises(ValueError, match="s must be 1 or -1, got 2"):
+        theory.mse("gerf", x, x, 4, s=2)
+    with pytest.raises(ValueError, match="s must be 1 or -1, got 0"):
+        theory.mean_square_of_sums(x[None], x[None], 0)
+    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
+        theory.oprf_tail_bound(x, x, 0, 0.1, -0.1)
+    with pytest.raises(ValueError, match="error must be positive, got 0"):
+        theory.oprf_tail_bound(x, x, 1, 0.0, -0.1)
+    with pytest.raises(ValueError, match="A must be negative for a bounded feature, got 0"):
+        theory.oprf_tail_bound(x, x, 1, 0.1, 0.0)
+    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
+        theory.oprf_tail_bound(x, x, 1, 0.1, -0.1, kernel="rbf")
+    with pytest.raises(ValueError, match=r"known for gerf, .*, trig_phase, got 'poisson'"):
+        theory.coupling_gap("poisson", x, x, 2)
+    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
+        theory.coupling_gap("trig", x, x, 0)
+    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
+        theory.coupling_gap("trig", x, x, 1, kernel="rbf")
+    for function in (theory.orthogonality_gap_bound, theory.trig_asymptotic_ratio):
+        for m in (0, 3):
+            with pytest.raises(ValueError, match=f"must be from 1 to dimension 2, got {m}"):
+                function(x, x, m)
+    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
+        theory.orthogonality_gap_bound(x, x, 1, kernel="rbf")
+    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
+        theory.small_sum_factor("iid", 0, 2)
+    with pytest.raises(ValueError, match="projection must be one of iid, orthogonal, simplex"):
+        theory.small_sum_factor("halton", 2, 2)
+    with pytest.raises(ValueError, match="needs dimension 2 or more, got 1"):
+        theory.small_sum_factor("simplex", 1, 1)
