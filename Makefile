@@ -2,7 +2,7 @@
 PYTHON ?= python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install check lint types test slow format ci
+.PHONY: help install check lint types test slow mutants format ci
 
 help:            ## list the targets
 	@sed -nE 's/^([a-z]+):[^#]*\#\# (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -25,6 +25,9 @@ test:            ## the default tests, warnings as errors
 
 slow:            ## the long studies that the default tests leave out
 	$(PYTHON) -m pytest -m slow
+
+mutants:         ## do the tests notice a wrong factor? 200 small changes to attention, an hour
+	$(PYTHON) -m tests.mutation attention --sample 200
 
 format:          ## mend what ruff can mend
 	$(PYTHON) -m ruff check --fix .

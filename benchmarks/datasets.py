@@ -185,25 +185,37 @@ class Split:
     y_test: NDArray[np.int64]
 
 
-def split(data: Dataset, test_share: float = 0.05, seed: int = 42) -> Split:
-    """The protocol of the simplex paper's published code, for its eight data sets.
+def split(
+    data: Dataset, train_share: float = 0.9, test_share: float = 0.05, seed: int = 42
+) -> Split:
+    """The simplex paper's protocol for its eight data sets.
 
     The file's last line is left out (a row, except where the file ends with an empty line), the
-    rows are shuffled by `default_rng(seed)`, the first int(n (1 - test_share)) train and the last
-    int(n test_share) test. All columns, one-hot ones too, are standardised.
+    rows are shuffled by `default_rng(seed)`, the first int(n train_share) train and the last
+    int(n test_share) test; those between are in neither part. All columns, one-hot ones too, are
+    standardised.
 
-    Raises UserError, a ValueError, for a set without classes.
+    The paper's published code does this with a train_share of .95. The tables in print fit
+    only .9, where abalone, cmc and wifi tell the two apart. That is also the number of training
+    rows that Chefs' Random Tables, Table 1, prints.
+
+    Raises UserError, a ValueError, for a set without classes or shares that overlap.
     """
     if not data.classes:
         raise UserError(
             f"split needs a set with classes, got {data.name!r}, whose label is a number"
+        )
+    if not (train_share > 0 and test_share > 0 and train_share + test_share <= 1):
+        raise UserError(
+            f"train_share and test_share must be positive with a sum of at most 1, "
+            f"got {train_share} and {test_share}"
         )
     features, labels = data.features, data.labels.astype(np.int64)
     if not data.blank_end:
         features, labels = features[:-1], labels[:-1]
     n = len(features)
     order = np.random.default_rng(seed).permutation(n)
-    train, test = order[: int(n * (1 - test_share))], order[n - int(n * test_share) :]
+    train, test = order[: int(n * train_share)], order[n - int(n * test_share) :]
     mean, deviation = features[train].mean(0), features[train].std(0)
     deviation[deviation == 0] = 1.0
     scaled = (features - mean) / deviation

@@ -105,7 +105,8 @@ def measure(draws: int, angles: int, seed: int) -> list[dict[str, Any]]:
         x, y = pair(radius, theta, generator)
         kernel = attention.kernels.softmax(x, y)
         for label, options in settings(radius).items():
-            sample = estimates(options, x, y, draws, seed)
+            # Not the generator of the plane: its numbers would be the first random vectors too.
+            sample = estimates(options, x, y, draws, seed + 1)
             low, high = torch.quantile(sample, torch.tensor([0.05, 0.95]).double(), dim=0)
             predicted = theory.mse(x=x, y=y, **options)
             results.append(

@@ -23,17 +23,8 @@ from attention.compositional.activations import (
     Polynomial,
     ReLU,
 )
-from attention.compositional.bases import (
-    BASES,
-    Base,
-    Categorical,
-    Circle,
-    Coordinate,
-    Direction,
-    Gaussian,
-    Sign,
-    Sphere,
-)
+from attention.compositional.base import Base
+from attention.compositional.bases import BASES
 from attention.compositional.bounds import (
     excess_loss,
     function_error,
@@ -41,9 +32,11 @@ from attention.compositional.bounds import (
     sufficient_features,
     variance,
 )
+from attention.compositional.characters import Categorical, Circle, Gaussian, Sign
 from attention.compositional.dedup import deduplicate
 from attention.compositional.features import Features, phase_offsets
 from attention.compositional.images import image_skeleton
+from attention.compositional.inner_product import Coordinate, Direction, Sphere
 from attention.compositional.sampling import draw, draw_distinct
 from attention.compositional.skeleton import Internal, Skeleton
 

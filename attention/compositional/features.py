@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attention.compositional.activations import Floats, Integers
-from attention.compositional.bases import Terms
+from attention.compositional.base import Terms
 from attention.compositional.skeleton import Skeleton
 
 _BLOCK_ENTRIES = 1 << 20

@@ -6,7 +6,7 @@ Random Features for Compositional Kernels, section 6 and Figure 2. Each pixel is
 from collections.abc import Sequence
 
 from attention.compositional.activations import Activation
-from attention.compositional.bases import Circle
+from attention.compositional.characters import Circle
 from attention.compositional.skeleton import Internal, Skeleton
 
 Convolution = tuple[int, int, Activation]

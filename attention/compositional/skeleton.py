@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attention.compositional.activations import ACTIVATIONS, Activation, Floats
-from attention.compositional.bases import BASES, Base
+from attention.compositional.base import Base
+from attention.compositional.bases import BASES
 
 _GRAM_ENTRIES = 1 << 20
 """Numbers that one step of `gram` holds a node."""

@@ -16,7 +16,7 @@ except ImportError as error:
     raise ImportError("CompositionalFeatures needs scikit-learn: install scikit-learn") from error
 
 from attention.compositional.activations import ReLU
-from attention.compositional.bases import Gaussian
+from attention.compositional.characters import Gaussian
 from attention.compositional.dedup import deduplicate
 from attention.compositional.features import LAYOUTS, phase_offsets
 from attention.compositional.sampling import draw, draw_distinct

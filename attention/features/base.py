@@ -25,6 +25,13 @@ class ScaledFeatures(NamedTuple):
     """(..., L, 1)"""
 
 
+def scaled_exp(logarithms: Tensor, dim: int | tuple[int, ...] = -1) -> ScaledFeatures:
+    """exp(logarithms), the largest along `dim` as its scale: no mantissa is above 1."""
+    # Detached: the scale cancels wherever it is dropped, so it carries no gradient.
+    largest = logarithms.detach().amax(dim, keepdim=True)
+    return ScaledFeatures((logarithms - largest).exp(), largest)
+
+
 class FeatureMap(nn.Module):
     """Base of all maps. Subclasses give `output_dim`, `queries`, `scaled_queries` and `redraw`.
 
@@ -37,6 +44,9 @@ class FeatureMap(nn.Module):
         kernel: "softmax" for exp(x.y), "gaussian" for exp(-|x-y|^2/2).
         heads: one set of random vectors (and of fitted parameters) a head, for inputs
             (..., heads, L, d); None: one set for all.
+
+    Raises ValueError for numbers below 1 and another kernel; methods raise it for tokens whose
+    shape, dtype or device does not fit.
     """
 
     signed: bool = False
@@ -77,7 +87,10 @@ class FeatureMap(nn.Module):
         return self.scaled_queries(y)
 
     def redraw(self, generator: torch.Generator) -> None:
-        """Replace the random vectors by new ones drawn from `generator`. Forward never does."""
+        """Replace the random vectors by new ones drawn from `generator`. Forward never does.
+
+        Raises ValueError where they were given as a tensor.
+        """
         raise NotImplementedError
 
     def fit(self, x: Tensor, y: Tensor) -> Self:

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attention.components import PROJECTION, component
-from attention.features.complex_valued import ComplexFeatures, Exponents
+from attention.features.complex_valued import ComplexFeatures
 from attention.features.parameters import average
-from attention.precision import full_precision
 from attention.theory.complex_exponential import check_invertible, optimal_diagonal
 
 CAP = 10.0
@@ -33,6 +31,8 @@ class ComplexExponentialFeatures(ComplexFeatures):
             number is that multiple of I. None: I until `fit` sets a diagonal, one a head; a given
             A stays.
         complex_a: whether a diagonal that `fit` is to set may have imaginary entries.
+
+    Raises ValueError for an A of another shape, not finite or without an inverse.
     """
 
     norm_exponent = 0.0
@@ -66,8 +66,6 @@ class ComplexExponentialFeatures(ComplexFeatures):
             dtype=dtype,
             device=device,
         )
-        omega = self.omega
-        assert omega is not None
         self._given = A is not None
         if A is None:
             shape = (dim,) if heads is None else (heads, 1, dim)
@@ -77,8 +75,9 @@ class ComplexExponentialFeatures(ComplexFeatures):
         self.diagonal = A is None or matrix.ndim == 1
         self.signed = matrix.is_complex()
         self.functions_per_projection = 2 if self.signed else 1
-        self.register_buffer("A_real", matrix.real.to(omega, copy=True))
-        self.register_buffer("A_imag", matrix.imag.to(omega, copy=True) if self.signed else None)
+        self.register_buffer("A_real", matrix.real.to(self.omega, copy=True))
+        imaginary = matrix.imag.to(self.omega, copy=True) if self.signed else None
+        self.register_buffer("A_imag", imaginary)
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
@@ -100,20 +99,13 @@ class ComplexExponentialFeatures(ComplexFeatures):
                 self.A_imag.copy_(A.imag)
         return self
 
-    def exponents(self, u: Tensor, key: bool) -> Exponents:
-        omega = self.omega
-        assert omega is not None
-        u = self._prepare("queries and keys", u, omega)
-        with component(PROJECTION), full_precision(u):
-            omega = omega.to(u.dtype)
-            log_weight = self.log_weight(0.5 * u.square().sum(-1, keepdim=True))
-            real, imaginary = self._transformed(u, key)
-            log_modulus = real @ omega.mT - 0.5 * real.square().sum(-1, keepdim=True)
-            if imaginary is None:
-                return Exponents(log_modulus, None, log_weight)
-            log_modulus = log_modulus + 0.5 * imaginary.square().sum(-1, keepdim=True)
-            phase = imaginary @ omega.mT - (real * imaginary).sum(-1, keepdim=True)
-            return Exponents(log_modulus, phase, log_weight)
+    def logarithms(self, u: Tensor, omega: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
+        real, imaginary = self._transformed(u, key)
+        log_modulus = real @ omega.mT - 0.5 * real.square().sum(-1, keepdim=True)
+        if imaginary is None:
+            return log_modulus, None
+        log_modulus = log_modulus + 0.5 * imaginary.square().sum(-1, keepdim=True)
+        return log_modulus, imaginary @ omega.mT - (real * imaginary).sum(-1, keepdim=True)
 
     def _transformed(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
         """Real and imaginary part of A u, or of A^-T u for keys."""

@@ -5,64 +5,64 @@ Re(sum_i f_i(x) g_i(y)) = [Re f(x), Im f(x)].[Re g(y), -Im g(y)]: a plain produc
 until the last step, so only the result can overflow.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from attention.components import EXPONENTIALS, component
-from attention.features.base import ScaledFeatures
+from attention.components import EXPONENTIALS, PROJECTION, component
+from attention.features.base import ScaledFeatures, scaled_exp
 from attention.features.projected import ProjectedFeatures
-
-
-class Exponents(NamedTuple):
-    """log f = log_modulus + i phase + log_weight."""
-
-    log_modulus: Tensor
-    """(..., m)"""
-    phase: Tensor | None
-    """(..., m), or None for a real, positive map"""
-    log_weight: Tensor
-    """(..., 1)"""
+from attention.precision import full_precision
 
 
 class ComplexFeatures(ProjectedFeatures):
-    """F = 2m and signed, or F = m and positive where no phase is; queries and keys may differ."""
+    """F = 2m and signed, or F = m and positive where no phase is; queries and keys may differ.
 
-    terms = 1
+    A subclass gives `norm_exponent` and `logarithms`.
+    """
 
-    def exponents(self, u: Tensor, key: bool) -> Exponents:
-        """Logarithms of the features of u (..., d) as a query or as a key."""
+    omega: Tensor
+    """(m, d) or (heads, m, d); these maps serve no hybrid that would supply it."""
+
+    def logarithms(self, u: Tensor, omega: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
+        """Log-moduli and phases (..., m) of the features of u (..., d) as a query or as a key.
+
+        Without the log-weight; None for the phases of a real, positive map.
+        """
         raise NotImplementedError
 
     def queries(self, x: Tensor) -> Tensor:
-        return _features(self.exponents(x, key=False), key=False)
+        return self._features(x, key=False)
 
     def keys(self, y: Tensor) -> Tensor:
-        return _features(self.exponents(y, key=True), key=True)
+        return self._features(y, key=True)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        return _scaled(self.exponents(x, key=False), key=False)
+        return self._scaled_features(x, key=False)
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
-        return _scaled(self.exponents(y, key=True), key=True)
+        return self._scaled_features(y, key=True)
+
+    def _parts(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Log-moduli, phases and the log-weight (..., 1) of a token."""
+        u = self._prepare("queries and keys", u, self.omega)
+        with component(PROJECTION), full_precision(u):
+            log_modulus, phase = self.logarithms(u, self.omega.to(u.dtype), key)
+            return log_modulus, phase, self.log_weight(0.5 * u.square().sum(-1, keepdim=True))
+
+    def _features(self, u: Tensor, key: bool) -> Tensor:
+        log_modulus, phase, log_weight = self._parts(u, key)
+        with component(EXPONENTIALS):
+            return real_form((log_modulus + log_weight).exp(), phase, key)
+
+    def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
+        log_modulus, phase, log_weight = self._parts(u, key)
+        with component(EXPONENTIALS):
+            modulus, log_scale = scaled_exp(log_modulus)
+            return ScaledFeatures(real_form(modulus, phase, key), log_weight + log_scale)
 
 
-def _features(exponents: Exponents, key: bool) -> Tensor:
-    with component(EXPONENTIALS):
-        modulus = (exponents.log_modulus + exponents.log_weight).exp()
-        return _real(modulus, exponents.phase, key)
-
-
-def _scaled(exponents: Exponents, key: bool) -> ScaledFeatures:
-    with component(EXPONENTIALS):
-        # Detached: the scale cancels wherever it is dropped, so it carries no gradient.
-        largest = exponents.log_modulus.detach().amax(-1, keepdim=True)
-        modulus = (exponents.log_modulus - largest).exp()
-        return ScaledFeatures(_real(modulus, exponents.phase, key), exponents.log_weight + largest)
-
-
-def _real(modulus: Tensor, phase: Tensor | None, key: bool) -> Tensor:
+def real_form(modulus: Tensor, phase: Tensor | None, key: bool) -> Tensor:
+    """[Re f, Im f] of f = modulus exp(i phase), [Re f, -Im f] for keys: (..., m) -> (..., 2m)."""
     if phase is None:
         return modulus
     sine = -phase.sin() if key else phase.sin()

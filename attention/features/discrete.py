@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
-from attention.features.base import FeatureMap, ScaledFeatures
+from attention.features.base import FeatureMap, ScaledFeatures, scaled_exp
 from attention.features.parameters import average, given_parameter, shape_parameter
+from attention.features.vectors import EXPLICIT, check_named
 from attention.precision import full_precision, working_dtype
 
 RESOLUTION = 2**53
@@ -34,6 +35,9 @@ class DiscreteFeatures(FeatureMap):
             parameter too; or "iid", which the default "orthogonal" of other maps is taken for.
         parameter: the distribution's, a number or (heads,); None: the best for unit vectors of
             equal entries, until `fit` sets it. A given one stays.
+
+    Raises ValueError for another coupling, entries that are not integers of 0 and above, and a
+    parameter out of range.
     """
 
     signed = True
@@ -64,7 +68,7 @@ class DiscreteFeatures(FeatureMap):
     ) -> None:
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
         shape = (num_features, dim) if heads is None else (heads, num_features, dim)
-        self.projection = "explicit" if isinstance(projection, Tensor) else "iid"
+        self.projection = EXPLICIT if isinstance(projection, Tensor) else "iid"
         if isinstance(projection, Tensor):
             omega = _integers(projection, shape)
             dtype = dtype or (projection.dtype if projection.is_floating_point() else None)
@@ -86,7 +90,7 @@ class DiscreteFeatures(FeatureMap):
         self.register_buffer("parameter", value.to(dtype=dtype, device=device))
         self.register_buffer("omega", omega.to(self.parameter.device))
         self.register_buffer("shift", None)
-        named = self.projection != "explicit"
+        named = self.projection != EXPLICIT
         self.register_buffer("uniforms", torch.zeros_like(self.omega) if named else None)
         if named:
             self.redraw(torch.Generator().manual_seed(seed))
@@ -119,14 +123,12 @@ class DiscreteFeatures(FeatureMap):
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         logarithms, signs, log_weight = self._logarithms(x)
         with component(EXPONENTIALS):
-            largest = logarithms.detach().amax(-1, keepdim=True)
-            return ScaledFeatures(signs * (logarithms - largest).exp(), log_weight + largest)
+            mantissa, log_scale = scaled_exp(logarithms)
+            return ScaledFeatures(signs * mantissa, log_weight + log_scale)
 
     def redraw(self, generator: torch.Generator) -> None:
-        if self.uniforms is None:
-            raise ValueError(
-                "redraw needs a projection given by name; this map was given an explicit tensor"
-            )
+        check_named(self.projection)
+        assert self.uniforms is not None
         uniform = torch.rand(
             self.uniforms.shape, generator=generator, dtype=torch.float64, device=generator.device
         )

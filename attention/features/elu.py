@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, component
-from attention.features.base import FeatureMap, ScaledFeatures
+from attention.features.base import FeatureMap, ScaledFeatures, scaled_exp
 from attention.projections import available_projections
 
 
@@ -22,6 +22,8 @@ class EluFeatures(FeatureMap):
         kernel: either name; the map has its own kernel and is the same for both.
         heads: as in `FeatureMap`.
         dtype, device: of the inputs that the map takes; default PyTorch's.
+
+    Raises ValueError for a projection that is no coupling's name.
     """
 
     place: Tensor
@@ -59,9 +61,7 @@ class EluFeatures(FeatureMap):
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         x = self._prepare("queries and keys", x, self.place)
         with component(EXPONENTIALS):
-            logarithms = x.relu().log1p() + x.clamp(max=0)
-            largest = logarithms.detach().amax(-1, keepdim=True)
-            return ScaledFeatures((logarithms - largest).exp(), largest)
+            return scaled_exp(x.relu().log1p() + x.clamp(max=0))
 
     def redraw(self, generator: torch.Generator) -> None:
         """Nothing is random: this does nothing."""

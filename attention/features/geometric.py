@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attention.features.discrete import DiscreteFeatures
+from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import geometric_parameter
 
 
@@ -57,8 +58,5 @@ class GeometricFeatures(DiscreteFeatures):
         return ((-uniform).log1p() / (-parameter).log1p()).floor()
 
     def _log_normaliser(self, omega: Tensor, parameter: Tensor) -> Tensor:
-        totals, factorials = omega.sum(-1), (omega + 1).lgamma().sum(-1)
-        if self.heads is not None:
-            totals, factorials = totals.unsqueeze(-2), factorials.unsqueeze(-2)
-        log_mass = self.dim * parameter.log() + totals * (-parameter).log1p()
-        return -0.5 * (log_mass + factorials)
+        log_mass = self.dim * parameter.log() + sums_by_vector(omega) * (-parameter).log1p()
+        return -0.5 * (log_mass + sums_by_vector((omega + 1).lgamma()))

@@ -14,6 +14,8 @@ class GeometricPlusFeatures(Shifted, GeometricFeatures):
         shift: c, (d,) or (heads, d); otherwise 0 until `fit` sets it just below the data.
         margin: how far below the least entry `fit` sets c, in ranges of the data's coordinate.
         others: as in `GeometricFeatures`; `fit` looks at the shifted data.
+
+    Raises ValueError for a shift of another shape or not finite, and a negative margin.
     """
 
     def __init__(

@@ -12,11 +12,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from attention.components import PROJECTION, component
-from attention.features.complex_valued import ComplexFeatures, Exponents
+from attention.features.complex_valued import ComplexFeatures
 from attention.features.oprf import oprf_affine
 from attention.features.parameters import average, given_parameter, shape_parameter
-from attention.precision import full_precision
+from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import gerf_parameter, mean_square_of_sums, oprf_parameter
 
 
@@ -29,6 +28,8 @@ class GerfFeatures(ComplexFeatures):
         A: real part below 1/4. A number, or (heads,) of them; complex in type where features are
             to be complex. None: 0 until `fit` sets it; a given A stays.
         s: 1 or -1.
+
+    Raises ValueError for another s, and for an A out of range, of another shape or not finite.
     """
 
     A_real: Tensor
@@ -71,15 +72,13 @@ class GerfFeatures(ComplexFeatures):
         if bool((real >= 0.25).any()):
             raise ValueError(f"A must have a real part below 1/4, got {A}")
         imaginary = given_parameter("A", number.imag, heads) if number.is_complex() else None
-        omega = self.omega
-        assert omega is not None
         self.s = s
         self._given = A is not None
         self.signed = s == -1 or imaginary is not None
         self.functions_per_projection = 2 if self.signed else 1
         self.norm_exponent = -float(s)
-        self.register_buffer("A_real", real.to(omega))
-        self.register_buffer("A_imag", None if imaginary is None else imaginary.to(omega))
+        self.register_buffer("A_real", real.to(self.omega))
+        self.register_buffer("A_imag", None if imaginary is None else imaginary.to(self.omega))
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
@@ -97,43 +96,33 @@ class GerfFeatures(ComplexFeatures):
             self.A_real.copy_(shape_parameter(optimum(square, self.dim), self.heads))
         return self
 
-    def exponents(self, u: Tensor, key: bool) -> Exponents:
-        omega = self.omega
-        assert omega is not None
-        u = self._prepare("queries and keys", u, omega)
-        with component(PROJECTION), full_precision(u):
-            omega = omega.to(u.dtype)
-            log_weight = self.log_weight(0.5 * u.square().sum(-1, keepdim=True))
-            if self.A_imag is not None:
-                return self._complex(u @ omega.mT, omega, log_weight, key)
-            weight, bias = oprf_affine(omega, self.A_real.to(u.dtype), self.heads)
-            projections = u @ weight.mT
-            if self.s == 1:
-                return Exponents(projections + bias, None, log_weight)
-            phase = -projections if key else projections
-            return Exponents(bias.expand_as(phase), phase, log_weight)
+    def logarithms(self, u: Tensor, omega: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
+        a = self.A_real.to(u.dtype)
+        if self.A_imag is not None:
+            return self._complex(u @ omega.mT, omega, a, self.A_imag.to(u.dtype), key)
+        weight, bias = oprf_affine(omega, a)
+        projections = u @ weight.mT
+        if self.s == 1:
+            return projections + bias, None
+        phase = -projections if key else projections
+        return bias.expand_as(phase), phase
 
     def _complex(
-        self, projections: Tensor, omega: Tensor, log_weight: Tensor, key: bool
-    ) -> Exponents:
-        """The same from omega.u for complex A, in real arithmetic."""
-        assert self.A_imag is not None
-        a, b = self.A_real.to(omega.dtype), self.A_imag.to(omega.dtype)
+        self, projections: Tensor, omega: Tensor, a: Tensor, b: Tensor, key: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The same from omega.u for A = a + ib, in real arithmetic."""
         real, imaginary = 1 - 4 * a, -4 * b
         modulus = torch.hypot(real, imaginary)
         half_angle = 0.5 * torch.atan2(self.s * imaginary, self.s * real)
         # The key's B is s B.
         scale = modulus.sqrt() * (self.s if key else 1)
-        squares = omega.square().sum(-1)
-        if self.heads is not None:
-            squares = squares.unsqueeze(-2)
+        squares = sums_by_vector(omega.square())
         quarter = self.dim / 4
-        return Exponents(
-            a * squares + quarter * modulus.log() + scale * half_angle.cos() * projections,
-            b * squares
-            + quarter * torch.atan2(imaginary, real)
-            + scale * half_angle.sin() * projections,
-            log_weight,
+        log_modulus = a * squares + quarter * modulus.log()
+        phase = b * squares + quarter * torch.atan2(imaginary, real)
+        return (
+            log_modulus + scale * half_angle.cos() * projections,
+            phase + scale * half_angle.sin() * projections,
         )
 
     def extra_repr(self) -> str:

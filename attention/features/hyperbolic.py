@@ -8,7 +8,7 @@ phi(u) = exp(-|u|^2/2) / sqrt(2m) [exp(omega_i.u), exp(-omega_i.u)]  for the sof
 import torch
 from torch import Tensor
 
-from attention.features.base import ScaledFeatures
+from attention.features.base import ScaledFeatures, scaled_exp
 from attention.features.projected import ProjectedFeatures
 
 
@@ -25,6 +25,5 @@ class HyperbolicFeatures(ProjectedFeatures):
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
     ) -> ScaledFeatures:
-        largest = projections.detach().abs().amax(dim, keepdim=True)
-        exponents = torch.cat((projections - largest, -projections - largest), dim)
-        return ScaledFeatures(exponents.exp(), log_weight + largest)
+        mantissa, log_scale = scaled_exp(torch.cat((projections, -projections), dim), dim)
+        return ScaledFeatures(mantissa, log_weight + log_scale)

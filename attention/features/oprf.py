@@ -11,17 +11,16 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from attention.features.parameters import average, given_parameter, shape_parameter
+from attention.features.parameters import average, beside, given_parameter, shape_parameter
 from attention.features.positive import PositiveFeatures
+from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import mean_square_of_sums, oprf_parameter
 
 
-def oprf_affine(omega: Tensor, A: Tensor, heads: int | None) -> tuple[Tensor, Tensor]:
+def oprf_affine(omega: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
     """sqrt(1-4A) omega, and A|omega|^2 + (d/4) log(1-4A): (m,) or (heads, 1, m)."""
-    squares = omega.square().sum(-1)
-    if heads is not None:
-        squares = squares.unsqueeze(-2)
-    return (1 - 4 * A).sqrt() * omega, A * squares + omega.shape[-1] / 4 * (-4 * A).log1p()
+    bias = A * sums_by_vector(omega.square()) + omega.shape[-1] / 4 * (-4 * A).log1p()
+    return (1 - 4 * A).sqrt() * omega, bias
 
 
 class OprfFeatures(PositiveFeatures):
@@ -32,6 +31,8 @@ class OprfFeatures(PositiveFeatures):
             `ProjectedFeatures`. Blocks of simplex or orthogonal vectors help as much as they help
             positive features.
         A: at most 0, a number or (heads,). None: 0 until `fit` sets it; a given A stays.
+
+    Raises ValueError for an A above 0, of another shape or not finite.
     """
 
     A: Tensor
@@ -63,12 +64,11 @@ class OprfFeatures(PositiveFeatures):
         value = given_parameter("A", 0.0 if A is None else A, heads)
         if bool((value > 0).any()):
             raise ValueError(f"A must be at most 0, got {A}")
-        place = torch.empty(0, dtype=dtype, device=device) if self.omega is None else self.omega
         self._given = A is not None
-        self.register_buffer("A", value.to(place))
+        self.register_buffer("A", value.to(beside(self.omega, dtype, device)))
 
     def affine(self, omega: Tensor) -> tuple[Tensor, Tensor | None]:
-        return oprf_affine(omega, self.A.to(omega.dtype), self.heads)
+        return oprf_affine(omega, self.A.to(omega.dtype))
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:

@@ -4,6 +4,14 @@ import torch
 from torch import Tensor
 
 
+def beside(
+    vectors: Tensor | None, dtype: torch.dtype | None, device: torch.device | str | None
+) -> Tensor:
+    """What parameters take dtype and device from: the random vectors; where a hybrid keeps those,
+    an empty tensor of what was asked for."""
+    return torch.empty(0, dtype=dtype, device=device) if vectors is None else vectors
+
+
 def given_parameter(argument: str, value: float | Tensor, heads: int | None) -> Tensor:
     """A real number, or (heads,) of them, in float64: () or (heads, 1, 1).
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attention.features.discrete import DiscreteFeatures
+from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import poisson_parameter
 
 
@@ -63,5 +64,4 @@ class PoissonFeatures(DiscreteFeatures):
         return first + below.clamp(max=len(k) - 1)
 
     def _log_normaliser(self, omega: Tensor, parameter: Tensor) -> Tensor:
-        totals = omega.sum(-1) if self.heads is None else omega.sum(-1).unsqueeze(-2)
-        return 0.5 * (self.dim * parameter - totals * parameter.log())
+        return 0.5 * (self.dim * parameter - sums_by_vector(omega) * parameter.log())

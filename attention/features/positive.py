@@ -7,7 +7,7 @@ explodes as |x+y| grows.
 
 from torch import Tensor
 
-from attention.features.base import ScaledFeatures
+from attention.features.base import ScaledFeatures, scaled_exp
 from attention.features.projected import ProjectedFeatures
 
 
@@ -15,7 +15,6 @@ class PositiveFeatures(ProjectedFeatures):
     """F = m, positive."""
 
     functions_per_projection = 1
-    terms = 1
     norm_exponent = -1.0
 
     def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
@@ -24,6 +23,5 @@ class PositiveFeatures(ProjectedFeatures):
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
     ) -> ScaledFeatures:
-        # Detached: the scale cancels wherever it is dropped, so it carries no gradient.
-        largest = projections.detach().amax(dim, keepdim=True)
-        return ScaledFeatures((projections - largest).exp(), log_weight + largest)
+        mantissa, log_scale = scaled_exp(projections, dim)
+        return ScaledFeatures(mantissa, log_weight + log_scale)

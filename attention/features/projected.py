@@ -8,8 +8,8 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures
+from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.precision import full_precision
-from attention.projections import projection as draw_projection
 from attention.projections import resolve_projection
 
 
@@ -17,8 +17,8 @@ class ProjectedFeatures(FeatureMap):
     """phi(u) = exp(a |u|^2/2) / sqrt(terms m) [f_1(p), ..., f_t(p)], p = B omega.u + b.
 
     A subclass gives the class constants and two functions below, and where B is not 1 or b not 0,
-    `affine`. They are functions of projections and not of u, so that a hybrid can share one matrix
-    product among its bases.
+    `affine`. The functions take projections, not u, so that a hybrid can share one matrix product
+    among its bases.
 
     Args:
         dim, num_features, kernel, heads: as in `FeatureMap`.
@@ -26,11 +26,13 @@ class ProjectedFeatures(FeatureMap):
             map without vectors of its own, whose functions serve a hybrid that supplies them.
         seed: seeds the module's own generator.
         dtype, device: of the omegas; default PyTorch's.
+
+    Raises ValueError for an unknown coupling and for a tensor of another shape.
     """
 
     functions_per_projection: int
     """t: F = t m"""
-    terms: ClassVar[int]
+    terms: ClassVar[int] = 1
     """The estimate is a mean over terms * m products."""
     norm_exponent: float
     """a, for the softmax kernel; the Gaussian kernel has a - 1."""
@@ -51,7 +53,7 @@ class ProjectedFeatures(FeatureMap):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
-        self.projection = projection if isinstance(projection, str) else "explicit"
+        self.projection = coupling_name(projection)
         omega = None
         generator = torch.Generator().manual_seed(seed)
         if projection is not None:
@@ -114,31 +116,23 @@ class ProjectedFeatures(FeatureMap):
             return self.evaluate_scaled(projections, log_weight)
 
     def redraw(self, generator: torch.Generator) -> None:
-        if self.projection == "explicit" or self.omega is None:
-            raise ValueError(
-                "redraw needs a projection given by name; this map was given an explicit tensor"
-            )
-        self.omega.copy_(
-            draw_projection(
-                self.projection,
-                self.num_features,
-                self.dim,
-                generator,
-                self.omega.dtype,
-                self.omega.device,
-                heads=self.heads,
-            )
-        )
+        check_named(self.projection)
+        assert self.omega is not None
+        redraw_vectors(self.omega, self.projection, generator)
 
-    def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., d) -> B omega.u + b (..., m) and the log-weight (..., 1)."""
-        omega = self.omega
-        assert omega is not None
-        u = self._prepare("queries and keys", u, omega)
+    def project(self, u: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
+        """B omega.u + b (..., m) and the log-weight (..., 1) of u (..., d), omega in its dtype."""
         with component(PROJECTION), full_precision(u):
-            weight, bias = self.affine(omega.to(u.dtype))
+            weight, bias = self.affine(omega)
             projections = u @ weight.mT
             if bias is not None:
                 projections = projections + bias
             half_square = 0.5 * u.square().sum(-1, keepdim=True)
             return projections, self.log_weight(half_square)
+
+    def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """`project` of queries or keys (..., d), with the map's own omegas."""
+        omega = self.omega
+        assert omega is not None
+        u = self._prepare("queries and keys", u, omega)
+        return self.project(u, omega.to(u.dtype))

@@ -25,10 +25,11 @@ class ReluFeatures(ProjectedFeatures):
         dim, num_features, projection, seed, heads, dtype, device: as in `ProjectedFeatures`.
         kernel: either name; the map has its own kernel and is the same for both.
         epsilon: positive, so that no query is left without attention; part of the kernel.
+
+    Raises ValueError for an epsilon that is not positive and finite.
     """
 
     functions_per_projection = 1
-    terms = 1
 
     def __init__(
         self,

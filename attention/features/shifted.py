@@ -21,6 +21,7 @@ class Shifted(DiscreteFeatures):
     shift: Tensor
 
     def _register_shift(self, shift: Tensor | None, margin: float) -> None:
+        """Check and register the shift, 0 where none is given; after the parameter, beside it."""
         if not margin >= 0:
             raise ValueError(f"margin must not be negative, got {margin}")
         heads, dim = self.heads, self.dim
@@ -51,16 +52,12 @@ class Shifted(DiscreteFeatures):
         """
         prepared = self._data(x, y, self.parameter)
         if not self._shift_given:
-            kept = (-1,) if self.heads is None else (-3, -1)
-            low, high = (
-                torch.stack([_reduce(u, kept, name) for u in prepared]) for name in ("amin", "amax")
-            )
-            least, largest = low.amin(0), high.amax(0)
+            tokens = torch.cat([_by_coordinate(u, self.heads) for u in prepared])
+            least, largest = tokens.amin(0), tokens.amax(0)
             self.shift.copy_((least - self.margin * (largest - least)).reshape(self.shift.shape))
         return super().fit(x, y)
 
 
-def _reduce(u: Tensor, kept: tuple[int, ...], name: str) -> Tensor:
-    """Least or largest entry over all dimensions but those kept."""
-    dims = [dim for dim in range(-u.ndim, 0) if dim not in kept]
-    return u.amin(dims) if name == "amin" else u.amax(dims)
+def _by_coordinate(u: Tensor, heads: int | None) -> Tensor:
+    """All tokens (..., L, d) as (N, d), or (..., heads, L, d) as (N, heads, d)."""
+    return u.flatten(0, -2) if heads is None else u.movedim(-3, -2).flatten(0, -3)

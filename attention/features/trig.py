@@ -18,7 +18,6 @@ class TrigFeatures(ProjectedFeatures):
 
     signed = True
     functions_per_projection = 2
-    terms = 1
     norm_exponent = 1.0
 
     def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from attention.features.base import ScaledFeatures
+from attention.features.parameters import beside
 from attention.features.projected import ProjectedFeatures
 
 
@@ -22,11 +23,12 @@ class TrigPhaseFeatures(ProjectedFeatures):
         dim, num_features, kernel, projection, seed, heads, dtype, device: as in
             `ProjectedFeatures`.
         phase: the offsets b, (m,) or (heads, m); None draws them.
+
+    Raises ValueError for a phase of another shape.
     """
 
     signed = True
     functions_per_projection = 1
-    terms = 1
     norm_exponent = 1.0
 
     phase: Tensor
@@ -90,8 +92,7 @@ class TrigPhaseFeatures(ProjectedFeatures):
         dtype: torch.dtype | None,
         device: torch.device | str | None,
     ) -> None:
-        omega = self.omega
-        place = torch.empty(0, dtype=dtype, device=device) if omega is None else omega
+        place = beside(self.omega, dtype, device)
         self.register_buffer("phase", self._phases(generator).to(place))
 
     def _phases(self, generator: torch.Generator) -> Tensor:

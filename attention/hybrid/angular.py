@@ -9,7 +9,8 @@ At angle 0 all signs agree and L = 0, where trig is exact; at pi L = 1, where hy
 import torch
 from torch import Tensor
 
-from attention.hybrid.bipolar import BipolarHybrid, Projection
+from attention.hybrid.bases import Projection
+from attention.hybrid.bipolar import BipolarHybrid
 from attention.hybrid.coefficient import ProjectedCoefficient
 
 
@@ -63,8 +64,6 @@ class AngularHybrid(BipolarHybrid):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        if num_lambda_features < 1:
-            raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
         super().__init__(
             dim,
             num_features,

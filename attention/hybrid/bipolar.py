@@ -19,28 +19,18 @@ import torch
 from torch import Tensor, nn
 
 from attention.components import EXPONENTIALS, PROJECTION, SCORE, component
-from attention.features import (
-    FeatureMap,
-    HyperbolicFeatures,
-    PositiveFeatures,
-    ProjectedFeatures,
-    ScaledFeatures,
-    TrigFeatures,
+from attention.features import FeatureMap, ProjectedFeatures, ScaledFeatures
+from attention.features.vectors import EXPLICIT, check_named, coupling_name
+from attention.hybrid.bases import (
+    BASES,
+    Projection,
+    check_pair,
+    draw_vectors,
+    resolve_lambda_projection,
 )
-from attention.features.oprf import OprfFeatures
 from attention.hybrid.coefficient import ProjectedCoefficient
+from attention.hybrid.composition import common_scale
 from attention.precision import full_precision
-from attention.projections import resolve_projection
-
-BASES: dict[str, type[ProjectedFeatures]] = {
-    "hyperbolic": HyperbolicFeatures,
-    "oprf": OprfFeatures,
-    "positive": PositiveFeatures,
-    "trig": TrigFeatures,
-}
-
-Projection = str | Tensor | tuple[str, str]
-"""A name, an explicit tensor, or a name for each base."""
 
 
 def _refresh(hybrid: Any, _: object) -> None:
@@ -60,7 +50,10 @@ class BipolarHybrid(FeatureMap):
         lambda_projection: name of the taus' coupling or an explicit (n, d) tensor; default: as
             `projection` where that is one name, else orthogonal. Always independent of the omegas.
         shared_projections: both bases use the same omegas.
-        base: (S1, S2), weighted by lambda and by 1 - lambda.
+        base: (S1, S2), names of `BASES`, weighted by lambda and by 1 - lambda.
+
+    Raises ValueError for unknown names, tensors of another shape, a coefficient without vectors,
+    and two couplings for shared vectors.
     """
 
     signed = True
@@ -68,7 +61,7 @@ class BipolarHybrid(FeatureMap):
     weight: Tensor
     """(m + n, d) or (2m + n, d): the omegas, then the taus, so that one product serves all."""
     coefficients: Tensor
-    """C, (T, R + 1)"""
+    """C, (T, R + 1) or (heads, T, R + 1)"""
     bases: Sequence[ProjectedFeatures]
 
     def __init__(
@@ -90,23 +83,24 @@ class BipolarHybrid(FeatureMap):
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
         if len(base) != 2 or not set(base) <= set(BASES):
             raise ValueError(f"base must be two of {', '.join(sorted(BASES))}, got {tuple(base)!r}")
-        self._check_pair(projection, shared_projections)
-        if lambda_projection is None:
-            lambda_projection = projection if isinstance(projection, str) else "orthogonal"
+        if coefficient.num_features < 1:
+            raise ValueError(
+                f"num_lambda_features must be at least 1, got {coefficient.num_features}"
+            )
+        check_pair(projection, shared_projections)
+        lambda_projection = resolve_lambda_projection(lambda_projection, projection)
         self.num_lambda_features = coefficient.num_features
         self.shared_projections = shared_projections
         self.base = (base[0], base[1])
-        self.projection = "explicit" if isinstance(projection, Tensor) else projection
-        self.lambda_projection = (
-            lambda_projection if isinstance(lambda_projection, str) else "explicit"
-        )
+        self.projection = EXPLICIT if isinstance(projection, Tensor) else projection
+        self.lambda_projection = coupling_name(lambda_projection)
         bases: Any = nn.ModuleList(
             BASES[name](dim, num_features, kernel=kernel, projection=None, heads=heads)
             for name in base
         )
         self.bases = bases
         self.coefficient = coefficient
-        self._widths = tuple(b.output_dim for b in self.bases)
+        self._widths = (self.bases[0].output_dim, self.bases[1].output_dim)
         self._plain = all(BASES[name].affine is ProjectedFeatures.affine for name in base)
         generator = torch.Generator().manual_seed(seed)
         weight = self._draw(projection, lambda_projection, generator, dtype, device)
@@ -149,6 +143,9 @@ class BipolarHybrid(FeatureMap):
         """
         x = self._prepare("x", x, self.weight)
         y = self._prepare("y", y, self.weight)
+        if x.shape[:-2] != y.shape[:-2]:
+            leading = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+            x, y = x.expand(*leading, -1, -1), y.expand(*leading, -1, -1)
         with component(PROJECTION), full_precision(x):
             tokens = torch.cat((x, y), -2).mT
             weight, bias = self._affine(x.dtype)
@@ -173,16 +170,9 @@ class BipolarHybrid(FeatureMap):
         return self
 
     def redraw(self, generator: torch.Generator) -> None:
-        if "explicit" in (self.projection, self.lambda_projection):
-            raise ValueError(
-                "redraw needs projections given by name; this map was given an explicit tensor"
-            )
-        weight = self.weight
-        weight.copy_(
-            self._draw(
-                self.projection, self.lambda_projection, generator, weight.dtype, weight.device
-            )
-        )
+        check_named(self.projection, self.lambda_projection)
+        place = self.weight.dtype, self.weight.device
+        self.weight.copy_(self._draw(self.projection, self.lambda_projection, generator, *place))
 
     def extra_repr(self) -> str:
         return (
@@ -197,31 +187,8 @@ class BipolarHybrid(FeatureMap):
         return self
 
     def _coefficients(self) -> Tensor:
-        """C, (T, R + 1): what each product of a feature and an entry of rho counts."""
-        constant, factor = (
-            torch.as_tensor(value, dtype=self.weight.dtype, device=self.weight.device)
-            for value in (self.coefficient.constant, self.coefficient.factor)
-        )
-        first, second = self._widths
-        rows = []
-        for width, head, tail in ((first, constant, factor), (second, 1 - constant, -factor)):
-            columns = torch.cat(
-                [head.reshape(-1, 1, 1)] + [tail.reshape(-1, 1, 1)] * self.coefficient.width, -1
-            )
-            rows.append(columns.expand(-1, width, -1))
-        table = torch.cat(rows, -2)
-        return table if table.shape[0] > 1 else table.squeeze(0)
-
-    def _check_pair(self, projection: Projection, shared: bool) -> None:
-        if isinstance(projection, str | Tensor):
-            return
-        if shared:
-            raise ValueError(
-                "projection must be one name or tensor with shared_projections=True, got "
-                f"{projection!r}"
-            )
-        if len(projection) != 2:
-            raise ValueError(f"projection must name one coupling a base, got {projection!r}")
+        """C, beside the random vectors."""
+        return self.coefficient.weights(*self._widths, self.weight)
 
     def _draw(
         self,
@@ -231,21 +198,19 @@ class BipolarHybrid(FeatureMap):
         dtype: torch.dtype | None,
         device: torch.device | str | None,
     ) -> Tensor:
-        """Omegas above taus; an explicit tensor's dtype and device hold for both."""
-        for given in (lambda_projection, projection):
-            if isinstance(given, Tensor):
-                dtype, device = dtype or given.dtype, device or given.device
-        m, n, d = self.num_features, self.num_lambda_features, self.dim
-        place: tuple[Any, ...] = (generator, dtype, device, self.heads)
-        if isinstance(projection, Tensor):
-            rows = m if self.shared_projections else 2 * m
-            omegas = [resolve_projection("projection", projection, rows, d, *place)]
-        else:
-            names = [projection] * 2 if isinstance(projection, str) else list(projection)
-            names = names[:1] if self.shared_projections else names
-            omegas = [resolve_projection("projection", name, m, d, *place) for name in names]
-        taus = resolve_projection("lambda_projection", lambda_projection, n, d, *place)
-        return torch.cat((*omegas, taus), -2)
+        """New `weight`."""
+        return draw_vectors(
+            projection,
+            lambda_projection,
+            self.num_features,
+            self.num_lambda_features,
+            self.dim,
+            generator,
+            dtype,
+            device,
+            self.heads,
+            shared=self.shared_projections,
+        )
 
     def _affine(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """One weight (..., rows, d) and bias (..., rows) for all random vectors.
@@ -316,15 +281,13 @@ class BipolarHybrid(FeatureMap):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """f as mantissa and log-scale, one scale a token common to both bases, and r."""
         with component(EXPONENTIALS):
-            (first, scale_1), (second, scale_2) = (
-                base.evaluate_scaled(p, log_weight)
-                for base, p, log_weight in self._bases(projections, half_square, -1)
+            mantissas, log_scale = common_scale(
+                [
+                    base.evaluate_scaled(p, log_weight)
+                    for base, p, log_weight in self._bases(projections, half_square, -1)
+                ]
             )
-            log_scale = torch.maximum(scale_1, scale_2)
-            mantissa = torch.cat(
-                (first * (scale_1 - log_scale).exp(), second * (scale_2 - log_scale).exp()), -1
-            )
-            return mantissa, log_scale, self._rho(projections, half_square, -1)
+            return torch.cat(mantissas, -1), log_scale, self._rho(projections, half_square, -1)
 
     def _weighted(self, features: Tensor, rho: Tensor) -> Tensor:
         """C * (f (x) r), flattened: (..., L, F)."""

@@ -11,20 +11,25 @@ centres (r_i, s_j); coefficients choose among the bases (Hybrid Random Features,
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from attention.components import EXPONENTIALS, PROJECTION, component
+from attention.components import EXPONENTIALS, PROJECTION, SCORE, component
 from attention.features import FeatureMap, ScaledFeatures
-from attention.hybrid.bipolar import BASES
-from attention.hybrid.clusters import k_means, nearest
+from attention.features.base import scaled_exp
+from attention.features.complex_valued import real_form
+from attention.features.vectors import check_named, coupling_name, redraw_vectors
+from attention.hybrid.bases import BASES, resolve_lambda_projection
+from attention.hybrid.cluster_pairs import pair_logarithms
+from attention.hybrid.clusters import fit_centers, initial_centers, nearest
 from attention.hybrid.composition import common_scale, compose
 from attention.hybrid.general_gaussian import gaussian_features
 from attention.precision import full_precision
 from attention.projections import resolve_projection
-from attention.theory.complex_exponential import optimal_diagonal
+from attention.theory.complex_exponential import A_CAP, A_FLOOR, optimal_diagonal
 
 COEFFICIENTS = ("gaussian", "zero_one")
 
@@ -55,6 +60,8 @@ class ClusteredHybrid(FeatureMap):
         lambda_features: "positive", or "trig", whose coefficient is exact at the centres.
         lambda_projection: as in `BipolarHybrid`.
         default_base: name of the base for what the coefficients leave, T features.
+
+    Raises ValueError for unknown names, numbers out of range and tensors of another shape.
     """
 
     omega: Tensor
@@ -78,7 +85,7 @@ class ClusteredHybrid(FeatureMap):
         num_query_clusters: int | None = None,
         num_key_clusters: int | None = None,
         complex_a: bool = True,
-        a_limits: tuple[float, float] = (1e-2, 1e2),
+        a_limits: tuple[float, float] = (A_FLOOR, A_CAP),
         coefficients: str = "zero_one",
         num_lambda_features: int = 8,
         lambda_scale: float = 1.0,
@@ -106,7 +113,7 @@ class ClusteredHybrid(FeatureMap):
         self.mixture = coefficients
         self.lambda_scale = lambda_scale
         self.seed = seed
-        self.projection = projection if isinstance(projection, str) else "explicit"
+        self.projection = coupling_name(projection)
         generator = torch.Generator().manual_seed(seed)
         place: tuple[Any, ...] = (generator, dtype, device, heads)
         omega = resolve_projection("projection", projection, num_features, dim, *place)
@@ -115,7 +122,8 @@ class ClusteredHybrid(FeatureMap):
             ("query", query_centers, num_query_clusters),
             ("key", key_centers, num_key_clusters),
         ):
-            self.register_buffer(f"{side}_centers", self._checked_centers(side, centers, number))
+            found = initial_centers(side, centers, number, heads, omega)
+            self.register_buffer(f"{side}_centers", found)
         self._given = (query_centers is not None, key_centers is not None)
         self.register_buffer("moduli", None, persistent=False)
         self.register_buffer("imaginary", None, persistent=False)
@@ -125,15 +133,12 @@ class ClusteredHybrid(FeatureMap):
             return
         if num_lambda_features < 1:
             raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
-        if lambda_projection is None:
-            lambda_projection = self.projection if self.projection != "explicit" else "orthogonal"
+        lambda_projection = resolve_lambda_projection(lambda_projection, projection)
+        self.lambda_projection = coupling_name(lambda_projection)
         # Drawn after omega from the same generator, hence independent of it.
+        place = (generator, omega.dtype, omega.device, heads)
         taus = resolve_projection(
-            "lambda_projection", lambda_projection, num_lambda_features, dim,
-            generator, omega.dtype, omega.device, heads,
-        )  # fmt: skip
-        self.lambda_projection = (
-            lambda_projection if isinstance(lambda_projection, str) else "explicit"
+            "lambda_projection", lambda_projection, num_lambda_features, dim, *place
         )
         self.lambda_map = gaussian_features(
             lambda_features, dim, num_lambda_features, taus, seed, heads, None, None
@@ -156,61 +161,58 @@ class ClusteredHybrid(FeatureMap):
         return self.num_pairs * rho * (width + default) + default
 
     def queries(self, x: Tensor) -> Tensor:
-        features, log_scale = self._side(x, key=False)
-        return features * log_scale.exp()
+        return self._features(x, key=False)
 
     def keys(self, y: Tensor) -> Tensor:
-        features, log_scale = self._side(y, key=True)
-        return features * log_scale.exp()
+        return self._features(y, key=True)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        return self._side(x, key=False)
+        return self._scaled_features(x, key=False)
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
-        return self._side(y, key=True)
+        return self._scaled_features(y, key=True)
+
+    def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
+        """As `FeatureMap.token_scores`, from scaled features.
+
+        An |A_k| far from 1 makes single features overflow where their products with keys do not.
+        """
+        phi_q, phi_k = self.scaled_queries(x), self.scaled_keys(y)
+        with component(SCORE), full_precision(phi_k.mantissa):
+            unit = phi_q.log_scale.detach().amax(-2, keepdim=True)
+            total = (phi_q.mantissa * (phi_q.log_scale - unit).exp()).sum(-2).unsqueeze(-1)
+            return ((phi_k.mantissa @ total) * (phi_k.log_scale + unit).exp()).squeeze(-1)
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Find the centres that were not given by k-means; needs scikit-learn.
 
         Queries x and keys y (..., d); for a map with heads, one clustering a head.
+
+        Raises ValueError for fewer tokens than clusters, and as other maps' `fit`.
         """
         x, y = self._data(x, y, self.omega)
         for u, centers, given in (
             (x, self.query_centers, self._given[0]),
             (y, self.key_centers, self._given[1]),
         ):
-            if given:
-                continue
-            if self.heads is None:
-                centers.copy_(k_means(u.flatten(0, -2), centers.shape[-2], self.seed))
-                continue
-            for points, found in zip(u.movedim(-3, 0), centers, strict=True):
-                found.copy_(k_means(points.flatten(0, -2), centers.shape[-2], self.seed))
+            if not given:
+                fit_centers(u, centers, self.seed)
         self._set_diagonals()
         if self.mixture == "gaussian":
             self.default.fit(x, y)
         return self
 
     def redraw(self, generator: torch.Generator) -> None:
-        names = [self.projection]
-        if self.mixture == "gaussian":
-            names.append(self.lambda_projection)
-        if "explicit" in names:
-            raise ValueError(
-                "redraw needs projections given by name; this map was given an explicit tensor"
-            )
-        buffers = [self.omega]
-        if self.mixture == "gaussian":
-            taus = self.lambda_map.omega
-            assert isinstance(taus, Tensor)
-            buffers.append(taus)
-        for name, buffer in zip(names, buffers, strict=True):
-            drawn = resolve_projection(
-                "projection", name, buffer.shape[-2], self.dim,
-                generator, buffer.dtype, buffer.device, self.heads,
-            )  # fmt: skip
-            buffer.copy_(drawn)
+        if self.mixture == "zero_one":
+            check_named(self.projection)
+            redraw_vectors(self.omega, self.projection, generator)
+            return
+        check_named(self.projection, self.lambda_projection)
+        redraw_vectors(self.omega, self.projection, generator)
+        taus = self.lambda_map.omega
+        assert isinstance(taus, Tensor)
+        redraw_vectors(taus, self.lambda_projection, generator)
 
     def extra_repr(self) -> str:
         return (
@@ -219,21 +221,6 @@ class ClusteredHybrid(FeatureMap):
             f"coefficients={self.mixture!r}"
         )
 
-    def _checked_centers(self, side: str, centers: Tensor | None, number: int | None) -> Tensor:
-        """A copy beside omega, or zeros until `fit`."""
-        if centers is None:
-            number = 2 if number is None else number
-            if number < 1:
-                raise ValueError(f"num_{side}_clusters must be at least 1, got {number}")
-            leading = () if self.heads is None else (self.heads,)
-            return self.omega.new_zeros(*leading, number, self.dim)
-        shape = tuple(centers.shape)
-        number = shape[-2] if number is None and len(shape) > 1 else number
-        allowed = (number, self.dim) if self.heads is None else (self.heads, number, self.dim)
-        if shape != allowed:
-            raise ValueError(f"{side}_centers must have shape {allowed}, got {shape}")
-        return centers.detach().to(self.omega, copy=True)
-
     def _set_diagonals(self) -> None:
         """A for every pair of centres."""
         query, key = self.query_centers.unsqueeze(-2), self.key_centers.unsqueeze(-3)
@@ -241,45 +228,64 @@ class ClusteredHybrid(FeatureMap):
         self.moduli = optimal_diagonal(query, key, complex_a=False, floor=floor, cap=cap)
         self.imaginary = (query * key > 0) & self.complex_a
 
-    def _side(self, u: Tensor, key: bool) -> ScaledFeatures:
-        """Features of queries or keys (..., L, d)."""
+    def _features(self, u: Tensor, key: bool) -> Tensor:
         u = self._prepare("queries and keys", u, self.omega)
-        single = u.ndim == 1
-        u = u.unsqueeze(0) if single else u
-        features = self._zero_one(u, key) if self.mixture == "zero_one" else self._gaussian(u, key)
-        return ScaledFeatures(*(part.squeeze(0) for part in features)) if single else features
-
-    def _zero_one(self, u: Tensor, key: bool) -> ScaledFeatures:
-        centers = (self.key_centers if key else self.query_centers).to(u.dtype)
-        with component(PROJECTION), full_precision(u):
-            chosen = nearest(u, centers)
-        # Pair (i, j) is used by queries of cluster i and by keys of cluster j.
-        across = chosen.unsqueeze(-2) if key else chosen.unsqueeze(-1)
-        shape = (*chosen.shape[:-1], self.query_centers.shape[-2], self.key_centers.shape[-2])
-        mantissa, log_scale = self._pairs(u, key, across.expand(shape).flatten(-2))
-        return ScaledFeatures(mantissa.flatten(-2), log_scale)
-
-    def _gaussian(self, u: Tensor, key: bool) -> ScaledFeatures:
-        pairs = self._pairs(u, key)
-        omega = self.omega.to(u.dtype)
-        with component(PROJECTION), full_precision(u):
-            weight, bias = self.default.affine(omega)
-            projections = u @ weight.mT
-            if bias is not None:
-                projections = projections + bias
+        log_modulus, phase, log_weight = self._pairs(u, key)
         with component(EXPONENTIALS):
-            log_weight = self.default.log_weight(0.5 * u.square().sum(-1, keepdim=True))
+            pairs = real_form((log_modulus + log_weight.unsqueeze(-1)).exp(), phase, key)
+        if self.mixture == "zero_one":
+            return pairs.flatten(-2)
+        projections, log_weight = self.default.project(u, self.omega.to(u.dtype))
+        with component(EXPONENTIALS):
+            default = self.default.evaluate(projections, log_weight)
+        return self._mixed([*pairs.unbind(-2), default], u, key)
+
+    def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
+        u = self._prepare("queries and keys", u, self.omega)
+        log_modulus, phase, log_weight = self._pairs(u, key)
+        with component(EXPONENTIALS):
+            modulus, largest = scaled_exp(log_modulus, (-2, -1))
+            pairs = real_form(modulus, phase, key)
+            log_scale = largest.squeeze(-1) + log_weight
+        if self.mixture == "zero_one":
+            return ScaledFeatures(pairs.flatten(-2), log_scale)
+        projections, log_weight = self.default.project(u, self.omega.to(u.dtype))
+        with component(EXPONENTIALS):
             default = self.default.evaluate_scaled(projections, log_weight)
-        # The default base has as many features as it likes, the pairs have equally many.
-        (joined, rest), log_scale = common_scale(
-            [ScaledFeatures(pairs.mantissa.flatten(-2), pairs.log_scale), default]
-        )
-        features = [*joined.unflatten(-1, pairs.mantissa.shape[-2:]).unbind(-2), rest]
+            bases = [ScaledFeatures(pair, log_scale) for pair in pairs.unbind(-2)]
+            features, log_scale = common_scale([*bases, default])
+        return ScaledFeatures(self._mixed(features, u, key), log_scale)
+
+    def _pairs(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Log-moduli and phases (..., L, p, m) of all pairs' bases, and the log-weight (..., L, 1).
+
+        With zero-one coefficients the log-moduli of bases that are not the token's are -inf.
+        """
+        with component(PROJECTION), full_precision(u):
+            moduli, imaginary = self._by_pair(u.dtype)
+            log_modulus, phase = pair_logarithms(
+                u, self.omega.to(u.dtype), moduli, imaginary, key=key, complex_a=self.complex_a
+            )
+            if self.mixture == "zero_one":
+                log_modulus = log_modulus.masked_fill(~self._chosen(u, key), -torch.inf)
+            half_square = 0.5 * u.square().sum(-1, keepdim=True)
+        log_weight = -half_square if self.kernel == "gaussian" else torch.zeros_like(half_square)
+        return log_modulus, phase, log_weight - 0.5 * math.log(self.num_features)
+
+    def _chosen(self, u: Tensor, key: bool) -> Tensor:
+        """Whether a pair's base is used by the token, (..., L, p, 1)."""
+        own = nearest(u, (self.key_centers if key else self.query_centers).to(u.dtype))
+        # Pair (i, j) is used by queries of cluster i and by keys of cluster j.
+        across = own.unsqueeze(-2) if key else own.unsqueeze(-1)
+        shape = (*own.shape[:-1], self.query_centers.shape[-2], self.key_centers.shape[-2])
+        return across.expand(shape).flatten(-2).unsqueeze(-1)
+
+    def _mixed(self, features: Sequence[Tensor], u: Tensor, key: bool) -> Tensor:
+        """p bases' and the default's features, weighted by the Gaussian coefficients."""
+        rho = self._rho(u, key)
         with component(EXPONENTIALS):
-            rho = self._rho(u, key)
-            heads = [0.0] * self.num_pairs + [1.0]
-            composed = compose(features, rho, heads, last_sign=-1.0 if key else 1.0)
-        return ScaledFeatures(composed, log_scale)
+            constants = [0.0] * self.num_pairs + [1.0]
+            return compose(features, rho, constants, last_sign=-1.0 if key else 1.0)
 
     def _rho(self, u: Tensor, key: bool) -> list[Tensor]:
         """Features of the p Gaussian coefficients: of B x / t, or of -S B^-1 y / t."""
@@ -298,40 +304,3 @@ class ClusteredHybrid(FeatureMap):
     def _by_pair(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """|A| and where A is imaginary, (..., p, d)."""
         return self.moduli.to(dtype).flatten(-3, -2), self.imaginary.flatten(-3, -2)
-
-    def _pairs(self, u: Tensor, key: bool, chosen: Tensor | None = None) -> ScaledFeatures:
-        """Complex exponential features of each pair: (..., L, p, t m), one scale a token.
-
-        chosen (..., L, p) is True where a pair's features are not zero.
-        """
-        moduli, imaginary = self._by_pair(u.dtype)
-        moduli = 1 / moduli if key else moduli
-        omega = self.omega.to(u.dtype).unsqueeze(-3)
-        with component(PROJECTION), full_precision(u):
-            real_part = moduli.masked_fill(imaginary, 0)
-            log_modulus = self._project(u, omega * real_part.unsqueeze(-2))
-            squares = moduli.square()
-            signed = torch.where(imaginary, -squares, squares)
-            log_modulus = log_modulus - 0.5 * (u.square() @ signed.mT).unsqueeze(-1)
-            if self.complex_a:
-                # 1 / (i B) = -i / B.
-                imaginary_part = moduli.masked_fill(~imaginary, 0)
-                imaginary_part = -imaginary_part if key else imaginary_part
-                phase = self._project(u, omega * imaginary_part.unsqueeze(-2))
-            half_square = 0.5 * u.square().sum(-1, keepdim=True)
-        with component(EXPONENTIALS):
-            if chosen is not None:
-                log_modulus = log_modulus.masked_fill(~chosen.unsqueeze(-1), -torch.inf)
-            largest = log_modulus.detach().amax((-2, -1), keepdim=True)
-            features = (log_modulus - largest).exp()
-            if self.complex_a:
-                # The estimate is Re(f g) = Re f Re g - Im f Im g.
-                sine = -phase.sin() if key else phase.sin()
-                features = torch.cat((features * phase.cos(), features * sine), -1)
-        log_weight = -half_square if self.kernel == "gaussian" else torch.zeros_like(half_square)
-        log_weight = log_weight - 0.5 * math.log(self.num_features)
-        return ScaledFeatures(features, largest.squeeze(-1) + log_weight)
-
-    def _project(self, u: Tensor, weight: Tensor) -> Tensor:
-        """u (..., L, d), weight (..., p, m, d) -> (..., L, p, m)."""
-        return (u @ weight.flatten(-3, -2).mT).unflatten(-1, weight.shape[-3:-1])

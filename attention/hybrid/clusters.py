@@ -3,9 +3,47 @@
 import torch
 from torch import Tensor
 
+from attention.features.vectors import sums_by_vector
+
+
+def initial_centers(
+    side: str, centers: Tensor | None, number: int | None, heads: int | None, omega: Tensor
+) -> Tensor:
+    """The centres given, copied beside omega, or `number` of zeros until `fit_centers`.
+
+    (number, d), or (heads, number, d); default 2 where no centres are given. Raises ValueError for
+    another shape and a number below 1, with `side`, "query" or "key", in the arguments' names.
+    """
+    dim = omega.shape[-1]
+    leading = () if heads is None else (heads,)
+    if centers is None:
+        number = 2 if number is None else number
+        if number < 1:
+            raise ValueError(f"num_{side}_clusters must be at least 1, got {number}")
+        return omega.new_zeros(*leading, number, dim)
+    shape = tuple(centers.shape)
+    number = shape[-2] if number is None and len(shape) > 1 else number
+    allowed = (*leading, number, dim)
+    if shape != allowed:
+        raise ValueError(f"{side}_centers must have shape {allowed}, got {shape}")
+    return centers.detach().to(omega, copy=True)
+
+
+def fit_centers(u: Tensor, centers: Tensor, seed: int) -> None:
+    """Set centres (c, d) by k-means of all tokens u (..., L, d), or (heads, c, d) for each head of
+    u (..., heads, L, d)."""
+    if centers.ndim == 2:
+        centers.copy_(k_means(u.flatten(0, -2), len(centers), seed))
+        return
+    for points, own in zip(u.movedim(-3, 0), centers, strict=True):
+        fit_centers(points, own, seed)
+
 
 def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
-    """Centres of points (N, d) by scikit-learn's k-means, ten starts: (clusters, d)."""
+    """Centres of points (N, d) by scikit-learn's k-means, ten starts: (clusters, d).
+
+    Raises ValueError for fewer points than clusters.
+    """
     from sklearn.cluster import KMeans
 
     if len(points) < clusters:
@@ -21,6 +59,6 @@ def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
 def nearest(u: Tensor, centers: Tensor) -> Tensor:
     """Which centre is nearest, one-hot bool: u (..., L, d), centers (..., c, d) -> (..., L, c)."""
     # |u|^2 is common to all centres.
-    distances = centers.square().sum(-1).unsqueeze(-2) - 2 * u @ centers.mT
+    distances = sums_by_vector(centers.square()) - 2 * u @ centers.mT
     chosen = distances.argmin(-1, keepdim=True)
     return chosen == torch.arange(centers.shape[-2], device=u.device)

@@ -10,8 +10,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.precision import full_precision, working_dtype
-from attention.projections import projection as draw_projection
 from attention.projections import resolve_projection
 
 
@@ -78,7 +78,7 @@ class ProjectedCoefficient(Coefficient):
         self.dim = dim
         self.num_features = num_features
         self.heads = heads
-        self.projection = projection if isinstance(projection, str) else "explicit"
+        self.projection = coupling_name(projection)
         tau = None
         if projection is not None:
             generator = torch.Generator().manual_seed(seed)
@@ -96,6 +96,23 @@ class ProjectedCoefficient(Coefficient):
         """rho from tau.u, n entries along `dim`, and |u|^2/2, one entry there."""
         raise NotImplementedError
 
+    def weights(self, first: int, second: int, like: Tensor) -> Tensor:
+        """What products of a base's features and [1, rho] count: (T, R + 1) or (heads, T, R + 1).
+
+        [a, s, ..., s] for the `first` features, of the base that lambda weights, and
+        [1 - a, -s, ..., -s] for the `second`, of that for 1 - lambda; T in all, beside `like`.
+        """
+        a, s = (
+            torch.as_tensor(value, dtype=like.dtype, device=like.device).reshape(-1, 1, 1)
+            for value in (self.constant, self.factor)
+        )
+        rows = [
+            torch.cat([one] + [rho] * self.width, -1).expand(-1, count, -1)
+            for one, rho, count in ((a, s, first), (1 - a, -s, second))
+        ]
+        table = torch.cat(rows, -2)
+        return table if table.shape[0] > 1 else table.squeeze(0)
+
     def queries(self, x: Tensor) -> Tensor:
         tau = self.tau
         assert tau is not None
@@ -109,19 +126,6 @@ class ProjectedCoefficient(Coefficient):
         return self.factor * self.queries(y)
 
     def redraw(self, generator: torch.Generator) -> None:
-        tau = self.tau
-        if self.projection == "explicit" or tau is None:
-            raise ValueError(
-                "redraw needs projections given by name; this map was given an explicit tensor"
-            )
-        tau.copy_(
-            draw_projection(
-                self.projection,
-                self.num_features,
-                self.dim,
-                generator,
-                tau.dtype,
-                tau.device,
-                heads=self.heads,
-            )
-        )
+        check_named(self.projection)
+        assert self.tau is not None
+        redraw_vectors(self.tau, self.projection, generator)

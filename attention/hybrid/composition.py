@@ -30,27 +30,28 @@ Constant = float | Tensor
 def compose(
     features: Sequence[Tensor],
     rho: Sequence[Tensor],
-    heads: Sequence[Constant],
+    constants: Sequence[Constant],
     last_sign: float = 1.0,
 ) -> Tensor:
     """One side of the map: p + 1 features (..., L, T_k) and p rho (..., L, R_k) -> (..., L, F).
 
-    `heads` are the p + 1 entries that stand before the columns of rho; a float 0 leaves them out.
+    `constants` are the p + 1 entries that stand before the columns of rho; a float 0 leaves its
+    column out.
     `last_sign` multiplies rho in the last base's block: 1 for queries, -1 for keys.
     """
     columns = [[rho_k] for rho_k in rho]
     columns.append([last_sign * rho_k for rho_k in rho])
     blocks = []
-    for phi, head, row in zip(features, heads, columns, strict=True):
-        if _kept(head):
-            row = [torch.ones_like(phi[..., :1]) * head, *row]
+    for phi, constant, row in zip(features, constants, columns, strict=True):
+        if _kept(constant):
+            row = [torch.ones_like(phi[..., :1]) * constant, *row]
         blocks.append((phi.unsqueeze(-1) * torch.cat(row, -1).unsqueeze(-2)).flatten(-2))
     return torch.cat(blocks, -1)
 
 
-def _kept(head: Constant) -> bool:
+def _kept(constant: Constant) -> bool:
     """Whether a constant's column is part of the map: unless it is known to be zero."""
-    return isinstance(head, Tensor) or head != 0
+    return isinstance(constant, Tensor) or constant != 0
 
 
 class HybridFeatures(FeatureMap):
@@ -91,8 +92,8 @@ class HybridFeatures(FeatureMap):
         widths = [coefficient.width for coefficient in self.coefficients]
         totals = [*widths, sum(widths)]
         return sum(
-            base.output_dim * (width + _kept(head))
-            for base, width, head in zip(self.bases, totals, self._constants(), strict=True)
+            base.output_dim * (width + _kept(constant))
+            for base, width, constant in zip(self.bases, totals, self._constants(), strict=True)
         )
 
     def queries(self, x: Tensor) -> Tensor:
@@ -134,7 +135,8 @@ class HybridFeatures(FeatureMap):
     def _compose_queries(self, features: Sequence[Tensor], x: Tensor) -> Tensor:
         rho = [coefficient.queries(x).to(features[0]) for coefficient in self.coefficients]
         with component(EXPONENTIALS):
-            return compose(features, rho, [float(_kept(head)) for head in self._constants()])
+            kept = [float(_kept(constant)) for constant in self._constants()]
+            return compose(features, rho, kept)
 
     def _compose_keys(self, features: Sequence[Tensor], y: Tensor) -> Tensor:
         rho = [coefficient.keys(y).to(features[0]) for coefficient in self.coefficients]

@@ -12,7 +12,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from attention.hybrid.bipolar import BipolarHybrid, Projection
+from attention.features.parameters import average, beside
+from attention.hybrid.bases import Projection
+from attention.hybrid.bipolar import BipolarHybrid
 from attention.hybrid.coefficient import ProjectedCoefficient
 
 LAMBDA_FEATURES = ("positive", "trig")
@@ -68,8 +70,7 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
         self.sigma = sigma
         self.lambda_features = lambda_features
         shape = () if heads is None else (heads,)
-        like = torch.empty(0, dtype=dtype, device=device) if self.tau is None else self.tau
-        self.register_buffer("radius", like.new_full(shape, radius))
+        self.register_buffer("radius", beside(self.tau, dtype, device).new_full(shape, radius))
 
     @property
     def constant(self) -> Tensor:
@@ -93,15 +94,13 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
         return (scaled - 2 * self.sigma**2 * half_square).exp()
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """r = mean length of queries and keys, for each head."""
-        lengths = []
-        for u in (x, y):
-            length = torch.linalg.vector_norm(u.detach().to(self.radius), dim=-1)
-            if self.heads is None:
-                lengths.append(length.mean())
-            else:
-                lengths.append(length.movedim(-2, 0).flatten(1).mean(1))
-        radius = 0.5 * (lengths[0] + lengths[1])
+        """r = mean length of queries x and keys y (..., d), for each head.
+
+        Raises ValueError where all are zero.
+        """
+        lengths = [torch.linalg.vector_norm(u.detach().to(self.radius), dim=-1) for u in (x, y)]
+        of_queries, of_keys = (average(length.mean(-1), self.heads) for length in lengths)
+        radius = 0.5 * (of_queries + of_keys)
         if not bool((radius > 0).all()):
             raise ValueError("fit needs queries and keys of mean length above 0, got 0")
         self.radius.copy_(radius)
@@ -138,8 +137,7 @@ class GaussianHybrid(BipolarHybrid):
         dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        if num_lambda_features < 1:
-            raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
+        # In float64 until the hybrid casts it: rounded to float32, a radius would stay rounded.
         coefficient = BipolarGaussianCoefficient(
             dim,
             num_lambda_features,

@@ -11,7 +11,7 @@ from torch import Tensor
 from attention.features import FeatureMap, PositiveFeatures, TrigFeatures
 from attention.hybrid.coefficient import Coefficient
 from attention.hybrid.gaussian import check_lambda_features
-from attention.precision import full_precision
+from attention.precision import full_precision, working_dtype
 
 
 class GaussianCoefficient(Coefficient):
@@ -30,6 +30,7 @@ class GaussianCoefficient(Coefficient):
     """
 
     M: Tensor
+    """(d, d) or (heads, d, d)"""
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class GaussianCoefficient(Coefficient):
         matrix = torch.eye(dim) if M is None else M.detach()
         shapes = ((dim, dim), (heads, dim, dim))
         if tuple(matrix.shape) not in shapes:
-            raise ValueError(f"M must have shape {shapes[0]}, got {tuple(matrix.shape)}")
+            allowed = f"{shapes[0]}" if heads is None else f"{shapes[0]} or {shapes[1]}"
+            raise ValueError(f"M must have shape {allowed}, got {tuple(matrix.shape)}")
         self.c = c
         self.register_buffer("M", matrix.to(omega, copy=True))
 
@@ -65,9 +67,10 @@ class GaussianCoefficient(Coefficient):
         return self.features.output_dim
 
     def queries(self, x: Tensor) -> Tensor:
-        return self.features.queries(x / self.c)
+        return self.features.queries(x.to(working_dtype(x.dtype)) / self.c)
 
     def keys(self, y: Tensor) -> Tensor:
+        y = y.to(working_dtype(y.dtype))
         with full_precision(y):
             return self.features.keys(-(y @ self.M.to(y.dtype).mT) / self.c)
 

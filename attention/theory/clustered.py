@@ -11,6 +11,8 @@ from torch import Tensor
 
 from attention.kernels import gaussian
 from attention.theory.complex_exponential import (
+    A_CAP,
+    A_FLOOR,
     complex_exponential,
     complex_exponential_covariance,
     optimal_diagonal,
@@ -38,6 +40,7 @@ def clustered_hybrid(
     query_centers: Tensor,
     key_centers: Tensor,
     complex_a: bool = True,
+    a_limits: tuple[float, float] = (A_FLOOR, A_CAP),
     coefficients: str = "zero_one",
     num_lambda_features: int = 8,
     lambda_scale: float = 1.0,
@@ -52,6 +55,7 @@ def clustered_hybrid(
             and y in units of a Gaussian kernel's bandwidth.
         key_centers: (nk, d), the same of keys.
         complex_a: A of each pair of centres is the complex optimum, else the real one.
+        a_limits: least and largest |A_k|.
         coefficients: "zero_one" or "gaussian"; the options below are of "gaussian" alone.
         num_lambda_features: n, vectors for the coefficients.
         lambda_scale: t, width of the regions around the centres.
@@ -81,15 +85,13 @@ def clustered_hybrid(
             raise ValueError(f"{argument} must be one of {', '.join(known)}, got {value!r}")
     x, y = torch.broadcast_tensors(x, y)
     if coefficients == "zero_one":
-        return _zero_one(x, y, m, kernel, query_centers, key_centers, complex_a)
+        return _zero_one(x, y, m, kernel, query_centers, key_centers, complex_a, a_limits)
     if num_lambda_features < 1:
         raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
     if not lambda_scale > 0:
         raise ValueError(f"lambda_scale must be positive, got {lambda_scale}")
     pairs = torch.cartesian_prod(torch.arange(len(query_centers)), torch.arange(len(key_centers)))
-    diagonals = [
-        optimal_diagonal(query_centers[i], key_centers[j], complex_a=complex_a) for i, j in pairs
-    ]
+    diagonals = [_diagonal(query_centers[i], key_centers[j], complex_a, a_limits) for i, j in pairs]
     moments = _weight_moments(
         x, y, torch.stack(diagonals), num_lambda_features, lambda_scale, lambda_features
     )
@@ -104,16 +106,25 @@ def _zero_one(
     query_centers: Tensor,
     key_centers: Tensor,
     complex_a: bool,
+    a_limits: tuple[float, float],
 ) -> Tensor:
     error = torch.zeros_like(x[..., 0])
     x_cluster, y_cluster = _nearest(x, query_centers), _nearest(y, key_centers)
     for i, query_center in enumerate(query_centers):
         for j, key_center in enumerate(key_centers):
             member = (x_cluster == i) & (y_cluster == j)
-            A = optimal_diagonal(query_center, key_center, complex_a=complex_a)
+            A = _diagonal(query_center, key_center, complex_a, a_limits)
             own = complex_exponential(x[member], y[member], m, "iid", kernel, A=A)
             error = error.masked_scatter(member, own)
     return error
+
+
+def _diagonal(
+    query_center: Tensor, key_center: Tensor, complex_a: bool, a_limits: tuple[float, float]
+) -> Tensor:
+    """A (d,) of a pair of centres."""
+    floor, cap = a_limits
+    return optimal_diagonal(query_center, key_center, complex_a=complex_a, floor=floor, cap=cap)
 
 
 def _nearest(u: Tensor, centers: Tensor) -> Tensor:

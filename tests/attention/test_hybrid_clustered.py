@@ -264,6 +264,20 @@ def test_heads_are_separate_maps(coefficients: str) -> None:
         torch.testing.assert_close(fm.queries(x)[head], one.queries(x[head]))
 
 
+@pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
+def test_redraw_draws_bases_then_coefficients(coefficients: str) -> None:
+    """The vectors are those of the named couplings, drawn in this order from one generator."""
+    fm = attention.feature_map(
+        "clustered_hybrid", D, 3, coefficients=coefficients, num_lambda_features=2, **F64
+    )
+    fm.redraw(torch.Generator().manual_seed(5))
+    generator = torch.Generator().manual_seed(5)
+    assert torch.equal(fm.omega, attention.projection("orthogonal", 3, D, generator, **F64))
+    if coefficients == "gaussian":
+        taus = attention.projection("orthogonal", 2, D, generator, **F64)
+        assert torch.equal(fm.lambda_map.omega, taus)
+
+
 def test_gradients() -> None:
     """Near the centres, where no denominator comes close to zero."""
     x, y = CENTERS[0] + points(2, 1, 0.05), CENTERS[1] + points(3, 2, 0.05)
@@ -275,6 +289,42 @@ def test_gradients() -> None:
         inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.queries(a) @ fm.keys(b).mT, inputs)
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
+
+
+@pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
+def test_scores_where_single_features_overflow(coefficients: str) -> None:
+    """With |A_k| of 1e-2 to 1e2 features reach exp(+-1000); scores and attention stay finite."""
+    generator = torch.Generator().manual_seed(5)
+    x, y, v = torch.randn(3, 40, 4, generator=generator)
+    for seed in range(8):
+        fm = attention.feature_map("clustered_hybrid", 4, 8, coefficients=coefficients, seed=seed)
+        fm.fit(x, y)
+        assert not fm.token_scores(x, y).isnan().any()
+        assert fm.attend(x, y, v).isfinite().all()
+        if coefficients == "zero_one":
+            assert not fm.queries(x).isnan().any()
+
+
+def test_limits_of_a_in_the_closed_form() -> None:
+    """Centres whose best |A_k| is 3 and 1/3, held to 2: the error of that A."""
+    centres = torch.tensor([[1.0, 3.0]], dtype=torch.float64), torch.tensor([[9.0, 1 / 3]]).double()
+    x, y = torch.tensor([[0.2, 0.5], [1.0, 0.1]]).double(), torch.tensor([[0.3, 0.1]]).double()
+    error, held = (
+        attention.theory.mse(
+            "clustered_hybrid",
+            x,
+            y,
+            3,
+            query_centers=centres[0],
+            key_centers=centres[1],
+            complex_a=False,
+            a_limits=limits,
+        )
+        for limits in ((1e-2, 1e2), (0.5, 2.0))
+    )
+    A = torch.tensor([2.0, 0.5], dtype=torch.float64)
+    torch.testing.assert_close(held, attention.theory.mse("complex_exponential", x, y, 3, A=A))
+    assert not torch.allclose(held, error)
 
 
 def test_single_vectors() -> None:

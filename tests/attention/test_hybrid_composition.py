@@ -151,8 +151,21 @@ def test_heads_and_fit() -> None:
     assert fm.queries(x).shape == (3, 6, fm.output_dim)
     level = weight.constant + (weight.queries(x) * weight.keys(y)).sum(-1, keepdim=True)
     level = level.squeeze(-1)
+    torch.testing.assert_close(weight.estimate(x, y), level, rtol=1e-14, atol=0)
     expected = level * estimate(parts[0], x, y) + (1 - level) * estimate(parts[1], x, y)
     torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_redraw_reaches_every_part_in_order() -> None:
+    x, y = points(5, 1), points(5, 2)
+    fm = HybridFeatures(bases(4), coefficients(3))
+    first = estimate(fm, x, y)
+    fm.redraw(torch.Generator().manual_seed(7))
+    assert not torch.isclose(estimate(fm, x, y), first, rtol=1e-3).any()
+    parts, generator = (bases(4), coefficients(3)), torch.Generator().manual_seed(7)
+    for part in (*parts[0], *parts[1]):
+        part.redraw(generator)
+    assert torch.equal(estimate(fm, x, y), estimate(HybridFeatures(*parts), x, y))
 
 
 def test_gradients_and_compilation() -> None:

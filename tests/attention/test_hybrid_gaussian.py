@@ -138,6 +138,35 @@ def test_general_coefficient(features: str) -> None:
     assert abs(float(coefficient.estimate(x, y)) - exact) < 4 * math.sqrt(variance / n)
 
 
+def test_general_coefficient_works_in_float32_for_bfloat16() -> None:
+    M = torch.tensor([[0.3, -1.7], [1.1, 0.6]])
+    x, y = torch.tensor([[0.7, -0.4]]), torch.tensor([[0.3, 0.9]])
+    low = GaussianCoefficient(2, 3, M=M, c=0.9, dtype=torch.bfloat16)
+    full = GaussianCoefficient(2, 3, M=low.M, c=0.9, projection=low.features.omega)
+    for name in ("queries", "keys"):
+        computed = getattr(low, name)(x.bfloat16())
+        expected = getattr(full.float(), name)(x.bfloat16().float())
+        assert computed.dtype == torch.float32
+        torch.testing.assert_close(computed, expected)
+    assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))
+
+
+def test_coefficients_have_unit_scales_by_default() -> None:
+    x, y = (0.8 * sphere(4, 3, seed) for seed in (1, 2))
+    options = {"dtype": torch.float64}
+    for plain, given in (
+        (
+            BipolarGaussianCoefficient(3, 4, **options),
+            BipolarGaussianCoefficient(3, 4, sigma=1.0, radius=1.0, seed=0, **options),
+        ),
+        (
+            GaussianCoefficient(3, 4, **options),
+            GaussianCoefficient(3, 4, M=torch.eye(3), c=1.0, seed=0, **options),
+        ),
+    ):
+        assert torch.equal(plain.estimate(x, y), given.estimate(x, y))
+
+
 def test_gradients() -> None:
     x, y = (0.4 * sphere(4, 3, seed) for seed in (1, 2))
     for lambda_features in ("trig", "positive"):

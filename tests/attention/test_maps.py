@@ -61,6 +61,15 @@ def test_shapes_and_scaled_features(name: str, kernel: str) -> None:
         torch.testing.assert_close(mantissa * log_scale.exp(), plain, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_class_has_the_defaults_of_the_name(name: str) -> None:
+    named = attention.feature_map(name, 4, 6)
+    made = type(named)(4, 6)
+    x = tokens(3, 4).float()
+    assert torch.equal(made.queries(x), named.queries(x))
+    assert torch.equal(made.keys(x), named.keys(x))
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_gaussian_is_softmax_without_norms(name: str) -> None:
     x, y = tokens(5, 4), tokens(6, 4, seed=1)

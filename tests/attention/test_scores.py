@@ -43,6 +43,14 @@ def test_scores_are_column_sums(name: str, kernel: str, lengths: tuple[int, int]
     )
 
 
+@pytest.mark.parametrize("name", attention.available())
+def test_leading_dimensions_broadcast(name: str) -> None:
+    x, y = 0.5 * tokens(2, 6, 5), 0.5 * tokens(4, 5, seed=1)
+    fm = attention.feature_map(name, 5, 8, dtype=torch.float64)
+    torch.testing.assert_close(fm.token_scores(x, y), fm.token_scores(x, y.expand(2, 4, 5)))
+    torch.testing.assert_close(fm.token_scores(y, x), fm.token_scores(y.expand(2, 4, 5), x))
+
+
 @pytest.mark.parametrize("options", [{"shared_projections": False}, {"base": ("positive", "trig")}])
 def test_hybrid_options(options: dict[str, Any]) -> None:
     x, y = tokens(6, 5), tokens(8, 5, seed=1)

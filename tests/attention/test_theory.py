@@ -1,5 +1,6 @@
 """Closed forms: limits, coupling, dtypes, errors. Values are checked by test_golden."""
 
+import inspect
 import math
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import attention
 from attention import theory
 from attention.theory.conformity import pair_moment
+from attention.theory.error import _CLOSED_FORMS
 
 
 def test_exact_where_the_papers_say() -> None:
@@ -87,6 +89,27 @@ def test_bandwidth_scales_inputs() -> None:
     x = torch.tensor([0.4, -0.2], dtype=torch.float64)
     wide = theory.mse("trig", x, -x, 4, kernel="gaussian", sigma=2.0)
     assert wide == theory.mse("trig", x / 2, -x / 2, 4, kernel="gaussian")
+
+
+@pytest.mark.parametrize("name", sorted(_CLOSED_FORMS))
+def test_defaults_are_those_of_the_map(name: str) -> None:
+    """An error without options is that of the map without options, couplings apart."""
+    of_map = inspect.signature(type(attention.feature_map(name, 4, 6))).parameters
+    for option, parameter in inspect.signature(_CLOSED_FORMS[name]).parameters.items():
+        shared = option in of_map and "projection" not in option.split("_")
+        if shared and parameter.default is not parameter.empty:
+            assert parameter.default == of_map[option].default, option
+
+
+def test_default_number_of_coefficient_vectors() -> None:
+    theta = torch.tensor(0.5)
+    default = inspect.signature(type(attention.feature_map("angular_hybrid", 4, 6)))
+    n = default.parameters["num_lambda_features"].default
+    assert n == 8
+    arguments = ("angular_hybrid", theta, 1.5, 6)
+    assert theory.relative_error(*arguments) == theory.relative_error(*arguments, n)
+    curve = ("angular_hybrid", 1.5, 6)
+    assert theory.max_relative_error(*curve) == theory.max_relative_error(*curve, n)
 
 
 def test_dtype_is_kept() -> None:

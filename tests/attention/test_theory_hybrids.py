@@ -464,7 +464,7 @@ def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, feat
     moments = torch.outer(means, means) + (WEIGHT * spread) @ spread.mT / n
     computed = theory.mse(
         "clustered_hybrid",
-        X,
+        X.expand(2, 3, -1),
         Y,
         m,
         query_centers=query_centers,
@@ -476,7 +476,8 @@ def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, feat
         lambda_features=features,
         default_base=default,
     )
-    torch.testing.assert_close(computed, (moments * covariances).sum(), rtol=1e-9, atol=0)
+    expected = (moments * covariances).sum().expand(2, 3)
+    torch.testing.assert_close(computed, expected, rtol=1e-9, atol=0)
 
 
 def test_multiplications() -> None:

@@ -94,7 +94,7 @@ def test_the_command_writes_figures_and_a_picture(
     where = ["--data", str(tmp_path), "--out", str(tmp_path / "out")]
     assert classification.main([*arguments, *where]) == 0
     text = capsys.readouterr().out
-    assert "banknote: d 4, 76 train, 4 test" in text
+    assert "banknote: d 4, 72 train, 4 test" in text
     assert "figures within 3 combined standard errors, 3 draws" in text
     facts = json.loads((tmp_path / "out" / "classification.json").read_text())
     result = facts["results"]["sets"]["banknote"]

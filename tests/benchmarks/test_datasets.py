@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from benchmarks import datasets
-from benchmarks.classification_published import MEAN_V, SIGMA
+from benchmarks.classification import compare, positive_features, rows, summary
+from benchmarks.classification_published import MEAN_V, SIGMA, TABLE_2
 from benchmarks.datasets import SOURCES, load, split
 from benchmarks.kernel_regression import exact_accuracy
 
@@ -78,7 +79,7 @@ def test_categorical_sets_have_no_numeric_columns(tmp_path: Path) -> None:
     data = load("nursery", tmp_path)
     np.testing.assert_array_equal(data.features, [[1] * 7 + [1, 0], [1] * 7 + [0, 1]])
     assert data.blank_end
-    assert len(split(data, test_share=0.5).x_train) == 1
+    assert len(split(data, 0.5, 0.5).x_train) == 1
 
 
 def test_a_file_straight_in_the_folder_and_the_environment_variable(
@@ -98,16 +99,19 @@ def test_split_leaves_out_the_last_line_and_standardises_by_the_training_rows(
     written(tmp_path, "banknote", "\n".join(lines) + "\n")
     parts = split(load("banknote", tmp_path))
     order = np.random.default_rng(42).permutation(40)
-    train, test = values[order[:38]], values[order[38:]]
+    train, test = values[order[:36]], values[order[38:]]
     np.testing.assert_allclose(parts.x_train, (train - train.mean(0)) / train.std(0))
     np.testing.assert_allclose(parts.x_test, (test - train.mean(0)) / train.std(0))
-    assert parts.y_train.tolist() == [i % 2 for i in order[:38]]
+    assert parts.y_train.tolist() == [i % 2 for i in order[:36]]
     assert parts.y_test.tolist() == [i % 2 for i in order[38:]]
+    published_code = split(load("banknote", tmp_path), train_share=0.95)
+    assert published_code.y_train.tolist() == [i % 2 for i in order[:38]]
+    assert published_code.y_test.tolist() == parts.y_test.tolist()
 
 
 def test_a_constant_training_column_stays_finite(tmp_path: Path) -> None:
     written(tmp_path, "banknote", "".join(f"{i},3,{i % 2}\n" for i in range(9)))
-    parts = split(load("banknote", tmp_path), test_share=0.25)
+    parts = split(load("banknote", tmp_path), 0.75, 0.25)
     np.testing.assert_array_equal(parts.x_train[:, 1], 0.0)
 
 
@@ -170,6 +174,11 @@ def test_bad_requests_and_files(tmp_path: Path) -> None:
     written(tmp_path, "wine", "1,red,2\n")
     with pytest.raises(ValueError, match=r"must hold numbers where wine has them: .*red"):
         load("wine", tmp_path)
+    written(tmp_path, "banknote", "1,2,0\n3,4,1\n5,6,1\n")
+    with pytest.raises(ValueError, match=r"a sum of at most 1, got 0\.9 and 0\.2"):
+        split(load("banknote", tmp_path), test_share=0.2)
+    with pytest.raises(ValueError, match=r"must be positive .*, got 0\.9 and 0\.0"):
+        split(load("banknote", tmp_path), test_share=0.0)
     written(tmp_path, "boston", "1 2\n3 4\n")
     with pytest.raises(ValueError, match=r"split needs a set with classes, got 'boston'"):
         split(load("boston", tmp_path))
@@ -186,7 +195,7 @@ def real() -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "d", "classes", "train", "test", "exact"),
+    ("name", "lines", "d", "classes", "train", "test", "exact"),
     [
         ("abalone", 4177, 10, 28, 3967, 208, 0.1827),
         ("banknote", 1372, 4, 2, 1302, 68, 0.9412),
@@ -195,13 +204,13 @@ def real() -> Path:
         ("chess", 28056, 40, 18, 26652, 1402, 0.2090),
     ],
 )
-def test_the_simplex_papers_preprocessing(
-    name: str, rows: int, d: int, classes: int, train: int, test: int, exact: float, real: Path
+def test_the_simplex_papers_published_code(
+    name: str, lines: int, d: int, classes: int, train: int, test: int, exact: float, real: Path
 ) -> None:
     data = load(name, real)
-    assert data.features.shape == (rows, d)
+    assert data.features.shape == (lines, d)
     assert len(data.classes) == classes
-    parts = split(data)
+    parts = split(data, train_share=0.95)
     assert (len(parts.y_train), len(parts.y_test)) == (train, test)
     x_train, x_test = (torch.from_numpy(x) * SIGMA[name] for x in (parts.x_train, parts.x_test))
     mean_v = torch.cdist(-x_test[:500], x_train[:2000]).mean()
@@ -209,6 +218,32 @@ def test_the_simplex_papers_preprocessing(
     y_train, y_test = torch.from_numpy(parts.y_train), torch.from_numpy(parts.y_test)
     accuracy = exact_accuracy(x_train, y_train, x_test, y_test, classes)
     assert accuracy == pytest.approx(exact, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "test"),
+    [("abalone", 3758, 208), ("cmc", 1324, 73), ("chess", 25249, 1402)],
+)
+def test_the_training_rows_are_as_many_as_chefs_random_tables_prints(
+    name: str, train: int, test: int, real: Path
+) -> None:
+    data = load(name, real)
+    parts, published_code = split(data), split(data, train_share=0.95)
+    assert (len(parts.y_train), len(parts.y_test)) == (train, test)
+    np.testing.assert_array_equal(parts.y_test, published_code.y_test)
+    scaled = torch.from_numpy(parts.x_test[:500]), torch.from_numpy(parts.x_train[:2000])
+    mean_v = torch.cdist(-scaled[0] * SIGMA[name], scaled[1] * SIGMA[name]).mean()
+    assert abs(float(mean_v) - MEAN_V[name]) < 0.06
+
+
+def test_the_printed_table_tells_the_share_of_training_rows(real: Path) -> None:
+    def z(train_share: float) -> float:
+        data = rows(split(load("cmc", real), train_share), SIGMA["cmc"])
+        sample = positive_features(data, 3, "simplex", blocks=1, repeats=4000, seed=0)
+        return float(compare(summary(sample), TABLE_2["cmc"]["simplex"])["z"])
+
+    assert abs(z(0.9)) < 3
+    assert z(0.95) < -4
 
 
 def test_the_real_wine_and_boston(real: Path) -> None:

@@ -1,0 +1,80 @@
+"""What a hybrid's bases and random vectors are, as users name them."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attention.features import (
+    HyperbolicFeatures,
+    OprfFeatures,
+    PositiveFeatures,
+    ProjectedFeatures,
+    TrigFeatures,
+)
+from attention.projections import resolve_projection
+
+BASES: dict[str, type[ProjectedFeatures]] = {
+    "hyperbolic": HyperbolicFeatures,
+    "oprf": OprfFeatures,
+    "positive": PositiveFeatures,
+    "trig": TrigFeatures,
+}
+
+Projection = str | Tensor | tuple[str, str]
+"""A name, an explicit tensor, or a name for each base."""
+
+
+def check_pair(projection: Projection, shared: bool) -> None:
+    """Raise ValueError for names of two couplings that do not go with two bases."""
+    if isinstance(projection, str | Tensor):
+        return
+    if shared:
+        raise ValueError(
+            f"projection must be one name or tensor with shared_projections=True, got "
+            f"{projection!r}"
+        )
+    if len(projection) != 2:
+        raise ValueError(f"projection must name one coupling a base, got {projection!r}")
+
+
+def resolve_lambda_projection(
+    lambda_projection: str | Tensor | None, projection: Projection
+) -> str | Tensor:
+    """The taus' coupling; default: the omegas' where that is one name, else orthogonal."""
+    if lambda_projection is not None:
+        return lambda_projection
+    return projection if isinstance(projection, str) else "orthogonal"
+
+
+def draw_vectors(
+    projection: Projection,
+    lambda_projection: str | Tensor,
+    m: int,
+    n: int,
+    d: int,
+    generator: torch.Generator,
+    dtype: torch.dtype | None,
+    device: torch.device | str | None,
+    heads: int | None,
+    *,
+    shared: bool,
+) -> Tensor:
+    """Omegas of two bases above the n taus, independent of them: (m + n, d) or (2m + n, d).
+
+    With `heads`, (heads, ...). An explicit tensor's dtype and device hold for both. Raises
+    ValueError for unknown names and tensors of another shape.
+    """
+    for given in (lambda_projection, projection):
+        if isinstance(given, Tensor):
+            dtype, device = dtype or given.dtype, device or given.device
+    place: tuple[Any, ...] = (generator, dtype, device, heads)
+    if isinstance(projection, Tensor):
+        rows = m if shared else 2 * m
+        omegas = [resolve_projection("projection", projection, rows, d, *place)]
+    else:
+        names = [projection] * 2 if isinstance(projection, str) else list(projection)
+        names = names[:1] if shared else names
+        omegas = [resolve_projection("projection", name, m, d, *place) for name in names]
+    taus = resolve_projection("lambda_projection", lambda_projection, n, d, *place)
+    return torch.cat((*omegas, taus), -2)
