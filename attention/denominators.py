@@ -12,8 +12,12 @@ come out near zero or below, and the ratio is then arbitrarily wrong. The policy
 2. The output is clipped to +-max |v| over the keys seen. Exact attention is an average of values,
    so that this never makes an error larger.
 
-`diagnose` says how often the floor was used. Gradients go through floor and bound. For all
-maps, a denominator of exactly zero (no visible key, or underflow) gives the numerator itself.
+`diagnose` says how often the floor was used. Gradients go through floor and bound.
+
+For all maps, a denominator of exactly zero gives the numerator itself, which is zeros: no key is
+visible, or every product of features underflowed. The latter is common for positive maps in float32
+where tokens are long (oprf at |x| = |y| = 30: most rows). `diagnose` counts such rows as clamped;
+float64 or shorter vectors avoid them.
 """
 
 import math
@@ -46,7 +50,7 @@ class KeyStatistics(NamedTuple):
     @classmethod
     def of(cls, y: Tensor, visible: Tensor | None, causal: bool) -> "KeyStatistics":
         """From keys (..., S, d), and `visible` (..., S, 1) bool where some are hidden."""
-        norms = torch.linalg.vector_norm(y, dim=-1, keepdim=True)
+        norms = token_norms(y)
         ones = torch.ones_like(norms)
         if visible is not None:
             norms, ones = norms.masked_fill(~visible, 0), ones * visible
@@ -55,9 +59,18 @@ class KeyStatistics(NamedTuple):
         return cls(ones.sum(-2, keepdim=True), norms.amax(-2, keepdim=True))
 
 
+def token_norms(tokens: Tensor) -> Tensor:
+    """|.|_2 of each token: (..., L, d) -> (..., L, 1), at least the root of the least number.
+
+    Unlike those of `vector_norm`, second derivatives at a zero token are numbers: 0.
+    """
+    squares = tokens.square().sum(-1, keepdim=True)
+    return squares.clamp_min(torch.finfo(tokens.dtype).tiny).sqrt()
+
+
 def log_lower_bound(kernel: str, x: Tensor, keys: KeyStatistics) -> Tensor:
     """log(SHARE * count * lower bound of the kernel): queries (..., L, d) -> (..., L, 1)."""
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    norm = token_norms(x)
     if kernel == "gaussian":
         exponent = -0.5 * (norm + keys.largest_norm).square()
     else:

@@ -1,7 +1,8 @@
-"""How trustworthy a signed map's attention is on given tokens.
+"""How trustworthy attention is on given tokens: negative estimates, lost denominators.
 
 Hybrid Random Features section 4.2 reports the share of negative kernel estimates; the share of
-denominators that the policy of `attention.denominators` had to raise belongs beside it.
+denominators that the policy of `attention.denominators` had to raise belongs beside it. For
+positive maps a denominator can be lost by underflow only, and the row's output is then zeros.
 """
 
 from typing import NamedTuple
@@ -15,10 +16,13 @@ from attention.streaming import StreamedMap
 
 
 class Diagnosis(NamedTuple):
-    """Shares in [0, 1]; both are 0 for positive maps, up to underflow."""
+    """Shares in [0, 1]; for positive maps `negative_estimates` is 0."""
 
     clamped_rows: float
-    """Share of the queries whose denominator was below the floor."""
+    """Share of the queries whose denominator was below the floor, or underflowed.
+
+    Underflowed: zero or below the dtype's least normal number though the query sees a key. A zero
+    denominator gives an output of zeros. Use float64, or shorter queries and keys."""
     negative_estimates: float
     """Share of the pairs of a query and a visible key whose kernel estimate is negative."""
     queries: int
@@ -38,15 +42,22 @@ def diagnose(
     """Look at up to `max_queries` evenly spaced queries, each with all its keys.
 
     x (..., L, d), y (..., S, d), as for `FeatureMap.attend`, scaling included. Memory is
-    O(max_queries S). Raises ValueError as `attend`, and for max_queries below 1.
+    O(max_queries S). A causal query that sees no key counts as one with a sound denominator.
+
+    Raises ValueError as `attend`, for L = 0 and for max_queries below 1.
     """
     if max_queries < 1:
         raise ValueError(f"max_queries must be at least 1, got {max_queries}")
     check_tokens(x, y, y, causal, key_mask, names="x")
+    if x.shape[-2] == 0:
+        raise ValueError(f"x must have at least one query, got shape {tuple(x.shape)}")
     length = x.shape[-2]
     count = min(length, max_queries)
     rows = torch.linspace(0, length - 1, count, device=x.device).round().long()
     estimates = kernel_estimates(features, x, y, rows, causal, key_mask)
-    clamped = (estimates.denominator < estimates.floored).double().mean()
+    denominator = estimates.denominator
+    sees = estimates.visible.any(-1, keepdim=True)
+    underflowed = (denominator < torch.finfo(denominator.dtype).tiny) & sees
+    clamped = ((denominator < estimates.floored) | underflowed).double().mean()
     negative = ((estimates.kernel < 0) & estimates.visible).sum() / estimates.visible.sum()
     return Diagnosis(float(clamped), float(negative), count)

@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from attention.features import FeatureMap
+from attention.options import check_count, is_real
+from attention.registry import check_map_options
 from attention.registry import feature_map as build_map
 
 SIDES = ("queries", "keys")
@@ -85,15 +87,15 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self._dtype = torch.float32 if array.dtype == np.float32 else torch.float64
         tokens = self._tokens(array)
-        projection = self.projection
         self.feature_map_ = build_map(
             self.feature_map,
             self.n_features_in_,
             self.n_components,
             kernel=self.kernel,
-            projection=projection if isinstance(projection, str) else torch.tensor(projection),
+            projection=self.projection,
             seed=seed,
             dtype=self._dtype,
+            device="cpu",
             **options,
         )
         try:
@@ -130,19 +132,23 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _tokens(self, array: NDArray[np.floating[Any]]) -> Tensor:
         """X / sigma in the dtype fitted; copied, since PyTorch takes no read-only memory."""
-        return torch.tensor(array, dtype=self._dtype) / self.sigma
+        return torch.tensor(array, dtype=self._dtype, device="cpu") / self.sigma
 
     def _checked_options(self) -> dict[str, Any]:
         if self.side not in SIDES:
             raise ValueError(f"side must be one of {', '.join(SIDES)}, got {self.side!r}")
-        if not 0 < self.sigma < float("inf"):
-            raise ValueError(f"sigma must be positive and finite, got {self.sigma}")
+        if not is_real(self.sigma) or not 0 < self.sigma < float("inf"):
+            raise ValueError(f"sigma must be positive and finite, got {self.sigma!r}")
+        check_count("n_components", self.n_components)
+        if not isinstance(self.options, Mapping | None):
+            raise ValueError(f"options must be a mapping or None, got {self.options!r}")
         options = dict(self.options or {})
         for name in RESERVED:
             if name in options:
                 raise ValueError(
                     f"options must hold only the map's own, got {name!r}, which RandomFeatures sets"
                 )
+        check_map_options(self.feature_map, options, RESERVED)
         return options
 
     def __sklearn_tags__(self) -> Any:

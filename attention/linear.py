@@ -10,6 +10,7 @@ key, however large, changes no earlier output by a bit.
 """
 
 from collections.abc import Iterable
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -54,11 +55,13 @@ def linear_attention(
     float32 for float16 and bfloat16, autocast or not.
 
     Scaling a row of phi_q, or all of phi_k by one number, changes nothing; scaling single rows of
-    phi_k does. A causal query before the first visible key gets zeros.
+    phi_k does. A causal query before the first visible key gets zeros. No queries, no output: L = 0
+    gives (..., 0, dv), whatever S is.
 
     Args:
         causal: query i sees keys 0..i only; needs L = S.
-        key_mask: (..., S) bool, True where a key takes part; left out of numerator and denominator.
+        key_mask: bool, True where a key takes part; left out of numerator and denominator. (S,)
+            for all, or as many leading dimensions as the tokens have: (B, 1, S) for heads.
         key_log_scale: (..., S, 1), the keys' features are phi_k * exp(key_log_scale).
         log_floor: (..., L, 1), log of the least denominator sum_j phi_q_i . phi_k_j allowed.
         signed: the features can give denominators at or below zero (trig, hybrids): raise those
@@ -66,11 +69,13 @@ def linear_attention(
             `attention.denominators`. Otherwise the plain ratio.
 
     Raises:
-        ValueError: shapes, dtypes or devices that do not fit, a mask that is not boolean, or one
-            that leaves no key.
+        ValueError: shapes, dtypes or devices that do not fit, no key for a query, a mask that is
+            not boolean, or one that leaves no key.
     """
-    check_features(phi_q, phi_k)
     check_tokens(phi_q, phi_k, v, causal, key_mask)
+    check_features(phi_q, phi_k)
+    if phi_q.shape[-2] == 0:
+        return without_queries(phi_q, phi_k, v)
     dtype = working_dtype(phi_q.dtype)
     phi_q, phi_k, values = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
     if key_mask is not None:
@@ -173,6 +178,12 @@ def slices(length: int, rows: int | None) -> list[slice]:
     return [slice(start, start + rows) for start in range(0, max(length, 1), rows)]
 
 
+def without_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """The output for L = 0, (..., 0, dv), with all inputs in its graph; their gradients are 0."""
+    sums = q.sum(-1, keepdim=True) + k.sum((-2, -1), keepdim=True) + v.sum(-2, keepdim=True)
+    return sums.to(v.dtype)
+
+
 def check_features(phi_q: Tensor, phi_k: Tensor) -> None:
     """Raise ValueError unless the features go together."""
     if phi_q.shape[-1] != phi_k.shape[-1]:
@@ -187,6 +198,12 @@ def check_tokens(
 ) -> None:
     """Raise ValueError unless (..., L, .), (..., S, .), (..., S, dv) and the mask go together."""
     q_name, k_name = ("phi_q", "phi_k") if names == "phi_q" else ("x", "y")
+    for argument, t in ((q_name, q), (k_name, k), ("v", v)):
+        if t.ndim < 2:
+            raise ValueError(
+                f"{argument} must have at least 2 dimensions, tokens and entries, got shape "
+                f"{tuple(t.shape)}"
+            )
     for argument, t in ((k_name, k), ("v", v)):
         if t.device != q.device:
             raise ValueError(
@@ -204,9 +221,20 @@ def check_tokens(
         raise ValueError(
             f"causal=True needs as many queries as keys, got {q.shape[-2]} and {k.shape[-2]}"
         )
+    if k.shape[-2] == 0 and q.shape[-2] != 0:
+        raise ValueError(
+            f"{k_name} must have at least one token for the {q.shape[-2]} of {q_name} to attend to"
+            ", got none"
+        )
+    leading = (q.shape[:-2], k.shape[:-2], v.shape[:-2])
+    if not _broadcast(*leading):
+        raise ValueError(
+            f"{q_name}, {k_name} and v must have leading dimensions that broadcast, got "
+            f"{', '.join(str(tuple(shape)) for shape in leading)}"
+        )
     if key_mask is None:
         return
-    if key_mask.dtype != torch.bool or key_mask.shape[-1] != k.shape[-2]:
+    if key_mask.dtype != torch.bool or key_mask.shape[-1:] != k.shape[-2:-1]:
         raise ValueError(
             f"key_mask must be a bool tensor with last dimension {k.shape[-2]}, got "
             f"{key_mask.dtype} of shape {tuple(key_mask.shape)}"
@@ -215,5 +243,23 @@ def check_tokens(
         raise ValueError(
             f"key_mask must be on the device of {q_name}, {q.device}, got {key_mask.device}"
         )
-    if not torch.compiler.is_compiling() and not bool(key_mask.any(-1).all()):
+    dimensions = max(len(shape) for shape in leading) + 1
+    # (B, S) beside (B, H, S, d) would silently mask by head where B = H.
+    if key_mask.ndim not in (1, dimensions) or not _broadcast(key_mask.shape[:-1], *leading):
+        raise ValueError(
+            f"key_mask must have 1 or {dimensions} dimensions and fit "
+            f"{q_name} of shape {tuple(q.shape)} (with heads (B, 1, S), not (B, S)), got shape "
+            f"{tuple(key_mask.shape)}"
+        )
+    if torch.compiler.is_compiling() or q.shape[-2] == 0:
+        return
+    if not bool(key_mask.any(-1).all()):
         raise ValueError("key_mask must leave at least one key in every row, got a row of False")
+
+
+def _broadcast(*shapes: torch.Size) -> bool:
+    """Whether the shapes broadcast; True where compiled, whose sizes may not be known."""
+    if torch.compiler.is_compiling():
+        return True
+    sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    return all(len(set(column) - {1}) <= 1 for column in sizes)

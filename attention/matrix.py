@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attention.denominators import KeyStatistics, divide, log_lower_bound, raised, rounding_floor
-from attention.linear import check_tokens
+from attention.linear import check_tokens, without_queries
 from attention.precision import full_precision
 from attention.recurrent import lengths
 from attention.streaming import StreamedMap
@@ -36,9 +36,12 @@ def attention_matrix(
     """Rows of estimated attention: x (..., L, d), y (..., S, d) -> (..., L, S).
 
     `matrix @ values` is `attend`, but for the clipping of signed maps, whose entries can be
-    negative and are clipped to [-1, 1] here. Raises ValueError as `FeatureMap.attend`.
+    negative and are clipped to [-1, 1] here; a row whose denominator is zero is zeros. L = 0 gives
+    (..., 0, S). Raises ValueError as `FeatureMap.attend`.
     """
     check_tokens(x, y, y, causal, key_mask, names="x")
+    if x.shape[-2] == 0:
+        return without_queries(x, y, y.mT)
     estimates = kernel_estimates(features, x, y, None, causal, key_mask)
     matrix = divide(estimates.kernel, estimates.floored)
     return (matrix.clamp(-1, 1) if features.signed else matrix).to(x.dtype)

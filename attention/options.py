@@ -1,8 +1,11 @@
-"""Keyword options checked against the function that takes them."""
+"""Options that users give: keywords checked against a function, and their types and ranges."""
 
 import inspect
 from collections.abc import Callable, Iterable
+from numbers import Integral, Real
 from typing import Any
+
+import torch
 
 
 def check_options(
@@ -14,3 +17,42 @@ def check_options(
         if option not in known:
             takes = f"takes the options {', '.join(known)}" if known else "takes no options"
             raise ValueError(f"{owner} {takes}, got {option!r}")
+
+
+def is_integer(value: object) -> bool:
+    """Whether value is an integer, NumPy's too; a bool is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_real(value: object) -> bool:
+    """Whether value is a real number, NumPy's too; a bool is none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_count(argument: str, value: int) -> int:
+    """The value as an int; raises ValueError unless it is an integer of 1 or more."""
+    if not is_integer(value):
+        raise ValueError(f"{argument} must be an integer, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{argument} must be at least 1, got {value}")
+    return int(value)
+
+
+def check_seed(seed: int) -> int:
+    """The seed as an int; raises ValueError unless PyTorch's generators take it."""
+    if not is_integer(seed) or not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed must be an integer from -2**63 to 2**64 - 1, got {seed!r}")
+    return int(seed)
+
+
+def check_generator(generator: torch.Generator | None, *, optional: bool = False) -> None:
+    """Raise ValueError unless `generator` is one of PyTorch's, or None where that is allowed."""
+    if not isinstance(generator, torch.Generator) and not (optional and generator is None):
+        allowed = "a torch.Generator or None" if optional else "a torch.Generator"
+        raise ValueError(f"generator must be {allowed}, got {generator!r}")
+
+
+def check_dtype(dtype: torch.dtype | None) -> None:
+    """Raise ValueError unless `dtype` is a floating-point one of PyTorch's, or None."""
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"dtype must be a floating-point torch.dtype or None, got {dtype!r}")

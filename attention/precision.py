@@ -16,6 +16,8 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
     """Turn autocast off, where it is on, for products of tensors on `like`'s device."""
     device_type = like.device.type
-    if torch.is_autocast_enabled(device_type):
+    # Asking whether it is enabled raises for a device without autocast, such as meta.
+    available = torch.amp.is_autocast_available(device_type)
+    if available and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()

@@ -20,6 +20,7 @@ from attention.linear import (
     check_tokens,
     chunk_rows,
     slices,
+    without_queries,
 )
 from attention.precision import working_dtype
 
@@ -59,8 +60,14 @@ def attend(
     causal: bool = False,
     key_mask: Tensor | None = None,
 ) -> Tensor:
-    """See `FeatureMap.attend`."""
+    """See `FeatureMap.attend`. L = 0 gives (..., 0, dv); S = 0 with L > 0 raises ValueError.
+
+    `torch.export` with causal=True fixes L: the loop over chunks is unrolled for the length of the
+    example. Export it for each length, or the step of `attention.decoding` for all.
+    """
     check_tokens(x, y, values, causal, key_mask, names="x")
+    if x.shape[-2] == 0:
+        return without_queries(x, y, values)
     output_dtype = values.dtype
     visible = None if key_mask is None else key_mask.unsqueeze(-1)
     values = values.to(working_dtype(values.dtype))

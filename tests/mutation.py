@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,13 +28,13 @@ COPIED = ("attention", "tests", "pyproject.toml")
 
 # The longest matching prefix decides; the quickest test comes first. `tests/attention/test_X.py`.
 TESTS = {
-    "attention/": "maps linear features_numerics features_exact theory scores precision module",
+    "attention/": "kernels maps linear features_numerics theory scores precision module",
     "attention/compositional/": "compositional",
     "attention/estimators.py": "estimators_sklearn",
     "attention/features/": "features_exact features_fit features_numerics theory maps precision",
     "attention/hybrid/": "hybrid_gaussian hybrid_clustered hybrid hybrid_composition theory maps",
     "attention/decoding.py": "recurrent module",
-    "attention/recurrent.py": "recurrent module",
+    "attention/recurrent.py": "recurrent linear precision module",
     "attention/module.py": "module precision recurrent",
     "attention/streaming.py": "linear recurrent precision module",
     "attention/linear.py": "linear precision maps module recurrent",
@@ -122,13 +121,13 @@ def tests_of(path: str) -> list[str]:
     return [f"tests/attention/test_{name}.py" for name in TESTS[prefix].split()]
 
 
-def fails(root: Path, files: Sequence[str], shared: Path) -> bool:
-    """Whether a test of `files` fails in the copy `root`; one that hangs fails."""
+def failure(root: Path, files: Sequence[str], shared: Path) -> str:
+    """What pytest prints where a test of `files` fails or hangs in the copy `root`; else ""."""
     environment = os.environ | {"FOVEATE_SHARED": str(shared), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    command += ["--timeout=60", "-k", DESELECTED]
-    run = subprocess.run([*command, *files], cwd=root, env=environment, capture_output=True)
-    return run.returncode != 0
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--timeout=60", "-k", DESELECTED]
+    command = [sys.executable, "-m", "pytest", *options, *files]
+    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    return run.stdout + run.stderr if run.returncode else ""
 
 
 def survives(mutant: Mutant, root: Path, files: Sequence[str], shared: Path) -> bool:
@@ -139,7 +138,7 @@ def survives(mutant: Mutant, root: Path, files: Sequence[str], shared: Path) -> 
     try:
         place.write_bytes(source[: mutant.start] + changed + source[mutant.end :])
         forget(place)
-        return not fails(root, files, shared)
+        return not failure(root, files, shared)
     finally:
         place.write_bytes(source)
         forget(place)
@@ -174,8 +173,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             else:
                 shutil.copy(ROOT / name, root / name)
         wanted = sorted({file for m in pool for file in tests_of(m.path)})
-        if fails(root, wanted, empty):
-            print("The tests fail without any change.")
+        if unchanged := failure(root, wanted, empty):
+            print(f"The tests fail without any change.\n{unchanged}")
             return 1
         for mutant in pool:
             fate = "caught"
@@ -186,10 +185,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 change = " ".join(f"{mutant.old}  ->  {mutant.new}".split())
                 print(f"{fate} {mutant.path}:{mutant.line}  {change}", flush=True)
             fates.append(mutant._asdict() | {"fate": fate})
-    for package, total in sorted(Counter(str(Path(f["path"]).parent) for f in fates).items()):
+    for package in sorted({str(Path(f["path"]).parent) for f in fates}):
         here = [f["fate"] for f in fates if str(Path(f["path"]).parent) == package]
         counts = ", ".join(f"{here.count(kind)} {kind}" for kind in sorted(set(here)))
-        print(f"{package}: {counts} of {total} ({100 * here.count('caught') / total:.1f} % caught)")
+        share = 100 * here.count("caught") / len(here)
+        print(f"{package}: {counts} of {len(here)} ({share:.1f} % caught)")
     if args.json:
         args.json.write_text(json.dumps(fates, indent=1))
     return 0

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from attention.components import SCORE, component
 from attention.kernels import check_kernel
+from attention.options import check_count
 from attention.precision import full_precision, working_dtype
 from attention.scores import block_rows
 from attention.streaming import attend
@@ -45,8 +46,8 @@ class FeatureMap(nn.Module):
         heads: one set of random vectors (and of fitted parameters) a head, for inputs
             (..., heads, L, d); None: one set for all.
 
-    Raises ValueError for numbers below 1 and another kernel; methods raise it for tokens whose
-    shape, dtype or device does not fit.
+    Raises ValueError for numbers that are no integers or below 1, and another kernel; methods
+    raise it for tokens whose shape, dtype or device does not fit.
     """
 
     signed: bool = False
@@ -56,14 +57,11 @@ class FeatureMap(nn.Module):
         self, dim: int, num_features: int, *, kernel: str = "softmax", heads: int | None = None
     ) -> None:
         super().__init__()
-        for argument, value in (("dim", dim), ("num_features", num_features), ("heads", heads)):
-            if value is not None and value < 1:
-                raise ValueError(f"{argument} must be at least 1, got {value}")
+        self.dim = check_count("dim", dim)
+        self.num_features = check_count("num_features", num_features)
+        self.heads = None if heads is None else check_count("heads", heads)
         check_kernel(kernel)
-        self.dim = dim
-        self.num_features = num_features
         self.kernel = kernel
-        self.heads = heads
 
     @property
     def output_dim(self) -> int:
@@ -104,9 +102,8 @@ class FeatureMap(nn.Module):
         it is normalised, features made in blocks that fit the cache. No stabiliser can cancel in
         a sum over queries, so none is used.
         """
-        rows = block_rows(self.output_dim, x)
         sums = []
-        for part in x.split(rows, -2):
+        for part in self._blocks(x):
             phi_q = self.queries(part)
             with component(SCORE):
                 sums.append(phi_q.sum(-2))
@@ -114,7 +111,7 @@ class FeatureMap(nn.Module):
             total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
             total = total.unsqueeze(-1)
         scores = []
-        for part in y.split(rows, -2):
+        for part in self._blocks(y):
             phi_k = self.keys(part)
             with component(SCORE), full_precision(phi_k):
                 scores.append((phi_k @ total).squeeze(-1))
@@ -141,6 +138,15 @@ class FeatureMap(nn.Module):
             ValueError: shapes, dtypes or devices that do not fit, or a mask that leaves no key.
         """
         return attend(self, x, y, values, causal=causal, key_mask=key_mask)
+
+    def _blocks(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        """Tokens (..., L, d) in blocks whose features fit the cache.
+
+        One block where a compiler fuses by itself and may not know L.
+        """
+        if torch.compiler.is_compiling():
+            return (tokens,)
+        return tokens.split(block_rows(self.output_dim, tokens), -2)
 
     def _prepare(self, argument: str, u: Tensor, like: Tensor) -> Tensor:
         """u in the dtype that features are computed in; raises unless it goes with `like`."""

@@ -9,16 +9,16 @@ positive features, A = iI trigonometric ones. The error is zero at pairs with A 
 from collections.abc import Sequence
 from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from attention.features.cluster_diagonal import cluster_diagonal
 from attention.features.complex_valued import ComplexFeatures
-from attention.features.parameters import average
-from attention.theory.complex_exponential import check_invertible, optimal_diagonal
+from attention.features.parameters import average, given_numbers
+from attention.theory.complex_exponential import check_invertible
 
 CAP = 10.0
-"""Largest |A_kk| that `fit` sets, and the inverse of the least: extremes pay off the centres."""
+"""Largest |A_kk| that `fit` sets, and the inverse of the least."""
 
 
 class ComplexExponentialFeatures(ComplexFeatures):
@@ -69,7 +69,8 @@ class ComplexExponentialFeatures(ComplexFeatures):
         self._given = A is not None
         if A is None:
             shape = (dim,) if heads is None else (heads, 1, dim)
-            matrix = torch.ones(shape, dtype=torch.complex64 if complex_a else torch.float32)
+            wide = torch.complex64 if complex_a else torch.float32
+            matrix = torch.ones(shape, dtype=wide, device="cpu")
         else:
             matrix = _given_matrix(A, dim)
         self.diagonal = A is None or matrix.ndim == 1
@@ -81,22 +82,27 @@ class ComplexExponentialFeatures(ComplexFeatures):
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """Set A, unless given, to the best diagonal for the means of queries and of keys.
+        """Set A, unless given, to the diagonal of `cluster_diagonal` for queries and keys.
 
-        x (..., Lx, d) and y (..., Ly, d). Exact where data are two clusters: the error is zero at
-        their centres, but for entries held between 1/CAP and CAP. Means are over tokens and
-        leading dimensions, for each head alone.
+        x (..., Lx, d) and y (..., Ly, d). The tighter the two clusters, the smaller the error at
+        their centres, but for entries held between 1/CAP and CAP; data about 0 get the real A that
+        balances their scales. Means are over tokens and leading dimensions, for each head alone.
 
         Raises ValueError for data without tokens or with entries that are not finite.
         """
         x, y = self._data(x, y, self.A_real)
         if not self._given:
-            centers = (average(u.mean(-2), self.heads, 1) for u in (x, y))
-            A = optimal_diagonal(*centers, complex_a=self.signed, floor=1 / CAP, cap=CAP)
-            A = A.reshape(self.A_real.shape)
-            self.A_real.copy_(A.real)
+            moments = []
+            for u in (x, y):
+                moments.append(average(u.mean(-2), self.heads, 1))
+                moments.append(average(u.square().mean(-2), self.heads, 1).sqrt())
+            moduli, imaginary = cluster_diagonal(
+                *moments, complex_a=self.signed, floor=1 / CAP, cap=CAP
+            )
+            shape = self.A_real.shape
+            self.A_real.copy_(moduli.masked_fill(imaginary, 0).reshape(shape))
             if self.A_imag is not None:
-                self.A_imag.copy_(A.imag)
+                self.A_imag.copy_(moduli.masked_fill(~imaginary, 0).reshape(shape))
         return self
 
     def logarithms(self, u: Tensor, omega: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
@@ -123,10 +129,10 @@ class ComplexExponentialFeatures(ComplexFeatures):
 
 def _given_matrix(A: Tensor | Sequence[complex] | complex, dim: int) -> Tensor:
     """(d,) or (d, d) in float64 or complex128; raises ValueError unless invertible."""
-    matrix = A.detach() if isinstance(A, Tensor) else torch.as_tensor(np.asarray(A))
-    matrix = matrix.to(torch.complex128 if matrix.is_complex() else torch.float64)
+    matrix = given_numbers("A", A, real=False)
     matrix = matrix.expand(dim) if matrix.ndim == 0 else matrix
-    check_invertible(matrix, dim)
+    if not matrix.is_meta:
+        check_invertible(matrix, dim)
     return matrix
 
 

@@ -17,6 +17,7 @@ from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures, scaled_exp
 from attention.features.parameters import average, given_parameter, shape_parameter
 from attention.features.vectors import EXPLICIT, check_named
+from attention.options import check_generator
 from attention.precision import full_precision, working_dtype
 
 RESOLUTION = 2**53
@@ -128,6 +129,7 @@ class DiscreteFeatures(FeatureMap):
 
     def redraw(self, generator: torch.Generator) -> None:
         check_named(self.projection)
+        check_generator(generator)
         assert self.uniforms is not None
         uniform = torch.rand(
             self.uniforms.shape, generator=generator, dtype=torch.float64, device=generator.device

@@ -7,6 +7,7 @@ positive features for s = 1 and trigonometric ones for s = -1. The variance is f
 part of A below 1/8.
 """
 
+from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -14,7 +15,13 @@ from torch import Tensor
 
 from attention.features.complex_valued import ComplexFeatures
 from attention.features.oprf import oprf_affine
-from attention.features.parameters import average, given_parameter, shape_parameter
+from attention.features.parameters import (
+    average,
+    given_numbers,
+    given_parameter,
+    holds,
+    shape_parameter,
+)
 from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import gerf_parameter, mean_square_of_sums, oprf_parameter
 
@@ -44,7 +51,7 @@ class GerfFeatures(ComplexFeatures):
         *,
         kernel: str = "softmax",
         projection: str | Tensor = "orthogonal",
-        A: complex | Tensor | None = None,
+        A: complex | Sequence[complex] | Tensor | None = None,
         s: int = 1,
         seed: int = 0,
         heads: int | None = None,
@@ -63,13 +70,9 @@ class GerfFeatures(ComplexFeatures):
         )
         if s not in (1, -1):
             raise ValueError(f"s must be 1 or -1, got {s}")
-        if not isinstance(A, Tensor):
-            wide = torch.complex128 if isinstance(A, complex) else torch.float64
-            number = torch.tensor(0.0 if A is None else A, dtype=wide)
-        else:
-            number = A.detach()
+        number = given_numbers("A", 0.0 if A is None else A, real=False)
         real = given_parameter("A", number.real, heads)
-        if bool((real >= 0.25).any()):
+        if not holds(real < 0.25):
             raise ValueError(f"A must have a real part below 1/4, got {A}")
         imaginary = given_parameter("A", number.imag, heads) if number.is_complex() else None
         self.s = s

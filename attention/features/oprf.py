@@ -6,12 +6,13 @@ positive features of other projections and a bias. A = 0 is FAVOR+; A < 0 makes 
 and the best A for the data can divide the variance by exp(60).
 """
 
+from collections.abc import Sequence
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from attention.features.parameters import average, beside, given_parameter, shape_parameter
+from attention.features.parameters import average, beside, given_parameter, holds, shape_parameter
 from attention.features.positive import PositiveFeatures
 from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import mean_square_of_sums, oprf_parameter
@@ -32,7 +33,7 @@ class OprfFeatures(PositiveFeatures):
             positive features.
         A: at most 0, a number or (heads,). None: 0 until `fit` sets it; a given A stays.
 
-    Raises ValueError for an A above 0, of another shape or not finite.
+    Raises ValueError for an A above 0, complex, of another shape or not finite.
     """
 
     A: Tensor
@@ -45,7 +46,7 @@ class OprfFeatures(PositiveFeatures):
         *,
         kernel: str = "softmax",
         projection: str | Tensor | None = "orthogonal",
-        A: float | Tensor | None = None,
+        A: float | Sequence[float] | Tensor | None = None,
         seed: int = 0,
         heads: int | None = None,
         dtype: torch.dtype | None = None,
@@ -62,7 +63,7 @@ class OprfFeatures(PositiveFeatures):
             device=device,
         )
         value = given_parameter("A", 0.0 if A is None else A, heads)
-        if bool((value > 0).any()):
+        if not holds(value <= 0):
             raise ValueError(f"A must be at most 0, got {A}")
         self._given = A is not None
         self.register_buffer("A", value.to(beside(self.omega, dtype, device)))

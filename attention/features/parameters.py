@@ -1,5 +1,8 @@
 """Parameters of maps: numbers given by users, and averages over data for `fit`."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,16 +15,43 @@ def beside(
     return torch.empty(0, dtype=dtype, device=device) if vectors is None else vectors
 
 
-def given_parameter(argument: str, value: float | Tensor, heads: int | None) -> Tensor:
+def given_numbers(
+    argument: str, value: complex | Sequence[complex] | Tensor, *, real: bool = True
+) -> Tensor:
+    """Numbers, a list, an array or a tensor of them, in float64 or complex128.
+
+    A tensor stays on its device, others are made on the CPU. Raises ValueError for anything else,
+    and for complex numbers where only `real` ones are allowed.
+    """
+    try:
+        numbers = (
+            value if isinstance(value, Tensor) else torch.tensor(np.asarray(value), device="cpu")
+        )
+    except (TypeError, ValueError):
+        numbers = None
+    if numbers is None or numbers.dtype == torch.bool or (real and numbers.is_complex()):
+        kind = "real numbers" if real else "numbers"
+        raise ValueError(f"{argument} must be made of {kind}, got {value!r}")
+    return numbers.detach().to(torch.complex128 if numbers.is_complex() else torch.float64)
+
+
+def holds(condition: Tensor) -> bool:
+    """Whether all entries are True; taken as read on the meta device, where there are none."""
+    return condition.is_meta or bool(condition.all())
+
+
+def given_parameter(
+    argument: str, value: float | Sequence[float] | Tensor, heads: int | None
+) -> Tensor:
     """A real number, or (heads,) of them, in float64: () or (heads, 1, 1).
 
-    Raises ValueError for another shape or an entry that is not finite.
+    Raises ValueError for another type or shape, or an entry that is not finite.
     """
-    numbers = torch.as_tensor(value, dtype=torch.float64).detach()
+    numbers = given_numbers(argument, value)
     if numbers.shape not in ((), (heads,)):
         allowed = "a number" if heads is None else f"a number or a tensor of shape ({heads},)"
         raise ValueError(f"{argument} must be {allowed}, got shape {tuple(numbers.shape)}")
-    if not bool(numbers.isfinite().all()):
+    if not holds(numbers.isfinite()):
         raise ValueError(f"{argument} must be finite, got {value}")
     return shape_parameter(numbers, heads)
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
+from attention.options import check_dtype, check_seed
 from attention.precision import full_precision
 from attention.projections import resolve_projection
 
@@ -25,9 +26,10 @@ class ProjectedFeatures(FeatureMap):
         projection: name of a coupling; an explicit tensor (m, d), or (heads, m, d); or None for a
             map without vectors of its own, whose functions serve a hybrid that supplies them.
         seed: seeds the module's own generator.
-        dtype, device: of the omegas; default PyTorch's.
+        dtype, device: of the omegas; default PyTorch's, or those of an explicit tensor.
 
-    Raises ValueError for an unknown coupling and for a tensor of another shape.
+    Raises ValueError for an unknown coupling; for a tensor of another shape, of integers or with
+    entries that are not finite; and for a seed or dtype of the wrong type.
     """
 
     functions_per_projection: int
@@ -55,7 +57,8 @@ class ProjectedFeatures(FeatureMap):
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
         self.projection = coupling_name(projection)
         omega = None
-        generator = torch.Generator().manual_seed(seed)
+        check_dtype(dtype)
+        generator = torch.Generator().manual_seed(check_seed(seed))
         if projection is not None:
             omega = resolve_projection(
                 "projection",

@@ -7,12 +7,13 @@ at x = y.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from attention.features.base import ScaledFeatures
-from attention.features.parameters import beside
+from attention.features.parameters import beside, given_numbers, holds
 from attention.features.projected import ProjectedFeatures
 
 
@@ -24,7 +25,7 @@ class TrigPhaseFeatures(ProjectedFeatures):
             `ProjectedFeatures`.
         phase: the offsets b, (m,) or (heads, m); None draws them.
 
-    Raises ValueError for a phase of another shape.
+    Raises ValueError for a phase of another shape, complex or not finite.
     """
 
     signed = True
@@ -41,7 +42,7 @@ class TrigPhaseFeatures(ProjectedFeatures):
         *,
         kernel: str = "softmax",
         projection: str | Tensor | None = "orthogonal",
-        phase: Tensor | None = None,
+        phase: Tensor | Sequence[float] | None = None,
         seed: int = 0,
         heads: int | None = None,
         dtype: torch.dtype | None = None,
@@ -60,11 +61,14 @@ class TrigPhaseFeatures(ProjectedFeatures):
         self._phase_given = phase is not None
         if phase is not None:
             shape = (num_features,) if heads is None else (heads, num_features)
-            if phase.shape != shape:
+            offsets = given_numbers("phase", phase)
+            if offsets.shape != shape:
                 raise ValueError(
-                    f"phase must have shape {shape}, got a tensor of shape {tuple(phase.shape)}"
+                    f"phase must have shape {shape}, got a tensor of shape {tuple(offsets.shape)}"
                 )
-            self.phase.copy_(phase.detach().reshape(self.phase.shape))
+            if not holds(offsets.isfinite()):
+                raise ValueError("phase must be finite, got an entry that is not")
+            self.phase.copy_(offsets.reshape(self.phase.shape))
 
     def affine(self, omega: Tensor) -> tuple[Tensor, Tensor | None]:
         return omega, self.phase.to(omega.dtype)

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from attention.options import check_generator
 from attention.projections import projection as draw_projection
 
 EXPLICIT = "explicit"
@@ -23,7 +24,11 @@ def check_named(*projections: str | tuple[str, str]) -> None:
 
 
 def redraw_vectors(vectors: Tensor, name: str, generator: torch.Generator) -> None:
-    """Replace vectors (m, d) or (heads, m, d), in place, by new ones of the coupling `name`."""
+    """Replace vectors (m, d) or (heads, m, d), in place, by new ones of the coupling `name`.
+
+    Raises ValueError where `generator` is none.
+    """
+    check_generator(generator)
     heads = vectors.shape[0] if vectors.ndim == 3 else None
     m, d = vectors.shape[-2:]
     vectors.copy_(draw_projection(name, m, d, generator, vectors.dtype, vectors.device, heads))

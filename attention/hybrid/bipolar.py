@@ -5,9 +5,11 @@ L = a + s rho(x).rho(y) estimates the coefficient. The paper's imaginary units a
 only say that in S1's part the products of rho enter with a minus. With the bases' features
 f(u) = [phi_1(u), phi_2(u)], T in all, and r(u) = [1, rho(u)],
 
-    query: f(x) (x) r(x)
-    key:   C * (f(y) (x) r(y)),   C = [a, s, ..., s] in the rows of phi_1, [1-a, -s, ..., -s] in
-                                  those of phi_2.
+    query: r(x) (x) f(x)
+    key:   C * (r(y) (x) f(y)),   C = [a, s, ..., s] in the columns of phi_1,
+                                  [1-a, -s, ..., -s] in those of phi_2.
+
+f runs fastest: an element-wise product is quickest with long rows, and r has but R + 1 entries.
 
 A sum over queries never needs the outer products: it is the (T, R+1) matrix sum_i f(x_i) r(x_i)^T.
 """
@@ -118,7 +120,7 @@ class BipolarHybrid(FeatureMap):
     def queries(self, x: Tensor) -> Tensor:
         features, rho = self._parts(*self._project(x))
         with component(EXPONENTIALS):
-            return (features.unsqueeze(-1) * rho.unsqueeze(-2)).flatten(-2)
+            return _outer(rho, features).flatten(-2)
 
     def keys(self, y: Tensor) -> Tensor:
         features, rho = self._parts(*self._project(y))
@@ -127,8 +129,7 @@ class BipolarHybrid(FeatureMap):
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         features, log_scale, rho = self._scaled_parts(*self._project(x))
         with component(EXPONENTIALS):
-            mantissa = (features.unsqueeze(-1) * rho.unsqueeze(-2)).flatten(-2)
-        return ScaledFeatures(mantissa, log_scale)
+            return ScaledFeatures(_outer(rho, features).flatten(-2), log_scale)
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
         features, log_scale, rho = self._scaled_parts(*self._project(y))
@@ -251,10 +252,15 @@ class BipolarHybrid(FeatureMap):
     ) -> list[tuple[ProjectedFeatures, Tensor, Tensor]]:
         """For S1 and S2: the map, its projections, its log-weight."""
         m = self.num_features
-        starts = (0, 0) if self.shared_projections and self._plain else (0, m)
+        shared = self.shared_projections and self._plain
+        first, second = (projections.narrow(dim, start, m) for start in (0, 0 if shared else m))
+        if dim == -1:
+            # Element-wise functions take several times as long on rows with gaps.
+            first = first.contiguous()
+            second = first if shared else second.contiguous()
         return [
-            (base, projections.narrow(dim, start, m), base.log_weight(half_square))
-            for base, start in zip(self.bases, starts, strict=True)
+            (base, omegas, base.log_weight(half_square))
+            for base, omegas in zip(self.bases, (first, second), strict=True)
         ]
 
     def _rho(self, projections: Tensor, half_square: Tensor, dim: int) -> Tensor:
@@ -281,18 +287,27 @@ class BipolarHybrid(FeatureMap):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """f as mantissa and log-scale, one scale a token common to both bases, and r."""
         with component(EXPONENTIALS):
-            mantissas, log_scale = common_scale(
-                [
-                    base.evaluate_scaled(p, log_weight)
-                    for base, p, log_weight in self._bases(projections, half_square, -1)
-                ]
-            )
+            parts = [
+                base.evaluate_scaled(p, log_weight)
+                for base, p, log_weight in self._bases(projections, half_square, -1)
+            ]
+            mantissas, log_scale = common_scale(parts)
             return torch.cat(mantissas, -1), log_scale, self._rho(projections, half_square, -1)
 
     def _weighted(self, features: Tensor, rho: Tensor) -> Tensor:
-        """C * (f (x) r), flattened: (..., L, F)."""
-        table = self.coefficients.to(features.dtype)
-        if self.heads is not None and table.ndim == 3:
-            table = table.unsqueeze(-3)
+        """C * (r (x) f), flattened: (..., L, F)."""
         with component(EXPONENTIALS):
-            return (features.unsqueeze(-1) * rho.unsqueeze(-2) * table).flatten(-2)
+            # C weights the R rows of rho alike, so T entries a token take it, and not T (R + 1).
+            products = _outer(rho, features * self._row(1, features))
+            products[..., 0, :] = features * self._row(0, features)
+            return products.flatten(-2)
+
+    def _row(self, index: int, features: Tensor) -> Tensor:
+        """What multiplies f in a row of r (x) f: (T,) or (heads, 1, T)."""
+        row = self.coefficients[..., index].to(features.dtype)
+        return row.unsqueeze(-2) if row.ndim == 2 else row
+
+
+def _outer(rho: Tensor, features: Tensor) -> Tensor:
+    """(..., R + 1) and (..., T) -> (..., R + 1, T)."""
+    return rho.unsqueeze(-1) * features.unsqueeze(-2)

@@ -1,7 +1,8 @@
 """Clustered hybrid: one complex exponential estimator for each pair of clusters.
 
-For queries in nq clusters and keys in nk, the base S_ij has the diagonal A that is best at the
-centres (r_i, s_j); coefficients choose among the bases (Hybrid Random Features, appendix H):
+For queries in nq clusters and keys in nk, the base S_ij has the diagonal A of `cluster_diagonal`:
+the best at the centres (r_i, s_j) where they are given, and at clusters with their spread where
+`fit` finds them. Coefficients choose among the bases (Hybrid Random Features, appendix H):
 
 * "zero_one" (Definition H.2): lambda_ij = 1 for x in cluster i and y in cluster j, else 0. The
   estimate is that of the pair's own base; features are zero outside one block of rows.
@@ -20,22 +21,23 @@ from torch import Tensor
 from attention.components import EXPONENTIALS, PROJECTION, SCORE, component
 from attention.features import FeatureMap, ScaledFeatures
 from attention.features.base import scaled_exp
+from attention.features.cluster_diagonal import cluster_diagonal
 from attention.features.complex_valued import real_form
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.hybrid.bases import BASES, resolve_lambda_projection
 from attention.hybrid.cluster_pairs import pair_logarithms
-from attention.hybrid.clusters import fit_centers, initial_centers, nearest
+from attention.hybrid.clusters import fit_clusters, initial_centers, nearest
 from attention.hybrid.composition import common_scale, compose
 from attention.hybrid.general_gaussian import gaussian_features
 from attention.precision import full_precision
 from attention.projections import resolve_projection
-from attention.theory.complex_exponential import A_CAP, A_FLOOR, optimal_diagonal
+from attention.theory.complex_exponential import A_CAP, A_FLOOR
 
 COEFFICIENTS = ("gaussian", "zero_one")
 
 
 def _set_diagonals(hybrid: Any, _: object) -> None:
-    """After loading a state: A follows the loaded centres."""
+    """After loading a state: A follows the loaded clusters."""
     hybrid._set_diagonals()
 
 
@@ -50,10 +52,10 @@ class ClusteredHybrid(FeatureMap):
         query_centers, key_centers: (nq, d) and (nk, d), or (heads, ...); `fit` finds them by
             k-means (needs scikit-learn). Until then they are zero and every A is the identity.
         num_query_clusters, num_key_clusters: nq and nk; default 2, or those of the centres given.
-        complex_a: A with imaginary entries, exact at the centres; False: real A, as in the
-            paper's experiments.
-        a_limits: least and largest |A_k|. An entry beyond is not exact at the centres, but one far
-            from 1 multiplies how far points lie from them: (0.2, 5) does better on wide clusters.
+        complex_a: A with imaginary entries, exact at centres that are given; False: real A, as
+            in the paper's experiments.
+        a_limits: least and largest |A_k|. An entry beyond is not exact at given centres, but one
+            far from 1 multiplies how far points lie from them.
         coefficients: "zero_one" or "gaussian"; the options below are of "gaussian" alone.
         num_lambda_features: n, number of random vectors tau.
         lambda_scale: t, width of the regions around the centres.
@@ -67,6 +69,9 @@ class ClusteredHybrid(FeatureMap):
     omega: Tensor
     query_centers: Tensor
     key_centers: Tensor
+    query_rms: Tensor
+    """Root mean squares of each cluster's coordinates, of the centres' shape; |centres| if given"""
+    key_rms: Tensor
     moduli: Tensor
     """|A|, (nq, nk, d) or (heads, nq, nk, d)"""
     imaginary: Tensor
@@ -124,6 +129,7 @@ class ClusteredHybrid(FeatureMap):
         ):
             found = initial_centers(side, centers, number, heads, omega)
             self.register_buffer(f"{side}_centers", found)
+            self.register_buffer(f"{side}_rms", found.abs())
         self._given = (query_centers is not None, key_centers is not None)
         self.register_buffer("moduli", None, persistent=False)
         self.register_buffer("imaginary", None, persistent=False)
@@ -187,17 +193,19 @@ class ClusteredHybrid(FeatureMap):
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Find the centres that were not given by k-means; needs scikit-learn.
 
+        Clusters found so have the A of least mean loss over their points, not over their centres.
+
         Queries x and keys y (..., d); for a map with heads, one clustering a head.
 
         Raises ValueError for fewer tokens than clusters, and as other maps' `fit`.
         """
         x, y = self._data(x, y, self.omega)
-        for u, centers, given in (
-            (x, self.query_centers, self._given[0]),
-            (y, self.key_centers, self._given[1]),
+        for u, centers, rms, given in (
+            (x, self.query_centers, self.query_rms, self._given[0]),
+            (y, self.key_centers, self.key_rms, self._given[1]),
         ):
             if not given:
-                fit_centers(u, centers, self.seed)
+                fit_clusters(u, centers, rms, self.seed)
         self._set_diagonals()
         if self.mixture == "gaussian":
             self.default.fit(x, y)
@@ -222,11 +230,17 @@ class ClusteredHybrid(FeatureMap):
         )
 
     def _set_diagonals(self) -> None:
-        """A for every pair of centres."""
-        query, key = self.query_centers.unsqueeze(-2), self.key_centers.unsqueeze(-3)
+        """A for every pair of clusters."""
         floor, cap = self.a_limits
-        self.moduli = optimal_diagonal(query, key, complex_a=False, floor=floor, cap=cap)
-        self.imaginary = (query * key > 0) & self.complex_a
+        self.moduli, self.imaginary = cluster_diagonal(
+            self.query_centers.unsqueeze(-2),
+            self.query_rms.unsqueeze(-2),
+            self.key_centers.unsqueeze(-3),
+            self.key_rms.unsqueeze(-3),
+            complex_a=self.complex_a,
+            floor=floor,
+            cap=cap,
+        )
 
     def _features(self, u: Tensor, key: bool) -> Tensor:
         u = self._prepare("queries and keys", u, self.omega)

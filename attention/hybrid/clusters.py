@@ -1,4 +1,4 @@
-"""Cluster centres of queries or keys, and which of them is nearest."""
+"""Clusters of queries or keys: centres, second moments, and which centre is nearest."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from attention.features.vectors import sums_by_vector
 def initial_centers(
     side: str, centers: Tensor | None, number: int | None, heads: int | None, omega: Tensor
 ) -> Tensor:
-    """The centres given, copied beside omega, or `number` of zeros until `fit_centers`.
+    """The centres given, copied beside omega, or `number` of zeros until `fit_clusters`.
 
     (number, d), or (heads, number, d); default 2 where no centres are given. Raises ValueError for
     another shape and a number below 1, with `side`, "query" or "key", in the arguments' names.
@@ -29,14 +29,31 @@ def initial_centers(
     return centers.detach().to(omega, copy=True)
 
 
-def fit_centers(u: Tensor, centers: Tensor, seed: int) -> None:
-    """Set centres (c, d) by k-means of all tokens u (..., L, d), or (heads, c, d) for each head of
-    u (..., heads, L, d)."""
+def fit_clusters(u: Tensor, centers: Tensor, rms: Tensor, seed: int) -> None:
+    """Set centres (c, d) by k-means of all tokens u (..., L, d), and their clusters' root mean
+    squares; or (heads, c, d) for each head of u (..., heads, L, d)."""
     if centers.ndim == 2:
-        centers.copy_(k_means(u.flatten(0, -2), len(centers), seed))
+        points = u.flatten(0, -2)
+        centers.copy_(k_means(points, len(centers), seed))
+        rms.copy_(root_mean_squares(points, centers))
         return
-    for points, own in zip(u.movedim(-3, 0), centers, strict=True):
-        fit_centers(points, own, seed)
+    for points, own, own_rms in zip(u.movedim(-3, 0), centers, rms, strict=True):
+        fit_clusters(points, own, own_rms, seed)
+
+
+def root_mean_squares(points: Tensor, centers: Tensor) -> Tensor:
+    """sqrt of E u_k^2 over the cluster of each centre: points (N, d), centers (c, d) -> (c, d).
+
+    Deviations from the centre are those of the cluster and of one more member with the variance
+    pooled over all clusters. So a cluster of one or none has that variance, and clusters with
+    spread have the unbiased one.
+    """
+    member = nearest(points, centers).to(points)
+    size = member.sum(0).unsqueeze(-1)
+    deviations = points - member @ centers
+    squares = member.T @ deviations.square()
+    pooled = squares.sum(0) / (size - 1).clamp(min=0).sum().clamp(min=1)
+    return (centers.square() + (squares + pooled) / size.clamp(min=1)).sqrt()
 
 
 def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:

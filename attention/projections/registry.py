@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from attention.options import check_count, check_dtype, check_generator
 from attention.projections.fast_simplex import fast_simplex
 from attention.projections.hadamard import hadamard
 from attention.projections.halton import halton
@@ -43,29 +46,48 @@ def projection(
     """Draw m projection vectors for inputs of dimension d: (m, d), or (heads, m, d).
 
     With `heads`, that many independent draws.
-    Drawn in float64 on the generator's device and cast last, so that one seed means one draw
-    whatever the dtype. Without a generator PyTorch's global one is used; without a dtype, its
-    default.
+    Drawn in float64 on the generator's device, then cast and moved, so that one seed means one
+    draw whatever the dtype and device. Without a generator PyTorch's global one of the CPU is
+    used; without a dtype or device, its default.
 
-    Raises ValueError for an unknown name, for m, d or heads below 1, and for d = 1 with one of the
-    simplex couplings.
+    Raises ValueError for an unknown name; for m, d or heads that are no integers or below 1; for
+    d = 1 with one of the simplex couplings; and for a generator or dtype of the wrong type.
     """
-    if name not in _COUPLINGS:
+    if not isinstance(name, str) or name not in _COUPLINGS:
         known = ", ".join(available_projections())
         raise ValueError(f"projection must be a tensor or one of {known}, got {name!r}")
-    for argument, value in (("m", m), ("d", d), ("heads", 1 if heads is None else heads)):
-        if value < 1:
-            raise ValueError(f"{argument} must be at least 1, got {value}")
-    if heads is None:
-        drawn = _COUPLINGS[name](m, d, generator)
-    else:
-        drawn = torch.stack([_COUPLINGS[name](m, d, generator) for _ in range(heads)])
-    return drawn.to(dtype=dtype or torch.get_default_dtype(), device=device)
+    m, d = check_count("m", m), check_count("d", d)
+    count = 1 if heads is None else check_count("heads", heads)
+    check_generator(generator, optional=True)
+    check_dtype(dtype)
+    # The default device may be one where nothing can be drawn, such as meta.
+    with torch.device("cpu" if generator is None else generator.device):
+        draws = [_COUPLINGS[name](m, d, generator) for _ in range(count)]
+        drawn = draws[0] if heads is None else torch.stack(draws)
+    place = torch.get_default_device() if device is None else device
+    return drawn.to(dtype=dtype or torch.get_default_dtype(), device=place)
+
+
+def as_tensor(argument: str, value: ArrayLike | Tensor) -> Tensor:
+    """An explicit projection given as a tensor, an array or nested lists, not checked further.
+
+    Lists of floats get PyTorch's default dtype. Raises ValueError for anything else; `argument` is
+    the name that the caller knows the value by.
+    """
+    if isinstance(value, Tensor):
+        return value
+    try:
+        tensor = torch.tensor(np.asarray(value), device="cpu")
+    except (TypeError, ValueError):
+        known = ", ".join(available_projections())
+        raise ValueError(f"{argument} must be a tensor or one of {known}, got {value!r}") from None
+    is_list = not isinstance(value, np.ndarray) and tensor.is_floating_point()
+    return tensor.to(torch.get_default_dtype()) if is_list else tensor
 
 
 def resolve_projection(
     argument: str,
-    value: str | Tensor,
+    value: str | ArrayLike | Tensor,
     m: int,
     d: int,
     generator: torch.Generator | None = None,
@@ -76,13 +98,21 @@ def resolve_projection(
     """A named projection drawn, or an explicit tensor checked and copied: (m, d), (heads, m, d).
 
     `argument` is the name that the caller knows the value by, for the message of the ValueError.
-    An explicit tensor keeps its own dtype and device where none is asked for.
+    An explicit tensor keeps its own dtype and device where none is asked for. Arrays and nested
+    lists are taken as tensors. The ValueError is for another shape, a dtype that is not
+    floating-point, and entries that are not finite; those of the meta device are not looked at.
     """
     if isinstance(value, str):
         return projection(value, m, d, generator, dtype, device, heads)
+    value = as_tensor(argument, value)
+    check_dtype(dtype)
     shape = (m, d) if heads is None else (heads, m, d)
     if value.shape != shape:
         raise ValueError(
             f"{argument} must have shape {shape}, got a tensor of shape {tuple(value.shape)}"
         )
+    if not value.is_floating_point():
+        raise ValueError(f"{argument} must have a floating-point dtype, got {value.dtype}")
+    if not value.is_meta and not bool(value.isfinite().all()):
+        raise ValueError(f"{argument} must be finite, got an entry that is not")
     return value.detach().to(dtype=dtype or value.dtype, device=device, copy=True)

@@ -12,9 +12,12 @@ from attention.theory.hybrid import bipolar_mse
 
 
 def angle(x: Tensor, y: Tensor) -> Tensor:
-    """Angle between x and y in radians, (..., d), (..., d) -> (...); accurate near 0 and pi."""
-    a = x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    b = y / torch.linalg.vector_norm(y, dim=-1, keepdim=True)
+    """Angle between x and y in radians, (..., d), (..., d) -> (...); accurate near 0 and pi.
+
+    A zero vector is at pi/2 to any other and at 0 to itself: with sgn(0) = 1, the signs of its
+    projections differ from another's half of the time, from its own never.
+    """
+    a, b = _direction(x), _direction(y)
     difference = torch.linalg.vector_norm(a - b, dim=-1)
     return 2 * torch.atan2(difference, torch.linalg.vector_norm(a + b, dim=-1))
 
@@ -72,3 +75,9 @@ def angular_hybrid(
         shared_projections=shared_projections,
         A=A,
     )
+
+
+def _direction(u: Tensor) -> Tensor:
+    """u / |u|, and 0 for a zero vector."""
+    length = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
+    return u / length.masked_fill(length == 0, 1.0)

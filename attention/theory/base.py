@@ -11,8 +11,10 @@ Sources: Hybrid Random Features, Lemma 2.2; On the Error of Random Fourier Featu
 variance); Simplex Random Features, Theorems 3.2 and 4.5 (even features under simplex rows: ours).
 """
 
+import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from attention.theory.conformity import coupled_pairs, pair_covariance
@@ -40,24 +42,35 @@ def log_weight(of: Lengths, kernel: str) -> Tensor:
     return of.norms if kernel == "softmax" else 0 * of.norms
 
 
+def times_exp(factor: Tensor, log_scale: Tensor) -> Tensor:
+    """factor * exp(log_scale), elementwise: 0 stays 0, and only the product may overflow."""
+    zero = factor == 0
+    # A factor of 0 has no logarithm, but a gradient.
+    largest = math.log(torch.finfo(log_scale.dtype).max) - 1
+    at_zero = factor * log_scale.clamp(max=largest).exp()
+    log_size = factor.abs().masked_fill(zero, 1.0).log()
+    elsewhere = factor.sign() * (log_size + log_scale.masked_fill(zero, 0.0)).exp()
+    return torch.where(zero, at_zero, elsewhere)
+
+
 def positive(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
     """exp(v2) SM^2 (1 - exp(-v2)) / m for softmax and independent rows, v2 = |x+y|^2."""
-    log_factor = log_weight(of, kernel) - 2 * of.norms
-    single = (log_factor + 2 * of.plus).exp() * -(-of.plus).expm1()
-    return single / m + exponential_pairs(of, m, projection, dim, kernel)
+    pairs = (-of.plus).exp() * mean_covariance(projection, of.plus, m, dim)
+    return times_exp(-(-of.plus).expm1() / m + pairs, _log_square(of, kernel))
 
 
 def hyperbolic(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
     """exp(v2) SM^2 (1 - exp(-v2))^2 / 2m for softmax and independent rows, v2 = |x+y|^2."""
-    log_factor = log_weight(of, kernel) - 2 * of.norms
-    single = (log_factor + 2 * of.plus).exp() * (-of.plus).expm1().square() / 2
-    return single / m + exponential_pairs(of, m, projection, dim, kernel, even=True)
+    single = (-of.plus).expm1().square() / 2
+    pairs = (-of.plus).exp() * mean_covariance(projection, of.plus, m, dim, even=True)
+    return times_exp(single / m + pairs, _log_square(of, kernel))
 
 
 def trig(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
     """exp(v2) SM^-2 (1 - exp(-z2))^2 / 2m for softmax and independent rows, z2 = |x-y|^2."""
-    single = log_weight(of, kernel).exp() * (-of.minus).expm1().square() / 2
-    return single / m + cosine_pairs(of, m, projection, dim, kernel)
+    single = (-of.minus).expm1().square() / 2
+    pairs = mean_covariance(projection, -of.minus, m, dim, even=True)
+    return times_exp(single / m + pairs, log_weight(of, kernel))
 
 
 def trig_phase(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
@@ -65,21 +78,33 @@ def trig_phase(of: Lengths, m: int, projection: str, dim: int, kernel: str = "so
 
     The phases are independent, so that coupled rows share the covariance of their cosines only.
     """
-    single = log_weight(of, kernel).exp() * (1 + (-of.minus).expm1().square()) / 2
-    return single / m + cosine_pairs(of, m, projection, dim, kernel)
+    single = (1 + (-of.minus).expm1().square()) / 2
+    pairs = mean_covariance(projection, -of.minus, m, dim, even=True)
+    return times_exp(single / m + pairs, log_weight(of, kernel))
 
 
 def exponential_pairs(
     of: Lengths, m: int, projection: str, dim: int, kernel: str, *, even: bool = False
 ) -> Tensor:
     """What coupling adds to the error of exponentials of omega.(x+y); even: of their cosh."""
-    covariance = pair_covariance(projection, of.plus, dim, even=even)
-    weight = (log_weight(of, kernel) - 2 * of.norms + of.plus).exp()
-    return coupled_pairs(projection, m, dim) / m**2 * weight * covariance
+    log_scale = log_weight(of, kernel) - 2 * of.norms + of.plus
+    return times_exp(mean_covariance(projection, of.plus, m, dim, even=even), log_scale)
 
 
 def cosine_pairs(of: Lengths, m: int, projection: str, dim: int, kernel: str) -> Tensor:
     """What coupling adds to the error of cosines of omega.(x-y)."""
-    covariance = pair_covariance(projection, -of.minus, dim, even=True)
-    weight = log_weight(of, kernel).exp()
-    return coupled_pairs(projection, m, dim) / m**2 * weight * covariance
+    covariance = mean_covariance(projection, -of.minus, m, dim, even=True)
+    return times_exp(covariance, log_weight(of, kernel))
+
+
+def mean_covariance(
+    projection: str, square: Tensor, m: int, dim: int, *, even: bool = False
+) -> Tensor:
+    """What coupled pairs add to the variance of a mean of m terms, as in `pair_covariance`."""
+    covariance = pair_covariance(projection, square, dim, even=even)
+    return coupled_pairs(projection, m, dim) / m**2 * covariance
+
+
+def _log_square(of: Lengths, kernel: str) -> Tensor:
+    """Logarithm of the mean square of one exponential: weight exp(2|x+y|^2)."""
+    return log_weight(of, kernel) - 2 * of.norms + 2 * of.plus

@@ -84,7 +84,7 @@ def complex_exponential_covariance(
         + (p + size - top).exp() * growth
         - (p - top).exp() * oscillation
     )
-    return (log_kernel_square + top).exp() * terms
+    return base.times_exp(terms, log_kernel_square + top)
 
 
 def complex_exponential_moment(

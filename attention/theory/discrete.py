@@ -111,7 +111,7 @@ def _variance(exponent: Tensor, of: base.Lengths, m: int, kernel: str) -> Tensor
     # Never negative but for rounding, by the Cauchy-Schwarz inequality.
     exponent = exponent.clamp(min=0)
     log_factor = base.log_weight(of, kernel) - of.minus + exponent
-    return log_factor.exp() * -(-exponent).expm1() / m
+    return base.times_exp(-(-exponent).expm1() / m, log_factor)
 
 
 def _independent_only(name: str, projection: str) -> None:

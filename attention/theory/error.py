@@ -73,11 +73,17 @@ def mse(
 
     Raises:
         ValueError: a map, coupling or option without a closed form; the message names those with.
+            Also x and y of different d.
     """
     if name not in _CLOSED_FORMS:
         known = ", ".join(sorted(_CLOSED_FORMS))
         raise ValueError(f"closed-form errors are known for {known}, got {name!r}")
     check_kernel(kernel)
+    if x.shape[-1:] != y.shape[-1:]:
+        raise ValueError(
+            f"x and y must have the same last dimension, got shapes {tuple(x.shape)} "
+            f"and {tuple(y.shape)}"
+        )
     if name == "gaussian_hybrid" and kernel == "softmax" and "lambda_sigma" not in options:
         options["lambda_sigma"], sigma = sigma, 1.0
     if num_features < 1:

@@ -43,13 +43,20 @@ def gerf(
     p, phase, q = _exponents(real, imaginary, square, dim, s)
     log_kernel_square = base.log_weight(of, kernel) - of.minus
     # (exp p + exp q)/2 - 1 = (exp((p+q)/2) - 1) + exp(max) (1 - exp(-|p-q|/2))^2 / 2.
-    mean = (p + q) / 2
-    single = (log_kernel_square + mean.clamp(min=0)).exp() * scaled_expm1(mean)
+    mean, largest = (p + q) / 2, torch.maximum(p, q)
     spread = (-(p - q).abs() / 2).expm1().square() / 2
-    single = single + (log_kernel_square + torch.maximum(p, q)).exp() * spread
-    single = single - (log_kernel_square + p).exp() * (phase / 2).sin().square()
-    coupled = base.exponential_pairs if s == 1 else base.cosine_pairs
-    return single / m + coupled(of, m, projection, dim, kernel)
+    pairs = base.mean_covariance(projection, s * square, m, dim, even=s == -1)
+    # The weight of cosines is KG^2 exp(|x-y|^2).
+    log_pairs = torch.zeros_like(square) if s == 1 else square
+    # One factor for all terms, so that no infinities cancel; the error does not depend on it.
+    top = torch.maximum(largest, log_pairs).clamp(min=0).detach()
+    single = (
+        (mean.clamp(min=0) - top).exp() * scaled_expm1(mean)
+        + (largest - top).exp() * spread
+        - (p - top).exp() * (phase / 2).sin().square()
+    )
+    pairs = (log_pairs - top).exp() * pairs
+    return base.times_exp(single / m + pairs, log_kernel_square + top)
 
 
 def oprf(

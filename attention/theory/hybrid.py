@@ -38,9 +38,13 @@ def hybrid_mse(weight_moments: Tensor, covariances: Tensor) -> Tensor:
             "weight_moments and covariances must be (..., p+1, p+1) with one p, got "
             f"{tuple(weight_moments.shape)} and {tuple(covariances.shape)}"
         )
-    # A base without weight does not count, not even where its error overflows.
-    terms = (weight_moments * covariances).masked_fill(weight_moments == 0, 0.0)
-    return terms.sum((-2, -1))
+    # A base without weight does not count where its error overflows, nor the reverse.
+    unused = (weight_moments == 0) & covariances.isinf()
+    exact = (covariances == 0) & weight_moments.isinf()
+    terms = weight_moments.masked_fill(exact, 0.0) * covariances.masked_fill(unused, 0.0)
+    # Mixed terms may be minus infinity, but only where those of the diagonal overflow too.
+    own = terms.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return torch.where(own.isinf(), own, terms.sum((-2, -1)))
 
 
 def bipolar_mse(
@@ -135,16 +139,21 @@ def shared_covariance(
         phase = (x.square().sum(-1) - y.square().sum(-1)) / k.sqrt()
         # cos(a) - 1 = -2 sin^2(a/2), exact near equal lengths.
         oscillation = 2 * (phase / 2).sin().square()
-        grown = _times_expm1(log_kernel_square, constant)
-        return grown - (log_kernel_square + constant).exp() * oscillation
+        top = constant.clamp(min=0).detach()
+        terms = _scaled_excess(constant, top) - (constant - top).exp() * oscillation
+        return errors.times_exp(terms, log_kernel_square + top)
     else:
         constant = x.shape[-1] / 2 * (16 * a_1 * a_2 / k).log1p() + of.plus * (1 - k) / (2 * k)
         slope = of.plus * ((1 - 4 * a_1) * (1 - 4 * a_2)).sqrt() / k
         if first in _ONE_SIDED and second in _ONE_SIDED:
-            return _times_expm1(log_kernel_square, constant + slope)
+            exponent = constant + slope
+            return errors.times_exp(
+                scaled_expm1(exponent), log_kernel_square + exponent.clamp(min=0)
+            )
     # The mean over both signs of the slope; cosh(a) - 1 = exp(a) (1 - exp(-a))^2 / 2.
-    curvature = (log_kernel_square + constant + slope).exp() * (-slope).expm1().square() / 2
-    return _times_expm1(log_kernel_square, constant) + curvature
+    top = (constant + slope).clamp(min=0).detach()
+    curvature = (constant + slope - top).exp() * (-slope).expm1().square() / 2
+    return errors.times_exp(_scaled_excess(constant, top) + curvature, log_kernel_square + top)
 
 
 def hybrid_multiplications(
@@ -195,6 +204,6 @@ def _symmetric(first: Tensor, mixed: Tensor, second: Tensor) -> Tensor:
     return torch.stack(entries, -1).unflatten(-1, (2, 2))
 
 
-def _times_expm1(log_factor: Tensor, exponent: Tensor) -> Tensor:
-    """exp(log_factor) (exp(exponent) - 1), where a large exponent may cancel the factor."""
-    return (log_factor + exponent.clamp(min=0)).exp() * scaled_expm1(exponent)
+def _scaled_excess(exponent: Tensor, top: Tensor) -> Tensor:
+    """(exp(exponent) - 1) exp(-top), elementwise, for top >= exponent and top >= 0."""
+    return scaled_expm1(exponent) * (exponent.clamp(min=0) - top).exp()

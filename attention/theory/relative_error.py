@@ -91,9 +91,15 @@ def _positive(theta: Tensor, r: float, m: int, n: int) -> Tensor:
 
 def _angular_hybrid(theta: Tensor, r: float, m: int, n: int) -> Tensor:
     first, second, _ = lambda_moments(theta, n)
-    return torch.hypot(
-        first.sqrt() * _hyperbolic(theta, r, m, n), second.sqrt() * _trig(theta, r, m, n)
+    parts = (
+        # A coefficient of zero takes its base out, though that base's error overflow.
+        torch.where(weight > 0, weight.sqrt() * error, torch.zeros_like(error))
+        for weight, error in (
+            (first, _hyperbolic(theta, r, m, n)),
+            (second, _trig(theta, r, m, n)),
+        )
     )
+    return torch.hypot(*parts)
 
 
 _CURVES = {

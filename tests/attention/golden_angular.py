@@ -158,8 +158,8 @@ def lambda_estimate(entry: Entry) -> Tensor:
     )
     x, y = pair(entry)
     products = (fm.queries(x) * fm.keys(y)).unflatten(-1, (4, 4))
-    # With omega = 0 the first base (two rows) gives exp(-(|x|^2+|y|^2)/2), times lambda.
-    return products[:2].sum() * (0.5 * (x.square().sum() + y.square().sum())).exp()
+    # With omega = 0 the first base (two columns) gives exp(-(|x|^2+|y|^2)/2), times lambda.
+    return products[:, :2].sum() * (0.5 * (x.square().sum() + y.square().sum())).exp()
 
 
 def scaled_attention(entry: Entry) -> tuple[Tensor, Tensor, Tensor]:

@@ -259,6 +259,12 @@ def test_complexity_of_the_papers_deep_structure() -> None:
     assert deep.expected_calls == pytest.approx(1 + 1 + 1 + 0.25)
 
 
+@pytest.mark.parametrize(("height", "width"), [(3, 1), (1, 3)])
+def test_an_image_may_be_one_pixel_high_or_wide(height: int, width: int) -> None:
+    line = c.image_skeleton(height, width, [(1, 1, ReLU())], ReLU())
+    assert line.num_columns == len(line.inputs) == 3
+
+
 def test_norms() -> None:
     assert layered().norm == 1
     assert single(Sphere((0, 1)), ReLU()).norm == 1

@@ -112,13 +112,21 @@ def test_pickle_clone_and_pipeline(rows: np.ndarray) -> None:
     ("parameters", "message"),
     [
         ({"feature_map": "cosine"}, "feature map must be one of .*positive.*, got 'cosine'"),
-        ({"n_components": 0}, "num_features must be at least 1, got 0"),
+        ({"n_components": 0}, "n_components must be at least 1, got 0"),
+        ({"n_components": 3.5}, "n_components must be an integer, got 3.5"),
+        ({"projection": None}, "projection must be a tensor or one of .*, got None"),
+        ({"sigma": "1"}, "sigma must be positive and finite, got '1'"),
+        ({"options": 3}, "options must be a mapping or None, got 3"),
         ({"kernel": "rbf"}, "kernel must be .*, got 'rbf'"),
         ({"sigma": 0.0}, "sigma must be positive and finite, got 0.0"),
         ({"sigma": float("inf")}, "sigma must be positive and finite, got inf"),
         ({"side": "values"}, "side must be one of queries, keys, got 'values'"),
         ({"options": {"seed": 3}}, "options must hold only the map's own, got 'seed'"),
-        ({"options": {"depth": 3}}, "positive takes the options .*, got 'depth'"),
+        ({"options": {"depth": 3}}, "positive takes no options, got 'depth'"),
+        (
+            {"feature_map": "complex_exponential", "options": {"depth": 3}},
+            "complex_exponential takes the options A, complex_a, got 'depth'",
+        ),
         ({"projection": np.ones((3, 3))}, r"projection must have shape \(100, 4\)"),
     ],
 )

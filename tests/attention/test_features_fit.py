@@ -92,10 +92,11 @@ def test_shift_lies_just_below_both_data_sets(name: str, kernel: str) -> None:
 
 @pytest.mark.parametrize("complex_a", [True, False])
 def test_diagonal_from_centers(complex_a: bool) -> None:
-    x, y = data(2, 5, 3), data(2, 4, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
+    """Clusters of one vector, with equal and opposite signs: the paper's optimum."""
+    x, y = data(1, 1, 3), data(1, 1, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
     options = {"complex_a": complex_a, **DOUBLE}
     fm = attention.feature_map("complex_exponential", 3, 4, **options).fit(x, y)
-    centers = x.mean((0, 1)), y.mean((0, 1))
+    centers = x[0, 0], y[0, 0]
     A = fm.A_real if fm.A_imag is None else torch.complex(fm.A_real, fm.A_imag)
     loss = theory.center_loss(*centers, A)
     expected = torch.zeros(()) if complex_a else theory.least_real_loss(*centers)
@@ -106,6 +107,68 @@ def test_diagonal_from_centers(complex_a: bool) -> None:
     estimate = (fm.queries(centers[0]) * fm.keys(centers[1])).sum(-1)
     if complex_a:
         torch.testing.assert_close(estimate, exact, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("complex_a", [True, False])
+def test_diagonal_is_least_over_clusters_with_spread(complex_a: bool) -> None:
+    """Of all moduli, the mean loss over all pairs is least at those of `fit`."""
+    x, y = data(2, 5, 3), 2 * data(2, 4, 3, seed=1) * torch.tensor([1.0, 1.0, -1.0])
+    options = {"complex_a": complex_a, **DOUBLE}
+    fm = attention.feature_map("complex_exponential", 3, 4, **options).fit(x, y)
+    A = fm.A_real if fm.A_imag is None else torch.complex(fm.A_real, fm.A_imag)
+    pairs = x.reshape(-1, 1, 3), y.reshape(1, -1, 3)
+    least = theory.center_loss(*pairs, A).mean()
+    for k in range(3):
+        for factor in (0.99, 1.01):
+            other = A.clone()
+            other[k] *= factor
+            assert theory.center_loss(*pairs, other).mean() > least
+
+
+def test_entries_are_imaginary_where_means_dominate() -> None:
+    """Means of 0.8 and 0.65 of the root mean squares, product 0.52; then 0.48; then -0.52."""
+    shares = torch.tensor([[0.8, 0.8, 0.8], [0.65, 0.6, -0.65]], dtype=torch.float64)
+    side = torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
+    x, y = (share + (1 - share.square()).sqrt() * side for share in shares)
+    fm = attention.feature_map("complex_exponential", 3, 4, **DOUBLE).fit(x, 4 * y)
+    expected = torch.tensor([2j, 2, 2], dtype=torch.complex128)
+    torch.testing.assert_close(torch.complex(fm.A_real, fm.A_imag), expected)
+
+
+def attention_error(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
+    """Relative, median over nine draws."""
+    values = torch.randn(y.shape, generator=torch.Generator().manual_seed(5), dtype=y.dtype)
+    exact = (x @ y.mT).softmax(-1) @ values
+    generator = torch.Generator().manual_seed(6)
+    errors = []
+    for _ in range(9):
+        fm.redraw(generator)
+        errors.append((fm.attend(x, y, values) - exact).norm() / exact.norm())
+    return torch.stack(errors).median()
+
+
+@pytest.mark.parametrize("name", ["complex_exponential", "clustered_hybrid"])
+def test_fit_does_no_harm_to_centred_data(name: str) -> None:
+    """Means are noise there; a diagonal from their ratios had 20 times the error."""
+    if name == "clustered_hybrid":
+        pytest.importorskip("sklearn")
+    generator = torch.Generator().manual_seed(0)
+    x, y = 0.4 * torch.randn(2, 1, 64, 16, generator=generator, dtype=torch.float64)
+    fm = attention.feature_map(name, 16, 64, **DOUBLE)
+    before = attention_error(fm, x, y)
+    assert attention_error(fm.fit(x, y), x, y) < 1.2 * before
+
+
+@pytest.mark.parametrize("name", ["complex_exponential", "clustered_hybrid"])
+def test_fit_lowers_the_error_of_tight_clusters(name: str) -> None:
+    if name == "clustered_hybrid":
+        pytest.importorskip("sklearn")
+    generator = torch.Generator().manual_seed(0)
+    centers = 0.5 * torch.randn(2, 1, 16, generator=generator, dtype=torch.float64).sign()
+    x, y = centers + 0.1 * torch.randn(2, 64, 16, generator=generator, dtype=torch.float64)
+    fm = attention.feature_map(name, 16, 64, **DOUBLE)
+    before = attention_error(fm, x, y)
+    assert attention_error(fm.fit(x, y), x, y) < 0.5 * before
 
 
 def test_diagonal_is_held_within_the_cap() -> None:

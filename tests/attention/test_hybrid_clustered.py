@@ -6,6 +6,7 @@ from torch import Tensor
 
 import attention
 from attention.hybrid import ClusteredHybrid, GaussianCoefficient, HybridFeatures
+from attention.hybrid.clusters import root_mean_squares
 
 D = 4
 F64 = {"dtype": torch.float64}
@@ -245,6 +246,53 @@ def test_fit_finds_the_centres() -> None:
     torch.testing.assert_close(given.query_centers, CENTERS[0], rtol=0, atol=0)
     with pytest.raises(ValueError, match="fit needs at least 3 tokens for as many clusters, got 2"):
         fm.fit(x, y[:2])
+
+
+def test_second_moments_of_clusters() -> None:
+    """Unbiased variances for equal clusters; the pooled one for clusters of one member or none."""
+    first, second = points(7, 1), points(7, 2)
+    first, second = first - first.mean(0) + 5, second - second.mean(0) - 5
+    centers = torch.stack([first.mean(0), second.mean(0), torch.full((D,), 90.0).double()])
+    pooled = (first.var(0) + second.var(0)) / 2
+    found = root_mean_squares(torch.cat((first, second)), centers[:2])
+    variances = torch.stack((6 * first.var(0) + pooled, 6 * second.var(0) + pooled)) / 7
+    torch.testing.assert_close(found.square() - centers[:2].square(), variances, rtol=1e-9, atol=0)
+    few = torch.cat((first, second[:1]))
+    found = root_mean_squares(few, torch.stack((first.mean(0), second[0], centers[2])))
+    expected = torch.stack((first.mean(0), second[0], centers[2])).square() + first.var(0)
+    torch.testing.assert_close(found.square(), expected, rtol=1e-12, atol=0)
+    alone = root_mean_squares(few[-1:], few[-1:])
+    torch.testing.assert_close(alone, few[-1:].abs(), rtol=1e-15, atol=0)
+
+
+def test_diagonal_of_fitted_clusters() -> None:
+    """|A|^4 is the ratio of mean squares within the clusters, whatever the centres' signs."""
+    pytest.importorskip("sklearn")
+    x, y = points(200, 1, 0.3), points(200, 2, 0.6)
+    x[:, 0], y[:, 0] = x[:, 0] + 3, y[:, 0] + 3
+    options = {"num_query_clusters": 1, "num_key_clusters": 1, **F64}
+    fm = attention.feature_map("clustered_hybrid", D, 3, **options).fit(x, y)
+    variances = [u.mean(0).square() + u.var(0) for u in (x, y)]
+    torch.testing.assert_close(fm.moduli[0, 0], (variances[1] / variances[0]) ** 0.25)
+    assert fm.imaginary[0, 0].tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("side", ["fitted", "given"])
+def test_states_restore_the_diagonals(side: str) -> None:
+    """Into a map whose own A was another, of centres or of `fit`."""
+    pytest.importorskip("sklearn")
+    x, y = points(50, 1), points(50, 2) + 0.5
+    options = {"num_query_clusters": 2, "num_key_clusters": 3, **F64}
+    centers = dict(zip(("query_centers", "key_centers"), CENTERS, strict=True))
+    fitted = attention.feature_map("clustered_hybrid", D, 5, **options).fit(x, y)
+    given = attention.feature_map("clustered_hybrid", D, 5, seed=1, **centers, **F64)
+    source, target = (fitted, given) if side == "fitted" else (given, fitted)
+    assert not torch.equal(source.moduli, target.moduli)
+    assert not torch.equal(source.imaginary, target.imaginary)
+    target.load_state_dict(source.state_dict())
+    assert torch.equal(source.moduli, target.moduli)
+    assert torch.equal(source.imaginary, target.imaginary)
+    assert torch.equal(source.queries(x), target.queries(x))
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])

@@ -219,6 +219,56 @@ def test_diagnosis_counts() -> None:
         attention.diagnose(fm, x, y, max_queries=0)
 
 
+def test_diagnosis_counts_underflow() -> None:
+    """oprf at |x| = |y| = 30 in float32: all features of a row underflow together."""
+    x, y = (
+        30 * torch.nn.functional.normalize(features(64, 64, seed=s, dtype=torch.float32) - 0.5)
+        for s in range(2)
+    )
+    fm = attention.feature_map("oprf", 64, 64).fit(x, y)
+    zeros = (fm.attend(x, y, torch.ones(64, 1)) == 0).double().mean()
+    assert zeros > 0.5
+    found = attention.diagnose(fm, x, y)
+    assert zeros <= found.clamped_rows <= zeros + 0.1
+    assert attention.diagnose(fm.double(), x.double(), y.double()).clamped_rows == 0
+    unseen = torch.arange(64) >= 9
+    short = attention.feature_map("positive", 64, 64)
+    assert attention.diagnose(short, x / 30, y / 30, causal=True, key_mask=unseen)[:2] == (0, 0)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_empty_sequences(causal: bool) -> None:
+    for name in ("positive", "angular_hybrid"):
+        fm = attention.feature_map(name, 4, 3)
+        x, y, v = torch.zeros(2, 0, 4), torch.zeros(2, 0, 4), torch.zeros(2, 0, 3)
+        assert fm.attend(x, y, v, causal=causal).shape == (2, 0, 3)
+        mask = torch.ones(2, 0, dtype=torch.bool)
+        assert fm.attend(x, y, v, causal=causal, key_mask=mask).shape == (2, 0, 3)
+        assert attention.attention_matrix(fm, x, y, causal=causal).shape == (2, 0, 0)
+        assert fm.attend(x, torch.zeros(5, 4), torch.zeros(5, 3)).shape == (2, 0, 3)
+        with pytest.raises(ValueError, match="y must have at least one token for the 5 of x"):
+            fm.attend(torch.zeros(2, 5, 4), y, v)
+        with pytest.raises(ValueError, match=r"x must have at least one query, got shape \(2, 0"):
+            attention.diagnose(fm, x, y)
+    inputs = [t.requires_grad_() for t in (x, torch.ones(2, 0, 4), torch.ones(2, 0, 3))]
+    output = linear_attention(*inputs, causal=causal)
+    assert output.shape == (2, 0, 3)
+    assert all(g is not None for g in torch.autograd.grad(output.sum(), inputs))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
+def test_second_gradients_at_a_zero_token(kernel: str, causal: bool) -> None:
+    fm = attention.feature_map("trig", 4, 3, kernel=kernel, dtype=torch.float64)
+    x, y, v = (features(5, 4, seed=s) for s in range(3))
+    x[1], y[2] = 0, 0
+    x, y = x.requires_grad_(), y.requires_grad_()
+    output = fm.attend(x, y, v, causal=causal)
+    first = torch.autograd.grad(output.square().sum(), (x, y), create_graph=True)
+    second = torch.autograd.grad(sum(g.square().sum() for g in first), (x, y))
+    assert all(g.isfinite().all() for g in (*first, *second))
+
+
 def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound() -> None:
     """cos 2 < 0 from one key: the denominator becomes 0.1 exp(-|x||y|), the output is clipped."""
     x = torch.tensor([[1.0]], dtype=torch.float64)
@@ -255,7 +305,20 @@ def test_errors() -> None:
         linear_attention(phi, phi.to("meta"), v)
     with pytest.raises(ValueError, match=r"key_mask must be on the device of phi_q, cpu, got meta"):
         linear_attention(phi, phi, v, key_mask=torch.ones(3, dtype=torch.bool, device="meta"))
+    with pytest.raises(ValueError, match=r"v must have at least 2 dimensions, .* got shape \(3,\)"):
+        linear_attention(phi, phi, v[:, 0])
+    with pytest.raises(ValueError, match=r"dimensions that broadcast, got \(2,\), \(3,\), \(\)"):
+        linear_attention(phi.expand(2, 3, 2), phi.expand(3, 3, 2), v)
+    heads = phi.expand(2, 2, 3, 2)
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    linear_attention(heads, heads, v, key_mask=mask.unsqueeze(1))
+    linear_attention(heads, heads, v, key_mask=mask[0])
+    for wrong in (mask, torch.ones(3, 1, 3, dtype=torch.bool)):
+        with pytest.raises(ValueError, match=r"with heads \(B, 1, S\), not \(B, S\)\), got shape"):
+            linear_attention(heads, heads, v, key_mask=wrong)
     fm = attention.feature_map("positive", 2, 3)
+    with pytest.raises(ValueError, match=r"x must have at least 2 dimensions, .* got shape \(2,\)"):
+        fm.attend(phi[0], phi, v)
     with pytest.raises(ValueError, match="v must have as many tokens as y, 3, got 2"):
         fm.attend(phi, phi, v[:2])
     with pytest.raises(ValueError, match=r"y must have the dtype of x, torch.float32, got"):

@@ -2,12 +2,16 @@
 
 import copy
 import pickle
+from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import attention
+from attention.features import PositiveFeatures
 
 NAMES = attention.available()
 COMPARISONS = ("elu", "relu")
@@ -206,3 +210,178 @@ def test_unknown_names_list_the_known() -> None:
     with pytest.raises(ValueError, match=r"one of angular_hybrid, .*, trig_phase, got 'performer'"):
         attention.feature_map("performer", 4, 4)
     assert attention.available() == tuple(sorted(attention.available()))
+
+
+@pytest.mark.parametrize("value", [8.0, "8", True])
+@pytest.mark.parametrize("argument", ["dim", "num_features", "heads", "num_lambda_features"])
+def test_counts_are_integers(argument: str, value: object) -> None:
+    arguments: dict[str, Any] = {"dim": 4, "num_features": 6, argument: value}
+    with pytest.raises(ValueError, match=f"^{argument} must be an integer, got {value!r}$"):
+        attention.feature_map("angular_hybrid", **arguments)
+
+
+@pytest.mark.parametrize("argument", ["dim", "num_features", "num_lambda_features"])
+def test_counts_are_not_none(argument: str) -> None:
+    arguments: dict[str, Any] = {"dim": 4, "num_features": 6, argument: None}
+    with pytest.raises(ValueError, match=f"{argument} must be an integer, got None"):
+        attention.feature_map("angular_hybrid", **arguments)
+
+
+def test_numpy_integers_count() -> None:
+    four, six, seed = np.int64(4), np.int32(6), np.uint8(3)
+    fm = attention.feature_map("positive", four, six, heads=np.int64(2), seed=seed)
+    assert type(fm.dim) is type(fm.num_features) is type(fm.heads) is int
+    assert torch.equal(fm.omega, attention.feature_map("positive", 4, 6, heads=2, seed=3).omega)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"projection": None}, "projection must be a tensor or one of fast_simplex, .*, got None"),
+        ({"projection": "sobol"}, "projection must be a tensor or one of .*, got 'sobol'"),
+        ({"projection": ("iid", "iid")}, r"projection must be a tensor or one of .*'iid', 'iid'"),
+        ({"projection": [[1.0], [1.0, 2.0]]}, r"projection must be a tensor or one of .*2.0"),
+        ({"projection": [[1.0, 2.0]]}, r"projection must have shape \(6, 4\), got .*\(1, 2\)"),
+        ({"projection": torch.full((6, 4), torch.nan)}, "projection must be finite, got an entry"),
+        ({"projection": torch.full((6, 4), torch.inf)}, "projection must be finite, got an entry"),
+        ({"projection": torch.ones(6, 4).int()}, "a floating-point dtype, got torch.int32"),
+        ({"projection": np.ones((6, 4), complex)}, "a floating-point dtype, got torch.complex128"),
+        ({"seed": None}, "seed must be an integer from .*, got None"),
+        ({"seed": 1.0}, "seed must be an integer from .*, got 1.0"),
+        ({"seed": 2**64}, "seed must be an integer from .* to 2..64 - 1, got 18446744073709551616"),
+        ({"dtype": "float32"}, "dtype must be a floating-point torch.dtype or None, got 'float32'"),
+        ({"dtype": torch.int64}, "dtype must be a floating-point .*, got torch.int64"),
+        ({"dtype": torch.complex64}, "dtype must be a floating-point .*, got torch.complex64"),
+    ],
+)
+def test_arguments_of_the_wrong_type(arguments: dict[str, Any], message: str) -> None:
+    for build in (partial(attention.feature_map, "positive"), PositiveFeatures):
+        if arguments.get("projection", "") is None and build is PositiveFeatures:
+            continue
+        with pytest.raises(ValueError, match=message):
+            build(4, 6, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("oprf", {"A": -0.1j}, r"A must be made of real numbers, got \(?-0j?-?0?.1j\)?"),
+        ("oprf", {"A": "x"}, "A must be made of real numbers, got 'x'"),
+        ("oprf", {"A": False}, "A must be made of real numbers, got False"),
+        ("oprf", {"A": [-0.1, -0.2]}, r"A must be a number, got shape \(2,\)"),
+        ("gerf", {"A": "x"}, "A must be made of numbers, got 'x'"),
+        ("complex_exponential", {"A": "x"}, "A must be made of numbers, got 'x'"),
+        ("trig_phase", {"phase": "x"}, "phase must be made of real numbers, got 'x'"),
+        ("trig_phase", {"phase": [0.0]}, r"phase must have shape \(6,\), got .*\(1,\)"),
+        ("trig_phase", {"phase": [torch.nan] * 6}, "phase must be finite, got an entry"),
+        ("poisson", {"lam": "x"}, "lam must be made of real numbers, got 'x'"),
+        ("poisson", {"lam": 0.1j}, "lam must be made of real numbers, got 0.1j"),
+        ("geometric", {"p": {}}, "p must be made of real numbers, got {}"),
+    ],
+)
+def test_parameters_of_the_wrong_type(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        attention.feature_map(name, 4, 6, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "numbers", "heads"),
+    [
+        ("oprf", "A", [-0.1, -0.2], 2),
+        ("gerf", "A", [-0.1j, 0.2], 2),
+        ("complex_exponential", "A", [1.0, 2.0, 1j, 0.5], None),
+        ("trig_phase", "phase", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5], None),
+        ("poisson", "lam", [0.3, 0.7], 2),
+    ],
+)
+def test_lists_are_taken_as_tensors(
+    name: str, option: str, numbers: list[complex], heads: int | None
+) -> None:
+    x = tokens(2, 3, 4).abs()
+    wide = torch.complex128 if any(isinstance(n, complex) for n in numbers) else torch.float64
+    results = [
+        attention.feature_map(name, 4, 6, heads=heads, **DOUBLE, **{option: value}).keys(x)
+        for value in (numbers, np.array(numbers), torch.tensor(numbers, dtype=wide))
+    ]
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_projections_are_taken_from_lists_and_arrays() -> None:
+    rows = [[0.5, -0.25], [1.0, 2.0], [0.0, 1.5]]
+    listed = attention.feature_map("positive", 2, 3, projection=rows)
+    assert torch.equal(listed.omega, torch.tensor(rows))
+    double = attention.feature_map("positive", 2, 3, projection=np.array(rows))
+    assert torch.equal(double.omega, torch.tensor(rows, dtype=torch.float64))
+    whole = attention.feature_map("poisson", 2, 3, projection=[[0, 1], [2, 0], [1, 1]])
+    assert torch.equal(whole.omega, torch.tensor([[0, 1], [2, 0], [1, 1]]))
+    pair = ["iid", "halton"]
+    hybrids = [
+        attention.feature_map("angular_hybrid", 2, 3, projection=p, shared_projections=False)
+        for p in (pair, tuple(pair))
+    ]
+    assert torch.equal(hybrids[0].weight, hybrids[1].weight)
+
+
+@pytest.mark.parametrize("name", ["positive", "angular_hybrid", "clustered_hybrid"])
+def test_redraw_needs_a_generator(name: str) -> None:
+    with pytest.raises(ValueError, match=r"^generator must be a torch.Generator.*, got 0$"):
+        attention.feature_map(name, 4, 6).redraw(0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_maps_follow_the_default_device(name: str) -> None:
+    """On the meta device, where nothing can be computed or asked."""
+    with torch.device("meta"):
+        maps = [attention.feature_map(name, 4, 6, heads=2)]
+    maps.append(attention.feature_map(name, 4, 6, heads=2, device="meta"))
+    x = torch.ones(2, 5, 4, device="meta")
+    for fm in maps:
+        assert {buffer.device.type for buffer in fm.buffers()} == {"meta"}
+        assert fm.queries(x).shape == (2, 5, fm.output_dim)
+        assert fm.scaled_keys(x).mantissa.device.type == "meta"
+        assert fm.token_scores(x, x).shape == (2, 5)
+
+
+@pytest.mark.parametrize("name", ["positive", "oprf", "gerf", "complex_exponential", "trig_phase"])
+def test_classes_follow_the_default_device(name: str) -> None:
+    cls = type(attention.feature_map(name, 4, 6))
+    with torch.device("meta"):
+        fm = cls(4, 6)
+        beside = attention.feature_map(name, 4, 6, projection=torch.ones(6, 4, device="cpu"))
+        module = attention.RandomFeatureAttention(8, 2, name)
+    assert {buffer.device.type for buffer in fm.buffers()} == {"meta"}
+    assert {buffer.device.type for buffer in beside.buffers()} == {"cpu"}
+    assert {buffer.device.type for buffer in module.buffers()} == {"meta"}
+
+
+@pytest.mark.parametrize("name", ["oprf", "gerf", "complex_exponential"])
+def test_parameters_on_the_meta_device(name: str) -> None:
+    with torch.device("meta"):
+        A = torch.ones(4 if name == "complex_exponential" else ())
+        assert attention.feature_map(name, 4, 6, A=A).keys(torch.ones(3, 4)).device.type == "meta"
+
+
+class Scores(torch.nn.Module):
+    """Token scores, in the form that torch.export takes."""
+
+    def __init__(self, fm: attention.FeatureMap) -> None:
+        super().__init__()
+        self.fm = fm
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.fm.token_scores(x, y)
+
+
+def test_token_scores_export_with_any_number_of_tokens() -> None:
+    """m = 256 cuts 512 tokens into blocks, whose number no exported graph could know."""
+    fm = attention.feature_map("positive", 4, 256, **DOUBLE)
+    length = torch.export.Dim("length", min=2, max=4096)
+    exported = torch.export.export(
+        Scores(fm),
+        (tokens(512, 4), tokens(512, 4, seed=1)),
+        dynamic_shapes=({0: length}, {0: length}),
+    ).module()
+    for count in (7, 512, 700):
+        x, y = tokens(count, 4), tokens(count, 4, seed=1)
+        torch.testing.assert_close(exported(x, y), fm.token_scores(x, y))

@@ -186,6 +186,8 @@ def test_dropout_takes_out_values() -> None:
         )
     torch.testing.assert_close(ratios, ratios[:, :1].expand_as(ratios))
     assert set(ratios.round(decimals=4).unique().tolist()) == {0.0, 2.0}
+    # Each of the four values falls out on its own; a pattern is missing once in 10^10 tries.
+    assert len(ratios[:, 0].round().unique(dim=0)) == 2**4
     # 400 x 4 fair draws of 0 or 2: mean 1, standard error 0.025.
     assert ratios.mean() == pytest.approx(1, abs=0.1)
 
@@ -269,6 +271,61 @@ def test_gradients() -> None:
     assert torch.autograd.gradcheck(lambda *t: ours(*t, is_causal=True)[0], leaves)
 
 
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_empty_sequences(batch_first: bool) -> None:
+    ours = RandomFeatureAttention(EMBED, HEADS, batch_first=batch_first)
+    shape = (2, 0, EMBED) if batch_first else (0, 2, EMBED)
+    empty = torch.zeros(shape, requires_grad=True)
+    padding = torch.zeros(2, 0, dtype=torch.bool)
+    for options in ({}, {"is_causal": True}, {"key_padding_mask": padding}):
+        output, weights = ours(empty, empty, empty, need_weights=True, **options)
+        assert output.shape == shape
+        assert weights.shape == (2, 0, 0)
+    output.sum().backward()
+    assert all(p.grad is not None and not p.grad.any() for p in ours.parameters())
+    other = tokens(2, 3, EMBED) if batch_first else tokens(3, 2, EMBED)
+    output, weights = ours(empty, other, other, need_weights=True)
+    assert output.shape == shape
+    assert weights.shape == (2, 0, 3)
+    assert ours(empty[:0], empty[:0], empty[:0])[0].shape == (0, *shape[1:])
+
+
+def test_masks_that_stand_for_others() -> None:
+    """Finite numbers for -inf, and masks that mask nothing."""
+    ours = RandomFeatureAttention(EMBED, HEADS, "positive", batch_first=True)
+    x = tokens(2, 5, EMBED)
+    plain, causal = ours(x, x, x)[0], ours(x, x, x, is_causal=True)[0]
+    later = torch.ones(5, 5).triu(1).bool()
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    padded = ours(x, x, x, key_padding_mask=padding)[0]
+    for value in (-1e4, -1e9, torch.finfo(torch.float32).min, -torch.inf):
+        mask = torch.zeros(5, 5).masked_fill(later, value)
+        for flag in (False, True):
+            assert torch.equal(ours(x, x, x, attn_mask=mask, is_causal=flag)[0], causal)
+        mask = torch.zeros(2, 5).masked_fill(padding, value)
+        assert torch.equal(ours(x, x, x, key_padding_mask=mask)[0], padded)
+    for mask in (torch.zeros(5, 5), torch.zeros(5, 5, dtype=torch.bool)):
+        assert torch.equal(ours(x, x, x, attn_mask=mask)[0], plain)
+        assert torch.equal(ours(x, x, x, attn_mask=mask, is_causal=True)[0], causal)
+    other = ours(x[:, :3], x, x)[0]
+    assert torch.equal(ours(x[:, :3], x, x, attn_mask=torch.zeros(3, 5))[0], other)
+
+
+def test_conversion_keeps_what_is_frozen_and_goes_back() -> None:
+    exact = softmax_module()
+    exact.in_proj_weight.requires_grad_(False)
+    exact.out_proj.bias.requires_grad_(False)
+    ours = RandomFeatureAttention.from_multihead(exact)
+    assert type(ours.feature_map).__name__ == "OprfFeatures"
+    assert ours.feature_map.num_features == 256
+    frozen = {name for name, p in ours.named_parameters() if not p.requires_grad}
+    assert frozen == {"in_proj_weight", "out_proj.bias"}
+    back = nn.MultiheadAttention(EMBED, HEADS)
+    assert not back.load_state_dict(ours.state_dict(), strict=False).missing_keys
+    for name, parameter in back.named_parameters():
+        assert torch.equal(parameter, exact.get_parameter(name))
+
+
 def test_errors() -> None:
     for options, message in (
         ({"embed_dim": 0}, "embed_dim must be at least 1, got 0"),
@@ -281,17 +338,36 @@ def test_errors() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             RandomFeatureAttention(**({"embed_dim": EMBED, "num_heads": HEADS} | options))
+    for option, reason in (("heads", "follows num_heads"), ("dim", "follows embed_dim")):
+        message = f"projection, seed and those of the feature map, got '{option}', which {reason}"
+        with pytest.raises(ValueError, match=message):
+            RandomFeatureAttention(EMBED, HEADS, **{option: 2})
+    with pytest.raises(ValueError, match="got 'dtype', which follows multihead"):
+        RandomFeatureAttention.from_multihead(softmax_module(), dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"must be an nn\.MultiheadAttention, got Linear"):
+        RandomFeatureAttention.from_multihead(nn.Linear(2, 2))
     with pytest.raises(ValueError, match="add_bias_kv must be False"):
         RandomFeatureAttention.from_multihead(softmax_module(add_bias_kv=True))
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
     x = tokens(2, 5, EMBED)
     hidden = torch.zeros(2, 5, dtype=torch.bool)
     for options, message in (
-        ({"attn_mask": hidden[:, :2]}, "attn_mask must be None or the causal mask, got another"),
-        ({"attn_mask": tokens(5, 5)}, "attn_mask must be None or the causal mask"),
+        (
+            {"attn_mask": hidden[:, :2]},
+            r"causal mask of shape \(5, 5\), got shape \(2, 2\); linear",
+        ),
+        ({"attn_mask": hidden[0]}, r"causal mask of shape \(5, 5\), got shape \(5,\); linear"),
+        ({"attn_mask": tokens(5, 5)}, "None or the causal mask, got another of shape"),
+        ({"attn_mask": tokens(5, 5), "is_causal": True}, "None or the causal mask, got another"),
+        ({"attn_mask": torch.eye(5) > 0, "is_causal": True}, "or the causal mask, got another"),
+        ({"attn_mask": torch.zeros(5, 5).int()}, "a bool or float tensor, got torch.int32"),
         ({"key_padding_mask": hidden[:, :3]}, r"key_padding_mask must have shape \(2, 5\), got"),
         ({"key_padding_mask": hidden.int()}, "must be a bool or float tensor, got torch.int32"),
-        ({"key_padding_mask": hidden + 0.5}, "must hold 0 and -inf only"),
+        ({"key_padding_mask": hidden + 0.5}, "must hold 0 and values of -1e4 or below"),
+        (
+            {"key_padding_mask": hidden * -9999.0 - 9999.0},
+            "must hold 0 and values of -1e4 or below",
+        ),
         ({"key_padding_mask": ~hidden}, "must leave at least one key in every row"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -301,10 +377,19 @@ def test_errors() -> None:
         ((x, x[0], x), "key must have 3 dimensions"),
         ((x[None], x, x), "query must have 2 or 3 dimensions"),
         ((x, x, x.to("meta")), "value must be on the module's device cpu, got meta"),
+        ((x, x.double(), x), "key must have the module's dtype torch.float32, got torch.float64"),
+        ((x, x[:1], x[:1]), "key must have the batch size of query, 2, got 1"),
+        ((x, x, x[:1]), "value must have the batch size of query, 2, got 1"),
+        ((x, x, x[:, :3]), "value must have as many tokens as key, 5, got 3"),
+        ((x, x[:, :0], x[:, :0]), "key must have at least one token for 5 of query, got none"),
     ):
         with pytest.raises(ValueError, match=message):
             ours(*inputs)
     nested = torch.nested.nested_tensor([x[0], x[1, :3]], layout=torch.jagged)
     with pytest.raises(ValueError, match="query must not be a nested tensor"):
         ours(nested, nested, nested)
+    with pytest.raises(ValueError, match=r"query must have shape \(batch, embed_dim\), got"):
+        ours.step(x, x, x, ours.initial_state(2))
+    with torch.autocast("cpu"), pytest.raises(ValueError, match=r"got torch\.float64; cast either"):
+        ours(x.double(), x, x)
     assert "embed_dim=8, num_heads=2" in repr(ours)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 import attention
 from attention import RandomFeatureAttention
+from attention.precision import full_precision
 
 LENGTH, DIM = 96, 64
 
@@ -116,3 +117,9 @@ def test_module_in_low_precision_and_under_autocast(dtype: torch.dtype) -> None:
     assert all(t is not None and t.isfinite().all() for t in mixed)
     with torch.autocast("cpu", dtype=dtype):
         assert relative_error(module(x, x, x)[0], expected) < 0.1
+
+
+def test_full_precision_takes_devices_without_autocast() -> None:
+    u = torch.ones(2, 3, device="meta")
+    with torch.autocast("cpu", dtype=torch.bfloat16), full_precision(u):
+        assert (u @ u.mT).dtype == torch.float32

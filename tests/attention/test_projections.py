@@ -6,6 +6,7 @@ of about 6e-5 k.
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import scipy.linalg
@@ -490,3 +491,28 @@ def test_errors() -> None:
         FastProjection("hadamard", 1, 0)
     with pytest.raises(ValueError, match="u must have last dimension 4, got 3"):
         FastProjection("hadamard", 2, 4)(torch.zeros(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("iid", 2.0, 2), "m must be an integer, got 2.0"),
+        (("iid", 2, "2"), "d must be an integer, got '2'"),
+        (("iid", 2, 2, 0), "generator must be a torch.Generator or None, got 0"),
+        (("iid", 2, 2, None, int), "dtype must be a floating-point torch.dtype .*'int'"),
+        (("iid", 2, 2, None, torch.int64), "dtype must be a floating-point .* got torch.int64"),
+        (("iid", 2, 2, None, None, None, True), "heads must be an integer, got True"),
+        ((["iid"], 2, 2), r"a tensor or one of .*, got \['iid'\]"),
+    ],
+)
+def test_arguments_of_the_wrong_type(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        attention.projection(*arguments)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_draws_are_moved_to_the_default_device(name: str) -> None:
+    with torch.device("meta"):
+        assert attention.projection(name, 5, 3).is_meta
+        drawn = attention.projection(name, 5, 3, seeded(1), torch.float64, "cpu")
+    assert torch.equal(drawn, draw(name, 5, 3, seed=1))

@@ -28,6 +28,19 @@ def test_steps_equal_the_causal_form(dtype: torch.dtype, tolerance: float, scale
         torch.testing.assert_close(output, expected[:, i], rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("offset", [-300.0, 300.0])
+def test_scales_beyond_the_range_cancel(offset: float) -> None:
+    """exp(+-300) is no number in float32; only differences of scales count."""
+    phi_q, phi_k, v = (features(6, 4, seed=s, dtype=torch.float32) for s in range(3))
+    log_scale = features(6, 1, seed=3, dtype=torch.float32)
+    state, moved = initial_state((), 4, 4), initial_state((), 4, 4)
+    for i in range(6):
+        row, scale = (phi_q[i], phi_k[i], v[i]), log_scale[i]
+        expected, state = step(state, *row, key_log_scale=scale)
+        computed, moved = step(moved, *row, key_log_scale=scale + offset)
+        torch.testing.assert_close(computed, expected, rtol=1e-4, atol=0)
+
+
 @pytest.mark.parametrize("name", attention.available())
 def test_decoding_equals_causal_attention(name: str) -> None:
     """Floors and clipping included: few features, so that signed maps need them."""
