@@ -255,6 +255,9 @@ def _picture(results: dict[str, Any]) -> Any:
         line = "o-" if index < 10 else "s--"  # ten colours in the cycle
         ax.loglog([r["ms"] for r in rows], [r["relative_error"] for r in rows], line, label=name)
     ax.axhline(results["errors"][0]["relative_error"], color="grey", ls=":", label="mean of values")
+    ticks = [3, 10, 30, 100]
+    ax.set_xticks(ticks, ticks)
+    ax.minorticks_off()
     ax.set(
         title=f"error against time, length {results['errors_length']}",
         xlabel="ms",

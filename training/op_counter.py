@@ -109,10 +109,10 @@ _FREE = """
 """
 _ELEMENTWISE = """
     abs acos add asin atan atan2 bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp
-    clamp_max clamp_min copysign cos cosh div elu eq erf exp exp2 expm1 floor ge gelu gt isfinite
-    isinf isnan le leaky_relu lgamma log log1p log2 logical_and logical_not logical_or
-    logical_xor lt masked_fill maximum minimum mul ne neg pow reciprocal relu remainder round rsqrt rsub sgn
-    sigmoid sign sin sinh softplus sqrt sub tan tanh where
+    clamp_max clamp_min copysign cos cosh div elu eq erf exp exp2 expm1 floor ge gelu gt
+    isfinite isinf isnan le leaky_relu lgamma log log1p log2 logical_and logical_not logical_or
+    logical_xor lt masked_fill maximum minimum mul ne neg pow reciprocal relu remainder round
+    rsqrt rsub sgn sigmoid sign sin sinh softplus sqrt sub tan tanh where
 """
 _REDUCTIONS = """
     all amax amin any argmax argmin argsort cumprod cumsum kthvalue max median min prod sort sum
