@@ -46,3 +46,7 @@ def test_fixed_projections(golden: dict[str, Entry], name: str) -> None:
     entry = golden[name]
     computed = FIXED_PROJECTIONS[name](entry)
     torch.testing.assert_close(computed, tensor(entry["value"]), rtol=1e-12, atol=0)
+
+
+def test_every_reference_value_is_computed(golden: dict[str, Entry]) -> None:
+    assert set(golden) == set(CLOSED_FORMS) | set(FIXED_PROJECTIONS)
