@@ -4,8 +4,8 @@ The coefficient is lambda = theta/pi, with theta the angle between x and y, esti
 by L = 1/2 - (1/2n) sum_k sgn(tau_k.x) sgn(tau_k.y) (Hybrid Random Features, section 2.4). It
 weights S1, which is good at large angles (hyperbolic); 1 - L weights S2, good at small ones (trig).
 At angle 0 all signs agree and L = 0, where trig is exact; at pi L = 1, where hyperbolic is. There
-trig's terms, of order exp(|x|^2), cancel: what is left by rounding is, relative to the kernel, about
-the dtype's eps times exp(2 |x|^2).
+trig's terms, of order exp(|x|^2), cancel: rounding leaves a relative error of about the dtype's eps
+times exp(2 |x|^2).
 """
 
 import torch
