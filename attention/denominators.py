@@ -21,22 +21,13 @@ float64 or shorter vectors avoid them.
 """
 
 import math
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 SHARE = 0.1
 """c: how much of the exact sum's lower bound a denominator may fall to."""
-
-
-class SignedKernel(Protocol):
-    """What the policy asks of a feature map."""
-
-    @property
-    def kernel(self) -> str: ...
-    @property
-    def signed(self) -> bool: ...
 
 
 class KeyStatistics(NamedTuple):

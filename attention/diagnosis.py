@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attention.linear import check_tokens
 from attention.matrix import kernel_estimates
+from attention.options import check_count
 from attention.streaming import StreamedMap
 
 
@@ -46,9 +47,8 @@ def diagnose(
 
     Raises ValueError as `attend`, for L = 0 and for max_queries below 1.
     """
-    if max_queries < 1:
-        raise ValueError(f"max_queries must be at least 1, got {max_queries}")
-    check_tokens(x, y, y, causal, key_mask, names="x")
+    check_count("max_queries", max_queries)
+    check_tokens(x, y, y, causal, key_mask)
     if x.shape[-2] == 0:
         raise ValueError(f"x must have at least one query, got shape {tuple(x.shape)}")
     length = x.shape[-2]

@@ -1,9 +1,12 @@
 """Exact softmax attention behind the methods of a feature map, so that a model can take either."""
 
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
 from attention.linear import check_tokens
+from attention.options import check_count
 from attention.scores import softmax_token_scores
 
 
@@ -16,9 +19,7 @@ class ExactSoftmax(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        if dim < 1:
-            raise ValueError(f"dim must be at least 1, got {dim}")
-        self.dim = dim
+        self.dim = check_count("dim", dim)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
         """sum_i exp(x_i.y_j): x (..., Lq, d), y (..., Lk, d) -> (..., Lk)."""
@@ -41,7 +42,7 @@ class ExactSoftmax(nn.Module):
         before the first visible key gets zeros.
         """
         self._check_input(x, y)
-        check_tokens(x, y, values, causal, key_mask, names="x")
+        check_tokens(x, y, values, causal, key_mask)
         mask = None
         if key_mask is not None:
             mask = key_mask.unsqueeze(-2)
@@ -59,7 +60,7 @@ class ExactSoftmax(nn.Module):
     def redraw(self, generator: torch.Generator) -> None:
         """Nothing is random here; present so that callers need not ask."""
 
-    def fit(self, x: Tensor, y: Tensor) -> "ExactSoftmax":
+    def fit(self, x: Tensor, y: Tensor) -> Self:
         """Nothing depends on data here; present so that callers need not ask."""
         return self
 

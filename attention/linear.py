@@ -72,7 +72,7 @@ def linear_attention(
         ValueError: shapes, dtypes or devices that do not fit, no key for a query, a mask that is
             not boolean, or one that leaves no key.
     """
-    check_tokens(phi_q, phi_k, v, causal, key_mask)
+    check_tokens(phi_q, phi_k, v, causal, key_mask, ("phi_q", "phi_k"))
     check_features(phi_q, phi_k)
     if phi_q.shape[-2] == 0:
         return without_queries(phi_q, phi_k, v)
@@ -194,10 +194,18 @@ def check_features(phi_q: Tensor, phi_k: Tensor) -> None:
 
 
 def check_tokens(
-    q: Tensor, k: Tensor, v: Tensor, causal: bool, key_mask: Tensor | None, names: str = "phi_q"
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    key_mask: Tensor | None,
+    names: tuple[str, str] = ("x", "y"),
 ) -> None:
-    """Raise ValueError unless (..., L, .), (..., S, .), (..., S, dv) and the mask go together."""
-    q_name, k_name = ("phi_q", "phi_k") if names == "phi_q" else ("x", "y")
+    """Raise ValueError unless (..., L, .), (..., S, .), (..., S, dv) and the mask go together.
+
+    `names` are those that the caller's user knows q and k by.
+    """
+    q_name, k_name = names
     for argument, t in ((q_name, q), (k_name, k), ("v", v)):
         if t.ndim < 2:
             raise ValueError(

@@ -39,7 +39,7 @@ def attention_matrix(
     negative and are clipped to [-1, 1] here; a row whose denominator is zero is zeros. L = 0 gives
     (..., 0, S). Raises ValueError as `FeatureMap.attend`.
     """
-    check_tokens(x, y, y, causal, key_mask, names="x")
+    check_tokens(x, y, y, causal, key_mask)
     if x.shape[-2] == 0:
         return without_queries(x, y, y.mT)
     estimates = kernel_estimates(features, x, y, None, causal, key_mask)

@@ -10,6 +10,7 @@ from attention.decoding import DecodingState, decode, initial_decoding_state
 from attention.features.base import FeatureMap
 from attention.masks import is_causal_mask, visible_keys
 from attention.matrix import attention_matrix
+from attention.options import check_count
 from attention.precision import working_dtype
 from attention.registry import check_map_options
 from attention.registry import feature_map as build_feature_map
@@ -427,9 +428,8 @@ def _check_options(options: dict[str, Any], refused: dict[str, str], argument: s
 
 
 def _check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
-    for argument, value in (("embed_dim", embed_dim), ("num_heads", num_heads)):
-        if value < 1:
-            raise ValueError(f"{argument} must be at least 1, got {value}")
+    check_count("embed_dim", embed_dim)
+    check_count("num_heads", num_heads)
     if embed_dim % num_heads:
         raise ValueError(f"embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}")
     if not 0 <= dropout < 1:

@@ -31,9 +31,9 @@ from attention.projections.registry import as_tensor
 _MAPS: dict[str, Callable[..., FeatureMap]] = {
     "angular_hybrid": AngularHybrid,
     "clustered_hybrid": ClusteredHybrid,
-    "gaussian_hybrid": GaussianHybrid,
     "complex_exponential": ComplexExponentialFeatures,
     "elu": EluFeatures,
+    "gaussian_hybrid": GaussianHybrid,
     "geometric": GeometricFeatures,
     "geometric_plus": GeometricPlusFeatures,
     "gerf": GerfFeatures,

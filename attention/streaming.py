@@ -65,7 +65,7 @@ def attend(
     `torch.export` with causal=True fixes L: the loop over chunks is unrolled for the length of the
     example. Export it for each length, or the step of `attention.decoding` for all.
     """
-    check_tokens(x, y, values, causal, key_mask, names="x")
+    check_tokens(x, y, values, causal, key_mask)
     if x.shape[-2] == 0:
         return without_queries(x, y, values)
     output_dtype = values.dtype

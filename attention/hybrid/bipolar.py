@@ -32,6 +32,7 @@ from attention.hybrid.bases import (
 )
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.composition import common_scale
+from attention.options import check_count
 from attention.precision import full_precision
 
 
@@ -85,10 +86,7 @@ class BipolarHybrid(FeatureMap):
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
         if len(base) != 2 or not set(base) <= set(BASES):
             raise ValueError(f"base must be two of {', '.join(sorted(BASES))}, got {tuple(base)!r}")
-        if coefficient.num_features < 1:
-            raise ValueError(
-                f"num_lambda_features must be at least 1, got {coefficient.num_features}"
-            )
+        check_count("num_lambda_features", coefficient.num_features)
         check_pair(projection, shared_projections)
         lambda_projection = resolve_lambda_projection(lambda_projection, projection)
         self.num_lambda_features = coefficient.num_features

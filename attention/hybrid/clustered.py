@@ -29,11 +29,11 @@ from attention.hybrid.cluster_pairs import pair_logarithms
 from attention.hybrid.clusters import fit_clusters, initial_centers, nearest
 from attention.hybrid.composition import common_scale, compose
 from attention.hybrid.general_gaussian import gaussian_features
+from attention.options import check_count
 from attention.precision import full_precision
 from attention.projections import resolve_projection
+from attention.theory.clustered import COEFFICIENTS
 from attention.theory.complex_exponential import A_CAP, A_FLOOR
-
-COEFFICIENTS = ("gaussian", "zero_one")
 
 
 def _set_diagonals(hybrid: Any, _: object) -> None:
@@ -137,8 +137,7 @@ class ClusteredHybrid(FeatureMap):
         self.register_load_state_dict_post_hook(_set_diagonals)
         if coefficients == "zero_one":
             return
-        if num_lambda_features < 1:
-            raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
+        check_count("num_lambda_features", num_lambda_features)
         lambda_projection = resolve_lambda_projection(lambda_projection, projection)
         self.lambda_projection = coupling_name(lambda_projection)
         # Drawn after omega from the same generator, hence independent of it.

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from attention.features.vectors import sums_by_vector
+from attention.options import check_count
 
 
 def initial_centers(
@@ -17,9 +18,7 @@ def initial_centers(
     dim = omega.shape[-1]
     leading = () if heads is None else (heads,)
     if centers is None:
-        number = 2 if number is None else number
-        if number < 1:
-            raise ValueError(f"num_{side}_clusters must be at least 1, got {number}")
+        number = check_count(f"num_{side}_clusters", 2 if number is None else number)
         return omega.new_zeros(*leading, number, dim)
     shape = tuple(centers.shape)
     number = shape[-2] if number is None and len(shape) > 1 else number

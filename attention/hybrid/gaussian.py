@@ -16,8 +16,7 @@ from attention.features.parameters import average, beside
 from attention.hybrid.bases import Projection
 from attention.hybrid.bipolar import BipolarHybrid
 from attention.hybrid.coefficient import ProjectedCoefficient
-
-LAMBDA_FEATURES = ("positive", "trig")
+from attention.theory.gaussian import LAMBDA_FEATURES
 
 
 def check_lambda_features(name: str) -> None:

@@ -19,6 +19,7 @@ and .39289 for fast_simplex. The bias fades as d grows.
 import torch
 from torch import Tensor, nn
 
+from attention.options import check_count
 from attention.projections.simplex import check_simplex_dimension, simplex_product
 from attention.projections.walsh_hadamard import padded_dimension, rotate
 
@@ -61,9 +62,7 @@ class FastProjection(nn.Module):
         super().__init__()
         if name not in FAST_COUPLINGS:
             raise ValueError(f"name must be one of {', '.join(FAST_COUPLINGS)}, got {name!r}")
-        for argument, value in (("m", m), ("d", d)):
-            if value < 1:
-                raise ValueError(f"{argument} must be at least 1, got {value}")
+        m, d = check_count("m", m), check_count("d", d)
         self.name, self.m, self.d = name, m, d
         if name == "fast_simplex":
             check_simplex_dimension(d)

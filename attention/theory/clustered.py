@@ -17,6 +17,7 @@ from attention.theory.complex_exponential import (
     complex_exponential_covariance,
     optimal_diagonal,
 )
+from attention.theory.gaussian import LAMBDA_FEATURES
 from attention.theory.hybrid import hybrid_mse
 from attention.theory.special import scaled_expm1
 
@@ -27,7 +28,6 @@ _DEFAULT_BASES: dict[str, tuple[complex, ...]] = {
     "trig": (1j,),
 }
 """Each as a mean of complex exponentials with these multiples of the identity."""
-_LAMBDA_FEATURES = ("positive", "trig")
 
 
 def clustered_hybrid(
@@ -78,7 +78,7 @@ def clustered_hybrid(
         )
     for argument, value, known in (
         ("coefficients", coefficients, COEFFICIENTS),
-        ("lambda_features", lambda_features, _LAMBDA_FEATURES),
+        ("lambda_features", lambda_features, LAMBDA_FEATURES),
         ("default_base", default_base, tuple(_DEFAULT_BASES)),
     ):
         if value not in known:

@@ -12,7 +12,7 @@ from attention.kernels import gaussian
 from attention.theory import base as errors
 from attention.theory.hybrid import bipolar_mse
 
-FEATURES = ("positive", "trig")
+LAMBDA_FEATURES = ("positive", "trig")
 """Those that may estimate a coefficient."""
 
 
@@ -132,8 +132,8 @@ def gaussian_hybrid(
 
 def _variance(u: Tensor, w: Tensor, n: int, features: str, projection: str) -> Tensor:
     """Of n features' estimate of the Gaussian kernel of u and w."""
-    if features not in FEATURES:
-        raise ValueError(f"features must be one of {', '.join(FEATURES)}, got {features!r}")
+    if features not in LAMBDA_FEATURES:
+        raise ValueError(f"features must be one of {', '.join(LAMBDA_FEATURES)}, got {features!r}")
     of = errors.lengths(u, w)
     error = errors.trig if features == "trig" else errors.positive
     return error(of, n, projection, u.shape[-1], "gaussian")
