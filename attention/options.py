@@ -11,12 +11,26 @@ import torch
 def check_options(
     owner: str, function: Callable[..., Any], options: dict[str, Any], fixed: Iterable[str]
 ) -> None:
-    """Raise ValueError for an option that `function` lacks, naming those it has but for `fixed`."""
-    known = sorted(set(inspect.signature(function).parameters) - set(fixed))
+    """Raise ValueError for an option that `function` lacks, naming those it has but for `fixed`.
+
+    A class has the options of its bases' constructors too, as far as each passes others on.
+    """
+    known = sorted(_keywords(function) - set(fixed))
     for option in options:
         if option not in known:
             takes = f"takes the options {', '.join(known)}" if known else "takes no options"
             raise ValueError(f"{owner} {takes}, got {option!r}")
+
+
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    names: set[str] = set()
+    chain = function.__mro__ if isinstance(function, type) else (function,)
+    for part in chain:
+        parameters = inspect.signature(part).parameters.values()
+        names |= {p.name for p in parameters if p.kind != p.VAR_KEYWORD}
+        if not any(p.kind == p.VAR_KEYWORD for p in parameters):
+            break
+    return names
 
 
 def is_integer(value: object) -> bool:

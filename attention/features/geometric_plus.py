@@ -1,47 +1,8 @@
 """Geometric features made positive by a shift: GeomRF+ of Chefs' Random Tables, section 3.2.3."""
 
-import torch
-from torch import Tensor
-
 from attention.features.geometric import GeometricFeatures
-from attention.features.shifted import MARGIN, Shifted
+from attention.features.shifted import Shifted
 
 
 class GeometricPlusFeatures(Shifted, GeometricFeatures):
-    """F = m, positive for tokens above the shift; below it features are signed, still unbiased.
-
-    Args:
-        shift: c, (d,) or (heads, d); otherwise 0 until `fit` sets it just below the data.
-        margin: how far below the least entry `fit` sets c, in ranges of the data's coordinate.
-        others: as in `GeometricFeatures`; `fit` looks at the shifted data.
-
-    Raises ValueError for a shift of another shape or not finite, and a negative margin.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        num_features: int,
-        *,
-        kernel: str = "softmax",
-        projection: str | Tensor = "orthogonal",
-        p: float | Tensor | None = None,
-        shift: Tensor | None = None,
-        margin: float = MARGIN,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            p=p,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
-        self._register_shift(shift, margin)
+    """`GeometricFeatures` of u - c; see `Shifted`."""

@@ -1,6 +1,6 @@
 """The shift that makes discretely induced features positive, fixed or found from data."""
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,17 +14,33 @@ MARGIN = 0.01
 class Shifted(DiscreteFeatures):
     """A `DiscreteFeatures` of u - c (Chefs' Random Tables section 3.2.3).
 
-    Tokens below c, which data that `fit` did not see may hold, give signed features: estimates
-    stay unbiased and finite, but may be negative, so the map counts as signed.
+    F = m, positive for tokens above c. Tokens below it, which data that `fit` did not see may hold,
+    give signed features: estimates stay unbiased and finite, but may be negative, so the map counts
+    as signed.
+
+    Args:
+        shift: c, (d,) or (heads, d); otherwise 0 until `fit` sets it just below the data.
+        margin: how far below the least entry `fit` sets c, in ranges of the data's coordinate.
+        options: those of the map without a shift; its parameter is fitted to the shifted data.
+
+    Raises ValueError for a shift of another shape or not finite, and a negative margin.
     """
 
     shift: Tensor
 
-    def _register_shift(self, shift: Tensor | None, margin: float) -> None:
-        """Check and register the shift, 0 where none is given; after the parameter, beside it."""
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        shift: Tensor | None = None,
+        margin: float = MARGIN,
+        **options: Any,
+    ) -> None:
+        super().__init__(dim, num_features, **options)
         if not margin >= 0:
             raise ValueError(f"margin must not be negative, got {margin}")
-        heads, dim = self.heads, self.dim
+        heads = self.heads
         self.margin = margin
         self._shift_given = shift is not None
         if shift is None:
