@@ -1,0 +1,71 @@
+"""The policy's colour camera: PyBullet's software renderer, with a background that is drawn once.
+
+Nearly all the time of a picture goes into the pixels of the table, which never moves. So table and
+bowls are drawn when an episode begins, in a client of their own, and each picture then puts arms
+and balls in front of them, pixel by pixel, by depth: no pixel differs from drawing everything.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.bimanual_sweep.config import BimanualSweepConfig
+from envs.bimanual_sweep.scene import add_bowl_visual, add_table_visual
+from envs.bullet import BulletClient
+
+__all__ = ["SweepCamera"]
+
+_NEAR_M, _FAR_M = 0.35, 2.6
+_LIGHT = [0.5, -0.3, 1.5]
+
+
+class SweepCamera:
+    """Renders the scene of one environment.
+
+    Args:
+        config: the task's settings.
+    """
+
+    def __init__(self, config: BimanualSweepConfig) -> None:
+        self._config = config
+        self._client = BulletClient()
+        self._view = self._client.computeViewMatrix(
+            config.camera_eye_m, config.camera_target_m, [0, 0, 1]
+        )
+        self._projection = self._client.computeProjectionMatrixFOV(
+            config.camera_fov_deg, 1.0, _NEAR_M, _FAR_M
+        )
+
+    def begin(self, bowls_m: NDArray[np.float64]) -> None:
+        """Draw what stands still in an episode: the table, and bowls at (2, 2) centres."""
+        self._client.resetSimulation()
+        add_table_visual(self._client)
+        for bowl_m in bowls_m:
+            add_bowl_visual(self._client, self._config, bowl_m)
+        self._background, self._depth = self._draw(self._client)
+
+    def picture(self, client: BulletClient) -> NDArray[np.uint8]:
+        """The scene (height, width, 3) with what moves as it is in `client` now."""
+        moving, depth = self._draw(client)
+        picture: NDArray[np.uint8] = np.where(
+            (depth < self._depth)[..., None], moving, self._background
+        )
+        return picture
+
+    def close(self) -> None:
+        """Disconnect; calling it again does nothing."""
+        self._client.close()
+
+    def _draw(self, client: BulletClient) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        size = self._config.image_px
+        _, _, colours, depth, _ = client.getCameraImage(
+            size,
+            size,
+            self._view,
+            self._projection,
+            shadow=0,
+            lightDirection=_LIGHT,
+            renderer=client.ER_TINY_RENDERER,
+            flags=client.ER_NO_SEGMENTATION_MASK,
+        )
+        rgba = np.asarray(colours, np.uint8).reshape(size, size, 4)
+        return rgba[..., :3], np.asarray(depth, np.float32).reshape(size, size)

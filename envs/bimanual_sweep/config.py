@@ -1,0 +1,105 @@
+"""Settings of the bi-manual sweeping task."""
+
+import math
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+__all__ = ["BimanualSweepConfig"]
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class BimanualSweepConfig:
+    """Scene, tools, control and camera; lengths in metres, angles in radians.
+
+    x points away from the camera's side of the table, y from the right arm to the left one, z up;
+    the table's top is z = 0.
+    """
+
+    episode_s: float = Field(default=40.0, gt=0)
+    """Length of an episode, seconds (10 decisions a second)."""
+    balls: int = Field(default=30, ge=1, le=100)
+    """Number of balls."""
+    ball_radius_m: float = Field(default=0.015, ge=0.008, le=0.03)
+    """Radius of a ball."""
+    ball_mass_kg: float = Field(default=0.01, gt=0)
+    """Mass of a ball."""
+    ball_friction: float = Field(default=0.4, ge=0)
+    """Sliding friction of a ball (its product with the other surface's counts)."""
+    ball_rolling_friction_m: float = Field(default=2e-4, ge=0)
+    """Rolling friction; at 2e-4 a ball at 0.3 m/s stops within 0.4 m."""
+    spawn_m: tuple[float, float] = (0.16, 0.20)
+    """Balls start at |x| and |y| up to these."""
+    bowl_x_m: float = Field(default=0.40, gt=0)
+    """The bowls stand at (+-x, 0) ..."""
+    bowl_jitter_m: float = Field(default=0.02, ge=0)
+    """... each moved by up to this in x and in y."""
+    bowl_base_radius_m: float = Field(default=0.10, gt=0)
+    """Radius of a bowl's floor."""
+    bowl_rim_radius_m: float = Field(default=0.135, gt=0)
+    """Radius of a bowl's rim."""
+    bowl_height_m: float = Field(default=0.07, gt=0)
+    """Height of a bowl."""
+    start_jitter_m: float = Field(default=0.03, ge=0)
+    """The tools start at (0, +-0.30, 0.20), each moved by up to this along every axis."""
+    blade_width_m: float = Field(default=0.20, ge=0.05)
+    """Width of the left blade, inside its walls."""
+    blade_clearance_m: float = Field(default=0.010, ge=0.002)
+    """Between the right tool and each wall of the left one when they nest."""
+    blade_length_m: float = Field(default=0.12, ge=0.05)
+    """Length of a blade from edge to handle."""
+    blade_slope_rad: float = Field(default=math.pi / 4, ge=0.3, le=1.2)
+    """Slope of a blade, rising outwards from its edge."""
+    wall_height_m: float = Field(default=0.085, gt=0)
+    """Height of a blade's side walls."""
+    wall_ahead_m: float = Field(default=0.05, ge=0)
+    """How far the left walls reach ahead of the blade's edge; the right ones do not."""
+    handle_m: float = Field(default=0.12, gt=0)
+    """Length of the vertical handle between blade and arm."""
+    arm_distance_m: float = Field(default=0.60, gt=0)
+    """The arms stand at (0, +-this)."""
+    step_m: float = Field(default=0.04, gt=0, le=0.1)
+    """Largest change of a target coordinate in a decision."""
+    step_rad: float = Field(default=0.2, gt=0, le=0.5)
+    """Largest change of a target angle in a decision."""
+    frozen_arm: Literal["none", "left", "right"] = "none"
+    """An arm that ignores its part of the action."""
+    image_px: int = Field(default=500, ge=50, le=1000)
+    """Height and width of the picture."""
+    images: bool = True
+    """Whether pictures are rendered; without, `rgb` is black."""
+    camera_eye_m: tuple[float, float, float] = (-1.02, 0.0, 1.02)
+    """Where the camera is ..."""
+    camera_target_m: tuple[float, float, float] = (0.0, 0.0, 0.02)
+    """... the point that it looks at ..."""
+    camera_fov_deg: float = Field(default=47.0, gt=5, lt=120)
+    """... and its field of view, degrees."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.bowl_rim_radius_m < self.bowl_base_radius_m:
+            raise ValueError(
+                f"bowl_rim_radius_m must be at least bowl_base_radius_m = "
+                f"{self.bowl_base_radius_m}, got {self.bowl_rim_radius_m}"
+            )
+        if min(self.spawn_m) <= 0:
+            raise ValueError(f"spawn_m must be two positive lengths, got {list(self.spawn_m)}")
+        room = 4 * self.spawn_m[0] * self.spawn_m[1]
+        needed = 4 * self.balls * (2 * self.ball_radius_m) ** 2
+        if needed > room:
+            raise ValueError(
+                f"balls = {self.balls} of radius {self.ball_radius_m} m need {needed:.3f} m^2, "
+                f"and spawn_m = {list(self.spawn_m)} gives {room:.3f} m^2"
+            )
+        if self.blade_clearance_m >= self.ball_radius_m:
+            raise ValueError(
+                f"blade_clearance_m must be below ball_radius_m = {self.ball_radius_m}, or balls "
+                f"slip through, got {self.blade_clearance_m}"
+            )
+        if self.camera_eye_m == self.camera_target_m:
+            raise ValueError("camera_eye_m and camera_target_m must be two points")
+        return self

@@ -1,0 +1,186 @@
+"""BimanualSweep-v0: two arms with spatulas sweep red balls into green bowls.
+
+The task of Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2, after
+Implicit Behavioral Cloning (Florence et al. 2021); their environment was never released.
+
+Observation, a dictionary:
+    rgb (500, 500, 3) uint8: the camera's picture, rows from the top.
+    pose (12,) float32: x, y, z (metres) and roll, pitch, yaw (radians) of the left tool, then the
+        right, as they are. A tool's frame lies at the middle of its blade's edge.
+Action, Box (12,), decided every 0.1 s: changes of the same coordinates of the tools' targets, up to
+    `step_m` and `step_rad`.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from envs.bimanual_sweep.arm import SIDES, ArmModel
+from envs.bimanual_sweep.camera import SweepCamera
+from envs.bimanual_sweep.config import BimanualSweepConfig
+from envs.bimanual_sweep.expert import SweepExpert
+from envs.bimanual_sweep.scene import PHYSICS_S, Scene
+from envs.bimanual_sweep.targets import ToolTargets
+from envs.bullet import BulletClient, has_display
+from envs.settings import read_settings
+
+__all__ = ["DECISION_S", "BimanualSweepEnv"]
+
+Floats = NDArray[np.float64]
+Observation = dict[str, NDArray[Any]]
+
+DECISION_S = 0.1
+"""Time between the policy's decisions, seconds."""
+_PHYSICS_STEPS = round(DECISION_S / PHYSICS_S)
+_POSE_LIMIT = 10.0
+_LOOSE_HEIGHT_M = 0.05
+
+
+class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
+    """Two arms, a table, balls and two bowls; see the module's text for the spaces.
+
+    The reward of a decision is the fraction of the balls that lie in a bowl. An episode ends by
+    truncation alone. `info` holds `in_bowls` (that fraction), `success` (all of them),
+    `tracking_error_m` (largest distance of a tool from its target), `refused` (how many targets
+    were out of an arm's reach and stayed where they were, in this episode) and `arms_touch`.
+
+    `reset(seed=...)` fixes balls, bowls and start poses.
+
+    Args:
+        render_mode: None, "rgb_array" or "human".
+        settings: the fields of `BimanualSweepConfig`.
+
+    Raises:
+        ValueError: one sentence, for an unknown setting or one out of its range.
+    """
+
+    metadata = {  # noqa: RUF012
+        "render_modes": ["rgb_array", "human"] if has_display() else ["rgb_array"],
+        "render_fps": round(1 / DECISION_S),
+    }
+
+    def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
+        if render_mode not in (None, "rgb_array", "human"):
+            raise ValueError(f"render_mode must be rgb_array, human or None, got {render_mode!r}")
+        config = self.config = read_settings(BimanualSweepConfig, settings)
+        self.render_mode = render_mode
+        picture = (config.image_px, config.image_px, 3)
+        self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
+            {
+                "rgb": spaces.Box(0, 255, picture, np.uint8),
+                "pose": spaces.Box(-_POSE_LIMIT, _POSE_LIMIT, (12,), np.float32),
+            }
+        )
+        largest = np.tile([config.step_m] * 3 + [config.step_rad] * 3, 2).astype(np.float32)
+        self.action_space = spaces.Box(-largest, largest, dtype=np.float32)
+        self._models = [ArmModel(config, side) for side in SIDES]
+        self._client = BulletClient(gui=render_mode == "human")
+        self._camera = SweepCamera(config)
+        self._folder = tempfile.TemporaryDirectory(prefix="bimanual-sweep-")
+        self._black = np.zeros(picture, np.uint8)
+        self._scene: Scene | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode with new balls, bowls and poses; there are no `options`."""
+        super().reset(seed=seed)
+        if options:
+            raise ValueError(f"reset takes no options, got {', '.join(sorted(options))}")
+        config, rng = self.config, self.np_random
+        bowls_m = np.array([[-config.bowl_x_m, 0.0], [config.bowl_x_m, 0.0]])
+        bowls_m += rng.uniform(-1, 1, (2, 2)) * config.bowl_jitter_m
+        balls_m = _scatter(config, rng)
+        jitter_m = rng.uniform(-1, 1, (2, 3)) * config.start_jitter_m
+        self._scene = Scene(
+            self._client, config, self._models, Path(self._folder.name), bowls_m, balls_m,
+            visible=self.render_mode == "human",
+        )  # fmt: skip
+        self._targets = ToolTargets(config, self._models, jitter_m)
+        for arm, joints in zip(self._scene.arms, self._targets.joints_rad, strict=True):
+            arm.place(joints)
+        if self._needs_pictures():
+            self._camera.begin(bowls_m)
+        self._expert = SweepExpert(config, bowls_m)
+        self._decisions = 0
+        self._balls_m = self._scene.ball_positions_m()
+        return self._observe(), self._info()
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
+        """Move for 0.1 s."""
+        if self._scene is None:
+            raise RuntimeError("reset must be called before step")
+        change = np.asarray(action, np.float64)
+        if change.shape != (12,) or not np.isfinite(change).all():
+            raise ValueError(f"action must be 12 finite numbers, got {action}")
+        limit = self.action_space.high.astype(np.float64)
+        before = self._targets.joints_rad
+        self._targets.move(np.clip(change, -limit, limit).reshape(2, 6))
+        self._scene.advance(before, self._targets.joints_rad, _PHYSICS_STEPS)
+        self._balls_m = self._scene.ball_positions_m()
+        self._decisions += 1
+        info = self._info()
+        done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
+        return self._observe(), info["in_bowls"], False, done, info
+
+    def expert_action(self) -> NDArray[np.float32]:
+        """The scripted expert's action now; it knows where the balls are. Call it once a step."""
+        assert self._scene is not None
+        loose = ~self._scene.in_bowls(self._balls_m) & (self._balls_m[:, 2] < _LOOSE_HEIGHT_M)
+        on_table = loose & (self._balls_m[:, 2] > 0)
+        change = self._expert.action(self._targets.poses, self._balls_m[on_table, :2])
+        high = self.action_space.high
+        return np.clip(change.ravel().astype(np.float32), -high, high)
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
+        """The camera's picture (height, width, 3); a live window shows itself."""
+        if self.render_mode != "rgb_array" or self._scene is None:
+            return None
+        return self._camera.picture(self._client)
+
+    def close(self) -> None:
+        """Disconnect from the physics; calling it again does nothing."""
+        self._client.close()
+        self._camera.close()
+        self._folder.cleanup()
+
+    def _needs_pictures(self) -> bool:
+        return self.config.images or self.render_mode == "rgb_array"
+
+    def _observe(self) -> Observation:
+        assert self._scene is not None
+        rgb = self._camera.picture(self._client) if self.config.images else self._black.copy()
+        self._poses = np.concatenate([np.concatenate(a.tool_pose()) for a in self._scene.arms])
+        return {"rgb": rgb, "pose": self._poses.astype(np.float32)}
+
+    def _info(self) -> dict[str, Any]:
+        assert self._scene is not None
+        fraction = float(self._scene.in_bowls(self._balls_m).mean())
+        places = np.array([arm.tool_pose()[0] for arm in self._scene.arms])
+        error = np.linalg.norm(places - self._targets.poses[:, :3], axis=1).max()
+        return {
+            "in_bowls": fraction,
+            "success": fraction == 1.0,
+            "tracking_error_m": float(error),
+            "refused": self._targets.refused,
+            "arms_touch": self._scene.arms_touch(),
+        }
+
+
+def _scatter(config: BimanualSweepConfig, rng: np.random.Generator) -> Floats:
+    """(balls, 2) places that do not overlap, by rejection."""
+    half = np.array(config.spawn_m)
+    places: list[Floats] = []
+    while len(places) < config.balls:
+        place = rng.uniform(-half, half)
+        apart = 2 * config.ball_radius_m + 0.001
+        if all(np.linalg.norm(place - other) > apart for other in places):
+            places.append(place)
+    return np.array(places)

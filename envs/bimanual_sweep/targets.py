@@ -1,0 +1,107 @@
+"""What the two tools are asked to do: their target poses, and the joint angles that meet them."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.bimanual_sweep.arm import ArmModel
+from envs.bimanual_sweep.config import BimanualSweepConfig
+from envs.bimanual_sweep.kinematics import rotation_of
+
+__all__ = ["ToolTargets"]
+
+Floats = NDArray[np.float64]
+
+_POSTURE_RAD = np.array([0.0, -0.976, -0.437, 0.0, 1.413, 0.0])
+_START_M = np.array([[0.0, 0.30, 0.20], [0.0, -0.30, 0.20]])
+_LOWEST_M, _HIGHEST_M = np.array([-0.50, -0.42, 0.003]), np.array([0.50, 0.42, 0.40])
+_STEEPEST_RAD = 1.2
+_APART_M = 0.003
+_MISSED_M, _MISSED_RAD = 5e-3, 0.03  # beyond this a pose is out of reach
+_FASTEST_RAD = 0.35  # a joint in a decision
+
+
+class ToolTargets:
+    """Target poses of both tools and the joints' path to them.
+
+    A target stays inside a box around the table and its angles inside +-1.2 rad. The left blade's
+    edge stays on the left of the right one's: tools may meet, never pass through each other. A
+    target that the arm cannot reach is refused: it stays where it was.
+
+    Args:
+        config: the task's settings.
+        models: of the left and the right arm.
+        jitter_m: (2, 3) offset of the start from (0, +-0.30, 0.20).
+
+    Raises:
+        ValueError: if an arm cannot reach its start.
+    """
+
+    def __init__(
+        self, config: BimanualSweepConfig, models: list[ArmModel], jitter_m: Floats
+    ) -> None:
+        self._models = models
+        self._frozen = {"none": None, "left": 0, "right": 1}[config.frozen_arm]
+        self.poses = np.concatenate([_START_M + jitter_m, np.zeros((2, 3))], axis=1)
+        self.joints_rad: list[Floats] = []
+        self.refused = 0
+        for pose, model in zip(self.poses, models, strict=True):
+            joints, error = model.kinematics.inverse(
+                pose[:3], rotation_of(pose[3:]), _POSTURE_RAD, iterations=100
+            )
+            if not _met(error):
+                raise ValueError(
+                    f"arm_distance_m = {config.arm_distance_m}: an arm there cannot reach "
+                    f"{np.round(pose[:3], 3).tolist()} m, where its tool starts"
+                )
+            self.joints_rad.append(joints)
+
+    def move(self, change: Floats) -> None:
+        """Change the targets by (2, 6): x, y, z (metres), roll, pitch, yaw (radians)."""
+        wanted = self.poses + change
+        if self._frozen is not None:
+            wanted[self._frozen] = self.poses[self._frozen]
+        wanted[:, :3] = np.clip(wanted[:, :3], _LOWEST_M, _HIGHEST_M)
+        wanted[:, 3:] = np.clip(wanted[:, 3:], -_STEEPEST_RAD, _STEEPEST_RAD)
+        self._keep_apart(wanted)
+        joints = []
+        for side, model in enumerate(self._models):
+            found = self._follow(model, wanted[side], self.joints_rad[side])
+            if found is None:
+                self.refused += 1
+                found = self.joints_rad[side]
+            else:
+                self.poses[side] = wanted[side]
+            joints.append(found)
+        self.joints_rad = joints
+
+    def _keep_apart(self, wanted: Floats) -> None:
+        yaw = wanted[:, 5].mean()
+        along = np.array([-math.sin(yaw), math.cos(yaw)])
+        missing = _APART_M - float((wanted[0, :2] - wanted[1, :2]) @ along)
+        if missing > 0:
+            shares = np.array([0.5, -0.5]) if self._frozen is None else np.array([1.0, -1.0])
+            if self._frozen is not None:
+                shares[self._frozen] = 0.0
+            wanted[:, :2] += missing * shares[:, None] * along
+
+    @staticmethod
+    def _follow(model: ArmModel, pose: Floats, joints_rad: Floats) -> Floats | None:
+        """Joint angles on the way to a pose, a decision's part of it; None where it is out of
+        reach."""
+        solve, rotation = model.kinematics.inverse, rotation_of(pose[3:])
+        joints, error = solve(pose[:3], rotation, joints_rad)
+        if np.abs(error[:3]).max() > 1e-3 or np.abs(error[3:]).max() > 1e-2:
+            joints, error = solve(pose[:3], rotation, joints, iterations=30, damping=0.004)
+        if not _met(error):
+            return None
+        change = joints - joints_rad
+        return joints_rad + change * min(1.0, _FASTEST_RAD / max(float(np.abs(change).max()), 1e-9))
+
+
+def _met(error: Floats) -> bool:
+    """Whether what is missing to a pose, (6,), is small enough."""
+    return bool(
+        np.linalg.norm(error[:3]) <= _MISSED_M and np.linalg.norm(error[3:]) <= _MISSED_RAD
+    )
