@@ -24,6 +24,7 @@ SIDES = (1, -1)
 _URDF = Path(pybullet_data.getDataPath()) / "xarm" / "xarm6_robot.urdf"
 _SHAPES = "xarm6_primitives.urdf"
 _COLOURS = ("0.72 0.74 0.78 1", "0.52 0.54 0.58 1")  # links in turn; no red, no green
+_ELBOW, _STRAIGHTEST_RAD = 2, -2.9
 _FORCE_N_M = 200.0
 _POSITION_GAIN, _VELOCITY_GAIN = 0.3, 1.0
 _TOOL_FRICTION = 0.3
@@ -49,6 +50,8 @@ class ArmModel:
         base[:2, :2] = [[cosine, -sine], [sine, cosine]]
         base[:3, 3] = self.position_m
         self.kinematics = SerialArm(robot, TOOL_LINK, base)
+        # Beyond the straight arm lies a second, elbow-down solution: never go there.
+        self.kinematics.lower_rad[_ELBOW] = _STRAIGHTEST_RAD
 
 
 class Arm:
@@ -57,14 +60,13 @@ class Arm:
     Args:
         client: the physics client.
         model: of the arm.
-        folder: where its URDF may be written.
+        folder: where its URDF may be written, for PyBullet to read.
     """
 
     def __init__(self, client: BulletClient, model: ArmModel, folder: Path) -> None:
         self._client, self.model = client, model
         path = folder / f"arm{model.side:+d}.urdf"
-        if not path.exists():
-            path.write_text(model.urdf, encoding="utf-8")
+        path.write_text(model.urdf, encoding="utf-8")
         self.body = client.loadURDF(
             str(path),
             model.position_m,

@@ -60,7 +60,7 @@ class BimanualSweepConfig:
     """How far the left walls reach ahead of the blade's edge; the right ones do not."""
     handle_m: float = Field(default=0.12, gt=0)
     """Length of the vertical handle between blade and arm."""
-    arm_distance_m: float = Field(default=0.60, gt=0)
+    arm_distance_m: float = Field(default=0.57, gt=0)
     """The arms stand at (0, +-this)."""
     step_m: float = Field(default=0.04, gt=0, le=0.1)
     """Largest change of a target coordinate in a decision."""

@@ -11,8 +11,6 @@ Action, Box (12,), decided every 0.1 s: changes of the same coordinates of the t
     `step_m` and `step_rad`.
 """
 
-import tempfile
-from pathlib import Path
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -81,7 +79,6 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._models = [ArmModel(config, side) for side in SIDES]
         self._client = BulletClient(gui=render_mode == "human")
         self._camera = SweepCamera(config)
-        self._folder = tempfile.TemporaryDirectory(prefix="bimanual-sweep-")
         self._black = np.zeros(picture, np.uint8)
         self._scene: Scene | None = None
 
@@ -98,15 +95,20 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         balls_m = _scatter(config, rng)
         jitter_m = rng.uniform(-1, 1, (2, 3)) * config.start_jitter_m
         self._scene = Scene(
-            self._client, config, self._models, Path(self._folder.name), bowls_m, balls_m,
+            self._client,
+            config,
+            self._models,
+            bowls_m,
+            balls_m,
             visible=self.render_mode == "human",
-        )  # fmt: skip
+        )
         self._targets = ToolTargets(config, self._models, jitter_m)
         for arm, joints in zip(self._scene.arms, self._targets.joints_rad, strict=True):
             arm.place(joints)
         if self._needs_pictures():
             self._camera.begin(bowls_m)
         self._expert = SweepExpert(config, bowls_m)
+        self._expert_change: Floats | None = None
         self._decisions = 0
         self._balls_m = self._scene.ball_positions_m()
         return self._observe(), self._info()
@@ -126,18 +128,29 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._scene.advance(before, self._targets.joints_rad, _PHYSICS_STEPS)
         self._balls_m = self._scene.ball_positions_m()
         self._decisions += 1
+        self._expert_change = None
         info = self._info()
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
         return self._observe(), info["in_bowls"], False, done, info
 
     def expert_action(self) -> NDArray[np.float32]:
-        """The scripted expert's action now; it knows where the balls are. Call it once a step."""
+        """The scripted expert's action now; it knows where the balls are.
+
+        The expert follows a plan, so it must be asked at every step from the first.
+        """
         assert self._scene is not None
-        loose = ~self._scene.in_bowls(self._balls_m) & (self._balls_m[:, 2] < _LOOSE_HEIGHT_M)
-        on_table = loose & (self._balls_m[:, 2] > 0)
-        change = self._expert.action(self._targets.poses, self._balls_m[on_table, :2])
+        if self._expert_change is None:
+            height_m = self._balls_m[:, 2]
+            loose = ~self._scene.in_bowls(self._balls_m)
+            loose &= (height_m > 0) & (height_m < _LOOSE_HEIGHT_M)
+            self._expert_change = self._expert.action(self._targets.poses, self._balls_m[loose, :2])
         high = self.action_space.high
-        return np.clip(change.ravel().astype(np.float32), -high, high)
+        return np.clip(self._expert_change.ravel().astype(np.float32), -high, high)
+
+    @property
+    def expert_rests(self) -> bool:
+        """Whether the expert has nothing left to do: no ball that it could still reach."""
+        return self._expert.rests
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
         """The camera's picture (height, width, 3); a live window shows itself."""
@@ -149,7 +162,6 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         """Disconnect from the physics; calling it again does nothing."""
         self._client.close()
         self._camera.close()
-        self._folder.cleanup()
 
     def _needs_pictures(self) -> bool:
         return self.config.images or self.render_mode == "rgb_array"

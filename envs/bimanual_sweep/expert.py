@@ -44,7 +44,7 @@ class _Stripe:
 
 
 class SweepExpert:
-    """Plans and acts for one episode.
+    """Plans and acts for one episode; `rests` when it sees nothing that it could do.
 
     Args:
         config: the task's settings.
@@ -53,6 +53,7 @@ class SweepExpert:
 
     def __init__(self, config: BimanualSweepConfig, bowls_m: Floats) -> None:
         self._config, self._bowls_m = config, bowls_m
+        self.rests = False
         self._inner_m = blade_width_m(config, -1) / 2
         self._outer_m = half_width_m(config)
         self._targets = np.empty((2, 6))
@@ -72,6 +73,7 @@ class SweepExpert:
     def _sweep(self) -> Iterator[Floats]:
         while True:
             stripe = self._plan()
+            self.rests = stripe is None
             if stripe is None:
                 yield from self._rest()
                 continue
@@ -121,9 +123,12 @@ class SweepExpert:
         left = math.inf
         while True:
             missing = poses - self._targets
-            before, left = left, max(
-                float(np.linalg.norm(missing[:, :3], axis=1).max()) / speed_m,
-                float(np.abs(missing[:, 3:]).max()) / turn_rad,
+            before, left = (
+                left,
+                max(
+                    float(np.linalg.norm(missing[:, :3], axis=1).max()) / speed_m,
+                    float(np.abs(missing[:, 3:]).max()) / turn_rad,
+                ),
             )
             if left < 1e-3 or left > before - 1e-6:
                 return
@@ -153,8 +158,8 @@ class SweepExpert:
                         score = (
                             number
                             - 0.8 * self._hit(beside, ahead, start)
-                            - 0.4 * (yaw != 0)
-                            - 0.4 * (middle != 0)
+                            - 3.0 * (yaw != 0)
+                            - 2.0 * (middle != 0)
                             - 0.2 * start
                             - 0.1 * abs(offset)
                         )
@@ -195,5 +200,8 @@ def _poses(
 ) -> Floats:
     """(2, 6) poses of both tools at two places (x, y), rolled outwards."""
     return np.array(
-        [[*end, height_m, side * roll_rad, 0.0, yaw_rad] for end, side in zip(ends_m, (1, -1), strict=True)]
+        [
+            [*end, height_m, side * roll_rad, 0.0, yaw_rad]
+            for end, side in zip(ends_m, (1, -1), strict=True)
+        ]
     )

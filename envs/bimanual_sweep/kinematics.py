@@ -142,9 +142,7 @@ class SerialArm:
 
 
 def _missing(position_m: Floats, rotation: Floats, pose: Floats) -> Floats:
-    return np.concatenate(
-        [position_m - pose[:3, 3], rotation_vector(rotation @ pose[:3, :3].T)]
-    )
+    return np.concatenate([position_m - pose[:3, 3], rotation_vector(rotation @ pose[:3, :3].T)])
 
 
 def _path(robot: Element, tip: str) -> list[Element]:

@@ -4,6 +4,7 @@ The scene is built anew for every episode: after that it does not depend on what
 """
 
 import math
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,6 @@ class Scene:
         client: a physics client that nothing else uses; it is emptied first.
         config: the task's settings.
         models: of the left and the right arm.
-        folder: where URDF files may be written.
         bowls_m: (2, 2) centres (x, y) of the bowls.
         balls_m: (balls, 2) where the balls start.
         visible: whether table and bowls show in this client, for its own window.
@@ -46,7 +46,6 @@ class Scene:
         client: BulletClient,
         config: BimanualSweepConfig,
         models: list[ArmModel],
-        folder: Path,
         bowls_m: Floats,
         balls_m: Floats,
         *,
@@ -71,7 +70,8 @@ class Scene:
             add_table_visual(client)
             for bowl in bowls_m:
                 add_bowl_visual(client, config, bowl)
-        self.arms = [Arm(client, model, folder) for model in models]
+        with tempfile.TemporaryDirectory() as folder:
+            self.arms = [Arm(client, model, Path(folder)) for model in models]
         self.balls = self._make_balls(balls_m)
         for body in (table, *bowls):
             client.setCollisionFilterGroupMask(body, -1, _STATIC, _TOOLS | _BALLS)
@@ -81,9 +81,7 @@ class Scene:
             for link in range(-1, arm.num_links):
                 tool = link == arm.tool
                 meets = _STATIC | _TOOLS | _ARMS | _BALLS if tool else _TOOLS | _ARMS
-                client.setCollisionFilterGroupMask(
-                    arm.body, link, _TOOLS if tool else _ARMS, meets
-                )
+                client.setCollisionFilterGroupMask(arm.body, link, _TOOLS if tool else _ARMS, meets)
 
     def ball_positions_m(self) -> Floats:
         """(balls, 3) centres of the balls."""
@@ -106,9 +104,7 @@ class Scene:
             for start, end in zip(starts_rad, ends_rad, strict=True)
         ]
         for step in range(1, steps + 1):
-            for arm, start, end, speed in zip(
-                self.arms, starts_rad, ends_rad, speeds, strict=True
-            ):
+            for arm, start, end, speed in zip(self.arms, starts_rad, ends_rad, speeds, strict=True):
                 arm.drive(start + (end - start) * (step / steps), speed)
             self._client.stepSimulation()
 

@@ -102,6 +102,4 @@ class ToolTargets:
 
 def _met(error: Floats) -> bool:
     """Whether what is missing to a pose, (6,), is small enough."""
-    return bool(
-        np.linalg.norm(error[:3]) <= _MISSED_M and np.linalg.norm(error[3:]) <= _MISSED_RAD
-    )
+    return bool(np.linalg.norm(error[:3]) <= _MISSED_M and np.linalg.norm(error[3:]) <= _MISSED_RAD)
