@@ -74,8 +74,8 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
                 "pose": spaces.Box(-_POSE_LIMIT, _POSE_LIMIT, (12,), np.float32),
             }
         )
-        largest = np.tile([config.step_m] * 3 + [config.step_rad] * 3, 2).astype(np.float32)
-        self.action_space = spaces.Box(-largest, largest, dtype=np.float32)
+        self._largest = np.tile([config.step_m] * 3 + [config.step_rad] * 3, 2).astype(np.float32)
+        self.action_space = spaces.Box(-self._largest, self._largest, dtype=np.float32)
         self._models = [ArmModel(config, side) for side in SIDES]
         self._client = BulletClient(gui=render_mode == "human")
         self._camera = SweepCamera(config)
@@ -122,7 +122,7 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         change = np.asarray(action, np.float64)
         if change.shape != (12,) or not np.isfinite(change).all():
             raise ValueError(f"action must be 12 finite numbers, got {action}")
-        limit = self.action_space.high.astype(np.float64)
+        limit = self._largest.astype(np.float64)
         before = self._targets.joints_rad
         self._targets.move(np.clip(change, -limit, limit).reshape(2, 6))
         self._scene.advance(before, self._targets.joints_rad, _PHYSICS_STEPS)
@@ -144,8 +144,8 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             loose = ~self._scene.in_bowls(self._balls_m)
             loose &= (height_m > 0) & (height_m < _LOOSE_HEIGHT_M)
             self._expert_change = self._expert.action(self._targets.poses, self._balls_m[loose, :2])
-        high = self.action_space.high
-        return np.clip(self._expert_change.ravel().astype(np.float32), -high, high)
+        change = self._expert_change.ravel().astype(np.float32)
+        return np.clip(change, -self._largest, self._largest)
 
     @property
     def expert_rests(self) -> bool:

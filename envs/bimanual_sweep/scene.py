@@ -5,12 +5,13 @@ The scene is built anew for every episode: after that it does not depend on what
 
 import math
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.bimanual_sweep.arm import SIDES, Arm, ArmModel
+from envs.bimanual_sweep.arm import Arm, ArmModel
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bullet import BulletClient
 
@@ -209,7 +210,7 @@ def _revolve(
     ]
     vertices: list[list[float]] = []
     normals: list[list[float]] = []
-    for inner, outer in zip(rings, rings[1:], strict=False):
+    for inner, outer in pairwise(rings):
         for k in range(sectors):
             a, b, c, d = inner[k], inner[k + 1], outer[k + 1], outer[k]
             for triangle in ((a, c, b), (a, d, c)):

@@ -78,8 +78,8 @@ def add_tool(robot: Element, config: BimanualSweepConfig, side: int) -> None:
     inertial = SubElement(link, "inertial")
     SubElement(inertial, "origin", xyz=f"0 {top_m[1] / 2:.6f} {top_m[2] / 2:.6f}")
     SubElement(inertial, "mass", value=str(_MASS_KG))
-    inertia = {name: "0.001" for name in ("ixx", "iyy", "izz")}
-    SubElement(inertial, "inertia", inertia | {name: "0" for name in ("ixy", "ixz", "iyz")})
+    inertia = dict.fromkeys(("ixx", "iyy", "izz"), "0.001")
+    SubElement(inertial, "inertia", inertia | dict.fromkeys(("ixy", "ixz", "iyz"), "0"))
     for box in boxes:
         for kind in ("visual", "collision"):
             part = SubElement(link, kind)
