@@ -148,9 +148,9 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         return np.clip(change, -self._largest, self._largest)
 
     @property
-    def expert_rests(self) -> bool:
+    def expert_done(self) -> bool:
         """Whether the expert has nothing left to do: no ball that it could still reach."""
-        return self._expert.rests
+        return self._expert.done
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
         """The camera's picture (height, width, 3); a live window shows itself."""

@@ -44,7 +44,7 @@ class _Stripe:
 
 
 class SweepExpert:
-    """Plans and acts for one episode; `rests` when it sees nothing that it could do.
+    """Plans and acts for one episode; `done` when it sees nothing that it could do.
 
     Args:
         config: the task's settings.
@@ -53,7 +53,7 @@ class SweepExpert:
 
     def __init__(self, config: BimanualSweepConfig, bowls_m: Floats) -> None:
         self._config, self._bowls_m = config, bowls_m
-        self.rests = False
+        self.done = False
         self._inner_m = blade_width_m(config, -1) / 2
         self._outer_m = half_width_m(config)
         self._targets = np.empty((2, 6))
@@ -73,7 +73,7 @@ class SweepExpert:
     def _sweep(self) -> Iterator[Floats]:
         while True:
             stripe = self._plan()
-            self.rests = stripe is None
+            self.done = stripe is None
             if stripe is None:
                 yield from self._rest()
                 continue
