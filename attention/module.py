@@ -1,12 +1,15 @@
 """Multi-head attention by random features, with the parameters of `torch.nn.MultiheadAttention`."""
 
+import math
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attention.components import SCORE, component
 from attention.decoding import DecodingState, decode, initial_decoding_state
+from attention.exact import ExactSoftmax
 from attention.features.base import FeatureMap
 from attention.masks import is_causal_mask, visible_keys
 from attention.matrix import attention_matrix
@@ -29,6 +32,8 @@ _SETTLED = (
     "dtype",
 )
 """Arguments that `from_multihead` takes from the module that it converts."""
+_EXACT = "softmax"
+"""Name under which exact attention is chosen in place of a feature map."""
 
 
 class RandomFeatureAttention(nn.Module):
@@ -36,7 +41,8 @@ class RandomFeatureAttention(nn.Module):
 
     Same parameter names and shapes, so that a trained module's state loads into it; the random
     vectors are buffers of `feature_map`, one set a head, and keep their values where the state has
-    none. Each head estimates softmax attention: queries and keys are scaled by head_dim**-0.25.
+    none. Each head estimates softmax attention: queries and keys are scaled by head_dim**-0.25, or
+    to one length by `qk_length`.
 
     What differs from `nn.MultiheadAttention`:
 
@@ -53,8 +59,12 @@ class RandomFeatureAttention(nn.Module):
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first: as in `nn.MultiheadAttention`.
-        feature_map: one of `attention.available()`.
+        feature_map: one of `attention.available()`; or "softmax": exact attention with the same
+            parameters, in O(L^2) time, for comparisons; `num_features`, `projection` and `seed`
+            then mean nothing.
         num_features: m, the number of random vectors a head.
+        qk_length: Euclidean length that every head's queries and keys are scaled to, instead of
+            the factor head_dim**-0.25; Hybrid Random Features, appendix K, uses 1 on its robots.
         projection, seed, map_options: of the feature map, see `attention.feature_map`; without
             `heads`, which is num_heads.
         device, dtype: of parameters and random vectors; the latter are float32 at least.
@@ -89,6 +99,7 @@ class RandomFeatureAttention(nn.Module):
         kdim: int | None = None,
         vdim: int | None = None,
         batch_first: bool = False,
+        qk_length: float | None = None,
         projection: str | Tensor = "orthogonal",
         seed: int = 0,
         device: torch.device | str | None = None,
@@ -106,8 +117,12 @@ class RandomFeatureAttention(nn.Module):
             "map_options",
         )
         settled = ("dim", "num_features", "projection", "seed", "heads", "device", "dtype")
-        check_map_options(feature_map, map_options, settled)
+        if feature_map != _EXACT:
+            check_map_options(feature_map, map_options, settled)
+        elif map_options:
+            raise ValueError(f"feature_map softmax takes no options, got {', '.join(map_options)}")
         _check_sizes(embed_dim, num_heads, dropout)
+        self.qk_length = _check_length(qk_length)
         for argument, value in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
             if value:
                 raise ValueError(f"{argument} must be False, got {value}")
@@ -140,17 +155,21 @@ class RandomFeatureAttention(nn.Module):
         in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim, **place)) if bias else None
         self.register_parameter("in_proj_bias", in_proj_bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **place)
-        self.feature_map: FeatureMap = build_feature_map(
-            feature_map,
-            self.head_dim,
-            num_features,
-            projection=projection,
-            seed=seed,
-            heads=num_heads,
-            dtype=working_dtype(dtype or torch.get_default_dtype()),
-            device=device,
-            **map_options,
-        )
+        self.feature_map: FeatureMap | ExactSoftmax
+        if feature_map == _EXACT:
+            self.feature_map = ExactSoftmax(self.head_dim)
+        else:
+            self.feature_map = build_feature_map(
+                feature_map,
+                self.head_dim,
+                num_features,
+                projection=projection,
+                seed=seed,
+                heads=num_heads,
+                dtype=working_dtype(dtype or torch.get_default_dtype()),
+                device=device,
+                **map_options,
+            )
         self.reset_parameters()
         self.register_load_state_dict_pre_hook(_keep_random_vectors)
 
@@ -248,7 +267,7 @@ class RandomFeatureAttention(nn.Module):
                 any visible key.
         """
         batched = self._check_inputs(query, key, value)
-        q, k, v = self._heads(query, key, value, batched)
+        q, k, v = self.project(query, key, value)
         causal = is_causal_mask(attn_mask, q.shape[-2], k.shape[-2], is_causal)
         visible = visible_keys(key_padding_mask)
         if visible is not None:
@@ -263,24 +282,45 @@ class RandomFeatureAttention(nn.Module):
                 )
             visible = visible if visible.ndim == 1 else visible.unsqueeze(1)
         if self.training and self.dropout > 0:
-            kept = functional.dropout(v.new_ones(*v.shape[:-1], 1), self.dropout)
-            attended = self.feature_map.attend(q, k, v * kept, causal=causal, key_mask=visible)
-        else:
+            v = v * functional.dropout(v.new_ones(*v.shape[:-1], 1), self.dropout)
+        with component(SCORE):
             attended = self.feature_map.attend(q, k, v, causal=causal, key_mask=visible)
         output = self.out_proj(attended.transpose(-2, -3).flatten(-2))
         weights = None
         if need_weights:
-            weights = attention_matrix(self.feature_map, q, k, causal=causal, key_mask=visible)
+            if isinstance(self.feature_map, ExactSoftmax):  # mixing unit vectors gives the matrix
+                units = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device)
+                units = units.expand(*k.shape[:-1], -1)
+                weights = self.feature_map.attend(q, k, units, causal=causal, key_mask=visible)
+            else:
+                weights = attention_matrix(self.feature_map, q, k, causal=causal, key_mask=visible)
             weights = weights.mean(-3) if average_attn_weights else weights
         if not batched:
             return output.squeeze(0), None if weights is None else weights.squeeze(0)
         return output if self.batch_first else output.transpose(0, 1), weights
 
+    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What the feature map gets, of tokens as in `forward`: projected, scaled and split.
+
+        Queries (batch, heads, L, head_dim), keys and values (batch, heads, S, head_dim), whatever
+        `batch_first` is; without a batch, as one of size 1.
+        """
+        if query is key and key is value and self.in_proj_weight is not None:
+            parts = functional.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
+        else:
+            weights, biases = self._in_projections()
+            parts = tuple(
+                functional.linear(tokens, weight, bias)
+                for tokens, weight, bias in zip((query, key, value), weights, biases, strict=True)
+            )
+        q, k, v = (self._split(part, query.ndim == 3) for part in parts)
+        return self._scaled(q), self._scaled(k), v
+
     def initial_state(self, batch: int) -> DecodingState:
         """The state before the first token, for `step`."""
         weight = self.out_proj.weight
         return initial_decoding_state(
-            self.feature_map,
+            self._random_features(),
             (batch, self.num_heads),
             self.head_dim,
             dtype=working_dtype(weight.dtype),
@@ -304,8 +344,9 @@ class RandomFeatureAttention(nn.Module):
             functional.linear(tokens, weight, bias).unflatten(-1, (self.num_heads, 1, -1))
             for tokens, weight, bias in zip((query, key, value), weights, biases, strict=True)
         )
-        scale = self.head_dim**-0.25
-        attended, state = decode(self.feature_map, q * scale, k * scale, v, state)
+        attended, state = decode(
+            self._random_features(), self._scaled(q), self._scaled(k), v, state
+        )
         return self.out_proj(attended.flatten(-3)), state
 
     @torch.no_grad()
@@ -315,8 +356,7 @@ class RandomFeatureAttention(nn.Module):
         weights, biases = self._in_projections()
         q = self._split(functional.linear(query, weights[0], biases[0]), batched)
         k = self._split(functional.linear(key, weights[1], biases[1]), batched)
-        scale = self.head_dim**-0.25
-        self.feature_map.fit(q * scale, k * scale)
+        self.feature_map.fit(self._scaled(q), self._scaled(k))
         return self
 
     def redraw(self, generator: torch.Generator) -> None:
@@ -326,21 +366,17 @@ class RandomFeatureAttention(nn.Module):
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}"
 
-    def _heads(
-        self, query: Tensor, key: Tensor, value: Tensor, batched: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Projected, scaled and split: (batch, heads, L, head_dim) and twice (..., S, head_dim)."""
-        if query is key and key is value and self.in_proj_weight is not None:
-            parts = functional.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
-        else:
-            weights, biases = self._in_projections()
-            parts = tuple(
-                functional.linear(tokens, weight, bias)
-                for tokens, weight, bias in zip((query, key, value), weights, biases, strict=True)
-            )
-        q, k, v = (self._split(part, batched) for part in parts)
-        scale = self.head_dim**-0.25
-        return q * scale, k * scale, v
+    def _scaled(self, tokens: Tensor) -> Tensor:
+        """Queries or keys (..., head_dim) as the kernel gets them."""
+        if self.qk_length is None:
+            return tokens * self.head_dim**-0.25
+        length = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True)
+        return tokens * (self.qk_length / length.clamp_min(torch.finfo(tokens.dtype).tiny))
+
+    def _random_features(self) -> FeatureMap:
+        if isinstance(self.feature_map, ExactSoftmax):
+            raise ValueError("feature_map must be a random one for step, got softmax")
+        return self.feature_map
 
     def _in_projections(self) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
         """Weights and biases of queries, keys and values."""
@@ -434,6 +470,12 @@ def _check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
         raise ValueError(f"embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}")
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+
+
+def _check_length(qk_length: float | None) -> float | None:
+    if qk_length is not None and not 0 < qk_length < math.inf:
+        raise ValueError(f"qk_length must be above 0 and finite, or None, got {qk_length}")
+    return qk_length
 
 
 def _keep_random_vectors(

@@ -1,12 +1,15 @@
 """Robot policies that see through implicit attention."""
 
-from policies.build import build
+from policies.build import CONFIGS, build
 from policies.config import PolicyConfig
 from policies.iap import ImplicitAttentionPolicy
 from policies.normaliser import RunningNormaliser, RunningStatistics
 from policies.scripted import Blind, Oracle, Random
+from policies.vision_config import VisionPolicyConfig
+from policies.vision_policy import VisionPerformerPolicy
 
 __all__ = [
+    "CONFIGS",
     "Blind",
     "ImplicitAttentionPolicy",
     "Oracle",
@@ -14,5 +17,7 @@ __all__ = [
     "Random",
     "RunningNormaliser",
     "RunningStatistics",
+    "VisionPerformerPolicy",
+    "VisionPolicyConfig",
     "build",
 ]

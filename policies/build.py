@@ -2,51 +2,90 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, overload
 
 import gymnasium
 from pydantic import TypeAdapter, ValidationError
 
 from policies.config import PolicyConfig
 from policies.iap import ImplicitAttentionPolicy
+from policies.vision_config import VisionPolicyConfig
+from policies.vision_policy import VisionPerformerPolicy
 
-__all__ = ["build"]
+__all__ = ["CONFIGS", "build"]
 
-_FIELDS = sorted(part.name for part in fields(PolicyConfig))
+CONFIGS: dict[str, type[PolicyConfig] | type[VisionPolicyConfig]] = {
+    "implicit_attention": PolicyConfig,
+    "vision_performer": VisionPolicyConfig,
+}
+"""Settings of each kind of policy by its `name`; settings without a name are the first's."""
 
 
+@overload
 def build(
-    config: PolicyConfig | Mapping[str, Any],
+    config: PolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
-) -> ImplicitAttentionPolicy:
+) -> ImplicitAttentionPolicy: ...
+@overload
+def build(
+    config: VisionPolicyConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+) -> VisionPerformerPolicy: ...
+@overload
+def build(
+    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+) -> ImplicitAttentionPolicy | VisionPerformerPolicy: ...
+def build(
+    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+) -> ImplicitAttentionPolicy | VisionPerformerPolicy:
     """A policy with fresh parameters.
 
     Args:
-        config: a `PolicyConfig`; or its fields as a mapping; or a whole run configuration, of
+        config: a `PolicyConfig` or a `VisionPolicyConfig`; or the fields of either as a mapping,
+            whose `name` tells which (none: implicit_attention); or a whole run configuration, of
             which the `policy` section and the top-level fields of the same names are taken.
         observation_space, action_space: those of the environment.
 
     Raises:
         ValueError: one sentence, for settings out of range or spaces that the policy does not fit.
     """
-    if not isinstance(config, PolicyConfig):
-        if "policy" in config:
-            shorthands = {k: v for k, v in config.items() if k in _FIELDS and v is not None}
-            config = {**(config["policy"] or {}), **shorthands}
+    if isinstance(config, Mapping):
         config = _read(config)
+    if isinstance(config, VisionPolicyConfig):
+        return VisionPerformerPolicy(config, observation_space, action_space)  # type: ignore[arg-type]
     return ImplicitAttentionPolicy(config, observation_space, action_space)  # type: ignore[arg-type]
 
 
-def _read(settings: Mapping[str, Any]) -> PolicyConfig:
-    """A `PolicyConfig` from its fields; ValueError names the field, what came, what is allowed."""
+def _read(settings: Mapping[str, Any]) -> PolicyConfig | VisionPolicyConfig:
+    """The settings of the policy that a mapping describes."""
+    run = settings if "policy" in settings else {}
+    own = dict((run["policy"] or {}) if run else settings)
+    name = own.get("name", "implicit_attention")
+    if name not in CONFIGS:
+        raise ValueError(f"policy name must be one of {', '.join(CONFIGS)}, got {name!r}")
+    known = sorted(part.name for part in fields(CONFIGS[name]))
+    shorthands = {k: v for k, v in run.items() if k in known and k != "name" and v is not None}
+    return _validate(CONFIGS[name], {**own, **shorthands}, known)
+
+
+def _validate(
+    cls: type[PolicyConfig] | type[VisionPolicyConfig], settings: dict[str, Any], known: list[str]
+) -> PolicyConfig | VisionPolicyConfig:
+    """A `cls` from its fields; ValueError names the field, what came, what is allowed."""
     try:
-        return TypeAdapter(PolicyConfig).validate_python(dict(settings))
+        made: PolicyConfig | VisionPolicyConfig = TypeAdapter(cls).validate_python(settings)
+        return made
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     key, message = ".".join(str(part) for part in first["loc"]), first["msg"]
     if first["type"] == "unexpected_keyword_argument":
-        raise ValueError(f"unknown key {key}; the keys known there are {', '.join(_FIELDS)}")
+        raise ValueError(f"unknown key {key}; the keys known there are {', '.join(known)}")
     if first["type"] == "value_error":
         raise ValueError(message.removeprefix("Value error, "))
     if first["type"] == "missing":

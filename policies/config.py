@@ -25,6 +25,8 @@ FEATURE_MAPS = (
 class PolicyConfig:
     """Tokens, attention and controller of an Implicit Attention Policy."""
 
+    name: Literal["implicit_attention"] = "implicit_attention"
+    """Kind of policy."""
     patch: tuple[int, int] = (4, 4)
     """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
     variant: Literal["masking", "rank", "trans"] = "masking"

@@ -51,18 +51,23 @@ class Random:
     """Uniform actions from its own generator.
 
     Args:
-        env: the environment to act in.
+        env: the environment to act in; its action space is a bounded Box.
         seed: of the generator.
+
+    Raises:
+        ValueError: for actions of another kind, or without bounds.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], seed: int = 0) -> None:
-        assert env.action_space.shape is not None
-        self._shape = env.action_space.shape
+        space = env.action_space
+        if not isinstance(space, gymnasium.spaces.Box) or not space.is_bounded():
+            raise ValueError(f"the action space must be a bounded Box, got {space}")
+        self._low, self._high = space.low, space.high
         self._rng = np.random.default_rng(seed)
 
     def reset(self) -> None:
         """Begin an episode."""
 
     def act(self, observation: Any) -> NDArray[np.float32]:
-        """A uniform action in [-1, 1]."""
-        return self._rng.uniform(-1, 1, self._shape).astype(np.float32)
+        """A uniform action within the bounds of the action space."""
+        return self._rng.uniform(self._low, self._high).astype(np.float32)

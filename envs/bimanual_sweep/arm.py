@@ -23,7 +23,7 @@ SIDES = (1, -1)
 """Left, at positive y, then right: the order in actions and observations."""
 _URDF = Path(pybullet_data.getDataPath()) / "xarm" / "xarm6_robot.urdf"
 _SHAPES = "xarm6_primitives.urdf"
-_COLOURS = ("0.72 0.74 0.78 1", "0.52 0.54 0.58 1")  # links in turn; no red, no green
+_COLOURS = ("0.75 0.75 0.75 1", "0.55 0.55 0.55 1")  # links in turn; no red, no green
 _ELBOW, _STRAIGHTEST_RAD = 2, -2.9
 _FORCE_N_M = 200.0
 _POSITION_GAIN, _VELOCITY_GAIN = 0.3, 1.0

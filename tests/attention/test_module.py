@@ -129,7 +129,7 @@ def test_fit_sets_each_heads_parameters() -> None:
     before = ours(x, y, y)[0]
     assert ours.fit(x, y) is ours
     assert not torch.equal(ours(x, y, y)[0], before)
-    q, k, _ = ours._heads(x, y, y, True)
+    q, k, _ = ours.project(x, y, y)
     direct = attention.feature_map("oprf", EMBED // HEADS, 4, heads=HEADS).fit(q, k)
     ours.feature_map.load_state_dict(direct.state_dict())
     torch.testing.assert_close(ours(x, y, y)[0], ours.fit(x, y)(x, y, y)[0])
@@ -393,3 +393,53 @@ def test_errors() -> None:
     with torch.autocast("cpu"), pytest.raises(ValueError, match=r"got torch\.float64; cast either"):
         ours(x.double(), x, x)
     assert "embed_dim=8, num_heads=2" in repr(ours)
+
+
+def test_qk_length_scales_queries_and_keys() -> None:
+    """To one length, whatever they were, in `forward`, `step` and `fit` alike."""
+    exact = softmax_module(batch_first=True)
+    module = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 4096, qk_length=0.5)
+    plain = RandomFeatureAttention.from_multihead(exact, "hyperbolic", 4096)
+    x = tokens(2, 5, EMBED)
+    query, key, value = module.project(x, x, x)
+    for projected, unscaled in zip((query, key), plain.project(x, x, x)[:2], strict=True):
+        expected = 0.5 * nn.functional.normalize(unscaled, dim=-1)
+        torch.testing.assert_close(projected, expected)
+    expected = nn.functional.scaled_dot_product_attention(query, key, value, scale=1.0)
+    close(module(x, x, x)[0], exact.out_proj(expected.transpose(1, 2).flatten(-2)), 0.02)
+    torch.testing.assert_close(module(9 * x, x, x)[0], module(x, x, x)[0], rtol=0.1, atol=0.1)
+    causal = module(x, x, x, is_causal=True)[0]
+    state = module.initial_state(2)
+    for i in range(5):
+        output, state = module.step(x[:, i], x[:, i], x[:, i], state)
+        torch.testing.assert_close(output, causal[:, i], rtol=1e-4, atol=1e-5)
+    zeros = torch.zeros(2, 5, EMBED, requires_grad=True)
+    module(zeros, zeros, zeros)[0].sum().backward()
+    assert zeros.grad is not None
+    assert zeros.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), float("inf")])
+def test_qk_length_out_of_range(length: float) -> None:
+    with pytest.raises(ValueError, match="qk_length must be above 0 and finite, or None, got"):
+        RandomFeatureAttention(EMBED, HEADS, qk_length=length)
+
+
+def test_exact_attention_by_name_is_pytorchs() -> None:
+    exact = softmax_module(batch_first=True)
+    ours = RandomFeatureAttention.from_multihead(exact, "softmax")
+    x = tokens(2, 5, EMBED)
+    padding = torch.zeros(2, 5, dtype=torch.bool)
+    padding[1, 3:] = True
+    for options in ({}, {"key_padding_mask": padding}):
+        expected = exact(x, x, x, need_weights=True, average_attn_weights=False, **options)
+        computed = ours(x, x, x, need_weights=True, average_attn_weights=False, **options)
+        for theirs, own in zip(expected, computed, strict=True):
+            torch.testing.assert_close(own, theirs)
+    causal = ours(x, x, x, is_causal=True)[0]
+    torch.testing.assert_close(causal[:, 0], ours(x[:, :1], x[:, :1], x[:, :1])[0][:, 0])
+    assert set(ours.state_dict()) == set(exact.state_dict())
+    with pytest.raises(ValueError, match="feature_map must be a random one for step, got softmax"):
+        ours.initial_state(2)
+    with pytest.raises(ValueError, match="feature_map softmax takes no options, got base"):
+        RandomFeatureAttention(EMBED, HEADS, "softmax", base=("trig", "trig"))

@@ -2,6 +2,7 @@
 
 import gymnasium
 import numpy as np
+import pytest
 
 from policies import Blind, Oracle, Random
 
@@ -41,3 +42,27 @@ def test_random_follows_its_seed():
     assert (actions(1) != actions(2)).all()
     assert Walker.action_space.contains(actions(1)[0])
     assert actions(1).std() > 0.4
+
+
+def test_random_draws_the_same_as_ever_within_one():
+    """Published figures of the random walker stay what they are."""
+    drawn = np.random.default_rng(5).uniform(-1, 1, 9).astype(np.float32)
+    np.testing.assert_array_equal(Random(Walker(), 5).act(None), drawn)
+
+
+def test_random_fills_the_bounds_of_every_dimension():
+    walker = Walker()
+    low, high = np.float32([-0.04, 0.0, -3.0]), np.float32([0.04, 0.2, -2.0])
+    walker.action_space = gymnasium.spaces.Box(low, high)
+    random = Random(walker)
+    actions = np.stack([random.act(None) for _ in range(1000)])
+    assert all(walker.action_space.contains(action) for action in actions)
+    np.testing.assert_allclose(actions.min(0), low, atol=0.02)
+    np.testing.assert_allclose(actions.max(0), high, atol=0.02)
+
+
+def test_random_needs_bounds():
+    walker = Walker()
+    walker.action_space = gymnasium.spaces.Box(-np.inf, 1.0, (2,), np.float32)
+    with pytest.raises(ValueError, match="must be a bounded Box, got Box"):
+        Random(walker)

@@ -1,0 +1,116 @@
+"""From colour images to patch tokens (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words").
+
+Images stay bytes as long as they can: a 500 x 500 image is 0.75 MB as bytes and 3 MB as floats.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["PatchEmbedding", "sinusoidal_positions"]
+
+_MIDDLE = 128
+"""A byte less this, over this, lies in [-1, 1)."""
+_POSITION_SCALE = 0.5
+
+
+class PatchEmbedding(nn.Module):
+    """Cuts images into patches and maps each linearly to a token, its place added.
+
+    Pixels are centred: a byte v counts as (v - 128) / 128. Places are learned and start as
+    sinusoids of row and column.
+
+    Args:
+        height, width: of the images, pixels; 3 colours.
+        scale: side of the squares of pixels that are averaged first.
+        patch: rows and columns of a patch, in averaged pixels.
+        dim: width of a token.
+        generator: source of the initial parameters.
+
+    Raises:
+        ValueError: if squares or patches do not divide the image.
+    """
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        scale: int,
+        patch: tuple[int, int],
+        dim: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        if height % scale or width % scale:
+            raise ValueError(f"image_scale must divide the {height} x {width} image, got {scale}")
+        height, width = height // scale, width // scale
+        rows, columns = patch
+        if height % rows or width % columns:
+            raise ValueError(
+                f"patch must be [rows, columns] that divide the {height} x {width} image, "
+                f"got [{rows}, {columns}]"
+            )
+        self.scale, self.patch = scale, patch
+        self.grid = (height // rows, width // columns)
+        self.count = self.grid[0] * self.grid[1]
+        inputs = rows * columns * 3
+        self.weight = nn.Parameter(
+            torch.randn(dim, inputs, generator=generator) / math.sqrt(inputs)
+        )
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.positions = nn.Parameter(_POSITION_SCALE * sinusoidal_positions(self.grid, dim))
+
+    def forward(self, rgb: Tensor) -> Tensor:
+        """(batch, height, width, 3) uint8 -> tokens (batch, patches, dim), row by row."""
+        patches, unit = self.patches(rgb)
+        tokens = torch.addmm(self.bias, patches, self.weight.t(), alpha=1 / unit)
+        return tokens.view(len(rgb), self.count, -1) + self.positions
+
+    def patches(self, rgb: Tensor) -> tuple[Tensor, float]:
+        """Centred pixels (batch * patches, rows * columns * 3), and what 1 would be in them."""
+        batch = len(rgb)
+        (down, across), (rows, columns) = self.grid, self.patch
+        if self.scale == 1:
+            cut = rgb.reshape(batch, down, rows, across, columns * 3).transpose(2, 3)
+            signed = cut.reshape(batch * self.count, -1).bitwise_xor(_MIDDLE).view(torch.int8)
+            return signed.to(self._dtype(rgb)), float(_MIDDLE)
+        summed = _square_sums(rgb, self.scale)
+        cut = summed.view(batch, down, rows, across, columns * 3).transpose(2, 3)
+        unit = _MIDDLE * self.scale**2
+        return cut.reshape(batch * self.count, -1).to(self.weight.dtype) - unit, float(unit)
+
+    def _dtype(self, like: Tensor) -> torch.dtype:
+        """What products are computed in: bytes are exact in every float type."""
+        device = like.device.type
+        if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+            return torch.get_autocast_dtype(device)
+        return self.weight.dtype
+
+
+def _square_sums(rgb: Tensor, scale: int) -> Tensor:
+    """(batch, height, width, 3) -> sums over squares (batch, height / scale, width / scale, 3)."""
+    batch, height, width, colours = rgb.shape
+    bands = rgb.reshape(batch, height // scale, scale, width * colours)
+    # int32 is slower by half and int16 holds sums of up to 128 rows.
+    columns = bands.sum(2, dtype=torch.int16 if scale <= 128 else torch.int32)
+    return columns.view(batch, height // scale, width // scale, scale, colours).sum(
+        3, dtype=torch.float32
+    )
+
+
+def sinusoidal_positions(grid: tuple[int, int], dim: int) -> Tensor:
+    """Places of patches, (rows * columns, dim): sines and cosines of the row, then of the column.
+
+    Periods fall geometrically from twice the grid to two patches (Vaswani et al. 2017, section 3.5,
+    in two dimensions). `dim` is a multiple of 4.
+    """
+    codes = []
+    for count in grid:
+        frequency = torch.logspace(0, math.log2(max(count, 2)), dim // 4, base=2.0) * math.pi
+        angle = (torch.arange(count) + 0.5).unsqueeze(-1) / count * frequency
+        codes.append(torch.cat((angle.sin(), angle.cos()), -1))
+    row, column = codes
+    rows = row.unsqueeze(1).expand(-1, grid[1], -1)
+    columns = column.unsqueeze(0).expand(grid[0], -1, -1)
+    return torch.cat((rows, columns), -1).reshape(grid[0] * grid[1], dim)

@@ -1,0 +1,117 @@
+"""Settings of the Vision-Performer policy."""
+
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from policies.config import FEATURE_MAPS
+
+__all__ = ["OPTIMISERS", "VisionPolicyConfig"]
+
+OPTIMISERS: dict[str, tuple[str | None, ...]] = {
+    "autoregressive": (None, "autoregressive"),
+    "joint": (None, "derivative_free", "langevin"),
+    "explicit": (None,),
+}
+"""Optimisers of actions that go with each head; None is its own: none for the explicit head,
+langevin for the joint one."""
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class VisionPolicyConfig:
+    """Image encoder, energy head and search for actions of a Vision-Performer policy."""
+
+    name: Literal["vision_performer"] = "vision_performer"
+    """Kind of policy."""
+    image_scale: int = Field(default=1, ge=1)
+    """Side of the squares of pixels that are averaged before patching; 1: the full image."""
+    patch: tuple[int, int] = (25, 25)
+    """Rows and columns of averaged pixels in a patch; must divide the averaged image."""
+    embed_dim: int = Field(default=64, ge=4)
+    """Width of a token; a multiple of 4 and of `heads`."""
+    depth: int = Field(default=2, ge=1)
+    """Transformer blocks."""
+    heads: int = Field(default=4, ge=1)
+    """Attention heads of a block."""
+    mlp_ratio: float = Field(default=2.0, gt=0)
+    """Width of a block's hidden layer, in units of `embed_dim`."""
+    feature_map: str = "angular_hybrid"
+    """Random features that make attention linear (`FEATURE_MAPS`), or "softmax": exact."""
+    num_features: int = Field(default=8, ge=1)
+    """Number m of random projections of the feature map, a head."""
+    num_lambda_features: int = Field(default=8, ge=1)
+    """Number n of random projections of a hybrid's coefficient, a head."""
+    projection: Literal["iid", "orthogonal"] = "orthogonal"
+    """Coupling of the random projections."""
+    feature_seed: int = Field(default=0, ge=0)
+    """Seed of the random projections; block i takes this number + i."""
+    qk_length: float | None = Field(default=1.0, gt=0)
+    """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
+    context_dim: int = Field(default=128, ge=1)
+    """Width of what the encoder hands to the head."""
+    head: Literal["autoregressive", "joint", "explicit"] = "autoregressive"
+    """One energy for each action dimension, given the dimensions before it; one energy of the whole
+    action; or regression with squared errors, the baseline."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the head's hidden layers; of each dimension's own for the autoregressive head."""
+    negatives: int = Field(default=64, ge=1)
+    """Uniform actions that each demonstrated one is told from; one set a dimension for the
+    autoregressive head."""
+    action_noise: float = Field(default=0.005, ge=0)
+    """Standard deviation of the noise on demonstrated actions, in units of the normalised action:
+    no energy's valley is narrower, so that a search finds it. Not for the explicit head."""
+    optimiser: Literal["autoregressive", "derivative_free", "langevin"] | None = None
+    """Search for the action of least energy: autoregressive with the autoregressive head,
+    derivative_free or langevin with the joint one; null: the head's own."""
+    samples: int = Field(default=128, ge=2)
+    """Candidates that a search looks at together; derivative_free wants 1,000 and more."""
+    rounds: int = Field(default=2, ge=1)
+    """Rounds of a search without gradients (autoregressive: for each dimension)."""
+    noise: float = Field(default=0.05, gt=0)
+    """Standard deviation of the noise after the first of these rounds, in units of the normalised
+    action (from -1 to 1); halved every round. derivative_free wants about 0.33."""
+    langevin_steps: int = Field(default=100, ge=1)
+    """Steps of a Langevin chain for an action."""
+    langevin_step_start: float = Field(default=0.1, gt=0)
+    """Size of a chain's first step."""
+    langevin_step_end: float = Field(default=1e-5, gt=0)
+    """Size of a chain's last step; squares fall from the first to it."""
+    langevin_negatives: bool = False
+    """Joint head: negatives are moved by a Langevin chain, and gradients penalised."""
+    langevin_training_steps: int = Field(default=20, ge=1)
+    """Steps of the chain that moves negatives."""
+    inference_seed: int = Field(default=0, ge=0)
+    """Seed of the searches for actions, from which every episode starts."""
+    init_seed: int = Field(default=0, ge=0)
+    """Seed of the initial parameters."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if self.feature_map not in FEATURE_MAPS:
+            raise ValueError(
+                f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {self.feature_map!r}"
+            )
+        if min(self.patch) < 1:
+            raise ValueError(f"patch must be [rows, columns] of at least 1, got {list(self.patch)}")
+        if self.embed_dim % 4 or self.embed_dim % self.heads:
+            raise ValueError(
+                f"embed_dim must be a multiple of 4 and of heads = {self.heads}, "
+                f"got {self.embed_dim}"
+            )
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
+        allowed = OPTIMISERS[self.head]
+        if self.optimiser not in allowed:
+            names = " or ".join("null" if name is None else name for name in allowed)
+            raise ValueError(
+                f"optimiser must be {names} with the head {self.head}, got {self.optimiser}"
+            )
+        if self.langevin_negatives and self.head != "joint":
+            raise ValueError(
+                f"langevin_negatives must be false with the head {self.head}; joint takes it"
+            )
+        return self

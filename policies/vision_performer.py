@@ -1,0 +1,184 @@
+"""The Vision-Performer: a Transformer over an image's patches with attention by random features.
+
+Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2, on the blocks of
+Vision Transformers (Dosovitskiy et al. 2021): pre-norm attention and a two-layer network, each
+added to its input. The robot's pose is a token among the patches.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attention import RandomFeatureAttention
+from attention.components import component
+from attention.exact import ExactSoftmax
+from attention.matrix import kernel_estimates
+from policies.config import EXACT
+from policies.patches import PatchEmbedding
+from policies.vision_config import VisionPolicyConfig
+
+__all__ = ["ENCODER", "Block", "VisionPerformer", "draw"]
+
+ENCODER = "encoder"
+"""Component of a block's work outside attention's kernel."""
+_DIAGNOSED_QUERIES = 64
+
+
+def draw(module: nn.Module, generator: torch.Generator) -> None:
+    """Initial parameters: matrices (out, in) of variance 1/in, biases 0; gains are left at 1."""
+    for name, parameter in module.named_parameters():
+        if parameter.ndim == 2:
+            std = 1 / math.sqrt(parameter.shape[1])
+            nn.init.normal_(parameter, std=std, generator=generator)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
+
+
+class Block(nn.Module):
+    """Attention among the tokens, then a small network for each."""
+
+    def __init__(self, config: VisionPolicyConfig, index: int) -> None:
+        super().__init__()
+        dim = config.embed_dim
+        options: dict[str, Any] = {}
+        if "hybrid" in config.feature_map:
+            options["num_lambda_features"] = config.num_lambda_features
+        if config.feature_map != EXACT:
+            options["projection"] = config.projection
+        self.norm = nn.LayerNorm(dim)
+        self.attention = RandomFeatureAttention(
+            dim,
+            config.heads,
+            config.feature_map,
+            config.num_features,
+            batch_first=True,
+            qk_length=config.qk_length,
+            seed=config.feature_seed + index,
+            **options,
+        )
+        self.mlp_norm = nn.LayerNorm(dim)
+        hidden = max(1, round(config.mlp_ratio * dim))
+        self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, tokens, dim) -> the same."""
+        x = self.norm(tokens)
+        tokens = tokens + self.attention(x, x, x)[0]
+        refined: Tensor = tokens + self.mlp(self.mlp_norm(tokens))
+        return refined
+
+    def attention_matrix(self, tokens: Tensor) -> Tensor:
+        """What each token (row) takes from each (column), a head: (batch, heads, L, L)."""
+        x = self.norm(tokens)
+        weights: Tensor = self.attention(x, x, x, need_weights=True, average_attn_weights=False)[1]
+        return weights
+
+
+class VisionPerformer(nn.Module):
+    """Image and pose to one vector, once an observation.
+
+    Args:
+        height, width: of the images, pixels.
+        pose: numbers of the pose.
+        config: its settings.
+        generator: source of the initial parameters.
+
+    Raises:
+        ValueError: if the patches do not divide the image.
+    """
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        pose: int,
+        config: VisionPolicyConfig,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        dim = config.embed_dim
+        # Constructors draw from the global generator: it is put back, and `draw` draws again.
+        with torch.random.fork_rng(devices=[]):
+            self.pose = nn.Sequential(nn.Linear(pose, dim), nn.GELU(), nn.Linear(dim, dim))
+            self.blocks = nn.ModuleList(Block(config, i) for i in range(config.depth))
+            self.norm = nn.LayerNorm(dim)
+            self.pool = nn.Linear(2 * dim, config.context_dim)
+        draw(self, generator)
+        self.patches = PatchEmbedding(
+            height, width, config.image_scale, config.patch, dim, generator
+        )
+
+    def forward(self, rgb: Tensor, pose: Tensor) -> Tensor:
+        """(batch, height, width, 3) uint8 and normalised pose (batch, k) -> (batch, context)."""
+        tokens = self.tokens(rgb, pose)
+        with component(ENCODER):
+            for block in self.blocks:
+                tokens = block(tokens)
+            tokens = self.norm(tokens)
+            pooled = torch.cat((tokens[:, :-1].mean(1), tokens[:, -1]), -1)
+            context: Tensor = self.pool(pooled)
+            return context
+
+    def tokens(self, rgb: Tensor, pose: Tensor) -> Tensor:
+        """What the first block gets: (batch, patches + 1, dim), the pose last."""
+        with component("tokens"):
+            return torch.cat((self.patches(rgb), self.pose(pose).unsqueeze(1)), 1)
+
+    def received(self, rgb: Tensor, pose: Tensor) -> Tensor:
+        """Attention that each patch receives in the last block, (batch, rows, columns).
+
+        Shares of the total, over all tokens and heads; estimates below 0 count as 0.
+        """
+        tokens = self.tokens(rgb, pose)
+        for block in self.blocks[:-1]:
+            tokens = block(tokens)
+        last = self.blocks[-1]
+        assert isinstance(last, Block)
+        sums = last.attention_matrix(tokens).mean(1).sum(-2)[:, :-1].clamp_min(0)
+        shares = sums / sums.sum(-1, keepdim=True).clamp_min(torch.finfo(sums.dtype).tiny)
+        return shares.view(-1, *self.patches.grid)
+
+    def diagnose(self, rgb: Tensor, pose: Tensor) -> list[dict[str, float]]:
+        """How sound attention's estimates are, one entry for each block and head; see
+        `head_diagnoses`."""
+        tokens = self.tokens(rgb, pose)
+        found = []
+        for i, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            found += [{"block": i, **entry} for entry in head_diagnoses(block, tokens)]
+            tokens = block(tokens)
+        return found
+
+
+def head_diagnoses(block: Block, tokens: Tensor) -> list[dict[str, float]]:
+    """For each head, over a batch and up to 64 queries a sequence:
+
+    `smallest_denominator`, as a share of the sum of absolute kernel estimates (1 where none is
+    negative); `raised_share` of denominators below the floor of `attention.denominators`;
+    `negative_share` of kernel estimates; `non_finite` numbers among queries, keys, values and
+    estimates.
+    """
+    x = block.norm(tokens)
+    q, k, v = block.attention.project(x, x, x)
+    features = block.attention.feature_map
+    rows = torch.linspace(0, q.shape[-2] - 1, min(q.shape[-2], _DIAGNOSED_QUERIES))
+    index = rows.round().long().to(q.device)
+    if isinstance(features, ExactSoftmax):
+        kernel = (q[..., index, :] @ k.mT).exp()
+        denominator = floor = kernel.sum(-1, keepdim=True)
+    else:
+        estimates = kernel_estimates(features, q, k, index, False, None)
+        kernel, denominator, floor = estimates.kernel, estimates.denominator, estimates.floored
+    relative = denominator / kernel.abs().sum(-1, keepdim=True)
+    return [
+        {
+            "head": head,
+            "smallest_denominator": float(relative[:, head].min()),
+            "raised_share": float((denominator < floor)[:, head].double().mean()),
+            "negative_share": float((kernel < 0)[:, head].double().mean()),
+            "non_finite": sum(int((~t[:, head].isfinite()).sum()) for t in (q, k, v, kernel)),
+        }
+        for head in range(q.shape[1])
+    ]

@@ -1,0 +1,261 @@
+"""The Vision-Performer policy (Hybrid Random Features, section 4.4 and appendix K.2).
+
+A colour image and a pose are encoded once; a head gives candidate actions energies, and a search
+finds the least (implicit behavioural cloning, Florence et al. 2021), or regresses the action.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from attention.components import component
+from policies.action_search import autoregressive, derivative_free, langevin, stratified, uniform
+from policies.energy import AutoregressiveEnergy, JointEnergy, Regression
+from policies.normaliser import RunningNormaliser, RunningStatistics
+from policies.vision_config import VisionPolicyConfig
+from policies.vision_performer import VisionPerformer
+
+__all__ = ["VisionPerformerPolicy"]
+
+_MARGIN = 0.05
+"""Normalised actions reach beyond the data by this share of its range, on either side."""
+_LEAST_WIDTH = 0.02
+"""Width of a dimension without spread in the data, as a share of the action space's."""
+
+
+class VisionPerformerPolicy(nn.Module):
+    """Encodes what it sees by attention and acts by least energy.
+
+    Args:
+        config: its settings.
+        observation_space: a Dict with `rgb` (height, width, 3) uint8 and `pose` (k,).
+        action_space: a bounded Box of shape (n,).
+
+    Raises:
+        ValueError: if the spaces are others, or patches do not divide the image.
+    """
+
+    action_low: Tensor
+    action_high: Tensor
+    space_low: Tensor
+    space_high: Tensor
+
+    def __init__(
+        self, config: VisionPolicyConfig, observation_space: spaces.Dict, action_space: spaces.Box
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.image_shape, pose = _observed(observation_space)
+        size = _action_size(action_space)
+        generator = torch.Generator().manual_seed(config.init_seed)
+        self.normaliser = RunningNormaliser(pose)
+        self.encoder = VisionPerformer(*self.image_shape[:2], pose, config, generator)
+        sizes = (config.context_dim, size, config.hidden)
+        told_from = (config.negatives, config.action_noise)
+        self.head: AutoregressiveEnergy | JointEnergy | Regression
+        if config.head == "autoregressive":
+            self.head = AutoregressiveEnergy(*sizes, *told_from, generator)
+        elif config.head == "joint":
+            chain = config.langevin_training_steps if config.langevin_negatives else 0
+            self.head = JointEnergy(*sizes, *told_from, chain, generator)
+        else:
+            self.head = Regression(*sizes, generator)
+        low, high = (torch.as_tensor(v).float() for v in (action_space.low, action_space.high))
+        self.register_buffer("space_low", low, persistent=False)
+        self.register_buffer("space_high", high, persistent=False)
+        self.register_buffer("action_low", low.clone())
+        self.register_buffer("action_high", high.clone())
+        self._generator = torch.Generator()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode: the search's noise starts again from `inference_seed`."""
+        self._generator.manual_seed(self.config.inference_seed)
+
+    @torch.no_grad()
+    def set_statistics(self, pose: ArrayLike | Tensor, actions: ArrayLike | Tensor) -> None:
+        """Normalise by the data: pose (N, k) to mean 0 and variance 1, actions (N, n) to [-1, 1].
+
+        The actions' range is widened by 5 % on either side, and a dimension without spread to 2 %
+        of the action space.
+
+        Raises:
+            ValueError: for other shapes, no data, or numbers that are not finite.
+        """
+        poses = _data("pose", pose, len(self.normaliser.mean))
+        given = _data("actions", actions, len(self.action_low))
+        empty = RunningStatistics.empty(poses.shape[1])
+        self.normaliser.statistics = empty.update(poses)
+        low, high = (torch.from_numpy(v).to(self.action_low) for v in (given.min(0), given.max(0)))
+        least = _LEAST_WIDTH * (self.space_high - self.space_low)
+        half = torch.maximum((0.5 + _MARGIN) * (high - low), least / 2)
+        middle = (low + high) / 2
+        self.action_low.copy_(middle - half)
+        self.action_high.copy_(middle + half)
+
+    def normalised(self, actions: Tensor) -> Tensor:
+        """Actions (..., n) in units of the space -> in units of the head, [-1, 1] over the data."""
+        width = self.action_high - self.action_low
+        return (actions - self.action_low) * (2 / width) - 1
+
+    def encode(self, rgb: Tensor, pose: Tensor) -> Tensor:
+        """(batch, height, width, 3) uint8 and (batch, k) -> context (batch, context_dim)."""
+        context: Tensor = self.encoder(rgb, self._pose(pose))
+        return context
+
+    def forward(
+        self, rgb: Tensor, pose: Tensor, actions: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """The loss, so that wrappers such as DistributedDataParallel can be trained."""
+        return self.loss(rgb, pose, actions, generator)
+
+    def loss(
+        self, rgb: Tensor, pose: Tensor, actions: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """The head's loss, a scalar.
+
+        Args:
+            rgb: (batch, height, width, 3) uint8.
+            pose: (batch, k).
+            actions: demonstrated actions (batch, n), in units of the action space.
+            generator: source of the negatives, on any device.
+
+        Raises:
+            ValueError: for images that the policy was not built for.
+        """
+        self._check(rgb)
+        context = self.encode(rgb, pose)
+        with component("controller"):
+            return self.head.loss(context, self.normalised(actions), generator)
+
+    def act(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """The action (n,), within the action space, for one observation."""
+        rgb, pose = self._batch(observation)
+        # Tensors of inference mode could not take part in a Langevin chain's gradients.
+        with torch.no_grad():
+            context = self.encode(rgb, pose)
+            with component("controller"):
+                normal = self._search(context)
+                width = self.action_high - self.action_low
+                action = self.action_low + (normal[0] + 1) * (width / 2)
+                action = action.clamp(self.space_low, self.space_high)
+        chosen: NDArray[np.float32] = action.float().cpu().numpy()
+        return chosen
+
+    @torch.inference_mode()
+    def attention_map(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Attention that each pixel's patch receives in the last block, (height, width).
+
+        Shares of the total over patches, from all tokens and heads; a patch's pixels all have the
+        patch's share.
+        """
+        rgb, pose = self._batch(observation)
+        shares = self.encoder.received(rgb, self._pose(pose))[0].float().cpu().numpy()
+        height, width, _ = self.image_shape
+        rows, columns = shares.shape
+        pixels: NDArray[np.float32] = shares.repeat(height // rows, 0).repeat(width // columns, 1)
+        return pixels
+
+    @torch.no_grad()
+    def diagnose(self, rgb: Tensor, pose: Tensor) -> dict[str, Any]:
+        """What may be wrong, as plain data, for a batch whose loss is not finite.
+
+        `parameters`: names of those with numbers that are not finite; `pose`: how many numbers of
+        the pose are not; `context`: how many of the encoder's output; `attention`: a list with an
+        entry for each block and head, see `policies.vision_performer.head_diagnoses`.
+        """
+        normal = self._pose(pose)
+        return {
+            "parameters": [n for n, p in self.named_parameters() if not bool(p.isfinite().all())],
+            "pose": int((~pose.isfinite()).sum()),
+            "context": int((~self.encoder(rgb, normal).isfinite()).sum()),
+            "attention": self.encoder.diagnose(rgb, normal),
+        }
+
+    def _search(self, context: Tensor) -> Tensor:
+        """The normalised action (1, n) of least energy for a context (1, c)."""
+        config, head, generator = self.config, self.head, self._generator
+        if isinstance(head, Regression):
+            return head(context)
+        part = head.context_part(context)
+        if isinstance(head, AutoregressiveEnergy):
+            return autoregressive(
+                lambda i, before, values: head.energy(i, part, before, values),
+                head.size,
+                lambda: stratified((1, config.samples), generator, context),
+                config.rounds,
+                config.noise,
+                generator,
+            )
+        start = uniform((1, config.samples, head.size), generator, context)
+        if config.optimiser == "derivative_free":
+            return derivative_free(
+                lambda a: head.energy(part, a), start, config.rounds, config.noise, generator
+            )
+        return langevin(
+            lambda a: head.energy(part, a),
+            start,
+            config.langevin_steps,
+            config.langevin_step_start,
+            config.langevin_step_end,
+            generator,
+        )
+
+    def _pose(self, pose: Tensor) -> Tensor:
+        with component("tokens"):
+            normal: Tensor = self.normaliser(pose)
+            return normal
+
+    def _batch(self, observation: dict[str, NDArray[Any]]) -> tuple[Tensor, Tensor]:
+        """One observation as a batch, on the policy's device and in its dtype."""
+        rgb = torch.tensor(np.asarray(observation["rgb"])).unsqueeze(0)
+        self._check(rgb)
+        like = self.action_low
+        pose = torch.tensor(np.asarray(observation["pose"]), dtype=like.dtype, device=like.device)
+        return rgb.to(like.device), pose.unsqueeze(0)
+
+    def _check(self, rgb: Tensor) -> None:
+        if rgb.dtype != torch.uint8 or rgb.ndim != 4 or rgb.shape[1:] != self.image_shape:
+            raise ValueError(
+                f"rgb must be uint8 images of shape {self.image_shape}, got {rgb.dtype} of shape "
+                f"{tuple(rgb.shape[1:])}"
+            )
+
+
+def _observed(space: spaces.Dict) -> tuple[tuple[int, int, int], int]:
+    """Shape of the image and length of the pose; raises ValueError for another observation."""
+    parts = space.spaces if isinstance(space, spaces.Dict) else {}
+    rgb, pose = parts.get("rgb"), parts.get("pose")
+    image: tuple[int, ...] = getattr(rgb, "shape", None) or ()
+    if len(image) != 3 or image[2] != 3 or getattr(rgb, "dtype", None) != np.uint8:
+        raise ValueError(
+            "observation_space must be a Dict whose 'rgb' is (height, width, 3) of uint8, "
+            f"got {space}"
+        )
+    vector: tuple[int, ...] = getattr(pose, "shape", None) or ()
+    if len(vector) != 1:
+        raise ValueError(f"observation_space must be a Dict whose 'pose' is (k,), got {space}")
+    height, width, colours = image
+    return (height, width, colours), vector[0]
+
+
+def _action_size(space: spaces.Box) -> int:
+    shape: tuple[int, ...] = space.shape if isinstance(space, spaces.Box) else ()
+    if len(shape) != 1 or not space.is_bounded():
+        raise ValueError(f"action_space must be a bounded Box of shape (n,), got {space}")
+    return shape[0]
+
+
+def _data(name: str, given: ArrayLike | Tensor, size: int) -> NDArray[np.float64]:
+    """(N, size) as float64; raises ValueError for anything else."""
+    array = given.cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    if array.ndim != 2 or array.shape[1] != size or not len(array):
+        raise ValueError(f"{name} must have shape (N, {size}), N above 0, got {array.shape}")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite, got {int((~np.isfinite(array)).sum())} others")
+    return array

@@ -1,0 +1,107 @@
+"""Searches for the least energy, on energies whose least is known."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies.action_search import (
+    autoregressive,
+    derivative_free,
+    langevin,
+    langevin_chain,
+    stratified,
+    uniform,
+)
+from tests.policies.vision_cases import generator
+
+LIKE = torch.zeros(1)
+TARGET = torch.tensor([[0.3, -0.62], [0.9, 0.1]])
+
+
+def bowl(candidates: Tensor) -> Tensor:
+    """Least at TARGET, a batch of two actions of two numbers."""
+    return 30 * (candidates - TARGET.unsqueeze(1)).square().sum(-1)
+
+
+def test_derivative_free_finds_the_least_and_uses_every_round():
+    start = uniform((2, 256, 2), generator(), LIKE)
+    errors = [
+        (derivative_free(bowl, start, rounds, 0.2, generator()) - TARGET).abs().max()
+        for rounds in (1, 3, 6)
+    ]
+    assert errors[2] < errors[1] < errors[0]
+    assert errors[2] < 0.01
+
+
+def test_rounds_never_lose_the_best():
+    """Noise that only makes things worse: the first round's best is kept."""
+    start = torch.cat((TARGET.unsqueeze(1), uniform((2, 7, 2), generator(), LIKE)), 1)
+    assert torch.equal(derivative_free(bowl, start, 3, 1.0, generator()), TARGET)
+
+
+def test_resampling_goes_where_energies_are_low():
+    seen = []
+
+    def two_wells(candidates: Tensor) -> Tensor:
+        seen.append(candidates)
+        return torch.where(candidates[..., 0] > 0, 0.0, 1.0)
+
+    derivative_free(two_wells, uniform((1, 20000, 1), generator(), LIKE), 2, 1e-6, generator())
+    share = float((seen[1] > 0).double().mean())
+    assert share == pytest.approx(1 / (1 + torch.e**-1), abs=0.01)
+
+
+def test_autoregressive_search_follows_what_was_chosen():
+    """Two wells a dimension; the second dimension's deeper one depends on the first's choice."""
+
+    def energy(i: int, chosen: Tensor, values: Tensor) -> Tensor:
+        if i == 0:
+            depth = 0.5 * torch.tensor([[1.0], [-1.0]]) * values.sign()  # row 0: left is deeper
+            return 100 * (values.abs() - 0.5).square() + depth
+        return 100 * (values - 0.5 * chosen[:, :1] - 0.1).square()
+
+    def first() -> Tensor:
+        return stratified((2, 64), generator(), LIKE)
+
+    found = autoregressive(energy, 2, first, 4, 0.05, generator())
+    expected = torch.tensor([[-0.5, -0.15], [0.5, 0.35]])
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.01)
+
+
+def test_langevin_descends_and_shakes():
+    start = uniform((2, 64, 2), generator(), LIKE)
+    found = langevin(bowl, start, 50, 0.1, 1e-4, generator())
+    assert (found - TARGET).abs().max() < 0.02
+    with torch.no_grad():
+        moved = langevin_chain(bowl, start, 50, generator())
+    assert not moved.requires_grad
+    assert bowl(moved).mean() < 0.1 * bowl(start).mean()
+    flat = langevin_chain(lambda a: 0 * a.sum(-1), start, 1, generator(), 0.01)
+    assert float((flat - start).std()) == pytest.approx(0.01, rel=0.1)  # noise of the step's size
+
+
+def test_moves_are_bounded():
+    start = uniform((2, 64, 2), generator(), LIKE)
+    moved = langevin_chain(lambda a: 1e6 * a.sum(-1), start, 1, generator())
+    assert float((moved - start).abs().max()) == pytest.approx(0.1)
+    for steps in (1, 30):
+        assert langevin_chain(lambda a: -9 * a.sum(-1), start, steps, generator()).max() <= 1
+
+
+def test_everything_stays_within_bounds_and_repeats():
+    def outward(candidates: Tensor) -> Tensor:
+        return -candidates.sum(-1)
+
+    start = uniform((2, 16, 2), generator(), LIKE)
+    first, second = (derivative_free(outward, start, 4, 1.0, generator()) for _ in range(2))
+    assert torch.equal(first, second)
+    assert first.max() <= 1
+
+
+def test_stratified_numbers_cover_every_part():
+    drawn = stratified((3, 10), generator(), LIKE)
+    parts = ((drawn + 1) * 5).floor()
+    assert torch.equal(parts, torch.arange(10.0).expand(3, -1))
+    many = stratified((20000, 4), generator(), LIKE)
+    within = ((many + 1) * 2).frac()
+    assert float(within.mean()) == pytest.approx(0.5, abs=0.01)

@@ -1,0 +1,98 @@
+"""The encoder: patches hold their pixels, attention its kernel, pictures their places."""
+
+import numpy as np
+import pytest
+import torch
+
+from attention import RandomFeatureAttention
+from policies.patches import PatchEmbedding, sinusoidal_positions
+from tests.policies.vision_cases import HEIGHT, WIDTH, batch, generator, make
+
+
+def embedding(scale: int = 1, patch: tuple[int, int] = (6, 4), dim: int = 8) -> PatchEmbedding:
+    return PatchEmbedding(HEIGHT, WIDTH, scale, patch, dim, generator())
+
+
+@pytest.mark.parametrize(("scale", "patch"), [(1, (6, 4)), (2, (3, 9)), (4, (6, 3)), (3, (1, 1))])
+def test_patches_are_what_a_plain_loop_cuts(scale, patch):
+    patches = embedding(scale, patch)
+    rgb = batch(2)[0]
+    tokens = patches(rgb)
+    centred = (rgb.double().numpy() - 128) / 128
+    averaged = centred.reshape(2, HEIGHT // scale, scale, WIDTH // scale, scale, 3).mean((2, 4))
+    weight, bias = (p.detach().double().numpy() for p in (patches.weight, patches.bias))
+    (rows, columns), place = patch, 0
+    for top in range(0, HEIGHT // scale, rows):
+        for left in range(0, WIDTH // scale, columns):
+            cut = averaged[:, top : top + rows, left : left + columns].reshape(2, -1)
+            expected = cut @ weight.T + bias + patches.positions[place].detach().double().numpy()
+            np.testing.assert_allclose(tokens[:, place].detach(), expected, atol=2e-6)
+            place += 1
+    assert place == patches.count == tokens.shape[1]
+
+
+def test_patches_are_exact_in_bfloat16_products():
+    """Bytes are cast before any rounding: autocast errs by the weights' and products' alone."""
+    patches = embedding()
+    rgb = batch(4)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert patches.patches(rgb)[0].dtype == torch.bfloat16
+        low = patches(rgb)
+    error = (low.float() - patches(rgb)).abs().max()
+    assert 0 < error < 0.02
+
+
+def test_places_are_told_apart():
+    codes = sinusoidal_positions((20, 20), 64)
+    assert codes.shape == (400, 64)
+    distance = torch.cdist(codes, codes) + 99 * torch.eye(400)
+    assert distance.min() > 0.3
+
+
+def test_exact_and_random_attention_have_the_same_parameters():
+    exact = make(feature_map="softmax", qk_length=0.5)
+    random = make(feature_map="hyperbolic", num_features=2048, qk_length=0.5)
+    own = [name for name in random.state_dict() if ".feature_map." in name]
+    assert set(random.state_dict()) - set(exact.state_dict()) == set(own)
+    for name, parameter in exact.named_parameters():
+        assert torch.equal(parameter, random.get_parameter(name)), name
+    rgb, pose, _ = batch(2)
+    expected, estimated = exact.encode(rgb, pose), random.encode(rgb, pose)
+    assert 0 < (expected - estimated).abs().max() < 0.01 * expected.std()
+
+
+def test_queries_and_keys_have_the_length_asked_for():
+    policy = make(qk_length=2.0)
+    attention = policy.encoder.blocks[0].attention
+    assert isinstance(attention, RandomFeatureAttention)
+    rgb, pose, _ = batch(2)
+    tokens = policy.encoder.tokens(rgb, pose)
+    query, key, _ = attention.project(tokens, tokens, tokens)
+    for projected in (query, key):
+        torch.testing.assert_close(projected.norm(dim=-1), torch.full(projected.shape[:-1], 2.0))
+
+
+def test_blocks_draw_random_vectors_of_their_own():
+    first, second = (block.attention.feature_map for block in make().encoder.blocks)
+    ours, theirs = first.state_dict(), second.state_dict()
+    assert any(not torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_image_and_pose_both_matter():
+    policy = make()
+    rgb, pose, _ = batch(2)
+    same = policy.encode(rgb[:1].expand(2, -1, -1, -1), pose[:1].expand(2, -1))
+    assert torch.allclose(same[0], same[1], atol=1e-6)
+    for images, poses in ((rgb, pose[:1].expand(2, -1)), (rgb[:1].expand(2, -1, -1, -1), pose)):
+        context = policy.encode(images, poses)
+        assert (context[0] - context[1]).abs().max() > 1e-3
+
+
+def test_a_patch_moved_is_seen():
+    """The same patch elsewhere: positions make contexts differ."""
+    policy = make()
+    rgb = torch.full((2, HEIGHT, WIDTH, 3), 90, dtype=torch.uint8)
+    rgb[0, :6, :6] = 250
+    rgb[1, 18:, 30:] = 250
+    context = policy.encode(rgb, torch.zeros(2, 5))
+    assert (context[0] - context[1]).abs().max() > 1e-3

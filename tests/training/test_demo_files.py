@@ -1,0 +1,402 @@
+"""The files of demonstrations: what robomimic expects, exact, checked, and no stranger's code."""
+
+import json
+import pickle
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import h5py
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from benchmarks import demo_frames
+from training.config import UserError
+from training.demo_files import DemoReader, read_demo, verify_demo
+from training.demo_format import ArraySpec, Recording, observation_spec
+from training.demo_writer import EpisodeWriter, split, write_master
+
+RECORDING = Recording(
+    env_id="Picture-v0",
+    env={"steps": 12},
+    seed=5,
+    after_done_steps=10,
+    noise=0.0,
+    observation={"pose": ArraySpec((3,), "float32"), "rgb": ArraySpec((40, 48, 3), "uint8")},
+    action=ArraySpec((2,), "float32"),
+    packages={"foveate": "0.1.0"},
+)
+LENGTHS = {0: 7, 1: 3, 2: 1, 10: 4}
+
+
+def steps_of(number, length):
+    """Observations, actions and rewards of an episode."""
+    rng = np.random.default_rng(number)
+    for _ in range(length):
+        picture = np.repeat(rng.integers(0, 256, (40, 12, 3), np.uint8), 4, axis=1)
+        observation = {"rgb": picture, "pose": rng.normal(size=3).astype(np.float32)}
+        yield observation, rng.normal(size=2).astype(np.float32), float(rng.uniform())
+
+
+def write(directory, recording=RECORDING, lengths=LENGTHS):
+    (directory / "episodes").mkdir(parents=True, exist_ok=True)
+    for number, length in lengths.items():
+        writer = EpisodeWriter(recording, number)
+        for step in steps_of(number, length):
+            writer.add(*step)
+        writer.save(directory, recording.seed + number, {"in_bowls": 0.5, "success": 1.0})
+        writer.close()
+    write_master(directory, recording, lengths, 0.25)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("demos") / "all")
+
+
+@pytest.fixture
+def copied(written, tmp_path):
+    """Files that a test may damage."""
+    return shutil.copytree(written, tmp_path / "demos")
+
+
+def test_every_number_and_pixel_comes_back(written):
+    reader = DemoReader(written)
+    assert [demo.number for demo in reader.demos] == list(LENGTHS)
+    assert reader.lengths.tolist() == list(LENGTHS.values())
+    for index, demo in enumerate(reader.demos):
+        assert demo.seed == 5 + demo.number
+        assert demo.final_info == {"in_bowls": 0.5, "success": 1.0}
+        for step, (observation, action, reward) in enumerate(
+            steps_of(demo.number, LENGTHS[demo.number])
+        ):
+            found = demo.observation(step)
+            assert found.keys() == observation.keys()
+            for key, values in observation.items():
+                assert found[key].dtype == values.dtype
+                np.testing.assert_array_equal(found[key], values)
+            np.testing.assert_array_equal(reader.frame(index, step), observation["rgb"])
+            np.testing.assert_array_equal(demo.actions[step], action)
+            assert demo.rewards[step] == reward
+    with pytest.raises(ValueError, match="key = 'depth', but the frames are rgb"):
+        reader.frame(0, 0, "depth")
+    with pytest.raises(IndexError):
+        reader.frame(0, 7)
+
+
+def test_equal_steps_give_equal_bytes(written, tmp_path):
+    again = write(tmp_path / "again")
+    for path in sorted(written.rglob("*.hdf5")):
+        assert path.read_bytes() == (again / path.relative_to(written)).read_bytes(), path.name
+
+
+@pytest.mark.parametrize("name", ["demos.hdf5", "episodes/000010.hdf5"])
+def test_the_layout_is_that_of_robomimic(written, name):
+    """As its SequenceDataset opens and reads it: read-only, swmr, names sorted by number."""
+    with h5py.File(written / name, "r", swmr=True, libver="latest") as file:
+        demos = sorted(file["data"], key=lambda demo: int(demo[5:]))
+        assert json.loads(file["data"].attrs["env_args"]) == {
+            "env_name": "Picture-v0", "type": 2, "env_kwargs": {"steps": 12},
+        }  # fmt: skip
+        total = 0
+        for name in demos:
+            demo = file[f"data/{name}"]
+            steps = demo.attrs["num_samples"]
+            total += steps
+            shapes = {key: demo[key].shape for key in ("actions", "rewards", "dones")}
+            assert shapes == {"actions": (steps, 2), "rewards": (steps,), "dones": (steps,)}
+            assert demo["obs/rgb"].shape == (steps, 40, 48, 3)
+            assert demo["obs/rgb"].chunks == (1, 40, 48, 3)
+            assert demo["obs/rgb"].compression == "gzip"
+            assert demo["obs/rgb"].dtype == np.uint8
+            assert demo["obs/pose"].shape == (steps, 3)
+            assert demo["dones"][()].tolist() == [0] * (steps - 1) + [1]
+            stored = [demo[key] for key in ("actions", "rewards", "obs/rgb", "obs/pose")]
+            assert all(dataset.fletcher32 for dataset in stored)
+        assert file["data"].attrs["total"] == total
+        if len(demos) > 1:
+            masks = {key: [name.decode() for name in file[f"mask/{key}"]] for key in file["mask"]}
+            assert masks == {"train": ["demo_0", "demo_1", "demo_2"], "valid": ["demo_10"]}
+
+
+def test_the_directory_may_be_moved(written, tmp_path, monkeypatch):
+    moved = shutil.copytree(written, tmp_path / "elsewhere")
+    monkeypatch.chdir(moved)
+    assert len(DemoReader("demos.hdf5")) == len(LENGTHS)
+    with h5py.File(moved / "demos.hdf5") as file:
+        assert file["data/demo_1/actions"].file.filename == str(moved / "episodes/000001.hdf5")
+
+
+def test_a_reader_may_be_pickled_and_shared_by_threads(written):
+    reader = DemoReader(written / "demos.hdf5")
+    other = pickle.loads(pickle.dumps(reader))
+    places = [(i, step) for i, demo in enumerate(reader.demos) for step in range(len(demo))] * 5
+    with ThreadPoolExecutor(4) as pool:
+        frames = list(pool.map(lambda place: other.frame(*place), places))
+    for place, frame in zip(places, frames, strict=True):
+        np.testing.assert_array_equal(frame, reader.frame(*place))
+
+
+def test_a_box_is_an_observation_too(tmp_path):
+    space = spaces.Box(-1, 1, (4,), np.float64)
+    specs = observation_spec(space)
+    recording = Recording("X-v0", {}, 0, -1, 0.0, specs, ArraySpec((1,), "float32"), {})
+    (tmp_path / "episodes").mkdir()
+    writer = EpisodeWriter(recording, 0)
+    writer.add(np.arange(4.0), np.zeros(1), 1.0)
+    writer.save(tmp_path, 0, {})
+    write_master(tmp_path, recording, {0: 1}, 0.25)
+    reader = DemoReader(tmp_path, observation_space=space)
+    assert reader.demos[0].observation(0)["observation"].tolist() == [0, 1, 2, 3]
+    with pytest.raises(UserError, match=r"'kind' is Discrete\(3\), but a demonstration holds"):
+        observation_spec(spaces.Dict({"kind": spaces.Discrete(3)}))
+
+
+def test_the_split_does_not_change_as_a_directory_grows():
+    assert split([], 0.05) == ([], [])
+    assert split([3], 0.05) == ([3], [])
+    assert split([0, 1, 2], 0.05) == ([0, 1], [2])
+    assert split([0, 1, 2], 0.0) == ([0, 1, 2], [])
+    train, valid = split(list(range(1000)), 0.05)
+    assert len(valid) == 50
+    assert sorted(train + valid) == list(range(1000))
+    half = split(list(range(500)), 0.05)[1]
+    assert half == [number for number in valid if number < 500]
+
+
+def fits(**changes):
+    rgb = spaces.Box(0, 255, changes.get("picture", (40, 48, 3)), changes.get("dtype", np.uint8))
+    observation = {"rgb": rgb, changes.get("name", "pose"): spaces.Box(-1, 1, (3,), np.float32)}
+    action = spaces.Box(-1, 1, (changes.get("actions", 2),), np.float32)
+    return {
+        "env_id": changes.get("env_id", "Picture-v0"),
+        "observation_space": spaces.Dict(observation),
+        "action_space": action,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"picture": (96, 96, 3)},
+            r"obs/rgb is \(40, 48, 3\) of uint8 in it, where \(96, 96, 3\) of uint8 is needed",
+        ),
+        ({"dtype": np.float32}, r"where \(40, 48, 3\) of float32 is needed"),
+        ({"name": "proprio"}, r"obs/pose is \(3,\) of float32 in it, where absent is needed"),
+        ({"actions": 12}, r"actions is \(2,\) of float32 in it, where \(12,\) of float32 is"),
+        ({"env_id": "Other-v0"}, r"was recorded in Picture-v0, but Other-v0 is needed"),
+    ],
+)
+def test_what_does_not_fit_the_environment_is_refused(written, changes, message):
+    DemoReader(written, **fits())
+    with pytest.raises(UserError, match=message):
+        DemoReader(written, **fits(**changes))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def replace_by_text(path):
+    path.write_text("not a file of HDF5, but rather long " * 100)
+
+
+def replace_by_foreign(path):
+    with h5py.File(path, "w") as file:
+        file["data/demo_1/actions"] = np.zeros((3, 2))
+
+
+def set_version(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["version"] = 2
+
+
+def set_recording(path):
+    with h5py.File(path, "r+") as file:
+        text = file.attrs["recording"].decode().replace('"steps": 12', '"steps": 9')
+        file.attrs["recording"] = np.bytes_(text)
+
+
+def garble_recording(path):
+    with h5py.File(path, "r+") as file:
+        file.attrs["recording"] = np.bytes_("{}")
+
+
+def drop_rewards(path):
+    with h5py.File(path, "r+") as file:
+        del file["data/demo_1/rewards"]
+
+
+def point_elsewhere(path):
+    """A stranger's link to a file outside must not be followed."""
+    with h5py.File(path, "r+") as file:
+        del file["data/demo_1/rewards"]
+        file["data/demo_1/rewards"] = h5py.ExternalLink("/etc/passwd", "/data")
+
+
+def keep_outside(path):
+    """Nor its data taken from such a file."""
+    with h5py.File(path, "r+") as file:
+        del file["data/demo_1/rewards"]
+        file["data/demo_1"].create_dataset(
+            "rewards", (3,), "f8", external=[("/etc/passwd", 0, h5py.h5f.UNLIMITED)]
+        )
+
+
+def claim_more(path):
+    """Lengths that would fill the memory."""
+    with h5py.File(path, "r+") as file:
+        demo, steps = file["data/demo_1"], 10**10
+        demo.attrs["num_samples"] = steps
+        for name in ("obs/rgb", "obs/pose", "actions", "rewards", "dones"):
+            shape, dtype = (steps, *demo[name].shape[1:]), demo[name].dtype
+            del demo[name]
+            demo.create_dataset(
+                name, shape, dtype, chunks=(1, *shape[1:]), compression=1, fletcher32=True
+            )
+
+
+def another_shape(path):
+    with h5py.File(path, "r+") as file:
+        del file["data/demo_1/actions"]
+        file["data/demo_1"].create_dataset(
+            "actions", data=np.zeros((3, 5), "f4"), compression=1, fletcher32=True
+        )
+
+
+def unfinished(path):
+    with h5py.File(path, "r+") as file:
+        file["data/demo_1/dones"][-1] = 0
+
+
+WHOLE = "it may have been cut short, damaged or be of another kind: "
+
+
+@pytest.mark.parametrize("name", ["demos.hdf5", "episodes/000001.hdf5"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut, f"{WHOLE}.*truncated file"),
+        (replace_by_text, f"{WHOLE}.*signature not found"),
+        (replace_by_foreign, "is an HDF5 file of another kind, not of foveate-demonstrations"),
+        (set_version, "is of version 2 of foveate-demonstrations, but this program reads version"),
+        (set_recording, r"\.hdf5 was recorded with env.steps = (9|12), but here it is (9|12): "),
+        (garble_recording, WHOLE),
+        (lambda path: path.unlink(), "there is no .*, where demonstrations should be"),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_named(copied, name, damage, message):
+    damage(copied / name)
+    with pytest.raises(UserError, match=message) as caught:
+        DemoReader(copied)
+    assert str(copied) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (drop_rewards, "rewards is missing"),
+        (point_elsewhere, "rewards is missing"),
+        (keep_outside, "rewards is not stored as checksummed chunks"),
+        (claim_more, "is not stored as checksummed chunks of all its steps"),
+        (another_shape, r"actions holds 3 of \(5,\) of float32, where 3 of \(2,\) of float32"),
+        (unfinished, "dones is not 0 for all steps but the last"),
+    ],
+)
+def test_an_episode_with_other_contents_is_refused(copied, damage, message):
+    path = copied / "episodes/000001.hdf5"
+    damage(path)
+    with pytest.raises(UserError, match=f"{path.name}.*{message}"):
+        DemoReader(copied)
+
+
+def relink(file, target, path="/data/demo_1"):
+    del file["data/demo_1"]
+    file["data/demo_1"] = h5py.ExternalLink(target, path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda file: relink(file, "/etc/passwd"), "demo_1 leads to /etc/passwd, not episodes/"),
+        (lambda file: relink(file, "episodes/000002.hdf5"), "leads to episodes/000002.hdf5"),
+        (lambda file: file["data"].create_group("extra"), "data/extra is not a link"),
+        (lambda file: file.pop("mask/valid"), WHOLE),
+        (lambda file: file["data"].pop("demo_2"), "has a mask that names 'demo_2', which it lacks"),
+    ],
+)
+def test_a_master_file_leads_to_its_own_episodes_alone(copied, change, message):
+    with h5py.File(copied / "demos.hdf5", "r+") as file:
+        change(file)
+    with pytest.raises(UserError, match=message):
+        DemoReader(copied)
+
+
+def flip(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_changed_byte_in_a_frame_is_noticed_when_it_is_read(copied):
+    demo = DemoReader(copied).demos[0]
+    begin, size = demo.frames["rgb"].places[4].tolist()
+    flip(demo.path, begin + size // 2)
+    reader = DemoReader(copied)
+    reader.frame(0, 3)
+    with pytest.raises(UserError, match=r"000000.hdf5 is damaged: frame 4 "):
+        reader.frame(0, 4)
+    with pytest.raises(UserError, match=r"000000.hdf5 is not a whole file"):
+        verify_demo(copied, 0, RECORDING)
+
+
+def test_a_changed_checksum_is_noticed_by_verify(copied):
+    """The one that other programs check: Fletcher-32 of the compressed chunk, its last 4 bytes."""
+    demo = DemoReader(copied).demos[0]
+    begin, size = demo.frames["rgb"].places[4].tolist()
+    flip(demo.path, begin + size - 1)
+    with pytest.raises(UserError, match=r"000000\.hdf5"):
+        verify_demo(copied, 0, RECORDING)
+
+
+def test_no_changed_byte_goes_unnoticed(copied):
+    """Any of 150, anywhere in a file: an error, or nothing that matters has changed."""
+
+    def contents():
+        demo = read_demo(copied, 0, RECORDING)
+        frames = b"".join(frame.tobytes() for frame in demo.frames["rgb"])
+        numbers = (demo.actions, demo.rewards, demo.arrays["pose"])
+        return demo.seed, demo.final_info, frames, [values.tobytes() for values in numbers]
+
+    path, expected = copied / "episodes/000000.hdf5", contents()
+    whole = path.read_bytes()
+    caught = 0
+    for place in np.random.default_rng(0).integers(0, len(whole), 150):
+        flip(path, place)
+        try:
+            assert contents() == expected, place
+        except UserError:
+            caught += 1
+        path.write_bytes(whole)
+    assert caught > 100
+
+
+def test_verify_wants_the_seed_that_the_recording_names(copied):
+    assert verify_demo(copied, 1, RECORDING) == 3
+    with h5py.File(copied / "episodes/000001.hdf5", "r+") as file:
+        file["data/demo_1"].attrs["seed"] = 7
+    with pytest.raises(UserError, match="has the seed 7, where 6 is needed"):
+        verify_demo(copied, 1, RECORDING)
+
+
+def test_the_benchmark_measures_frames_of_a_directory_or_its_own(written, tmp_path):
+    out = tmp_path / "figures.json"
+    assert demo_frames.main([str(written), "--frames", "5", "--json", str(out)]) == 0
+    figures = json.loads(out.read_text())
+    assert figures["shape"] == [40, 48, 3]
+    assert 0 < figures["bytes"] < 40 * 48 * 3
+    own = demo_frames.measure([demo_frames.draw(np.random.default_rng(0))] * 2)
+    assert own["shape"] == [500, 500, 3]
+    assert own["bytes"] < 20_000

@@ -1,0 +1,315 @@
+"""Recording demonstrations: the same files whoever records them, and none lost whatever happens."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import h5py
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+
+from training import demos
+from training.demo_files import DemoReader
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = "tests.training.picture_env:Picture-v0"
+
+
+def arguments(out, *more, env=PICTURE, episodes=3, workers=1):
+    """A command line."""
+    numbers = ["--episodes", str(episodes), "--workers", str(workers)]
+    return ["--env", env, "--out", str(out), *numbers, *more]
+
+
+def command(*words):
+    return [sys.executable, "-W", "error", "-m", "training.demos", *words]
+
+
+def files(directory):
+    """Bytes of all episodes and of the master file, by name."""
+    return {path.name: path.read_bytes() for path in sorted(directory.rglob("*.hdf5"))}
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory):
+    """Six episodes, recorded by one process in one go."""
+    directory = tmp_path_factory.mktemp("demos") / "six"
+    assert demos.main(arguments(directory, episodes=6)) == 0
+    return directory
+
+
+def test_it_holds_what_the_expert_saw_did_and_got(recorded):
+    reader = DemoReader(recorded, env_id=PICTURE)
+    assert [demo.seed for demo in reader.demos] == list(range(6))
+    with gymnasium.make(PICTURE) as env:
+        for demo in reader.demos:
+            observation, _ = env.reset(seed=demo.seed)
+            for step in range(12):
+                for key, values in demo.observation(step).items():
+                    np.testing.assert_array_equal(values, observation[key])
+                np.testing.assert_array_equal(demo.actions[step], env.unwrapped.expert_action())
+                observation, reward, *_, info = env.step(demo.actions[step])
+                assert demo.rewards[step] == reward
+            assert demo.final_info == {"in_bowls": info["in_bowls"], "success": 0.0}
+
+
+def test_two_workers_and_a_second_go_write_the_same_bytes(recorded, tmp_path, capsys):
+    out = tmp_path / "demos"
+    assert demos.main(arguments(out, episodes=3, workers=2)) == 0
+    assert [name for name in files(out) if name != "demos.hdf5"] == [
+        "000000.hdf5", "000001.hdf5", "000002.hdf5",
+    ]  # fmt: skip
+    (out / "episodes/000001.hdf5").unlink()
+    (out / "episodes/.000004.hdf5.123").write_bytes(b"what a killed process left")
+    kept = (out / "episodes/000000.hdf5").stat().st_mtime_ns
+    capsys.readouterr()
+    assert demos.main(arguments(out, episodes=6)) == 0
+    assert "6 episodes (4 new)" in capsys.readouterr().out
+    assert (out / "episodes/000000.hdf5").stat().st_mtime_ns == kept
+    assert files(out) == files(recorded)
+    assert not list((out / "episodes").glob(".*"))
+    assert demos.main(arguments(out, episodes=6)) == 0
+    assert "6 episodes (0 new)" in capsys.readouterr().out
+
+
+def test_the_summary_says_and_shows_what_there_is(recorded):
+    facts = json.loads((recorded / "summary.json").read_text())
+    assert facts["episodes"] == 6
+    assert facts["steps"] == 72
+    assert facts["train"] + facts["valid"] == 6
+    assert facts["final_info_mean"] == {"in_bowls": 1.0, "success": 0.0}
+    assert facts["recording"]["env_id"] == PICTURE
+    assert facts["bytes"] == sum(p.stat().st_size for p in (recorded / "episodes").iterdir())
+    assert [record["seed"] for record in facts["records"]] == list(range(6))
+    reader = DemoReader(recorded)
+    lowest = np.min([demo.actions.min(axis=0) for demo in reader.demos], axis=0)
+    assert facts["action_min"] == lowest.tolist()
+    picture = imageio.imread(recorded / "summary.png")[..., :3]
+    assert picture.shape[0] > 500
+    red = (picture[..., 1] == 30) & (picture[..., 2] == 30)  # the squares in the frames
+    assert red.sum() > 1000
+
+
+@pytest.mark.parametrize(
+    ("more", "lengths"),
+    [
+        (["--after-success-steps", "2"], [7, 12, 7]),
+        (["--after-success-steps", "0"], [5, 12, 5]),
+        (["--after-success-steps", "-1"], [12, 12, 12]),
+    ],
+)
+def test_an_episode_ends_some_steps_after_success(tmp_path, more, lengths):
+    assert demos.main(arguments(tmp_path, "--set", "success_at=5", *more)) == 0
+    assert DemoReader(tmp_path).lengths.tolist() == lengths
+
+
+def test_an_episode_ends_some_steps_after_the_expert_is_done(tmp_path):
+    tiring = "tests.training.picture_env:Tiring-v0"
+    assert demos.main(arguments(tmp_path, "--after-success-steps", "3", env=tiring)) == 0
+    assert DemoReader(tmp_path).lengths.tolist() == [7, 7, 7]
+
+
+def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
+    """The pose adds up what was executed: in some segments the expert's, in others not."""
+    more = ["--set", "steps=100", "bound=5", "--noise", "0.02"]
+    assert demos.main(arguments(tmp_path, *more)) == 0
+    undisturbed = []
+    for demo in DemoReader(tmp_path).demos:
+        poses = demo.arrays["pose"]
+        np.testing.assert_array_equal(demo.actions, np.clip(-0.2 * poses, -0.4, 0.4))
+        noise = (np.diff(poses, axis=0) - demo.actions[:-1])[:90].reshape(9, 10, 3)
+        quiet = np.abs(noise).max(axis=(1, 2)) < 1e-5
+        undisturbed += quiet.tolist()
+        assert noise[~quiet].std() == pytest.approx(0.1, rel=0.2)  # 0.02 of 5
+    assert 5 < sum(undisturbed) < 22  # of 27, each with probability 1/2: fails 1 time in 600
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give --env ID and --out DIR to record, or --verify DIR to check"),
+        (["--env", "Nothing-v0", "--out", "x"], "cannot make the environment env_id = 'Nothing-"),
+        (
+            ["--env", "tests.training.toy_env:Toy-v0", "--out", "x"],
+            "--env tests.training.toy_env:Toy-v0 has no expert_action() to record",
+        ),
+        (["--env", PICTURE, "--out", "x", "--set", "colour=3"], "unexpected keyword argument"),
+        (
+            ["--env", PICTURE, "--out", "x", "--set", "bound=.inf", "--noise", "0.1"],
+            "--noise 0.1 is a share of the action's range, but the actions of",
+        ),
+        (
+            ["--env", PICTURE, "--out", "x", "--seed", "99998", "--episodes", "3"],
+            "uses the seeds 99998 to 100000, where only 0 to 99999 may be used",
+        ),
+        (["--env", PICTURE, "--out", "x", "--valid-share", "1"], "from 0 to 0.9, got '1'"),
+        (["--env", PICTURE, "--out", "x", "--noise", "nan"], "from 0 to 10, got 'nan'"),
+        (["--env", PICTURE, "--out", "x", "--episodes", "0"], "integer of at least 1, got '0'"),
+        (["--verify", "x"], "there is no x, where demonstrations should be"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert demos.main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--seed", "7"], "was recorded with seed = 0, but here it is 7: give the same again"),
+        (["--set", "steps=9"], "was recorded with env.steps = None, but here it is 9"),
+        (["--noise", "0.5"], "was recorded with noise = 0.0, but here it is 0.5"),
+        (["--env", "tests.training.picture_env:Tiring-v0"], "was recorded with env_id = "),
+    ],
+)
+def test_a_directory_with_other_demonstrations_is_left_alone(recorded, capsys, more, message):
+    before = files(recorded)
+    assert demos.main(arguments(recorded, *more)) == 2
+    assert message in capsys.readouterr().err
+    assert files(recorded) == before
+
+
+@pytest.mark.parametrize("name", ["demos.hdf5", "episodes/000001.hdf5"])
+def test_files_of_another_version_are_left_alone(tmp_path, capsys, name):
+    assert demos.main(arguments(tmp_path)) == 0
+    with h5py.File(tmp_path / name, "r+") as file:
+        file.attrs["version"] = 0
+    before = files(tmp_path)
+    assert demos.main(arguments(tmp_path, episodes=4)) == 2
+    assert f"{name} is of version 0 of foveate-demonstrations" in capsys.readouterr().err
+    assert files(tmp_path) == before
+
+
+def test_verify_reads_everything(recorded, tmp_path, capsys):
+    assert demos.main(["--verify", str(recorded), "--workers", "1"]) == 0
+    assert "6 episodes" in capsys.readouterr().out
+    assert demos.main(arguments(tmp_path)) == 0
+    demo = DemoReader(tmp_path).demos[1]
+    data = bytearray(demo.path.read_bytes())
+    data[int(demo.frames["rgb"].places[3, 0]) + 9] ^= 255
+    demo.path.write_bytes(data)
+    assert demos.main(["--verify", str(tmp_path), "--workers", "1"]) == 2
+    assert re.search("error: .*000001.hdf5 is not a whole file of", capsys.readouterr().err)
+
+
+def test_an_expert_that_does_not_know_stops_the_recording(tmp_path, capsys):
+    assert demos.main(arguments(tmp_path, "--set", "nan_at=2")) == 2
+    error = capsys.readouterr().err
+    assert "recording stopped: policy output (action) at step 0 of the episode with seed 2" in error
+    assert "2 finished episodes are in" in error
+    assert len(DemoReader(tmp_path)) == 2
+
+
+def test_a_file_that_cannot_be_written_costs_no_other(tmp_path, capsys):
+    """The system refuses files above a size, which only the loud episodes reach."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limit[1]))
+    try:
+        status = demos.main(arguments(tmp_path, "--set", "loud_from=2", episodes=5))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    error = capsys.readouterr().err
+    assert status == 2
+    assert re.search("recording stopped: cannot write .*000002.hdf5: File too large; 2 fin", error)
+    assert [demo.number for demo in DemoReader(tmp_path).demos] == [0, 1]
+    assert not list((tmp_path / "episodes").glob(".*"))
+    assert demos.main(arguments(tmp_path, "--set", "loud_from=2", episodes=5)) == 0
+    assert len(DemoReader(tmp_path)) == 5
+
+
+def test_a_full_disk_costs_no_finished_episode(tmp_path):
+    """A file system of 300 KiB, which about four loud episodes fill."""
+    full, kept = tmp_path / "full", tmp_path / "kept"
+    full.mkdir()
+    if subprocess.run(
+        ["unshare", "-rm", "mount", "-t", "tmpfs", "none", str(full)], capture_output=True
+    ).returncode:
+        pytest.skip("mounting a file system of its own is not permitted here")
+    words = command(*arguments(full / "demos", "--set", "loud_from=0", episodes=9))
+    script = f'mount -t tmpfs -o size=300k none "{full}"; "$@"; echo $?; cp -r {full}/demos {kept}'
+    run = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", *words],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.stdout.split()[-1] == "2", run.stderr
+    sentence = r"error: recording stopped: cannot write .*: No space left on device; (\d) finished"
+    found = re.search(sentence, run.stderr)
+    assert found, run.stderr
+    assert int(found[1]) > 1
+    assert len(DemoReader(kept)) == int(found[1])
+    assert demos.main(["--verify", str(kept), "--workers", "1"]) == 0
+
+
+def start_and_wait(out, episodes_wanted, workers):
+    """A recording process, once it has finished some episodes."""
+    words = arguments(out, "--set", "step_s=0.02", "steps=9", episodes=50, workers=workers)
+    process = subprocess.Popen(
+        command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 60
+    while len(list(out.glob("episodes/0*.hdf5"))) < episodes_wanted:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return process
+
+
+WORKERS = [1, pytest.param(2, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_killed_recording_leaves_whole_episodes_and_goes_on(tmp_path, workers):
+    process = start_and_wait(tmp_path, 3, workers)
+    process.kill()
+    process.communicate()
+    time.sleep(0.5)  # its workers notice and end
+    killed = files(tmp_path)
+    assert len(DemoReader(tmp_path)) >= 1
+    more = ["--set", "step_s=0.02", "steps=9"]
+    count = len(killed)  # one more than there are, for the master file is among them
+    assert demos.main(arguments(tmp_path, *more, episodes=count)) == 0
+    assert all(files(tmp_path)[name] == data for name, data in killed.items() if name[0] == "0")
+    assert demos.main(["--verify", str(tmp_path), "--workers", "1"]) == 0
+    assert len(DemoReader(tmp_path)) >= count
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_interrupted_recording_ends_at_once_and_can_be_read(tmp_path, workers):
+    process = start_and_wait(tmp_path, 2, workers)
+    os.kill(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+    assert process.returncode == 130, errors
+    count = len(DemoReader(tmp_path))
+    assert f"interrupted; {count} finished episodes are in {tmp_path}" in output
+    assert 2 <= count < 50
+    assert "Traceback" not in errors
+
+
+def test_a_worker_that_dies_is_reported(tmp_path, capsys):
+    assert demos.main(arguments(tmp_path, "--set", "die_at=1", workers=2)) == 2
+    error = capsys.readouterr().err
+    assert "recording stopped: a worker process died (killed, or out of memory); " in error
+
+
+def test_the_stones_are_recorded_too(tmp_path):
+    words = ["--set", "episode_s=0.3", "--after-success-steps", "-1"]
+    assert demos.main(arguments(tmp_path, *words, env="SteppingStones-v0", episodes=1)) == 0
+    with gymnasium.make("SteppingStones-v0") as env:
+        spaces = env.observation_space, env.action_space
+    reader = DemoReader(tmp_path, observation_space=spaces[0], action_space=spaces[1])
+    assert reader.lengths.tolist() == [6]
+    assert reader.recording.env["episode_s"] == 0.3
+    assert reader.recording.env["gap_m"] == [0.1, 0.2]
+    assert reader.frame(0, 3).shape == (2, 24, 32)

@@ -1,0 +1,287 @@
+"""Record demonstrations: episodes of an environment's scripted expert, as files to learn from.
+
+python -m training.demos --env BimanualSweep-v0 --episodes 1000 --out demos/sweep
+python -m training.demos --verify demos/sweep
+
+The same command goes on where one was stopped. Episode i depends on `seed + i` and the settings
+alone, so the files are the same bytes however many processes record them.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+
+from training import config, environments, run_log
+from training.checkpoint import make_env, write_atomically
+from training.config import ArgumentParser, UserError, exit_status
+from training.demo_files import DemoReader, read_demo, read_recording, verify_demo
+from training.demo_format import (
+    EPISODES,
+    MASTER,
+    ArraySpec,
+    Recording,
+    check_same,
+    observation_spec,
+)
+from training.demo_recorder import SEGMENT_STEPS, Job, record
+from training.demo_writer import decisive_packages, write_master
+from training.players import positive
+from training.processes import open_processes
+from training.seeds import EVALUATION_SEEDS_FROM
+
+__all__ = ["main", "run"]
+
+_MASTER_EVERY_S = 60.0
+
+
+def _plan(arguments: argparse.Namespace) -> Job:
+    """What is to be recorded; UserError when the environment cannot be."""
+    changes = config.read_overrides(arguments.set)
+    given = {**changes.pop("env", {}), **changes}
+    settings = environments.resolved(arguments.env, given)
+    with make_env(arguments.env, settings) as env:
+        if not env.has_wrapper_attr("expert_action"):
+            raise UserError(f"--env {arguments.env} has no expert_action() to record")
+        space = env.action_space
+        if not isinstance(space, spaces.Box):
+            raise UserError(f"--env {arguments.env} has actions {space}, not a Box of numbers")
+        if arguments.noise and not space.is_bounded():
+            raise UserError(
+                f"--noise {arguments.noise} is a share of the action's range, but the actions of "
+                f"{arguments.env} have no bounds"
+            )
+        recording = Recording(
+            env_id=arguments.env,
+            env=settings,
+            seed=arguments.seed,
+            after_done_steps=arguments.after_success_steps,
+            noise=arguments.noise,
+            observation=observation_spec(env.observation_space),
+            action=ArraySpec.of(space),
+            packages=decisive_packages(),
+        )
+    return Job(Path(arguments.out), settings, Recording.from_json(recording.to_json()))
+
+
+def _finished(job: Job) -> dict[int, int]:
+    """Steps of each whole episode in the directory, by number; what a killed writer left, gone.
+
+    UserError when the directory holds anything else's demonstrations, or a damaged file.
+    """
+    master = job.directory / MASTER
+    if master.exists():
+        check_same(master, read_recording(master), job.recording)
+    for left_over in (job.directory / EPISODES).glob(".*.hdf5.*"):
+        left_over.unlink()
+    names = (path.stem for path in (job.directory / EPISODES).glob("*.hdf5"))
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    return {number: len(read_demo(job.directory, number, job.recording)) for number in numbers}
+
+
+def _record_missing(job: Job, lengths: dict[int, int], arguments: argparse.Namespace) -> None:
+    """Record the episodes that are not in `lengths`, keeping the master file up to date."""
+    from tqdm import tqdm
+
+    lengths = dict(lengths)
+    missing = [number for number in range(arguments.episodes) if number not in lengths]
+    if not missing:
+        return
+    seconds = 0.2 if sys.stderr.isatty() else 20.0
+    written = -_MASTER_EVERY_S
+    with (
+        tqdm(
+            total=len(missing) + len(lengths), initial=len(lengths), unit="episode",
+            mininterval=seconds, dynamic_ncols=True,
+        ) as bar,
+        closing(record(job, missing, arguments.workers)) as episodes,
+    ):  # fmt: skip
+        for number, steps in episodes:
+            lengths[number] = steps
+            bar.set_postfix_str(f"{steps} steps", refresh=False)
+            bar.update()
+            if time.monotonic() - written > _MASTER_EVERY_S:
+                write_master(job.directory, job.recording, lengths, arguments.valid_share)
+                written = time.monotonic()
+
+
+def _run_job(job: Job, arguments: argparse.Namespace) -> int:
+    directory, began = job.directory, time.monotonic()
+    try:
+        (directory / EPISODES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {directory} cannot be written: {error.strerror}") from None
+    with run_log.lock(directory):
+        before = _finished(job)
+        try:
+            _record_missing(job, before, arguments)
+        except (UserError, OSError, KeyboardInterrupt) as error:
+            state = _rescue(job, arguments.valid_share)
+            if isinstance(error, KeyboardInterrupt):
+                print(f"\ninterrupted; {state}")
+                return 130
+            raise UserError(f"recording stopped: {error}; {state}") from None
+        lengths = _finished(job)
+        wall_s = time.monotonic() - began
+        try:
+            write_master(directory, job.recording, lengths, arguments.valid_share)
+            _report(directory, {n: k for n, k in lengths.items() if n not in before}, wall_s)
+        except OSError as error:
+            raise UserError(f"cannot write in {directory}: {error.strerror or error}") from None
+    return 0
+
+
+def _rescue(job: Job, valid_share: float) -> str:
+    """Make what is there readable, after recording has stopped; what to say of it."""
+    kept = _finished(job)
+    state = (
+        f"{len(kept)} finished episodes are in {job.directory}, and the same command goes on with "
+        "the others"
+    )
+    try:
+        write_master(job.directory, job.recording, kept, valid_share)
+    except OSError as error:
+        state += f" ({MASTER} could not be brought up to date: {error.strerror or error})"
+    return state
+
+
+def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
+    """Write the summary and print it; `new` has the steps of the episodes just recorded."""
+    from training.demo_summary import PICTURE, SUMMARY, draw, summarise
+
+    reader = DemoReader(directory)
+    facts = summarise(reader)
+    facts["last_recording"] = {
+        "episodes": len(new), "steps": sum(new.values()), "wall_s": round(wall_s, 1),
+    }  # fmt: skip
+    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    write_atomically(directory / SUMMARY, text.encode())
+    draw(reader, directory / PICTURE)
+    rate = f", {sum(new.values()) / wall_s:.1f} steps/s" if new else ""
+    frame = f", {facts['frame_bytes'] / 1e3:.1f} kB a frame" if facts["frame_bytes"] else ""
+    print(
+        f"{len(reader)} episodes ({len(new)} new) in {directory}: {facts['steps']} steps, "
+        f"{facts['bytes'] / 1e6:.1f} MB{frame}; {wall_s:.0f} s{rate}"
+    )
+    means = {"reward": facts["reward_last"]["mean"], **facts["final_info_mean"]}
+    shown = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
+    print(f"expert, mean at the end of an episode: {shown}")
+    print(f"see {directory / PICTURE}; next:")
+    print(f"  python -m training.demos --verify {directory}     read every frame once, and check")
+
+
+def _verify(directory: Path, workers: int) -> int:
+    from tqdm import tqdm
+
+    reader = DemoReader(directory)
+    numbers = [demo.number for demo in reader.demos]
+    count = len(numbers)
+    tasks = [reader.directory] * count, numbers, [reader.recording] * count
+    with open_processes(min(workers, max(count, 1))) as pool:
+        results = pool.map(verify_demo, *tasks)
+        try:
+            steps = sum(tqdm(results, total=count, unit="episode", disable=not sys.stderr.isatty()))
+        except UserError:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    print(f"{count} episodes in {reader.directory} are whole: {steps} steps, every checksum right")
+    return 0
+
+
+def _number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
+    """A number within [low, high], for argparse."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(
+                f"must be of type {kind.__name__}, from {low} to {high}, got {text!r}"
+            )
+        return value
+
+    return read
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="training.demos",
+        description=(__doc__ or "").split("\n")[0],
+        epilog=environments.describe(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--env", metavar="ID", help="Gymnasium id; it must have expert_action()")
+    parser.add_argument(
+        "--episodes", type=positive, default=1000, help="how many in all (default %(default)s)"
+    )
+    parser.add_argument("--out", metavar="DIR", help="directory to record into, or to go on in")
+    parser.add_argument("--verify", metavar="DIR", help="check every byte of a directory instead")
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+        help="setting of the environment, as in --set episode_s=5",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=positive, default=len(os.sched_getaffinity(0)),
+        help="processes (default: one for each core, here %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=0,
+        help=f"episode i uses seed S + i; those from {EVALUATION_SEEDS_FROM} up are for "
+        "evaluation (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--after-success-steps", type=_number(int, -1, 10**6), default=10, metavar="K",
+        help="steps to record after the first success, or after the environment's expert_done "
+        "(nothing is left to do) first holds; -1: to the episode's end (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--noise", type=_number(float, 0, 10), default=0.0, metavar="SCALE",
+        help="standard deviation of noise on the executed actions, in a random half of the "
+        f"episode's {SEGMENT_STEPS}-step segments, as a share of half the action's range; the "
+        "recorded action is the expert's own (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--valid-share", type=_number(float, 0, 0.9), default=0.05, metavar="SHARE",
+        help="of the episodes, held out in mask/valid (default %(default)s)",
+    )  # fmt: skip
+    return parser
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = _parser().parse_args(argv)
+    if arguments.verify is not None:
+        return _verify(Path(arguments.verify), arguments.workers)
+    if arguments.env is None or arguments.out is None:
+        raise UserError("give --env ID and --out DIR to record, or --verify DIR to check")
+    last = arguments.seed + arguments.episodes - 1
+    if not 0 <= arguments.seed <= last < EVALUATION_SEEDS_FROM:
+        raise UserError(
+            f"--seed {arguments.seed} with --episodes {arguments.episodes} uses the seeds "
+            f"{arguments.seed} to {last}, where only 0 to {EVALUATION_SEEDS_FROM - 1} may be used"
+        )
+    return _run_job(_plan(arguments), arguments)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
