@@ -1,7 +1,7 @@
 """Train a policy by cloning a scripted expert: `python -m training.bc` (README, "Train").
 
-Behaviour cloning with dataset aggregation (DAgger, Ross et al. 2011, algorithm 3.1): the first
-demonstrations are the expert's, later ones are the policy's own walks labelled by the expert.
+An Implicit Attention Policy is cloned while the expert watches it (`training.dagger`), a
+Vision-Performer from recorded demonstrations (`training.implicit_bc`); `policy.name` decides.
 """
 
 from __future__ import annotations
@@ -10,174 +10,29 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-import dataclasses
-import time
-from contextlib import closing
-from dataclasses import dataclass
+import argparse
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-import policies
-from policies import ImplicitAttentionPolicy as Policy
-from training import checkpoint, run_log
+from training import bc_config, checkpoint, dagger, implicit_bc, implicit_bc_config, run_log
 from training import config as configuration
-from training.bc_config import FREE_ON_RESUME, BCConfig, load_config
-from training.cloning import fit, validate
-from training.demonstrations import Collector, Demonstrations, Task
+from training.bc_config import BCConfig
+from training.config import UserError
+from training.devices import Group, open_group
+from training.implicit_bc_config import ImplicitBCConfig
 from training.job_config import describe_job
-from training.seeds import derived_seeds
-from training.starting import build_policy, hold_and_train, make_parser, print_next, start_run
+from training.starting import hold_and_train, make_parser, print_next, start_run
 
-__all__ = ["BCConfig", "load_config", "main", "train"]
+__all__ = ["main"]
 
-COLUMNS = (
-    "iteration", "decisions", "episodes", "loss", "val_loss", "val_accuracy", "grad_norm",
-    "success", "fall_rate", "distance_m_mean", "wall_s",
-)  # fmt: skip
 PRESET = "stepping_stones_clone.yaml"
-DATA = "data"
-_WALKS, _BATCHES = 0, 1
+_FROM_DEMONSTRATIONS = "vision_performer"
 
-
-@dataclass
-class Progress:
-    """Counters of a run; with policy, optimiser and demonstrations, all that it consists of."""
-
-    iteration: int = 0
-    episodes: int = 0
-
-
-def prepare(config: BCConfig) -> Policy:
-    """The initial policy; UserError when it does not fit the environment."""
-    return build_policy(config.env_id, config.env, config.policy)[0]
-
-
-def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:
-    """The walks that end an iteration: before the first the disturbed expert's, then the
-    policy's."""
-    if iteration == 0:
-        noise = config.disturbance, config.disturbance_steps
-        seeds = derived_seeds(config.seed, iteration, _WALKS, config.expert_episodes)
-        return [Task(seed, *noise) for seed in seeds]
-    seeds = derived_seeds(config.seed, iteration, _WALKS, config.episodes)
-    state = {name: tensor.numpy(force=True) for name, tensor in learner.items()}
-    return [Task(seed, learner=state) for seed in seeds]
-
-
-def data_path(run: Path, iteration: int) -> Path:
-    """File of the demonstrations that were collected at the end of an iteration."""
-    return run / DATA / f"{iteration:06d}.safetensors"
-
-
-def set_normaliser(policy: Policy, proprio: Tensor) -> None:
-    """Normalise by the statistics of the demonstrations."""
-    empty = policies.RunningStatistics.empty(proprio.shape[-1])
-    policy.normaliser.statistics = empty.update(proprio.numpy())
-
-
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state, by parameter and name."""
-    states = optimiser.state_dict()["state"]
-    return {f"{i}/{key}": value for i, state in states.items() for key, value in state.items()}
-
-
-def set_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Set the optimiser's state from `optimiser_tensors`."""
-    states: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, key = name.split("/")
-        states.setdefault(int(index), {})[key] = tensor
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": states, "param_groups": groups})
-
-
-def save(
-    run: Path,
-    policy: Policy,
-    optimiser: torch.optim.Optimizer,
-    progress: Progress,
-    config: BCConfig,
-) -> None:
-    """Write the iteration's checkpoint; drop old ones."""
-    state = {"progress": dataclasses.asdict(progress)}
-    tensors, plain = optimiser_tensors(optimiser), configuration.dump(config)
-    checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
-
-
-def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
-    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
-    policy = prepare(config)
-    optimiser = torch.optim.AdamW(
-        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-    )
-    progress = Progress()
-    if start is not None:
-        checkpoint.load_into(policy, start)
-        set_optimiser(optimiser, start.search)
-        progress = Progress(**start.state["progress"])
-    size = sum(parameter.numel() for parameter in policy.parameters())
-    print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
-    if progress.iteration >= config.iterations:
-        return
-    plain = configuration.dump(config)
-    settings = config.env_id, config.env, plain["policy"], config.workers
-    with (
-        closing(Collector(*settings)) as collector,
-        closing(
-            run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
-        ) as log,
-    ):
-        learn(config, run, policy, optimiser, progress, collector, log)
-
-
-def learn(
-    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.Optimizer,
-    progress: Progress, collector: Collector, log: run_log.RunLog,
-) -> None:  # fmt: skip
-    """The training loop: fit, validate, walk, log, save."""
-    earlier_s = float(log.last.get("wall_s", 0.0))
-    began = time.perf_counter()
-    if not checkpoint.in_run(run):
-        walks = collector.walk(make_tasks(config, 0, {}))
-        Demonstrations.of(walks, config.held_out).save(data_path(run, 0))
-        progress.episodes = len(walks)
-        save(run, policy, optimiser, progress, config)
-    data = [Demonstrations.load(data_path(run, i)) for i in range(progress.iteration + 1)]
-    while progress.iteration < config.iterations:
-        progress.iteration += 1
-        iteration = progress.iteration
-
-        train_data, held_out = Demonstrations.joined(data).split()
-        set_normaliser(policy, train_data.proprio)
-        generator = torch.Generator()
-        generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
-        fitted = fit(policy, optimiser, train_data, config, iteration, generator)
-        val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
-
-        walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
-        data.append(Demonstrations.of(walks, config.held_out))
-        data[-1].save(data_path(run, iteration))
-
-        episodes = [walk.episode for walk in walks]
-        progress.episodes += len(episodes)
-        row = {
-            "iteration": iteration,
-            "decisions": len(train_data),
-            "episodes": progress.episodes,
-            "loss": fitted.loss,
-            "val_loss": val_loss,
-            "val_accuracy": val_accuracy,
-            "grad_norm": fitted.grad_norm,
-            "success": float(np.mean([e.success for e in episodes])),
-            "fall_rate": float(np.mean([e.fell for e in episodes])),
-            "distance_m_mean": float(np.mean([e.distance_m for e in episodes])),
-            "wall_s": round(earlier_s + time.perf_counter() - began, 3),
-        }
-        log.row(row, f"loss {row['loss']:.3g}, success {row['success']:.2f}")
-        save(run, policy, optimiser, progress, config)
+Config = BCConfig | ImplicitBCConfig
+Start = tuple[Config, Path, checkpoint.Checkpoint | None]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -188,22 +43,82 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str] | None) -> int:
     torch.set_num_threads(1)
     description = "Train a policy by cloning a scripted expert."
-    parser = make_parser("training.bc", description, describe_job(BCConfig), PRESET)
-    args = parser.parse_args(argv)
-    config, run, start = start_run(args, PRESET, load_config, FREE_ON_RESUME, prepare)
-    status = hold_and_train("training.bc", args, config, run, start, train)
-    if status != 0:
-        return status
-    print_next(
-        config.iterations,
-        run,
-        (
-            "python -m training.es --config configs/stepping_stones_finetune.yaml "
-            f"--set init_from={run}",
-            "improve it by evolution strategies",
-        ),
+    fields = (
+        f"{describe_job(BCConfig)}\n\nwhere policy.name is {_FROM_DEMONSTRATIONS}:\n"
+        f"{describe_job(ImplicitBCConfig)}"
     )
-    return 0
+    parser = make_parser("training.bc", description, fields, PRESET)
+    args = parser.parse_args(argv)
+    with open_group() as group:
+        config, run, start = _shared_start(args, group)
+
+        def train(config: Config, run: Path, start: checkpoint.Checkpoint | None) -> None:
+            if isinstance(config, ImplicitBCConfig):
+                implicit_bc.train(config, run, start, group)
+            else:
+                dagger.train(config, run, start)
+
+        if not group.is_first:
+            train(config, run, start)
+            return 0
+        status = hold_and_train("training.bc", args, config, run, start, train)
+    if status == 0:
+        print_next(config.iterations, run, *_next_commands(config, run))
+    return status
+
+
+def _shared_start(args: argparse.Namespace, group: Group) -> Start:
+    """What `start_run` gives, asked by the first process for all of them."""
+    outcome: Start | UserError
+    try:
+        outcome = _start(args, group) if group.is_first else UserError()
+    except UserError as error:
+        outcome = error
+    outcome = group.share(outcome)
+    if isinstance(outcome, UserError):
+        raise outcome
+    return outcome
+
+
+def _start(args: argparse.Namespace, group: Group) -> Start:
+    if _clones_demonstrations(args):
+        return start_run(
+            args, PRESET, implicit_bc_config.load_config, implicit_bc_config.FREE_ON_RESUME,
+            implicit_bc.prepare,
+        )  # fmt: skip
+    if group.size > 1:
+        raise UserError(
+            f"{group.size} processes were started, but only policy.name = {_FROM_DEMONSTRATIONS} "
+            "trains on several; this policy takes workers instead"
+        )
+    return start_run(
+        args, PRESET, bc_config.load_config, bc_config.FREE_ON_RESUME, dagger.prepare
+    )
+
+
+def _clones_demonstrations(args: argparse.Namespace) -> bool:
+    """Whether the configuration that the arguments mean has a Vision-Performer."""
+    path = args.config
+    if path is None and args.resume is not None:
+        path = Path(args.resume) / run_log.CONFIG
+        if not path.is_file():
+            return False  # start_run says so
+    data: dict[str, Any] = configuration.read_yaml(
+        path or Path(str(resources.files("configs") / PRESET))
+    )
+    configuration.merge(data, configuration.read_overrides(args.set))
+    policy = data.get("policy")
+    return isinstance(policy, dict) and policy.get("name") == _FROM_DEMONSTRATIONS
+
+
+def _next_commands(config: Config, run: Path) -> list[tuple[str, str]]:
+    if isinstance(config, ImplicitBCConfig):
+        return []
+    command = (
+        "python -m training.es --config configs/stepping_stones_finetune.yaml "
+        f"--set init_from={run}"
+    )
+    return [(command, "improve it by evolution strategies")]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 from safetensors import SafetensorError, safe_open
@@ -20,6 +20,9 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from training.config import UserError, validate
+
+if TYPE_CHECKING:
+    import policies
 
 __all__ = [
     "CHECKPOINTS",
@@ -134,6 +137,11 @@ def load(path: str | Path) -> Checkpoint:
         config, state = dict(json.loads(metadata["config"])), dict(json.loads(metadata["state"]))
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{path} is a checkpoint without a readable config and state") from None
+    for key in ("env", "policy"):
+        if not isinstance(config.get(key, {}), dict):
+            raise UserError(
+                f"{path}: {key} is {config[key]!r}, where `key: value` pairs are needed"
+            )
 
     def group(prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
@@ -222,13 +230,30 @@ def load_policy(
     absent = [key for key in ("env_id", "env", "policy") if key not in config]
     if absent:
         raise UserError(f"{checkpoint.path} has a configuration without {', '.join(absent)}")
-    settings = validate(policies.PolicyConfig, config["policy"], checkpoint.path, "policy.")
+    settings = _policy_settings(config["policy"], checkpoint.path)
     if env is None:
         with make_env(config["env_id"], config["env"]) as own:
             spaces = own.observation_space, own.action_space
     else:
         spaces = env.observation_space, env.action_space
-    policy = policies.build(settings, *spaces)
+    try:
+        policy = policies.build(settings, *spaces)
+    except ValueError as error:
+        raise UserError(f"{checkpoint.path}: its policy does not fit here: {error}") from None
     load_into(policy, checkpoint)
     policy.requires_grad_(False)
     return policy, config
+
+
+def _policy_settings(
+    given: dict[str, Any], path: Path
+) -> policies.PolicyConfig | policies.VisionPolicyConfig:
+    """The policy's settings, of the kind that their `name` says; without one, the first kind's."""
+    from policies import CONFIGS
+
+    name = given.get("name", next(iter(CONFIGS)))
+    if not isinstance(name, str) or name not in CONFIGS:
+        raise UserError(
+            f"{path}: policy.name is {name!r}, where one of {', '.join(CONFIGS)} is needed"
+        )
+    return validate(CONFIGS[name], given, path, "policy.")

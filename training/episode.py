@@ -44,6 +44,11 @@ class Episode:
     info: dict[str, Any] = field(repr=False)
     """The last `info` of the environment."""
 
+    @property
+    def in_bowls(self) -> float:
+        """`info["in_bowls"]` at the end, a fraction of the balls; NaN for environments without."""
+        return float(self.info.get("in_bowls", math.nan))
+
 
 OnStep = Callable[[gymnasium.Env, Any, np.ndarray, float, Policy], None]
 

@@ -1,6 +1,7 @@
-"""Measure policies over many seeds: reward, falls, distance, FLOPs and latency.
+"""Measure policies over many seeds: reward, success, distance or balls in bowls, FLOPs and latency.
 
 python -m training.evaluate runs/a runs/b --policy oracle --policy blind --out evaluations/first
+python -m training.evaluate --policy oracle --policy random --env BimanualSweep-v0 --workers 2
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import gymnasium
 import numpy as np
 import torch
 
+from envs import BIMANUAL_SWEEP
 from training.checkpoint import write_atomically
 from training.config import ArgumentParser, UserError, exit_status
 from training.episode import Episode, Policy, PolicyError, run_episode
@@ -113,7 +115,7 @@ def _executor(workers: int) -> Iterator[Any]:
 def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
     """The entry of evaluation.json that follows from the episodes alone."""
     rewards = np.array([e.reward for e in episodes])
-    distances = np.array([e.distance_m for e in episodes])
+    steps = np.array([e.steps for e in episodes])
     successes, count = sum(e.success for e in episodes), len(episodes)
     several = count > 1
     entry: dict[str, Any] = {
@@ -124,20 +126,30 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
         "episodes": count,
         "reward_mean": float(rewards.mean()),
         "reward_std": float(rewards.std(ddof=1)) if several else 0.0,
-        "reward_sem": float(rewards.std(ddof=1) / math.sqrt(count)) if several else None,
+        "reward_sem": _standard_error(rewards),
+        "reward_per_step_mean": float((rewards / steps).mean()),
         "success_rate": successes / count,
         "success_interval_95": list(wilson_interval(successes, count)),
-        "fall_rate": sum(e.fell for e in episodes) / count,
-        "steps_mean": float(np.mean([e.steps for e in episodes])),
+        "steps_mean": float(steps.mean()),
     }
+    in_bowls = np.array([e.in_bowls for e in episodes])
+    distances = np.array([e.distance_m for e in episodes])
+    if np.isfinite(in_bowls).all():
+        entry["in_bowls_mean"] = float(in_bowls.mean())
+        entry["in_bowls_sem"] = _standard_error(in_bowls)
+    else:  # where balls are swept nothing falls over
+        entry["fall_rate"] = sum(e.fell for e in episodes) / count
     if np.isfinite(distances).all():
         entry["distance_m_mean"] = float(distances.mean())
-        entry["distance_m_sem"] = (
-            float(distances.std(ddof=1) / math.sqrt(count)) if several else None
-        )
-    if all("in_bowls" in e.info for e in episodes):
-        entry["in_bowls_mean"] = float(np.mean([e.info["in_bowls"] for e in episodes]))
+        entry["distance_m_sem"] = _standard_error(distances)
     return entry
+
+
+def _standard_error(values: np.ndarray) -> float | None:
+    """Standard error of the mean; None of a single value."""
+    if len(values) < 2:
+        return None
+    return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
@@ -196,25 +208,43 @@ def _watched(
     return tqdm(results, desc=name, total=total, unit="episode", disable=not progress, leave=False)
 
 
-_COLUMNS = (
-    f"{'policy':<28} {'success':>8} {'95% interval':>15} {'reward':>16} {'distance m':>15} "
-    f"{'FLOPs/step':>12} {'ms/step':>8} {'parameters':>10}"
-)
+_OUTCOMES = {"distance m": ("distance_m", 2), "in bowls": ("in_bowls", 3)}
+"""Column -> what it shows the mean of, and with how many decimals."""
 
 
-def _row(entry: dict[str, Any]) -> str:
+def _outcomes(players: Sequence[Player]) -> list[str]:
+    """The columns of _OUTCOMES that the policies' tasks have."""
+    swept = [player.env_id == BIMANUAL_SWEEP for player in players]
+    return [column for column, shown in zip(_OUTCOMES, (not all(swept), any(swept)), strict=True)
+            if shown]  # fmt: skip
+
+
+def _heading(outcomes: Sequence[str]) -> str:
+    return (
+        f"{'policy':<28} {'success':>8} {'95% interval':>15} {'reward':>16} "
+        + "".join(f"{column:>15} " for column in outcomes)
+        + f"{'FLOPs/step':>13} {'ms/step':>8} {'parameters':>10}"
+    )
+
+
+def _row(entry: dict[str, Any], outcomes: Sequence[str]) -> str:
     low, high = entry["success_interval_95"]
-    sem = entry["reward_sem"] or math.nan
-    reward = f"{entry['reward_mean']:.3f} +- {sem:.3f}"
-    distance = "-"
-    if "distance_m_mean" in entry:
-        distance = f"{entry['distance_m_mean']:.2f} +- {entry['distance_m_sem'] or math.nan:.2f}"
     flops = "-" if entry["flops_per_step"] is None else f"{entry['flops_per_step']:,}"
     return (
         f"{entry['name']:<28} {entry['success_rate']:>8.1%} {f'{low:.1%} - {high:.1%}':>15} "
-        f"{reward:>16} {distance:>15} {flops:>12} {entry['latency_ms_per_step']:>8.3f} "
-        f"{entry['parameters']:>10,}"
+        f"{_mean(entry, 'reward', 3):>16} "
+        + "".join(f"{_mean(entry, *_OUTCOMES[column]):>15} " for column in outcomes)
+        + f"{flops:>13} {entry['latency_ms_per_step']:>8.3f} {entry['parameters']:>10,}"
     )
+
+
+def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
+    """Mean and standard error of a figure, or "-"."""
+    if f"{name}_mean" not in entry:
+        return "-"
+    error = entry[f"{name}_sem"]
+    error = math.nan if error is None else error
+    return f"{entry[f'{name}_mean']:.{decimals}f} +- {error:.{decimals}f}"
 
 
 def _claim(out: str) -> Path:
@@ -275,10 +305,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     _note_differences(players)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     entries: list[dict[str, Any]] = []
-    print(_COLUMNS)
+    outcomes = _outcomes(players)
+    print(_heading(outcomes))
     for entry in evaluate(players, seeds, arguments.workers, progress=sys.stderr.isatty()):
         entries.append(entry)
-        print(_row(entry), flush=True)
+        print(_row(entry, outcomes), flush=True)
         if directory:
             text = json.dumps(entries, indent=1, allow_nan=False)
             write_atomically(directory / RESULTS, (text + "\n").encode())

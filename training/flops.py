@@ -2,10 +2,13 @@
 
     python -m training.flops configs/stepping_stones.yaml --set feature_map=positive
     python -m training.flops runs/a runs/b --device cuda --json costs.json
+    python -m training.flops configs/stepping_stones.yaml --vary \\
+        feature_map=positive:256,softmax,angular_hybrid:8:8
 
 The policy acts on an observation of its environment while `training.op_counter` watches; its text
 says what counts how much. Latency is the median over many calls of `policy.act`, from observation
-to action, measured without the counter: wall time on a CPU, CUDA events on a GPU.
+to action, measured without the counter: wall time on a CPU, CUDA events on a GPU. Several policies
+are timed in turn, call by call, so that all of them see the machine's good and bad moments.
 """
 
 from __future__ import annotations
@@ -15,11 +18,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
-import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,87 +29,32 @@ import torch
 from torch import nn
 
 import policies
-from training import bc_config, checkpoint, es_config
-from training.bc_config import BCConfig
-from training.config import ArgumentParser, UserError, exit_status, read_overrides, read_yaml
-from training.episode import Policy
-from training.es_config import ESConfig
-from training.op_counter import OTHER, OpCounter
+from training import checkpoint
+from training.any_config import load_any_config
+from training.config import ArgumentParser, UserError, exit_status, read_overrides
+from training.op_counter import OTHER
 from training.players import EVALUATION_SEED, check_device, positive
 from training.run_log import provenance
+from training.step_cost import (
+    COMPONENTS,
+    StepCost,
+    count,
+    measure,
+    measure_all,
+    median_ms,
+)
 
-__all__ = ["COMPONENTS", "StepCost", "count", "main", "measure", "median_ms"]
-
-COMPONENTS = ("tokens", "projection", "exponentials", "score", "controller")
-"""Parts of an implicit attention policy, in the order of the computation."""
-
-
-@dataclass(frozen=True)
-class StepCost:
-    """What one inference step costs."""
-
-    flops: dict[str, int]
-    """FLOPs by component."""
-    operators: dict[str, int]
-    """The same FLOPs by PyTorch operator."""
-    latency_ms: float
-    """Median time of `policy.act`, milliseconds."""
-    parameters: int
-    """Trainable and fixed numbers in `policy.parameters()`."""
-
-    @property
-    def total(self) -> int:
-        """FLOPs of the whole step."""
-        return sum(self.flops.values())
-
-
-def count(step: Callable[[], Any]) -> OpCounter:
-    """Run `step` once and count its FLOPs. Raises UncountedError at an unknown operator."""
-    with torch.no_grad(), OpCounter() as counter:
-        step()
-    return counter
-
-
-def measure(
-    policy: Policy, observation: Any, device: str = "cpu", calls: int = 100, warm_up: int = 10
-) -> StepCost:
-    """FLOPs, median latency over `calls` calls after `warm_up`, and size of a policy."""
-    counter = count(lambda: policy.act(observation))
-    names = [*COMPONENTS, *sorted(set(counter.by_component) - set(COMPONENTS) - {OTHER}), OTHER]
-    parameters = policy.parameters() if isinstance(policy, nn.Module) else ()
-    with torch.no_grad():
-        latency_ms = median_ms(lambda: policy.act(observation), device, calls, warm_up)
-    return StepCost(
-        flops={name: counter.by_component[name] for name in names},
-        operators=dict(sorted(counter.by_operator.items())),
-        latency_ms=latency_ms,
-        parameters=sum(parameter.numel() for parameter in parameters),
-    )
-
-
-def median_ms(
-    step: Callable[[], Any], device: str = "cpu", calls: int = 100, warm_up: int = 10
-) -> float:
-    """Median time of `step` over `calls` calls, milliseconds; on a GPU by CUDA events."""
-    timed = _gpu_ms if torch.device(device).type == "cuda" else _cpu_ms
-    for _ in range(warm_up):
-        step()
-    return statistics.median(timed(step) for _ in range(calls))
-
-
-def _cpu_ms(step: Callable[[], Any]) -> float:
-    start = time.perf_counter_ns()
-    step()
-    return (time.perf_counter_ns() - start) / 1e6
-
-
-def _gpu_ms(step: Callable[[], Any]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    step()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end))
+__all__ = [
+    "COMPONENTS",
+    "StepCost",
+    "comparison",
+    "count",
+    "main",
+    "measure",
+    "measure_all",
+    "median_ms",
+    "table",
+]
 
 
 @dataclass(frozen=True)
@@ -121,36 +67,74 @@ class _Target:
     build: Callable[[gymnasium.Env], nn.Module]
 
 
-def _target(given: str, overrides: list[str]) -> _Target:
+def _targets(given: str, overrides: list[str], variants: Mapping[str, list[str]]) -> list[_Target]:
+    """What a word of the command line means: one policy, or one for each variant."""
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
-        config = _load_config(path, overrides)
-
-        def build(env: gymnasium.Env) -> nn.Module:
-            return policies.build(config.policy, env.observation_space, env.action_space)
-
-        return _Target(" ".join([path.name, *overrides]), config.env_id, config.env, build)
-    if overrides:
-        raise UserError(f"--set changes YAML configurations; {given} is a trained policy")
+        if not variants:
+            name = " ".join([path.name, *overrides])
+            return [_configured(name, path, overrides)]
+        return [_configured(label, path, overrides + more) for label, more in variants.items()]
+    for option, used in (("--set", overrides), ("--vary", variants)):
+        if used:
+            raise UserError(f"{option} changes YAML configurations; {given} is a trained policy")
     file = checkpoint.resolve(given)
     trained = checkpoint.load(file).config
-    return _Target(
-        path.name or given,
-        trained.get("env_id", ""),
-        trained.get("env", {}),
-        lambda env: checkpoint.load_policy(file, env)[0],
-    )
+    return [
+        _Target(
+            path.name or given,
+            trained.get("env_id", ""),
+            trained.get("env", {}),
+            lambda env: checkpoint.load_policy(file, env)[0],
+        )
+    ]
 
 
-def _load_config(path: Path, overrides: list[str]) -> ESConfig | BCConfig:
-    """The configuration of whichever trainer knows its keys."""
-    given = read_yaml(path).keys() | read_overrides(overrides).keys()
-    of_es, of_bc = ({part.name for part in fields(cls)} for cls in (ESConfig, BCConfig))
-    cloning = given & (of_bc - of_es) and not given & (of_es - of_bc)
-    return (bc_config if cloning else es_config).load_config(path, overrides)
+def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
+    config = load_any_config(path, overrides)
+
+    def build(env: gymnasium.Env) -> nn.Module:
+        try:
+            return policies.build(config.policy, env.observation_space, env.action_space)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from None
+
+    return _Target(name, config.env_id, config.env, build)
 
 
-def _measure_target(target: _Target, device: str, calls: int) -> StepCost:
+def _variants(given: str | None) -> dict[str, list[str]]:
+    """--vary KEY=VALUE,... as `--set` overrides by label; a feature map may be NAME:m:n."""
+    if given is None:
+        return {}
+    key, _, text = given.partition("=")
+    try:
+        values = read_overrides([f"values=[{text}]"])["values"]
+    except UserError:
+        values = []
+    if not key or not values:
+        raise UserError(f"--vary takes KEY=VALUE,VALUE,..., got {given!r}")
+    variants: dict[str, list[str]] = {}
+    for value in values:
+        label = value if isinstance(value, str) else json.dumps(value)
+        if label in variants:
+            raise UserError(f"--vary {key}: {label} is given twice")
+        variants[label] = _overrides(key, label)
+    return variants
+
+
+def _overrides(key: str, label: str) -> list[str]:
+    section, dot, field = key.rpartition(".")
+    if field != "feature_map":
+        return [f"{key}={label}"]
+    parts = label.split(":")
+    if len(parts) > 3:
+        raise UserError(f"--vary {key}: a feature map is NAME, NAME:m or NAME:m:n, got {label!r}")
+    fields = (field, "num_features", "num_lambda_features")
+    return [f"{section}{dot}{name}={part}" for name, part in zip(fields, parts, strict=False)]
+
+
+def _prepare(target: _Target, device: str) -> tuple[Any, Any]:
+    """The policy, and an observation of its environment."""
     env = checkpoint.make_env(target.env_id, target.env_settings)
     try:
         policy: Any = target.build(env).to(device)
@@ -158,24 +142,61 @@ def _measure_target(target: _Target, device: str, calls: int) -> StepCost:
         policy.reset()
     finally:
         env.close()
-    return measure(policy, observation, device, calls)
+    return policy, observation
 
 
-def table(costs: dict[str, StepCost]) -> str:
-    """The costs as text, one policy a line."""
-    columns = [*COMPONENTS, OTHER, "total"]
+def table(costs: Mapping[str, StepCost]) -> str:
+    """The costs as text, one policy a line: its components, what of them is attention, the whole.
+
+    Components beyond COMPONENTS have a column where a policy has any of them.
+    """
+    found = {name for cost in costs.values() for name, flops in cost.flops.items() if flops}
+    more = sorted(found - {*COMPONENTS, OTHER})
+    columns = [*COMPONENTS[:-1], *more, COMPONENTS[-1], OTHER]
     width = max(28, 0, *map(len, costs))
     lines = [
         f"{'policy':<{width}}"
-        + "".join(f"{column:>14}" for column in columns)
+        + "".join(f"{column:>14}" for column in [*columns, "attention", "total"])
         + f"{'ms/step':>10}{'parameters':>12}"
     ]
     for name, cost in costs.items():
-        extra = sum(n for c, n in cost.flops.items() if c not in COMPONENTS)
-        values = [*(cost.flops[c] for c in COMPONENTS), extra, cost.total]
+        values = [*(cost.flops.get(c, 0) for c in columns), cost.attention, cost.total]
         numbers = "".join(f"{value:>14,}" for value in values)
         lines.append(f"{name:<{width}}{numbers}{cost.latency_ms:>10.3f}{cost.parameters:>12,}")
     return "\n".join(lines)
+
+
+_COMPARED: dict[str, Callable[[StepCost], float | None]] = {
+    "attention FLOPs": lambda cost: cost.attention,
+    "encoding FLOPs": lambda cost: cost.encode_flops,
+    "step FLOPs": lambda cost: cost.total,
+    "attention ms": lambda cost: cost.attention_ms,
+    "encoding ms": lambda cost: cost.encode_ms,
+    "step ms": lambda cost: cost.latency_ms,
+}
+
+
+def comparison(costs: Mapping[str, StepCost]) -> str:
+    """The costs beside each other as text, one policy a line, each with its ratio to the first.
+
+    Attention is projection, exponentials and score; encoding is all from the picture to what the
+    head gets; the step is all from the observation to the action.
+    """
+    first = next(iter(costs.values()))
+    shown = {title: of for title, of in _COMPARED.items() if of(first) is not None}
+    width = max(28, *map(len, costs))
+    lines = [f"{'variant':<{width}}" + "".join(f"{title:>16}{'ratio':>7}" for title in shown)]
+    for name, cost in costs.items():
+        cells = [_compared(of(cost), of(first)) for of in shown.values()]
+        lines.append(f"{name:<{width}}" + "".join(cells))
+    return "\n".join(lines)
+
+
+def _compared(value: float | None, first: float | None) -> str:
+    if value is None:
+        return f"{'-':>16}{'-':>7}"
+    number = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+    return f"{number:>16}" + (f"{value / first:>7.3f}" if first else f"{'-':>7}")
 
 
 def _parser() -> ArgumentParser:
@@ -198,6 +219,13 @@ def _parser() -> ArgumentParser:
         metavar="KEY=VALUE",
         help="field of the YAML configurations, as in --set num_features=256",
     )
+    parser.add_argument(
+        "--vary",
+        metavar="KEY=VALUE,...",
+        help="compare a configuration's policies with these values of a field, ratios to the "
+        "first: --vary feature_map=positive:256,softmax,angular_hybrid:8:8 (NAME:m:n) or "
+        "--vary policy.patch=[25,25],[20,20]",
+    )
     parser.add_argument("--device", default="cpu", help="PyTorch device (cpu, cuda)")
     parser.add_argument("--calls", type=positive, default=200, help="timed calls (default 200)")
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")
@@ -209,21 +237,30 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
     check_device(arguments.device)
-    targets = [_target(given, arguments.set) for given in arguments.targets]
-    names = [target.name for target in targets]
-    costs = {
-        given if names.count(target.name) > 1 else target.name: _measure_target(
-            target, arguments.device, arguments.calls
-        )
-        for given, target in zip(arguments.targets, targets, strict=True)
-    }
+    variants = _variants(arguments.vary)
+    targets = [
+        (given, target)
+        for given in arguments.targets
+        for target in _targets(given, arguments.set, variants)
+    ]
+    names = [target.name for _, target in targets]
+    subjects = {}
+    for given, target in targets:
+        name = target.name
+        if names.count(name) > 1:
+            name = f"{given} {name}" if variants else given
+        subjects[name] = _prepare(target, arguments.device)
+    costs = measure_all(subjects, arguments.device, arguments.calls)
     print(table(costs))
+    if variants:
+        print(f"\n{comparison(costs)}")
     if arguments.json:
         results = {
             "device": _device_name(arguments.device),
-            "provenance": provenance({"set": arguments.set}),
+            "provenance": provenance({"set": arguments.set, "vary": arguments.vary}),
             "policies": {
-                name: asdict(cost) | {"total": cost.total} for name, cost in costs.items()
+                name: asdict(cost) | {"attention": cost.attention, "total": cost.total}
+                for name, cost in costs.items()
             },
         }
         try:

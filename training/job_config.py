@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-import envs
-from envs.stepping_stones.config import SteppingStonesConfig
 from training import config as configuration
+from training.environments import ENVIRONMENTS
 
 __all__ = ["describe_job", "load_job"]
 
@@ -25,14 +24,15 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     """A trainer's configuration, every default filled in; UserError when something is wrong."""
     data = configuration.dump(configuration.load(cls, path, overrides, _SHORTHANDS))
     source = configuration.source(path, overrides)
-    if data["env_id"] == envs.STEPPING_STONES:
-        env = configuration.validate(SteppingStonesConfig, data["env"], source, "env.")
+    known = ENVIRONMENTS.get(data["env_id"])
+    if known is not None:
+        env = configuration.validate(known.settings, data["env"], source, "env.")
         data["env"] = configuration.dump(env)
     configuration.fill_shorthands(data, _SHORTHANDS, source)
     return configuration.validate(cls, data, source)
 
 
 def describe_job(cls: type[Any]) -> str:
-    """Every field for --help: key, default, type, unit."""
-    env = configuration.describe(SteppingStonesConfig, "env.")
+    """Every field for --help, and those of its default environment: key, default, type, unit."""
+    env = configuration.describe(ENVIRONMENTS[cls.env_id].settings, "env.")
     return f"{configuration.describe(cls)}\n{env}"

@@ -12,6 +12,10 @@ that each operator is really given, on CPU or GPU. The conventions:
 | means                                              | 1 an input element + 1 an output element  |
 | 2-norms                                            | 2 an input element + 1 an output element  |
 | softmax                                            | 5 an element: max, minus, exp, sum, over  |
+| layer norm                                         | 7 an element: sum, minus, square, sum,    |
+|                                                    | times, gain, bias                         |
+| random numbers, derivatives of activations         | 1 an output element                       |
+| binary search among n numbers                      | log2(n) an output element                 |
 | fused attention                                    | its two products and its softmax          |
 | views, copies, casts, indexing, joining, constants | 0                                         |
 
@@ -22,6 +26,7 @@ it is made of; if it cannot be, it is an error: nothing is silently free.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,6 +91,10 @@ def _per_output(factor: int) -> Cost:
     return lambda arguments, result: factor * _elements(result)
 
 
+def _binary_search(arguments: Sequence[Any], result: Any) -> int:
+    return math.ceil(math.log2(max(2, arguments[0].shape[-1]))) * _elements(result)
+
+
 def _fused_attention(arguments: Sequence[Any], result: Any) -> int:
     """softmax(q k^T) v in one kernel: two matrix products and a softmax."""
     query, key, value = arguments[:3]
@@ -111,8 +120,9 @@ _ELEMENTWISE = """
     abs acos add asin atan atan2 bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp
     clamp_max clamp_min copysign cos cosh div elu eq erf exp exp2 expm1 floor ge gelu gt
     isfinite isinf isnan le leaky_relu lgamma log log1p log2 logical_and logical_not logical_or
-    logical_xor lt masked_fill maximum minimum mul ne neg pow reciprocal relu remainder round
-    rsqrt rsub sgn sigmoid sign sin sinh softplus sqrt sub tan tanh where
+    gelu_backward logical_xor lt masked_fill maximum minimum mul ne neg normal pow rand randn
+    reciprocal relu remainder round rsqrt rsub sgn sigmoid sign sin sinh softplus sqrt sub tan tanh
+    threshold_backward uniform where
 """
 _REDUCTIONS = """
     all amax amin any argmax argmin argsort cumprod cumsum kthvalue max median min prod sort sum
@@ -126,6 +136,8 @@ _COSTS: dict[str, Cost] = {
     "lerp": _per_output(3),
     "mean": _mean,
     "linalg_vector_norm": _norm,
+    "native_layer_norm": _per_output(7),
+    "searchsorted": _binary_search,
     "_softmax": _per_output(5),
     "_safe_softmax": _per_output(5),
     **dict.fromkeys(_FUSED_ATTENTION.split(), _fused_attention),

@@ -13,8 +13,7 @@ import gymnasium
 import torch
 
 import envs
-from envs.stepping_stones import SteppingStonesConfig
-from training import checkpoint, config
+from training import checkpoint, config, environments
 from training.config import UserError
 from training.episode import Policy
 from training.seeds import EVALUATION_SEEDS_FROM
@@ -33,19 +32,6 @@ __all__ = [
 SCRIPTED = ("oracle", "blind", "random")
 EVALUATION_SEED = EVALUATION_SEEDS_FROM
 """First of the seeds that no training uses."""
-_EMBODIMENT = {
-    envs.STEPPING_STONES: (
-        "front_camera",
-        "belly_camera",
-        "camera_far_m",
-        "foothold_forward_m",
-        "foothold_lateral_m",
-        "lateral_speed_m_s",
-    )
-}
-"""Settings that say what a policy sees and what its actions mean: these alone come with it. The
-others are the task, the same for every policy: terrain, noise, length and reward, which training
-may have made easier. Of other environments every setting comes with the policy."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +64,16 @@ class Player:
 
 
 def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
-    """The oracle, the blind walker or random actions; UserError where `env` has no expert."""
+    """The oracle, no action at all or random ones; UserError where `env` has no expert, or no
+    bounds to draw between."""
     from policies import scripted
 
     identity = env.spec.id if env.spec else type(env.unwrapped).__name__
     if not isinstance(env.action_space, gymnasium.spaces.Box):
         raise UserError(f"--policy {name}: the actions of {identity} are not a Box of numbers")
     if name == "random":
+        if not env.action_space.is_bounded():
+            raise UserError(f"--policy random: the actions of {identity} have no bounds")
         return scripted.Random(env, seed)
     if name == "blind":
         return scripted.Blind(env)
@@ -96,16 +85,14 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
 def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
     """The arguments that rollout and evaluate share, all but the positional one."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = (
-        f"settings of {envs.STEPPING_STONES} for --set, with defaults and ranges:\n"
-        f"{config.describe(SteppingStonesConfig)}"
-    )
+    parser.epilog = environments.describe()
     parser.add_argument(
         "--policy",
         action="append",
         default=[],
         choices=SCRIPTED,
-        help="scripted policy: oracle (knows the terrain), blind (no correction) or random",
+        help="scripted policy: oracle (knows what others must see), blind (no correction: every "
+        "action is 0) or random (uniform within the actions' bounds)",
     )
     parser.add_argument(
         "--env",
@@ -118,7 +105,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="setting of the environment, as in --set gap_m=[0.15,0.25]",
+        help="setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40",
     )
     parser.add_argument(
         "--episodes",
@@ -130,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         "--seed",
         type=_seed,
         default=EVALUATION_SEED,
-        help="episode i uses seed S + i, terrain and noise both; training uses none from "
+        help="episode i uses seed S + i, scene and noise both; training uses none from "
         f"{EVALUATION_SEED} up (default %(default)s)",
     )
 
@@ -155,7 +142,8 @@ def find_players(
     overrides: Sequence[str],
     device: str = "cpu",
 ) -> list[Player]:
-    """The players that a command line means, each tried out: its environment and policy are built.
+    """The players that a command line means, each tried out: its environment and policy are
+    built, and an episode can begin.
 
     `overrides` are `key=value` settings of the environment. Raises UserError.
     """
@@ -169,19 +157,22 @@ def find_players(
         own_env = trained.get("env_id", envs.STEPPING_STONES)
         if env_id not in (None, own_env):
             raise UserError(f"--env {env_id}: {file} was trained in {own_env}")
-        own = trained.get("env", {})
-        settings = {k: own[k] for k in _EMBODIMENT.get(own_env, own) if k in own}
+        settings = environments.embodiment(own_env, trained.get("env", {}))
         config.merge(settings, changes)
-        players.append(
-            Player(_name(file, path), own_env, _resolved(own_env, settings), path, device)
-        )
+        settings = environments.resolved(own_env, settings)
+        players.append(Player(_name(file, path), own_env, settings, path, device))
     for name in scripted:
         scripted_env = env_id or envs.STEPPING_STONES
-        players.append(Player(name, scripted_env, _resolved(scripted_env, changes)))
+        settings = environments.resolved(scripted_env, changes)
+        players.append(Player(name, scripted_env, settings))
     players = _told_apart(players)
     for player in players:
         with player.make_env() as env:
             player.make_policy(env)
+            try:
+                env.reset(seed=EVALUATION_SEED)
+            except ValueError as error:
+                raise UserError(f"{player.env_id}: {error}") from None
     return players
 
 
@@ -192,12 +183,6 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"--device {device} cannot be used here: {reason}") from None
-
-
-def _resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
-    if env_id != envs.STEPPING_STONES:
-        return settings
-    return config.dump(config.validate(SteppingStonesConfig, settings, env_id))
 
 
 def _name(given: str, path: Path) -> str:

@@ -126,6 +126,7 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
 
     `entries` are those of evaluation.json. Bars are 95% intervals of the mean over episodes. A
     policy without FLOPs (scripted) is a dashed line across: the ceiling or the floor of the task.
+    The reward is an episode's undiscounted sum.
     """
     plt = _pyplot()
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
@@ -144,10 +145,16 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
         axis.set_xlabel("FLOPs per inference step (multiply-add = 2)")
     else:
         axis.set_xticks([])
-    axis.set_ylabel("reward per episode (mean, 95% interval)")
+    axis.set_ylabel(_reward_label(entries))
     axis.grid(alpha=0.3, which="both")
     axis.legend(fontsize=8)
     _save(figure, out)
+
+
+def _reward_label(entries: Sequence[Mapping[str, Any]]) -> str:
+    if all("in_bowls_mean" in entry for entry in entries):
+        return "reward per episode: fraction in bowls,\nsummed over steps (mean, 95% interval)"
+    return "reward per episode, summed over steps\n(mean, 95% interval)"
 
 
 def _pyplot() -> Any:

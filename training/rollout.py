@@ -2,6 +2,7 @@
 
 python -m training.rollout RUN_OR_CHECKPOINT --episodes 3 --video walk.mp4
 python -m training.rollout --policy oracle --render
+python -m training.rollout --policy oracle --env BimanualSweep-v0 --video sweep.mp4
 """
 
 from __future__ import annotations
@@ -73,10 +74,12 @@ class LiveWindow:
 
 
 def _describe(episode: Episode) -> str:
-    ending = "fell" if episode.fell else "stayed up"
+    if math.isnan(episode.in_bowls):
+        outcome = _distance(episode.distance_m) + ("fell" if episode.fell else "stayed up")
+    else:
+        outcome = f"{episode.in_bowls:.1%} in bowls"
     return (
-        f"seed {episode.seed}: {_distance(episode.distance_m)}{ending} after {episode.steps} "
-        f"steps, reward {episode.reward:.3f}"
+        f"seed {episode.seed}: {outcome} after {episode.steps} steps, reward {episode.reward:.3f}"
     )
 
 
@@ -86,9 +89,14 @@ def _distance(distance_m: float) -> str:
 
 def _describe_mean(episodes: Sequence[Episode]) -> str:
     count, falls = len(episodes), sum(episode.fell for episode in episodes)
+    in_bowls = float(np.mean([e.in_bowls for e in episodes]))
+    if math.isnan(in_bowls):
+        distance_m = float(np.mean([e.distance_m for e in episodes]))
+        outcome = f"{_distance(distance_m)}{falls} of {count} fell"
+    else:
+        outcome = f"{in_bowls:.1%} in bowls"
     return (
-        f"mean of {count}: {_distance(float(np.mean([e.distance_m for e in episodes])))}"
-        f"{falls} of {count} fell, {sum(e.success for e in episodes)} succeeded, "
+        f"mean of {count}: {outcome}, {sum(e.success for e in episodes)} succeeded, "
         f"reward {np.mean([e.reward for e in episodes]):.3f}"
     )
 

@@ -117,8 +117,8 @@ def hold_and_train(
 def print_next(iterations: int, run: Path, *commands: tuple[str, str]) -> None:
     """Say that a run is done and what to do with it: see it, measure it, and these commands."""
     commands = (
-        (f"python -m training.rollout {run} --video walk.mp4", "see it"),
-        (f"python -m training.evaluate {run} --out evaluation", "measure it on unseen terrain"),
+        (f"python -m training.rollout {run} --video episode.mp4", "see it"),
+        (f"python -m training.evaluate {run} --out evaluation", "measure it on unseen seeds"),
         *commands,
     )
     print(f"done: {iterations} iterations in {run}; next:")

@@ -1,77 +1,22 @@
-"""Pictures of an episode: the robot from outside, its two depth images, and what attention kept.
-
-The layout is that of Fig. 4 in Choromanski et al. (2022), "Hybrid random features": the camera
-images lie in the upper left corner, grey by depth, and pixels that attention masked out are red.
-"""
+"""Films and stills of an episode, with what the policy sees and attends to."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from training.attention_picture import side_by_side
 from training.config import UserError
 from training.episode import Policy
+from training.overlays import compose
+
+__all__ = ["SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
 
 SUFFIXES = (".mp4", ".gif", ".png")
-NEAR_M, FAR_M = 0.25, 1.25
-"""Depths drawn white and black."""
-INSET_SCALE = 4
-"""Screen pixels a depth pixel."""
-MARGIN = 8
-"""Pixels between the insets and the edge of the frame."""
-MASKED_RED = np.array([215.0, 30.0, 30.0])
-RED_WEIGHT = 0.75
-"""Share of red in a masked pixel; the rest is its grey, so that the scene stays readable."""
-
-
-def depth_picture(depth_m: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
-    """Grey picture (height, width, 3) uint8 of a depth image (height, width) in metres.
-
-    Near is bright. Pixels where `kept` (height, width) is False are red.
-    """
-    closeness = np.clip((FAR_M - depth_m) / (FAR_M - NEAR_M), 0.0, 1.0)
-    picture = np.repeat(255.0 * closeness[..., None], 3, axis=-1)
-    if kept is not None:
-        picture[~kept] = (1 - RED_WEIGHT) * picture[~kept] + RED_WEIGHT * MASKED_RED
-    return picture.astype(np.uint8)
-
-
-def compose(
-    frame: np.ndarray,
-    depths_m: Sequence[np.ndarray] | np.ndarray = (),
-    kept: np.ndarray | None = None,
-    caption: str = "",
-    names: Sequence[str] = ("front", "belly"),
-) -> np.ndarray:
-    """A copy of `frame` (height, width, 3) uint8 with depth images inset and a caption below.
-
-    `depths_m` and `kept` are (cameras, rows, columns): metres, and True where a pixel is kept.
-    """
-    from PIL import Image, ImageDraw, ImageFont
-
-    canvas = Image.fromarray(np.ascontiguousarray(frame, dtype=np.uint8))
-    draw = ImageDraw.Draw(canvas, "RGBA")
-    small, large = ImageFont.load_default(size=13), ImageFont.load_default(size=18)
-    left = MARGIN
-    for camera, depth_m in enumerate(depths_m):
-        picture = Image.fromarray(depth_picture(depth_m, None if kept is None else kept[camera]))
-        size = (picture.width * INSET_SCALE, picture.height * INSET_SCALE)
-        draw.rectangle((left - 1, MARGIN - 1, left + size[0], MARGIN + size[1]), outline="white")
-        canvas.paste(picture.resize(size, Image.Resampling.NEAREST), (left, MARGIN))
-        if camera < len(names):
-            draw.text((left + 3, MARGIN + size[1] + 2), names[camera], fill="white", font=small,
-                      stroke_width=1, stroke_fill="black")  # fmt: skip
-        left += size[0] + MARGIN
-    if caption:
-        top = canvas.height - 30
-        draw.rectangle((0, top, canvas.width, canvas.height), fill=(0, 0, 0, 140))
-        draw.text((MARGIN, top + 4), caption, fill="white", font=large)
-    return np.asarray(canvas)
 
 
 class FrameWriter:
@@ -226,10 +171,19 @@ class VideoRecorder:
     def _draw(self) -> None:
         assert self._latest is not None
         observation, policy = self._latest
+        if _has(observation, "rgb") and hasattr(policy, "attention_map"):
+            # The picture that the policy acted on: attention belongs to it, not to the next one.
+            picture = np.asarray(observation["rgb"])
+            attention = np.asarray(policy.attention_map(observation))
+            self.writer.add(side_by_side(picture, attention, self._caption()))
+            return
         frame = self.env.render()
         if frame is None:
             raise UserError(f"environment {self.env.spec and self.env.spec.id} draws no rgb_array")
-        depths = observation["depth"] if _has_depth(observation) else ()
+        if _has(observation, "rgb"):
+            self.writer.add(side_by_side(np.asarray(frame), None, self._caption()))
+            return
+        depths = observation["depth"] if _has(observation, "depth") else ()
         mask = getattr(policy, "attention_mask", None)
         kept = None if mask is None or not len(depths) else np.asarray(mask(observation), bool)
         self.writer.add(compose(np.asarray(frame), depths, kept, self._caption()))
@@ -239,10 +193,13 @@ class VideoRecorder:
         parts.append(f"{self.step * self.step_s:5.2f} s")
         if "distance_m" in self.env.info:
             parts.append(f"{float(self.env.info['distance_m']):5.2f} m")
+        if "in_bowls" in self.env.info:
+            parts.append(f"{float(self.env.info['in_bowls']):4.0%} in bowls")
         if self.env.info.get("fell"):
             parts.append("fell")
         return "   ".join(parts)
 
 
-def _has_depth(observation: Any) -> bool:
-    return isinstance(observation, dict) and np.ndim(observation.get("depth", 0)) == 3
+def _has(observation: Any, image: str) -> bool:
+    """Whether there is such an image, or a stack of them."""
+    return isinstance(observation, dict) and np.ndim(observation.get(image, 0)) == 3

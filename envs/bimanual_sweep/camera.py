@@ -8,13 +8,12 @@ and balls in front of them, pixel by pixel, by depth: no pixel differs from draw
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.bimanual_sweep.config import BimanualSweepConfig
+from envs.bimanual_sweep.config import CAMERA_RANGE_M, BimanualSweepConfig
 from envs.bimanual_sweep.scene import add_bowl_visual, add_table_visual
 from envs.bullet import BulletClient
 
 __all__ = ["SweepCamera"]
 
-_NEAR_M, _FAR_M = 0.35, 2.6
 _LIGHT = [0.5, -0.3, 1.5]
 
 
@@ -32,7 +31,7 @@ class SweepCamera:
             config.camera_eye_m, config.camera_target_m, [0, 0, 1]
         )
         self._projection = self._client.computeProjectionMatrixFOV(
-            config.camera_fov_deg, 1.0, _NEAR_M, _FAR_M
+            config.camera_fov_deg, 1.0, *CAMERA_RANGE_M
         )
 
     def begin(self, bowls_m: NDArray[np.float64]) -> None:

@@ -6,7 +6,12 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-__all__ = ["BimanualSweepConfig"]
+__all__ = ["CAMERA_RANGE_M", "TABLE_HALF_M", "BimanualSweepConfig"]
+
+TABLE_HALF_M = (0.55, 0.55, 0.05)
+"""Half the table's size; its top is z = 0."""
+CAMERA_RANGE_M = (0.35, 2.6)
+"""What is nearer to the camera or further away is not drawn."""
 
 
 @dataclass(
@@ -44,7 +49,7 @@ class BimanualSweepConfig:
     """Radius of a bowl's rim."""
     bowl_height_m: float = Field(default=0.07, gt=0)
     """Height of a bowl."""
-    start_jitter_m: float = Field(default=0.03, ge=0)
+    start_jitter_m: float = Field(default=0.03, ge=0, le=0.1)
     """The tools start at (0, +-0.30, 0.20), each moved by up to this along every axis."""
     blade_width_m: float = Field(default=0.20, ge=0.05)
     """Width of the left blade, inside its walls."""
@@ -100,6 +105,41 @@ class BimanualSweepConfig:
                 f"blade_clearance_m must be below ball_radius_m = {self.ball_radius_m}, or balls "
                 f"slip through, got {self.blade_clearance_m}"
             )
-        if self.camera_eye_m == self.camera_target_m:
-            raise ValueError("camera_eye_m and camera_target_m must be two points")
+        if self.blade_clearance_m > self.blade_width_m / 4:
+            raise ValueError(
+                f"blade_clearance_m must be at most a quarter of blade_width_m = "
+                f"{self.blade_width_m}, got {self.blade_clearance_m}"
+            )
+        self._check_places()
+        self._check_camera()
         return self
+
+    def _check_places(self) -> None:
+        """Bowls stand on the table, and balls start on it and beside the bowls."""
+        outermost = self.bowl_x_m + self.bowl_jitter_m + self.bowl_base_radius_m
+        if outermost > TABLE_HALF_M[0]:
+            raise ValueError(
+                f"bowl_x_m + bowl_jitter_m + bowl_base_radius_m must be at most {TABLE_HALF_M[0]}, "
+                f"or a bowl stands beside the table, got {outermost:.3f}"
+            )
+        x = self.bowl_x_m - self.bowl_jitter_m - self.bowl_rim_radius_m - self.ball_radius_m
+        y = TABLE_HALF_M[1] - self.ball_radius_m
+        if self.spawn_m[0] > x or self.spawn_m[1] > y:
+            raise ValueError(
+                f"spawn_m must be at most [{x:.3f}, {y:.3f}], or balls start in a bowl or beside "
+                f"the table, got {list(self.spawn_m)}"
+            )
+
+    def _check_camera(self) -> None:
+        eye, target = self.camera_eye_m, self.camera_target_m
+        low, high = CAMERA_RANGE_M
+        if not low <= math.dist(eye, target) <= high:
+            raise ValueError(
+                f"camera_eye_m must be {low} to {high} m from camera_target_m = {list(target)}, "
+                f"got {list(eye)}"
+            )
+        if eye[:2] == target[:2]:
+            raise ValueError(
+                f"camera_eye_m must not be straight above or below camera_target_m = "
+                f"{list(target)}: the picture has no up there, got {list(eye)}"
+            )

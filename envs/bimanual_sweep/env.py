@@ -36,7 +36,6 @@ DECISION_S = 0.1
 """Time between the policy's decisions, seconds."""
 _PHYSICS_STEPS = round(DECISION_S / PHYSICS_S)
 _POSE_LIMIT = 10.0
-_LOOSE_HEIGHT_M = 0.05
 
 
 class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
@@ -121,7 +120,8 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             raise RuntimeError("reset must be called before step")
         change = np.asarray(action, np.float64)
         if change.shape != (12,) or not np.isfinite(change).all():
-            raise ValueError(f"action must be 12 finite numbers, got {action}")
+            got = change.tolist() if change.shape == (12,) else f"shape {change.shape}"
+            raise ValueError(f"action must be 12 finite numbers, got {got}")
         limit = self._largest.astype(np.float64)
         before = self._targets.joints_rad
         self._targets.move(np.clip(change, -limit, limit).reshape(2, 6))
@@ -138,11 +138,10 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
 
         The expert follows a plan, so it must be asked at every step from the first.
         """
-        assert self._scene is not None
+        if self._scene is None:
+            raise RuntimeError("reset must be called before expert_action")
         if self._expert_change is None:
-            height_m = self._balls_m[:, 2]
-            loose = ~self._scene.in_bowls(self._balls_m)
-            loose &= (height_m > 0) & (height_m < _LOOSE_HEIGHT_M)
+            loose = self._scene.on_table(self._balls_m)
             self._expert_change = self._expert.action(self._targets.poses, self._balls_m[loose, :2])
         change = self._expert_change.ravel().astype(np.float32)
         return np.clip(change, -self._largest, self._largest)

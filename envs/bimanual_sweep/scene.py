@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.bimanual_sweep.arm import Arm, ArmModel
-from envs.bimanual_sweep.config import BimanualSweepConfig
+from envs.bimanual_sweep.config import TABLE_HALF_M, BimanualSweepConfig
 from envs.bullet import BulletClient
 
 __all__ = ["PHYSICS_S", "Scene", "add_bowl_visual", "add_table_visual"]
@@ -22,11 +22,11 @@ Floats = NDArray[np.float64]
 PHYSICS_S = 1 / 240
 """Length of a physics step, seconds."""
 _SOLVER_ITERATIONS = 20
-TABLE_HALF_M = (0.55, 0.55, 0.05)
 _TABLE_FRICTION = 0.5
 _PLATE_M = 0.006
 _WALLS = 15  # with the floor 16: PyBullet drops the parts of a compound beyond that
 _FLOOR_M = 0.012
+_LOOSE_HEIGHT_M = 0.05
 _STATIC, _TOOLS, _ARMS, _BALLS = 1, 2, 4, 8  # collision groups
 
 
@@ -90,13 +90,19 @@ class Scene:
         return np.array([position(ball)[0] for ball in self.balls])
 
     def in_bowls(self, balls_m: Floats) -> NDArray[np.bool_]:
-        """(balls,) which of (balls, 3) centres lie in a bowl."""
+        """(balls,) which of (balls, 3) centres lie in a bowl: inside its leaning wall."""
         config = self._config
-        away = np.linalg.norm(balls_m[:, None, :2] - self.bowls_m, axis=-1).min(axis=1)
-        height = balls_m[:, 2]
-        inside = (height > 0) & (height < config.bowl_height_m + config.ball_radius_m)
-        held: NDArray[np.bool_] = (away < config.bowl_rim_radius_m) & inside
+        base, rim = config.bowl_base_radius_m, config.bowl_rim_radius_m
+        share = np.clip(balls_m[:, 2] / config.bowl_height_m, 0, 1)
+        held: NDArray[np.bool_] = self._at_bowls(balls_m, base + (rim - base) * share)
         return held
+
+    def on_table(self, balls_m: Floats) -> NDArray[np.bool_]:
+        """(balls,) which of (balls, 3) centres lie on the table and not under a bowl's rim."""
+        height = balls_m[:, 2]
+        low = (height > 0) & (height < _LOOSE_HEIGHT_M)
+        loose: NDArray[np.bool_] = low & ~self._at_bowls(balls_m, self._config.bowl_rim_radius_m)
+        return loose
 
     def advance(self, starts_rad: list[Floats], ends_rad: list[Floats], steps: int) -> None:
         """Move both arms' joints evenly from `starts_rad` to `ends_rad` in some physics steps."""
@@ -113,6 +119,14 @@ class Scene:
         """Whether one arm, tool included, presses against the other."""
         left, right = self.arms
         return bool(self._client.getContactPoints(bodyA=left.body, bodyB=right.body))
+
+    def _at_bowls(self, balls_m: Floats, radius_m: Floats | float) -> NDArray[np.bool_]:
+        """Which centres are nearer than a radius to a bowl's axis, and no higher than its balls."""
+        away = np.linalg.norm(balls_m[:, None, :2] - self.bowls_m, axis=-1).min(axis=1)
+        height, config = balls_m[:, 2], self._config
+        inside = (height > 0) & (height < config.bowl_height_m + config.ball_radius_m)
+        near: NDArray[np.bool_] = (away < radius_m) & inside
+        return near
 
     def _static(self, shape: int, position_m: list[float]) -> int:
         body: int = self._client.createMultiBody(0, shape, self._hidden, position_m)

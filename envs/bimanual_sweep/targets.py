@@ -52,7 +52,8 @@ class ToolTargets:
             )
             if not _met(error):
                 raise ValueError(
-                    f"arm_distance_m = {config.arm_distance_m}: an arm there cannot reach "
+                    f"arm_distance_m = {config.arm_distance_m}: an arm there, with a handle of "
+                    f"handle_m = {config.handle_m}, cannot reach "
                     f"{np.round(pose[:3], 3).tolist()} m, where its tool starts"
                 )
             self.joints_rad.append(joints)
@@ -65,21 +66,26 @@ class ToolTargets:
         wanted[:, :3] = np.clip(wanted[:, :3], _LOWEST_M, _HIGHEST_M)
         wanted[:, 3:] = np.clip(wanted[:, 3:], -_STEEPEST_RAD, _STEEPEST_RAD)
         self._keep_apart(wanted)
-        joints = []
-        for side, model in enumerate(self._models):
-            found = self._follow(model, wanted[side], self.joints_rad[side])
-            if found is None:
-                self.refused += 1
-                found = self.joints_rad[side]
-            else:
+        wanted[:, :3] = np.clip(wanted[:, :3], _LOWEST_M, _HIGHEST_M)
+        found = [
+            self._follow(model, pose, joints)
+            for model, pose, joints in zip(self._models, wanted, self.joints_rad, strict=True)
+        ]
+        for side in (0, 1):
+            if found[side] is None:
+                wanted[side] = self.poses[side]
+        if _gap_m(wanted)[0] < _APART_M - 1e-9:  # one stays where it was, in the other's way
+            found = [None, None]
+        now = self.joints_rad
+        self.joints_rad = [old if new is None else new for old, new in zip(now, found, strict=True)]
+        self.refused += sum(joints is None for joints in found)
+        for side in (0, 1):
+            if found[side] is not None:
                 self.poses[side] = wanted[side]
-            joints.append(found)
-        self.joints_rad = joints
 
     def _keep_apart(self, wanted: Floats) -> None:
-        yaw = wanted[:, 5].mean()
-        along = np.array([-math.sin(yaw), math.cos(yaw)])
-        missing = _APART_M - float((wanted[0, :2] - wanted[1, :2]) @ along)
+        gap, along = _gap_m(wanted)
+        missing = _APART_M - gap
         if missing > 0:
             shares = np.array([0.5, -0.5]) if self._frozen is None else np.array([1.0, -1.0])
             if self._frozen is not None:
@@ -98,6 +104,13 @@ class ToolTargets:
             return None
         change = joints - joints_rad
         return joints_rad + change * min(1.0, _FASTEST_RAD / max(float(np.abs(change).max()), 1e-9))
+
+
+def _gap_m(poses: Floats) -> tuple[float, Floats]:
+    """How far the left edge is on the left of the right one, and the direction (2,) of that."""
+    yaw = poses[:, 5].mean()
+    along = np.array([-math.sin(yaw), math.cos(yaw)])
+    return float((poses[0, :2] - poses[1, :2]) @ along), along
 
 
 def _met(error: Floats) -> bool:

@@ -20,7 +20,7 @@ class PictureEnv(gymnasium.Env):
 
     def __init__(
         self, steps=12, success_at=None, loud_from=10**6, die_at=None, nan_at=None, step_s=0.0,
-        bound=0.5,
+        bound=0.5, render_mode=None,
     ):  # fmt: skip
         self.observation_space = spaces.Dict(
             {

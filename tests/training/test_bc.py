@@ -14,7 +14,7 @@ import yaml
 
 import policies
 from policies.footholds import FootholdVotes
-from training import bc, checkpoint, cloning, demonstrations, es
+from training import bc, checkpoint, cloning, dagger, demonstrations, es
 from training.bc_config import load_config
 from training.demonstrations import Demonstrations
 from training.seeds import EVALUATION_SEEDS_FROM
@@ -69,7 +69,7 @@ def test_it_learns(job, tmp_path):
     """Loss falls on data that it was trained on and on data that it was not."""
     path = job(iterations=3, updates=150, expert_episodes=40, learning_rate=0.003)
     rows = metrics(train(path, tmp_path / "run"), without=())
-    assert tuple(rows[0]) == bc.COLUMNS
+    assert tuple(rows[0]) == dagger.COLUMNS
     assert [int(row["episodes"]) for row in rows] == [43, 46, 49]
     assert [int(row["decisions"]) for row in rows] == [300, 320, 340]
     loss, unseen = ([float(row[key]) for row in rows] for key in ("loss", "val_loss"))
@@ -180,7 +180,7 @@ def test_the_learning_rate_is_a_cosine():
 def test_whole_episodes_are_held_out(job):
     config = load_config(job(), [])
     collector = demonstrations.Collector(TOY, {}, {"controller": "mlp"}, 1)
-    walks = collector.walk(bc.make_tasks(config, 0, {}))
+    walks = collector.walk(dagger.make_tasks(config, 0, {}))
     collector.close()
     data = Demonstrations.of(walks, config.held_out)
     assert data.held_out.tolist() == [False] * 30 + [True] * 10
@@ -202,7 +202,7 @@ def test_the_expert_is_disturbed_and_its_labels_are_not(job):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demonstrations, "_Labelled", Recorded)
         collector = demonstrations.Collector(TOY, {"episode_s": 2.0}, {"controller": "mlp"}, 1)
-        walks = collector.walk(bc.make_tasks(config, 0, {}))
+        walks = collector.walk(dagger.make_tasks(config, 0, {}))
         collector.close()
     for walk in walks:
         expected = np.clip(0.3 + 0.05 * (walk.proprio[:, :9] - 2), -1, 1)
@@ -214,7 +214,7 @@ def test_the_expert_is_disturbed_and_its_labels_are_not(job):
 
 def test_seeds_are_those_of_training(job):
     config = load_config(job(), [])
-    tasks = [bc.make_tasks(config, iteration, {}) for iteration in (0, 1, 2)]
+    tasks = [dagger.make_tasks(config, iteration, {}) for iteration in (0, 1, 2)]
     seeds = [task.seed for group in tasks for task in group]
     assert len(set(seeds)) == 4 + 3 + 3
     assert all(seed < EVALUATION_SEEDS_FROM for seed in seeds)

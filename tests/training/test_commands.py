@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import policies
-from envs.stepping_stones import SteppingStonesConfig
-from training import checkpoint, config, evaluate, flops, players, rollout
+from training import checkpoint, config, environments, evaluate, flops, players, rollout
 from training.es import ESConfig, load_config
+from training.step_cost import ATTENTION
 
 SETTINGS = """
 env_id: SteppingStones-v0
@@ -79,9 +79,10 @@ def test_walking_episodes_do_not_depend_on_those_before_them(run):
     assert [one[3:] for one in several] == records([100_003])
 
 
-def test_every_setting_that_comes_with_a_policy_exists():
-    known = {field.name for field in dataclasses.fields(SteppingStonesConfig)}
-    assert set(players._EMBODIMENT["SteppingStones-v0"]) < known
+@pytest.mark.parametrize("env_id", environments.ENVIRONMENTS)
+def test_every_setting_that_comes_with_a_policy_exists(env_id):
+    known = environments.ENVIRONMENTS[env_id]
+    assert set(known.embodiment) < {field.name for field in dataclasses.fields(known.settings)}
 
 
 def test_a_checkpoint_that_is_cut_short_is_found_before_anything_runs(run, tmp_path, capsys):
@@ -138,6 +139,63 @@ def test_flops_take_a_configuration_of_either_trainer(tmp_path, capsys):
     clone.write_text("updates: 9\nbatchsize: 8\n")
     assert flops.main([str(clone)]) == 2
     assert "unknown key batchsize; the keys known there are batch_size" in capsys.readouterr().err
+
+
+def test_feature_maps_are_compared_in_one_command(recipe, tmp_path, capsys):
+    maps = "feature_map=positive:16,softmax,angular_hybrid:8:4"
+    figures = tmp_path / "figures.json"
+    arguments = [str(recipe), "--vary", maps, "--calls", "3", "--json", str(figures)]
+    assert flops.main([*arguments, "--set", "policy.keep=0.25"]) == 0
+    _, beside = capsys.readouterr().out.split("\n\n")
+    header, *rows = beside.splitlines()
+    assert header.split()[:4] == ["variant", "attention", "FLOPs", "ratio"]
+    assert "encoding" not in header
+    assert [row.split()[0] for row in rows] == ["positive:16", "softmax", "angular_hybrid:8:4"]
+    first, exact, hybrid = json.loads(figures.read_text())["policies"].values()
+    assert float(rows[0].split()[2]) == 1.0
+    assert float(rows[1].split()[2]) == pytest.approx(
+        exact["attention"] / first["attention"], abs=5e-4
+    )
+    # The same as when each is asked for alone.
+    alone = ["feature_map=angular_hybrid", "num_features=8", "num_lambda_features=4"]
+    arguments = [str(recipe), "--calls", "1", "--json", str(figures)]
+    assert flops.main([*arguments, "--set", "policy.keep=0.25", *alone]) == 0
+    (asked,) = json.loads(figures.read_text())["policies"].values()
+    assert asked["flops"] == hybrid["flops"]
+    assert hybrid["attention"] == sum(hybrid["flops"][part] for part in ATTENTION)
+
+
+def test_any_field_can_be_varied(recipe, capsys):
+    assert flops.main([str(recipe), "--vary", "policy.patch=[4,4],[8,8]", "--calls", "1"]) == 0
+    table, _ = capsys.readouterr().out.split("\n\n")
+    assert [row[:6] for row in table.splitlines()[1:]] == ["[4, 4]", "[8, 8]"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("feature_map", "--vary takes KEY=VALUE,VALUE,..., got 'feature_map'"),
+        ("feature_map=", "--vary takes KEY=VALUE,VALUE,..., got 'feature_map='"),
+        ("feature_map=[trig", "--vary takes KEY=VALUE"),
+        ("feature_map=trig:1:2:3", "a feature map is NAME, NAME:m or NAME:m:n, got 'trig:1:2:3'"),
+        ("feature_map=trig,trig", "--vary feature_map: trig is given twice"),
+        ("feature_map=trig:many", "num_features = 'many'"),
+        ("feature_map=trgi", "feature_map must be one of"),
+        ("colour=red", "unknown key colour"),
+        ("policy.patch=[4,4],[5,5]", "patch must be [rows, columns] that divide"),
+    ],
+)
+def test_mistakes_in_what_varies_are_one_sentence(recipe, given, message, capsys):
+    assert flops.main([str(recipe), "--calls", "1", "--vary", given]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_a_trained_policy_cannot_be_varied(run, capsys):
+    assert flops.main([str(run), "--vary", "feature_map=trig,softmax"]) == 2
+    assert f"--vary changes YAML configurations; {run} is" in capsys.readouterr().err
 
 
 def test_flops_of_policies_of_one_name_are_told_apart(run, tmp_path, capsys):

@@ -36,6 +36,7 @@ def test_summary_of_episodes():
     assert entry["reward_std"] == pytest.approx(np.std([0, 1, 2, 3], ddof=1))
     assert entry["reward_sem"] == pytest.approx(entry["reward_std"] / 2)
     assert (entry["success_rate"], entry["fall_rate"]) == (0.5, 0.25)
+    assert entry["reward_per_step_mean"] == pytest.approx(0.15)
     assert entry["distance_m_mean"] == 3.0
     assert entry["env_settings"] == {"wind": 0.02}
 
@@ -49,7 +50,12 @@ def test_one_episode_has_no_error_and_no_distance_is_left_out():
 
 def test_bowls_are_averaged_where_there_are_any():
     episodes = [Episode(i, 1.0, 9, False, True, float("nan"), {"in_bowls": i / 2}) for i in (0, 1)]
-    assert summarise(player(), episodes)["in_bowls_mean"] == 0.25
+    entry = summarise(player(), episodes)
+    assert entry["in_bowls_mean"] == 0.25
+    assert entry["in_bowls_sem"] == pytest.approx(0.25)
+    assert "fall_rate" not in entry
+    alone = summarise(player(), episodes[:1])
+    assert (alone["in_bowls_mean"], alone["in_bowls_sem"]) == (0.0, None)
 
 
 def test_the_number_of_workers_changes_nothing():
@@ -87,6 +93,8 @@ def test_the_command_writes_figures_and_picture(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "100.0%" in printed
     assert "43.9% - 100.0%" in printed
+    assert "distance m" in printed
+    assert "in bowls" not in printed
 
     assert main([*arguments, *WALK]) == 2
     assert "holds another evaluation (evaluation.json)" in capsys.readouterr().err

@@ -6,8 +6,9 @@ from torch import nn
 
 import attention
 from attention.scores import block_rows
-from training import flop_formulas
-from training.flops import COMPONENTS, count, measure, table
+from tests.policies import vision_cases
+from training import flop_formulas, step_cost
+from training.flops import COMPONENTS, comparison, count, measure, measure_all, table
 from training.op_counter import OTHER, OpCounter, UncountedError
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
@@ -157,3 +158,51 @@ def test_measure_gives_flops_latency_and_size():
     assert 0 < cost.latency_ms < 1000
     header, row = table({"small": cost}).splitlines()
     assert dict(zip(header.split(), row.split(), strict=True))["total"] == "14"
+
+
+@pytest.mark.parametrize("feature_map", ["angular_hybrid", "positive", "softmax"])
+def test_a_vision_policy_is_measured_whole_and_in_parts(feature_map):
+    policy = vision_cases.make(feature_map=feature_map)
+    cost = measure_all({"it": (policy, vision_cases.observation())}, calls=3, warm_up=1)["it"]
+    assert cost.flops["encoder"] > 0
+    assert cost.attention == cost.total - sum(
+        cost.flops[name] for name in ("tokens", "encoder", "controller", OTHER)
+    )
+    assert cost.encode_flops == cost.total - cost.flops["controller"]
+    assert min(cost.attention_ms, cost.encode_ms, cost.latency_ms) > 0
+    header, row = table({"it": cost}).splitlines()
+    shown = dict(zip(header.split(), row.split(), strict=True))
+    for name in ("encoder", "score", "attention", "total"):
+        number = getattr(cost, name, cost.flops.get(name))
+        assert shown[name] == f"{number:,}"
+
+
+def test_what_is_timed_as_attention_is_what_is_counted_as_attention():
+    policy = vision_cases.make(depth=3)
+    observation = vision_cases.observation()
+    parts = step_cost._parts(policy, observation, "cpu")
+    whole = measure(policy, observation, calls=1, warm_up=0)
+    assert count(parts["attention"]).total == whole.attention > 0
+    assert not any(module._forward_pre_hooks for module in policy.modules())
+
+
+def test_policies_are_timed_in_turn():
+    calls = []
+
+    class Noting(Small):
+        def __init__(self, name):
+            super().__init__()
+            self.name = name
+
+        def act(self, observation):
+            calls.append(self.name)
+            return super().act(observation)
+
+    seen = {"proprio": torch.ones(3).numpy()}
+    subjects = {name: (Noting(name), seen) for name in "ab"}
+    costs = measure_all(subjects, calls=3, warm_up=1)
+    assert "".join(calls).find("ababab") >= 0
+    assert list(costs) == ["a", "b"]
+    header, *rows = comparison(costs).splitlines()
+    assert "encoding" not in header
+    assert [row.split()[:3] for row in rows] == [["a", "0", "-"], ["b", "0", "-"]]

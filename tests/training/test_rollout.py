@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from envs.bimanual_sweep import BimanualSweepConfig
 from envs.stepping_stones import SteppingStonesConfig
 from tests.training import walk_env
 from training import rollout
@@ -139,6 +140,7 @@ def test_the_live_window_is_drawn_in_real_time(monkeypatch):
         (["--policy", "random", "--env", "Nowhere-v7"], "Nowhere"),
         (["--policy", "oracle", "--env", "Pendulum-v1"], "has no scripted expert"),
         (["--policy", "blind", "--env", "CartPole-v1"], "not a Box"),
+        (["--policy", "random", "--set", "bound=.inf", *WALK], "actions of Walk-v0 have no bounds"),
         (["--policy", "random", "--episodes", "0"], "at least 1"),
         (["--policy", "random", "--seed", "-1"], "--seed"),
         (["--policy", "random", "--device", "quantum"], "--device quantum"),
@@ -161,9 +163,11 @@ def test_help_lists_every_setting_with_its_default(capsys):
     with pytest.raises(SystemExit, match="0"):
         rollout.main(["--help"])
     text = capsys.readouterr().out
-    for field in dataclasses.fields(SteppingStonesConfig):
-        assert f"  {field.name}" in text
+    for settings in (SteppingStonesConfig, BimanualSweepConfig):
+        for field in dataclasses.fields(settings):
+            assert f"  {field.name}" in text
     assert "gap_m = [0.1, 0.2]" in text
+    assert "balls = 30" in text
 
 
 def test_a_live_window_needs_a_display(monkeypatch, capsys):

@@ -11,7 +11,8 @@ import pytest
 from tests.training import walk_env  # noqa: F401 - registers Walk-v0
 from training import rollout
 from training.config import UserError
-from training.video import FAR_M, INSET_SCALE, MARGIN, NEAR_M, FrameWriter, compose, depth_picture
+from training.overlays import FAR_M, INSET_SCALE, MARGIN, NEAR_M, compose, depth_picture
+from training.video import FrameWriter
 
 
 def film(tmp_path, name, *more):

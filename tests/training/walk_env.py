@@ -18,7 +18,7 @@ class WalkEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
-    def __init__(self, render_mode=None, wind=0.0, deadly=False):
+    def __init__(self, render_mode=None, wind=0.0, deadly=False, bound=1.0):
         self.render_mode, self.wind, self.deadly = render_mode, wind, deadly
         self.observation_space = spaces.Dict(
             {
@@ -26,7 +26,7 @@ class WalkEnv(gymnasium.Env):
                 "proprio": spaces.Box(-np.inf, np.inf, (3,), np.float32),
             }
         )
-        self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
+        self.action_space = spaces.Box(-bound, bound, (9,), np.float32)
         self.resets = []
 
     def _observe(self):

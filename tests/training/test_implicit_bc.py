@@ -1,0 +1,284 @@
+"""Cloning from recorded demonstrations: it learns, resumes exactly, and survives bad numbers."""
+
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from training import bc, checkpoint, demos, implicit_bc
+from training.config import UserError
+from training.demo_batches import Prefetcher, frames_of_update
+from training.implicit_bc_config import ImplicitBCConfig, load_config
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = "tests.training.picture_env:Picture-v0"
+POLICY = {
+    "name": "vision_performer", "patch": [8, 8], "embed_dim": 16, "depth": 1, "heads": 2,
+    "context_dim": 16, "hidden": [16], "negatives": 16, "samples": 16, "num_features": 4,
+    "num_lambda_features": 4,
+}  # fmt: skip
+SMALL = {
+    "env_id": PICTURE, "iterations": 2, "updates": 6, "batch_size": 8, "warm_up": 2,
+    "val_frames": 16, "evaluate_every": 2, "episodes": 2, "workers": 1, "threads": 1, "seed": 5,
+    "checkpoints_kept": 3, "policy": POLICY,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("demos")
+    arguments = ["--env", PICTURE, "--episodes", "60", "--workers", "1", "--valid-share", "0.25"]
+    assert demos.main([*arguments, "--out", str(directory)]) == 0
+    return directory
+
+
+@pytest.fixture
+def job(tmp_path, recorded):
+    """Writes a configuration and returns its path."""
+
+    def write(policy=None, **changes):
+        path = tmp_path / "job.yaml"
+        data = {**SMALL, "demonstrations": str(recorded), **changes}
+        path.write_text(yaml.safe_dump({**data, "policy": {**POLICY, **(policy or {})}}))
+        return str(path)
+
+    return write
+
+
+def train(job, run, *arguments):
+    assert bc.main(["--config", job, "--out", str(run), *arguments]) == 0
+    return run
+
+
+def metrics(run, *, without=("wall_s", "data_share")):
+    with open(run / "metrics.csv", newline="") as file:
+        return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]
+
+
+def files(run):
+    return {path.name: path.read_bytes() for path in sorted(run.glob("*/*.safetensors"))}
+
+
+def refused(capsys, arguments, sentence):
+    capsys.readouterr()
+    status = bc.main(arguments)
+    error = capsys.readouterr().err
+    assert status == 2
+    last = error.splitlines()[-1]  # a progress bar may stand before it
+    assert "Traceback" not in error
+    assert last.startswith("error: ")
+    assert sentence in last
+
+
+@pytest.mark.parametrize("head", ["autoregressive", "explicit"])
+def test_it_learns_and_acts(job, tmp_path, head):
+    """The expert's action is -0.2 times the pose: the loss must fall, on unseen frames too."""
+    path = job({"head": head}, updates=60, iterations=3, learning_rate=0.003, batch_size=32)
+    run = train(path, tmp_path / "run")
+    rows = metrics(run, without=())
+    assert tuple(rows[0]) == implicit_bc.COLUMNS
+    assert [int(row["frames"]) for row in rows] == [60 * 32, 120 * 32, 180 * 32]
+    loss, unseen = ([float(row[key]) for row in rows] for key in ("loss", "val_loss"))
+    if head == "explicit":
+        assert unseen[-1] < 0.5 * loss[0]
+    else:
+        assert loss[-1] < loss[0] - 0.3
+        assert unseen[-1] < math.log(17) - 0.3  # chance: one of 17 candidates
+    assert math.isnan(float(rows[0]["success"]))  # not evaluated then
+    assert float(rows[1]["success"]) == 0.0  # odd seeds and half the steps never succeed
+    assert float(rows[-1]["in_bowls"]) == 1.0
+    policy, config = checkpoint.load_policy(run)
+    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+        observation, _ = env.reset(seed=1)
+        wanted = env.unwrapped.expert_action()
+        policy.reset()
+        action = policy.act(observation)
+        assert env.action_space.contains(action)
+        assert np.abs(action - wanted).mean() < 0.5 * np.abs(wanted).mean()
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path):
+    whole = train(job(), tmp_path / "whole")
+    resumed = tmp_path / "resumed"
+    (resumed / "checkpoints").mkdir(parents=True)  # as a kill after the first round leaves it
+    for name in ("config.yaml", "provenance.json"):
+        (resumed / name).write_bytes((whole / name).read_bytes())
+    lines = (whole / "metrics.csv").read_text().splitlines(keepends=True)
+    (resumed / "metrics.csv").write_text("".join(lines[:2]) + "2,1,")
+    for name in ("000000.safetensors", "000001.safetensors"):
+        (resumed / "checkpoints" / name).write_bytes((whole / "checkpoints" / name).read_bytes())
+    assert bc.main(["--resume", str(resumed)]) == 0
+    assert metrics(whole) == metrics(resumed)
+    assert files(whole) == files(resumed)
+    assert checkpoint.load(checkpoint.resolve(resumed)).search["0/step"] == 12
+
+
+def test_a_killed_run_resumes(job, tmp_path):
+    whole = train(job(iterations=4, evaluate_every=0), tmp_path / "whole")
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "training.bc", "--config", job(iterations=4, evaluate_every=0)]
+    process = subprocess.Popen(
+        [*command, "--out", str(run)], cwd=ROOT, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    until = time.monotonic() + 120
+    while not (run / "checkpoints" / "000001.safetensors").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert bc.main(["--resume", str(run)]) == 0
+    assert files(whole) == files(run)
+
+
+def test_two_processes_train_one_policy(job, tmp_path):
+    """Under torchrun every process takes half of each batch; the result is one policy."""
+    run = tmp_path / "run"
+    path = job(iterations=1, updates=20, evaluate_every=0, learning_rate=0.003)
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+        "-m", "training.bc", "--config", path, "--out", str(run),
+    ]  # fmt: skip
+    result = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    (row,) = metrics(run)
+    alone = metrics(train(path, tmp_path / "alone"))[0]
+    assert float(row["loss"]) == pytest.approx(float(alone["loss"]), rel=0.1)  # other negatives
+    assert [p.name for p in checkpoint.in_run(run)] == ["000000.safetensors", "000001.safetensors"]
+
+
+@pytest.mark.parametrize("size", [9, 17])
+def test_each_pass_takes_every_frame_once(size):
+    passes = size // 4
+    drawn = [frames_of_update(update, 4, size, seed=3) for update in range(2 * passes)]
+    for begin in (0, passes):
+        frames = np.concatenate(drawn[begin : begin + passes])
+        assert len(set(frames.tolist())) == 4 * passes
+    assert not np.array_equal(np.concatenate(drawn[:passes]), np.concatenate(drawn[passes:]))
+    assert np.array_equal(frames_of_update(1, 4, size, 3), drawn[1])
+    assert len(frames_of_update(0, 64, size, 3)) == size  # fewer frames than a batch
+
+
+def test_reading_ahead_keeps_the_order(job):
+    policy, frames, held_out = implicit_bc._initial(load_config(job(), []))
+    assert (len(frames), len(held_out)) == (45 * 12, 15 * 12)
+    wanted = [frames_of_update(update, 8, len(frames), 0) for update in range(7)]
+    prefetcher = Prefetcher(frames, readers=3)
+    found = list(prefetcher.batches(iter(wanted)))
+    prefetcher.close()
+    assert len(found) == 7
+    for indices, batch in zip(wanted, found, strict=True):
+        alone = frames.read(indices)
+        assert torch.equal(batch.rgb, alone.rgb)
+        assert torch.equal(batch.actions, torch.from_numpy(frames.actions[indices]))
+    mean = policy.normaliser.mean.double()
+    assert torch.allclose(mean, torch.from_numpy(frames.pose.astype(float).mean(0)))
+
+
+def test_the_learning_rate_rises_and_falls():
+    config = ImplicitBCConfig(
+        iterations=10, updates=10, warm_up=20, learning_rate=1.0, final_learning_rate=0.1
+    )
+    rates = [implicit_bc.learning_rate(config, update) for update in range(101)]
+    assert rates[0] == pytest.approx(0.05)
+    assert rates[19] == rates[20] == 1.0
+    assert rates[60] == pytest.approx(0.55)
+    assert rates[100] == pytest.approx(0.1)
+    assert sorted(rates[20:], reverse=True) == rates[20:]
+
+
+def poisoned(policy):
+    """Break the encoder as an exploding gradient would."""
+    with torch.no_grad():
+        policy.encoder.blocks[0].attention.in_proj_weight[0, 0] = math.nan
+
+
+def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeypatch):
+    """The report holds attention's diagnosis, and no checkpoint ever holds the bad numbers."""
+    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    learner = learner_of(run, "stop")
+    poisoned(learner.policy)
+    with pytest.raises(UserError, match="update 6 has loss nan and gradient norm nan, where finite "
+                       r"numbers are needed; the angular_hybrid attention has \d+ numbers"):  # fmt: skip
+        learner.fit()
+    (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
+    assert report["parameters"] == ["encoder.blocks.0.attention.in_proj_weight"]
+    assert [(head["block"], head["head"]) for head in report["attention"]] == [(0, 0), (0, 1)]
+    assert report["attention"][0]["non_finite"] > 0
+
+
+def learner_of(run, not_finite):
+    start = checkpoint.load(checkpoint.resolve(run))
+    config = load_config(run / "config.yaml", [f"not_finite={not_finite}"])
+    return implicit_bc.Learner(config, run, implicit_bc.Group(), start)
+
+
+def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
+    """One bad frame among many: its batch is left out, the parameters stay finite."""
+    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    learner = learner_of(run, "skip")
+    bad = frames_of_update(7, 8, len(learner._frames), learner.config.seed)[3]
+    learner._frames.actions[bad] = math.nan
+    fitted = learner.fit()
+    assert fitted.skipped == 1
+    assert len(fitted.losses) == 5
+    assert all(parameter.isfinite().all() for parameter in learner.policy.parameters())
+    assert "skipped: update 7 has loss nan" in capsys.readouterr().out
+    (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
+    assert report["actions_not_finite"] == 3
+    learner._frames.actions[:] = math.nan
+    with pytest.raises(UserError, match="6 of 6 batches of iteration 2 were not finite"):
+        learner.fit()
+
+
+def test_mixed_precision_learns_too(job, tmp_path):
+    mixed = metrics(train(job(evaluate_every=0, precision="bfloat16"), tmp_path / "mixed"))
+    plain = metrics(train(job(evaluate_every=0), tmp_path / "plain"))
+    assert mixed != plain
+    assert float(mixed[-1]["loss"]) == pytest.approx(float(plain[-1]["loss"]), rel=0.05)
+
+
+def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
+    out = ["--out", str(tmp_path / "run")]
+    for settings, sentence in (
+        ({"demonstrations": str(tmp_path / "none")}, "where demonstrations should be"),
+        ({"final_learning_rate": 1.0}, "final_learning_rate must be at most learning_rate"),
+        ({"env_id": "SteppingStones-v0"}, "'rgb' is (height, width, 3) of uint8"),
+        ({"env": {"bound": 0.25}, "demos_used": 0}, "demos_used"),
+        ({"device": "cuda:99"}, "--device cuda:99 cannot be used here"),
+        ({"optimizer": "adam"}, "unknown key optimizer"),
+    ):
+        refused(capsys, ["--config", job(**settings), *out], sentence)
+        assert not (tmp_path / "run").exists()
+    for policy, sentence in (
+        ({"optimiser": "gradient"}, "policy.optimiser"),
+        ({"optimiser": "langevin"}, "optimiser must be null or autoregressive"),
+        ({"patch": [7, 7]}, "that divide the 40 x 48 image"),
+        ({"feature_map": "magic"}, "feature_map must be one of"),
+    ):
+        refused(capsys, ["--config", job(policy), *out], sentence)
+    refused(
+        capsys, ["--config", job(env_id="tests.training.picture_env:Tiring-v0"), *out],
+        "was recorded in tests.training.picture_env:Picture-v0",
+    )  # fmt: skip
+
+
+def test_demonstrations_of_evaluation_scenes_are_refused(job, tmp_path, capsys):
+    late = tmp_path / "late"
+    arguments = ["--env", PICTURE, "--episodes", "4", "--workers", "1", "--valid-share", "0.25"]
+    assert demos.main([*arguments, "--seed", "89998", "--out", str(late)]) == 0
+    refused(
+        capsys, ["--config", job(demonstrations=str(late)), "--out", str(tmp_path / "run")],
+        "has a demonstration of seed 90000, but those from 90000 up are kept",
+    )  # fmt: skip

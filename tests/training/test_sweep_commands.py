@@ -1,0 +1,203 @@
+"""rollout, evaluate and flops on the bi-manual sweep, scripted and with a Vision-Performer."""
+
+import json
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+
+import policies
+from training import checkpoint, config, evaluate, flops, players, rollout
+
+SWEEP = ["--env", "BimanualSweep-v0"]
+SHORT = ["--set", "episode_s=0.3", "balls=4"]
+RECIPE = """
+env_id: BimanualSweep-v0
+env: {image_px: 100, episode_s: 9.0, balls: 5, step_m: 0.03}
+policy: {name: vision_performer, patch: [20, 20], embed_dim: 16, heads: 2, samples: 8}
+"""
+
+
+@pytest.fixture(scope="session")
+def recipe(tmp_path_factory):
+    """A YAML configuration of cloning."""
+    path = tmp_path_factory.mktemp("recipe") / "sweep.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+@pytest.fixture(scope="session")
+def learner(tmp_path_factory, recipe):
+    """A checkpoint of an untrained policy that saw small pictures in an easier task."""
+    path = tmp_path_factory.mktemp("runs") / "learner.safetensors"
+    run = config.read_yaml(recipe)
+    settings = policies.VisionPolicyConfig(
+        **{k: v for k, v in run["policy"].items() if k != "patch"}, patch=(20, 20)
+    )
+    with checkpoint.make_env(run["env_id"], run["env"]) as env:
+        policy = policies.build(settings, env.observation_space, env.action_space)
+    saved = {**run, "policy": config.dump(settings)}
+    checkpoint.save(path, policy.state_dict(), {}, saved, {})
+    return path
+
+
+def test_rollout_tells_what_lies_in_the_bowls(capsys):
+    assert rollout.main(["--policy", "oracle", "--episodes", "2", *SWEEP, *SHORT]) == 0
+    first, _, mean = capsys.readouterr().out.splitlines()
+    assert first == "seed 100000: 0.0% in bowls after 3 steps, reward 0.000"
+    assert mean == "mean of 2: 0.0% in bowls, 0 succeeded, reward 0.000"
+
+
+def test_the_oracle_sweeps_and_nothing_else_does(tmp_path, capsys):
+    scripted = ["--policy", "oracle", "--policy", "blind", "--policy", "random"]
+    task = ["--set", "episode_s=9.0", "balls=8", "images=false", "--episodes", "1"]
+    assert evaluate.main([*scripted, *SWEEP, *task, "--out", str(tmp_path / "e")]) == 0
+    oracle, blind, random = json.loads((tmp_path / "e" / "evaluation.json").read_text())
+    assert oracle["in_bowls_mean"] >= 0.4
+    assert blind["in_bowls_mean"] == 0.0
+    assert random["in_bowls_mean"] <= 0.25
+    assert oracle["in_bowls_sem"] is None
+    assert "fall_rate" not in oracle
+    assert "distance_m_mean" not in oracle
+    assert oracle["reward_per_step_mean"] == pytest.approx(oracle["reward_mean"] / 90)
+    assert 0 < oracle["reward_per_step_mean"] < oracle["in_bowls_mean"]
+    header, row, *_ = capsys.readouterr().out.splitlines()
+    assert "in bowls" in header
+    assert "distance" not in header
+    assert f"{oracle['in_bowls_mean']:.3f} +- nan" in row
+    assert imageio.imread(tmp_path / "e" / "pareto.png").ndim == 3
+
+
+def test_a_policy_is_evaluated_in_the_task_and_not_in_its_training(learner, tmp_path, capsys):
+    arguments = [str(learner), "--policy", "blind", "--episodes", "2", *SWEEP]
+    out = tmp_path / "e"
+    assert evaluate.main([*arguments, "--set", "episode_s=0.3", "--out", str(out)]) == 0
+    learned, blind = json.loads((out / "evaluation.json").read_text())
+    settings, task = learned["env_settings"], blind["env_settings"]
+    assert {key for key in task if settings[key] != task[key]} == {"image_px", "step_m"}
+    assert task["balls"] == 30
+    assert "environments differ in image_px, step_m" in capsys.readouterr().err
+    assert learned["flops_per_step"] == sum(learned["flops_by_component"].values()) > 1e5
+    assert learned["flops_by_component"]["encoder"] > 0
+    assert [record["steps"] for record in learned["records"]] == [3, 3]
+
+
+@pytest.mark.slow
+def test_sweeping_episodes_do_not_depend_on_those_before_them(learner):
+    """In one process after others, alone, and in other processes: bit for bit."""
+    chosen = players.find_players([str(learner)], ["oracle", "random"], SWEEP[1], ["episode_s=4.0"])
+
+    def records(seeds, workers=1):
+        return [entry["records"] for entry in evaluate.evaluate(chosen, seeds, workers)]
+
+    several = records(range(100_000, 100_003))
+    assert several == records(range(100_000, 100_003), workers=2)
+    assert [one[2:] for one in several] == records([100_002])
+
+
+def test_walkers_and_sweepers_stand_in_one_table(learner, capsys):
+    arguments = ["stepping_stones", str(learner), "--episodes", "1"]
+    assert evaluate.main([*arguments, "--set", "episode_s=0.2"]) == 0
+    header, walker, sweeper = capsys.readouterr().out.splitlines()
+    distance, bowls = header.index("distance m"), header.index("in bowls")
+    assert "+-" in walker[distance - 6 : distance + 10]
+    assert walker[: bowls + 8].endswith(" -")
+    assert sweeper[: distance + 10].endswith(" -")
+    assert sweeper[: bowls + 8].endswith("0.000 +- nan")
+
+
+def test_a_film_of_the_oracle(tmp_path):
+    film = tmp_path / "sweep.gif"
+    arguments = ["--policy", "oracle", *SWEEP, "--set", "episode_s=0.4", "--video", str(film)]
+    assert rollout.main(arguments) == 0
+    frames = imageio.mimread(film)
+    assert [frame.shape[:2] for frame in frames] == [(544, 512)] * 2
+    assert (frames[0] != frames[1]).any()
+
+
+def test_a_still_shows_the_picture_beside_its_attention(learner, tmp_path):
+    still = tmp_path / "still.png"
+    seen, drawn = [], rollout.run_episode
+    arguments = [str(learner), "--set", "episode_s=0.3", "--video", str(still)]
+
+    def watched(env, policy, seed, *, on_step):
+        def keep(env, observation, *rest):
+            seen.append((observation["rgb"], policy.attention_map(observation)))
+            on_step(env, observation, *rest)
+
+        return drawn(env, policy, seed, on_step=keep)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rollout, "run_episode", watched)
+        assert rollout.main([*arguments, "--still-s", "0.2"]) == 0
+    picture = imageio.imread(still)
+    rgb, attention = seen[1]
+    gap = (picture.shape[1] - 2 * 400) // 3
+    left = picture[6:406, gap : gap + 400]
+    np.testing.assert_array_equal(left, rgb.repeat(4, 0).repeat(4, 1))
+    right = picture[6:406, 2 * gap + 400 : 2 * gap + 800]
+    assert left.shape == right.shape
+    # White background only, so that brightness is attention's alone.
+    white = (rgb.min(-1) == 255) & (attention > 0)
+    light = right[::4, ::4].astype(float).sum(-1)[white]
+    assert np.corrcoef(light, np.log(attention[white]))[0, 1] > 0.9
+
+
+def test_flops_of_a_checkpoint_and_of_its_configuration_agree(learner, recipe, tmp_path, capsys):
+    files = tmp_path / "learner.json", tmp_path / "recipe.json"
+    for target, file in zip((learner, recipe), files, strict=True):
+        assert flops.main([str(target), "--calls", "2", "--json", str(file)]) == 0
+    one, other = (next(iter(json.loads(f.read_text())["policies"].values())) for f in files)
+    assert one["flops"] == other["flops"]
+    assert one["encode_flops"] == one["total"] - one["flops"]["controller"]
+    assert "encoder" in capsys.readouterr().out
+
+
+def test_feature_maps_are_compared_for_encoding_a_picture(recipe, capsys):
+    maps = "feature_map=positive:64,softmax,angular_hybrid:2:2"
+    assert flops.main([str(recipe), "--vary", maps, "--calls", "2"]) == 0
+    header, *rows = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    for title in ("attention FLOPs", "encoding FLOPs", "attention ms", "encoding ms", "step ms"):
+        assert title in header
+    assert [row.split()[0] for row in rows] == ["positive:64", "softmax", "angular_hybrid:2:2"]
+    assert all(len(row.split()) == 13 for row in rows)
+    assert float(rows[2].split()[2]) < 1 / 3
+
+
+@pytest.mark.parametrize("command", [rollout, evaluate])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--policy", "oracle", *SWEEP, "--set", "bals=3"], "unknown key bals"),
+        (["--policy", "oracle", *SWEEP, "--set", "balls=0"], "balls = 0"),
+        (["--policy", "oracle", *SWEEP, "--set", "arm_distance_m=2.0"], "arm_distance_m"),
+        (["LEARNER", "--set", "image_px=110"], "patch must be [rows, columns] that divide"),
+        (["LEARNER", "--set", "image_px=120"], "holds another policy: tensor"),
+        (["LEARNER", "--env", "SteppingStones-v0"], "was trained in BimanualSweep-v0"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_status_2(command, arguments, message, learner, capsys):
+    given = [str(learner) if word == "LEARNER" else word for word in arguments]
+    assert command.main(given) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"policy": {"name": "clairvoyant"}}, "policy.name is 'clairvoyant', where one of"),
+        ({"policy": {"name": ["a"]}}, r"policy.name is \['a'\], where one of"),
+        ({"policy": "all"}, "policy is 'all', where `key: value` pairs are needed"),
+        ({"env": [1]}, r"env is \[1\], where `key: value` pairs are needed"),
+        ({"policy": {"name": "vision_performer", "qk_dim": 4}}, "unknown key policy.qk_dim"),
+        ({"policy": {}}, "its policy does not fit here: "),
+    ],
+)
+def test_a_checkpoint_whose_configuration_is_odd(learner, tmp_path, change, message):
+    saved = checkpoint.load(learner)
+    odd = tmp_path / "odd.safetensors"
+    checkpoint.save(odd, saved.policy, {}, {**saved.config, **change}, {})
+    with pytest.raises(config.UserError, match=message):
+        checkpoint.load_policy(odd)

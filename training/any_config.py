@@ -1,0 +1,52 @@
+"""A YAML configuration of whichever trainer knows its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import policies
+from training import bc_config, es_config, implicit_bc_config
+from training.bc_config import BCConfig
+from training.config import read_overrides, read_yaml
+from training.es_config import ESConfig
+from training.implicit_bc_config import ImplicitBCConfig
+
+__all__ = ["TRAINERS", "JobConfig", "load_any_config"]
+
+JobConfig = ESConfig | BCConfig | ImplicitBCConfig
+Load = Callable[[str | Path, list[str]], JobConfig]
+
+TRAINERS: dict[type[Any], Load] = {
+    ESConfig: es_config.load_config,
+    BCConfig: bc_config.load_config,
+    ImplicitBCConfig: implicit_bc_config.load_config,
+}
+"""Configuration of each trainer and how it is loaded; a new trainer is a line here."""
+
+
+def load_any_config(path: str | Path, overrides: list[str]) -> JobConfig:
+    """The configuration of the trainer whose policy has the `policy.name` that is given, if one is,
+    and which knows most of the keys; the first of equals.
+
+    Raises UserError when the file cannot be read, or by that trainer's rules.
+    """
+    data, changes = read_yaml(path), read_overrides(overrides)
+    asked = _asked_policy(changes) or _asked_policy(data)
+    kinds = [cls for cls in TRAINERS if asked in (None, _policy_of(cls))] or [*TRAINERS]
+    given = data.keys() | changes.keys()
+    knows_most = max(kinds, key=lambda cls: len(given & {part.name for part in fields(cls)}))
+    return TRAINERS[knows_most](path, overrides)
+
+
+def _asked_policy(data: dict[str, Any]) -> Any:
+    """Class of the policy's settings that `policy.name` asks for; None without, or unknown."""
+    policy = data.get("policy")
+    name = policy.get("name") if isinstance(policy, dict) else None
+    return policies.CONFIGS.get(name) if isinstance(name, str) else None
+
+
+def _policy_of(cls: type[Any]) -> Any:
+    return cls.__pydantic_fields__["policy"].annotation

@@ -1,0 +1,159 @@
+"""Behaviour cloning with dataset aggregation (DAgger, Ross et al. 2011, algorithm 3.1).
+
+The first demonstrations are the expert's, later ones are the policy's own walks labelled by the
+expert. `python -m training.bc` runs it for Implicit Attention Policies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import policies
+from policies import ImplicitAttentionPolicy as Policy
+from training import checkpoint, run_log
+from training import config as configuration
+from training.bc_config import BCConfig
+from training.cloning import fit, validate
+from training.demonstrations import Collector, Demonstrations, Task
+from training.optimiser_state import optimiser_tensors, set_optimiser
+from training.seeds import derived_seeds
+from training.starting import build_policy
+
+__all__ = ["COLUMNS", "prepare", "train"]
+
+COLUMNS = (
+    "iteration", "decisions", "episodes", "loss", "val_loss", "val_accuracy", "grad_norm",
+    "success", "fall_rate", "distance_m_mean", "wall_s",
+)  # fmt: skip
+DATA = "data"
+_WALKS, _BATCHES = 0, 1
+
+
+@dataclass
+class Progress:
+    """Counters of a run; with policy, optimiser and demonstrations, all that it consists of."""
+
+    iteration: int = 0
+    episodes: int = 0
+
+
+def prepare(config: BCConfig) -> Policy:
+    """The initial policy; UserError when it does not fit the environment."""
+    return build_policy(config.env_id, config.env, config.policy)[0]
+
+
+def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:
+    """The walks that end an iteration: before the first the disturbed expert's, then the
+    policy's."""
+    if iteration == 0:
+        noise = config.disturbance, config.disturbance_steps
+        seeds = derived_seeds(config.seed, iteration, _WALKS, config.expert_episodes)
+        return [Task(seed, *noise) for seed in seeds]
+    seeds = derived_seeds(config.seed, iteration, _WALKS, config.episodes)
+    state = {name: tensor.numpy(force=True) for name, tensor in learner.items()}
+    return [Task(seed, learner=state) for seed in seeds]
+
+
+def data_path(run: Path, iteration: int) -> Path:
+    """File of the demonstrations that were collected at the end of an iteration."""
+    return run / DATA / f"{iteration:06d}.safetensors"
+
+
+def set_normaliser(policy: Policy, proprio: Tensor) -> None:
+    """Normalise by the statistics of the demonstrations."""
+    empty = policies.RunningStatistics.empty(proprio.shape[-1])
+    policy.normaliser.statistics = empty.update(proprio.numpy())
+
+
+def save(
+    run: Path,
+    policy: Policy,
+    optimiser: torch.optim.Optimizer,
+    progress: Progress,
+    config: BCConfig,
+) -> None:
+    """Write the iteration's checkpoint; drop old ones."""
+    state = {"progress": dataclasses.asdict(progress)}
+    tensors, plain = optimiser_tensors(optimiser), configuration.dump(config)
+    checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
+
+
+def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
+    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
+    policy = prepare(config)
+    optimiser = torch.optim.AdamW(
+        policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    progress = Progress()
+    if start is not None:
+        checkpoint.load_into(policy, start)
+        set_optimiser(optimiser, start.search)
+        progress = Progress(**start.state["progress"])
+    size = sum(parameter.numel() for parameter in policy.parameters())
+    print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
+    if progress.iteration >= config.iterations:
+        return
+    plain = configuration.dump(config)
+    settings = config.env_id, config.env, plain["policy"], config.workers
+    with (
+        closing(Collector(*settings)) as collector,
+        closing(
+            run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
+        ) as log,
+    ):
+        learn(config, run, policy, optimiser, progress, collector, log)
+
+
+def learn(
+    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.Optimizer,
+    progress: Progress, collector: Collector, log: run_log.RunLog,
+) -> None:  # fmt: skip
+    """The training loop: fit, validate, walk, log, save."""
+    earlier_s = float(log.last.get("wall_s", 0.0))
+    began = time.perf_counter()
+    if not checkpoint.in_run(run):
+        walks = collector.walk(make_tasks(config, 0, {}))
+        Demonstrations.of(walks, config.held_out).save(data_path(run, 0))
+        progress.episodes = len(walks)
+        save(run, policy, optimiser, progress, config)
+    data = [Demonstrations.load(data_path(run, i)) for i in range(progress.iteration + 1)]
+    while progress.iteration < config.iterations:
+        progress.iteration += 1
+        iteration = progress.iteration
+
+        train_data, held_out = Demonstrations.joined(data).split()
+        set_normaliser(policy, train_data.proprio)
+        generator = torch.Generator()
+        generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
+        fitted = fit(policy, optimiser, train_data, config, iteration, generator)
+        val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
+
+        walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
+        data.append(Demonstrations.of(walks, config.held_out))
+        data[-1].save(data_path(run, iteration))
+
+        episodes = [walk.episode for walk in walks]
+        progress.episodes += len(episodes)
+        row = {
+            "iteration": iteration,
+            "decisions": len(train_data),
+            "episodes": progress.episodes,
+            "loss": fitted.loss,
+            "val_loss": val_loss,
+            "val_accuracy": val_accuracy,
+            "grad_norm": fitted.grad_norm,
+            "success": float(np.mean([e.success for e in episodes])),
+            "fall_rate": float(np.mean([e.fell for e in episodes])),
+            "distance_m_mean": float(np.mean([e.distance_m for e in episodes])),
+            "wall_s": round(earlier_s + time.perf_counter() - began, 3),
+        }
+        log.row(row, f"loss {row['loss']:.3g}, success {row['success']:.2f}")
+        save(run, policy, optimiser, progress, config)
