@@ -40,14 +40,15 @@ class SweepCamera:
         add_table_visual(self._client)
         for bowl_m in bowls_m:
             add_bowl_visual(self._client, self._config, bowl_m)
-        self._background, self._depth = self._draw(self._client)
+        background, self._depth = self._draw(self._client)
+        self._background = np.ascontiguousarray(background)
 
     def picture(self, client: BulletClient) -> NDArray[np.uint8]:
         """The scene (height, width, 3) with what moves as it is in `client` now."""
         moving, depth = self._draw(client)
-        picture: NDArray[np.uint8] = np.where(
-            (depth < self._depth)[..., None], moving, self._background
-        )
+        nearer = np.flatnonzero(depth < self._depth)
+        picture = self._background.copy()
+        picture.reshape(-1, 3)[nearer] = moving.reshape(-1, 3)[nearer]
         return picture
 
     def close(self) -> None:

@@ -1,0 +1,43 @@
+"""The sweep's benchmark in its quick form: parts add up, and nothing stays replaced."""
+
+import json
+
+import pytest
+
+from benchmarks import sweep_time
+
+
+def functions():
+    return [
+        getattr(owner, name)
+        for parts in (sweep_time.STEP_PARTS, sweep_time.RESET_PARTS)
+        for pairs in parts.values()
+        for owner, name in pairs
+    ]
+
+
+def test_figures(tmp_path, capsys):
+    before = functions()
+    assert sweep_time.main(["--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
+    assert functions() == before
+    results = json.loads((tmp_path / "sweep_time.json").read_text())["results"]
+    seen, blind = (results[column] for column in sweep_time.TARGET_MS)
+    for column in (seen, blind):
+        for whole in ("step", "reset"):
+            parts = column[f"{whole}_ms_parts"]
+            assert sum(parts.values()) == pytest.approx(column[f"{whole}_ms"], rel=0.6)
+        assert column["expert_ms_mean"] > 0
+    assert seen["step_ms_parts"]["drawing what moves"] > 1
+    assert blind["step_ms_parts"]["drawing what moves"] == 0
+    assert blind["step_ms_parts"]["physics"] > 1
+    assert seen["step_ms"] > blind["step_ms"]
+    assert (tmp_path / "sweep_time.png").stat().st_size > 1000
+    assert "inverse kinematics" in capsys.readouterr().out
+
+
+def test_an_unwritable_folder_is_one_sentence(tmp_path, capsys, monkeypatch):
+    (tmp_path / "file").write_text("")
+    real = sweep_time.measure
+    monkeypatch.setattr(sweep_time, "measure", lambda env, seed, *_: real(env, seed, 2, 1))
+    assert sweep_time.main(["--out", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: --out {tmp_path / 'file'} cannot be written")

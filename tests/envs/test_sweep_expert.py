@@ -1,0 +1,89 @@
+"""The ceiling and the floor of BimanualSweep-v0."""
+
+import numpy as np
+import pytest
+
+from tests.envs.sweeps import expert, make, play, random
+
+
+def test_expert_completes_a_scene_with_small_tracking_errors():
+    env = make()
+    env.reset(seed=8)
+    assert not env.expert_done
+    errors, rewards = [], []
+    while not env.expert_done and len(errors) < 200:
+        _, reward, terminated, truncated, info = env.step(env.expert_action())
+        errors.append(info["tracking_error_m"])
+        rewards.append(reward)
+        assert (terminated, truncated) == (False, False)
+    assert 100 <= len(rewards) <= 170
+    assert info["in_bowls"] >= 0.9
+    assert rewards[0] == 0.0
+    assert 0.4 < rewards[60] < 0.9  # one bowl's load is in, the second on its way
+    assert np.max(errors) < 5e-3
+    assert info["refused"] == 0
+    env.close()
+
+
+def test_expert_gives_one_action_a_step():
+    env = make()
+    env.reset(seed=1)
+    for _ in range(5):
+        first = env.expert_action()
+        np.testing.assert_array_equal(env.expert_action(), first)
+        assert env.action_space.contains(first)
+        first[:] = 9  # the caller's own array
+        env.step(env.expert_action())
+    env.close()
+
+
+def test_asking_twice_changes_no_episode():
+    env = make()
+
+    def ball_places(times: int) -> np.ndarray:
+        env.reset(seed=2)
+        for _ in range(30):
+            action = [env.expert_action() for _ in range(times)][-1]
+            env.step(action)
+        return env._balls_m
+
+    np.testing.assert_array_equal(ball_places(1), ball_places(3))
+    env.close()
+
+
+def test_expert_needs_a_reset():
+    env = make()
+    with pytest.raises(RuntimeError, match="reset must be called before expert_action"):
+        env.expert_action()
+    env.close()
+
+
+@pytest.mark.parametrize("arm", ["left", "right"])
+def test_one_arm_alone_achieves_nothing(arm):
+    env = make(frozen_arm=arm)
+    assert play(env, 0, expert, steps=120) <= 0.1
+    env.close()
+
+
+def test_random_actions_achieve_little():
+    env = make()
+    assert np.mean([play(env, seed, random(seed), steps=100) for seed in range(3)]) <= 0.1
+    env.close()
+
+
+@pytest.mark.slow
+def test_expert_over_fifty_evaluation_scenes():
+    env = make()
+    fractions = [play(env, 100_000 + k, expert) for k in range(50)]
+    assert np.mean(fractions) >= 0.97, fractions
+    env.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", [{"frozen_arm": "left"}, {"frozen_arm": "right"}, {}])
+def test_the_floor_over_fifty_evaluation_scenes(settings):
+    env = make(**settings)
+    seeds = [100_000 + k for k in range(50)]
+    fractions = [play(env, seed, expert if settings else random(seed)) for seed in seeds]
+    assert np.mean(fractions) <= 0.10, fractions
+    env.close()

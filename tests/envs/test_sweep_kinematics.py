@@ -1,0 +1,105 @@
+"""The arms' kinematics against PyBullet, finite differences and themselves."""
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from envs.bimanual_sweep.arm import SIDES, ArmModel
+from envs.bimanual_sweep.config import BimanualSweepConfig
+from envs.bimanual_sweep.kinematics import SerialArm, euler_of, rotation_of, rotation_vector
+from envs.bimanual_sweep.targets import _POSTURE_RAD
+from tests.envs.sweeps import make
+
+MODELS = [ArmModel(BimanualSweepConfig(), side) for side in SIDES]
+
+
+def postures(count: int, spread_rad: float = 0.6) -> np.ndarray:
+    """Joint angles around the arms' start, inside their limits."""
+    rng = np.random.default_rng(0)
+    return _POSTURE_RAD + rng.uniform(-spread_rad, spread_rad, (count, 6))
+
+
+def test_forward_is_where_pybullet_puts_the_tool():
+    env = make()
+    env.reset(seed=0)
+    for arm in env._scene.arms:
+        for joints in postures(20):
+            arm.place(joints)
+            position, euler = arm.tool_pose()
+            pose, _ = arm.model.kinematics.forward(joints)
+            np.testing.assert_allclose(pose[:3, 3], position, atol=1e-5)
+            np.testing.assert_allclose(pose[:3, :3], rotation_of(euler), atol=1e-5)
+    env.close()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_jacobian_is_the_derivative(model):
+    step = 1e-6
+    for joints in postures(10):
+        _, jacobian = model.kinematics.forward(joints)
+        for joint in range(6):
+            offset = step * np.eye(6)[joint]
+            ahead, _ = model.kinematics.forward(joints + offset)
+            behind, _ = model.kinematics.forward(joints - offset)
+            linear = (ahead[:3, 3] - behind[:3, 3]) / (2 * step)
+            turn = rotation_vector(ahead[:3, :3] @ behind[:3, :3].T) / (2 * step)
+            np.testing.assert_allclose(jacobian[:, joint], [*linear, *turn], atol=1e-8)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_inverse_reaches_what_forward_gives(model):
+    arm = model.kinematics
+    rng = np.random.default_rng(1)
+    for joints in postures(50, 0.3):
+        pose, _ = arm.forward(joints)
+        start = joints + rng.uniform(-0.1, 0.1, 6)
+        found, error = arm.inverse(pose[:3, 3], pose[:3, :3], start, iterations=50)
+        assert np.abs(error).max() < 2e-5
+        np.testing.assert_allclose(arm.error(pose[:3, 3], pose[:3, :3], found), error)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_inverse_stays_inside_the_joint_limits(model):
+    arm = model.kinematics
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        place = rng.uniform([-3, -3, -3], [3, 3, 3])  # mostly out of reach
+        turn = rotation_of(rng.uniform(-1, 1, 3))
+        found, error = arm.inverse(place, turn, _POSTURE_RAD, iterations=40)
+        assert (found >= arm.lower_rad).all()
+        assert (found <= arm.upper_rad).all()
+        assert np.isfinite(error).all()
+
+
+def test_euler_angles_and_rotations_undo_each_other():
+    rng = np.random.default_rng(3)
+    for euler in rng.uniform([-3.1, -1.5, -3.1], [3.1, 1.5, 3.1], (100, 3)):
+        rotation = rotation_of(euler)
+        np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-12)
+        np.testing.assert_allclose(euler_of(rotation), euler, atol=1e-9)
+
+
+def test_rotation_vector_of_a_turn_about_an_axis():
+    np.testing.assert_allclose(rotation_vector(rotation_of(np.array([0.7, 0, 0]))), [0.7, 0, 0])
+    np.testing.assert_allclose(rotation_vector(rotation_of(np.array([0, 0, -2.9]))), [0, 0, -2.9])
+    np.testing.assert_array_equal(rotation_vector(np.eye(3)), np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("joint", "sentence"),
+    [
+        ('type="revolute"><axis xyz="1 0 0"/>', "joint j must turn about its z axis"),
+        (
+            'type="prismatic"><axis xyz="0 0 1"/>',
+            "joint j must be revolute or fixed, got pris",
+        ),
+    ],
+)
+def test_an_arm_of_another_kind_is_an_error(joint, sentence):
+    text = (
+        f'<robot><joint name="j" {joint}<limit lower="0" upper="1"/>'
+        '<parent link="a"/><child link="b"/></joint></robot>'
+    )
+    with pytest.raises(ValueError, match=sentence):
+        SerialArm(ElementTree.fromstring(text), "b", np.eye(4))

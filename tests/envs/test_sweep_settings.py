@@ -1,0 +1,250 @@
+"""Settings of BimanualSweep-v0: each does something, and a wrong one is a sentence."""
+
+import hashlib
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from envs.bimanual_sweep import BimanualSweepConfig
+from tests.envs.sweeps import constant, expert, make
+
+WRONG = [
+    ({"nonsense": 1}, r"unknown setting 'nonsense'; .*bowl_x_m"),
+    ({"balls": 0}, r"balls = 0, but .* greater than or equal to 1"),
+    ({"balls": 2.5}, r"balls = 2.5, but .* integer"),
+    ({"balls": 100}, r"balls = 100 of radius 0.015 m need 0.360 m\^2, and .* 0.128 m\^2"),
+    ({"ball_radius_m": 0.05}, r"ball_radius_m = 0.05, but .* less than or equal to 0.03"),
+    ({"ball_mass_kg": 0}, r"ball_mass_kg = 0, but .* greater than 0"),
+    ({"ball_friction": float("nan")}, r"ball_friction = nan, but .* finite number"),
+    ({"spawn_m": (0.0, 0.2)}, r"spawn_m must be two positive lengths, got \[0.0, 0.2\]"),
+    ({"spawn_m": 0.2}, r"spawn_m = 0.2, but input should be a valid tuple"),
+    ({"spawn_m": (0.3, 0.2)}, r"spawn_m must be at most \[0.230, 0.535\], .*got \[0.3, 0.2\]"),
+    ({"spawn_m": (0.1, 0.6)}, r"spawn_m must be at most .* beside the table, got \[0.1, 0.6\]"),
+    ({"bowl_x_m": 0.2}, r"spawn_m must be at most .* start in a bowl"),
+    ({"bowl_x_m": 0.5}, r"bowl_x_m \+ .* must be at most 0.55, .*got 0.620"),
+    ({"bowl_rim_radius_m": 0.05}, r"bowl_rim_radius_m must be at least .* 0.1, got 0.05"),
+    ({"start_jitter_m": 0.5}, r"start_jitter_m = 0.5, but .* less than or equal to 0.1"),
+    ({"blade_clearance_m": 0.015}, r"blade_clearance_m must be below .* 0.015, .*got 0.015"),
+    (
+        {"blade_width_m": 0.05, "blade_clearance_m": 0.02, "ball_radius_m": 0.03, "balls": 5},
+        r"blade_clearance_m must be at most a quarter of blade_width_m = 0.05, got 0.02",
+    ),
+    ({"blade_slope_rad": 2.0}, r"blade_slope_rad = 2.0, but .* less than or equal to 1.2"),
+    ({"handle_m": 0}, r"handle_m = 0, but .* greater than 0"),
+    ({"step_m": 0.5}, r"step_m = 0.5, but .* less than or equal to 0.1"),
+    ({"step_rad": 0}, r"step_rad = 0, but .* greater than 0"),
+    ({"episode_s": -1}, r"episode_s = -1, but .* greater than 0"),
+    ({"frozen_arm": "both"}, r"frozen_arm = 'both', but .*'none', 'left' or 'right'"),
+    ({"image_px": 10}, r"image_px = 10, but .* greater than or equal to 50"),
+    ({"images": "perhaps"}, r"images = 'perhaps', but .* boolean"),
+    ({"camera_fov_deg": 0}, r"camera_fov_deg = 0, but .* greater than 5"),
+    ({"camera_eye_m": (0, 0, 0.02)}, r"camera_eye_m must be 0.35 to 2.6 m from camera_target_m"),
+    ({"camera_eye_m": (0, 0, 3)}, r"camera_eye_m must be 0.35 to 2.6 m .*got \[0.0, 0.0, 3.0\]"),
+    ({"camera_eye_m": (0, 0, 1)}, r"camera_eye_m must not be straight above or below"),
+    ({"camera_eye_m": (0, 0)}, r"camera_eye_m.2 is missing"),
+]
+
+
+@pytest.mark.parametrize(("settings", "sentence"), WRONG)
+def test_wrong_settings(settings, sentence):
+    with pytest.raises(ValueError, match=sentence) as error:
+        make(**settings)
+    assert type(error.value) is ValueError
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode='film'")
+def test_wrong_render_mode():
+    with pytest.raises(ValueError, match="render_mode must be rgb_array, human or None, got 'fil"):
+        make(render_mode="film")
+
+
+def boxes(env):
+    """(parts, 3) centres and sizes of both tools' boxes, from PyBullet."""
+    shapes = [
+        shape
+        for arm in env._scene.arms
+        for shape in env._client.getCollisionShapeData(arm.body, arm.tool)
+    ]
+    return np.array([[*shape[5], *shape[3]] for shape in shapes])
+
+
+def ball_facts(env):
+    ball = env._scene.balls[0]
+    dynamics = env._client.getDynamicsInfo(ball, -1)
+    radius = env._client.getCollisionShapeData(ball, -1)[0][3][0]
+    return [len(env._scene.balls), radius, dynamics[0], dynamics[1], dynamics[6]]
+
+
+def bowl_facts(env):
+    """Boxes of the space that the two bowls fill, relative to their centres."""
+    bodies = (1, 2)  # after the table
+    return [
+        np.array(env._client.getAABB(body)) - [*bowl, 0]
+        for body, bowl in zip(bodies, env._scene.bowls_m, strict=True)
+    ]
+
+
+def floor_facts(env):
+    """Where a ball comes to rest that falls near a bowl's floor's edge."""
+    ball, bowl = env._scene.balls[0], env._scene.bowls_m[0]
+    env._client.resetBasePositionAndOrientation(ball, [bowl[0], 0.09 + bowl[1], 0.06], [0, 0, 0, 1])
+    for _ in range(5):
+        env.step(np.zeros(12))
+    return env._balls_m[0]
+
+
+def places(env):
+    return env._balls_m[:, :2]
+
+
+def bowls(env):
+    return env._scene.bowls_m
+
+
+def starts(env):
+    return env._poses
+
+
+def joints(env):
+    return env._targets.joints_rad
+
+
+def picture(env):
+    return env._observe()["rgb"][::7, ::7]
+
+
+def moved(env):
+    start = env._poses.copy()
+    env.step(constant([1] * 6, [1] * 6)(env))
+    return env._poses - start
+
+
+def steps(env):
+    count = 1
+    while not env.step(expert(env))[3]:
+        count += 1
+    return count
+
+
+EFFECTS = [
+    ("episode_s", 0.3, steps),
+    ("balls", 7, ball_facts),
+    ("ball_radius_m", 0.012, ball_facts),
+    ("ball_mass_kg", 0.02, ball_facts),
+    ("ball_friction", 0.9, ball_facts),
+    ("ball_rolling_friction_m", 1e-3, ball_facts),
+    ("spawn_m", (0.1, 0.3), places),
+    ("bowl_x_m", 0.41, bowls),
+    ("bowl_jitter_m", 0.0, bowls),
+    ("bowl_base_radius_m", 0.08, floor_facts),
+    ("bowl_rim_radius_m", 0.15, bowl_facts),
+    ("bowl_height_m", 0.10, bowl_facts),
+    ("start_jitter_m", 0.0, starts),
+    ("blade_width_m", 0.16, boxes),
+    ("blade_clearance_m", 0.005, boxes),
+    ("blade_length_m", 0.10, boxes),
+    ("blade_slope_rad", 0.6, boxes),
+    ("wall_height_m", 0.05, boxes),
+    ("wall_ahead_m", 0.02, boxes),
+    ("handle_m", 0.10, boxes),
+    ("arm_distance_m", 0.60, joints),
+    ("step_m", 0.02, moved),
+    ("step_rad", 0.1, moved),
+    ("frozen_arm", "left", moved),
+    ("image_px", 100, picture),
+    ("images", False, picture),
+    ("camera_eye_m", (-0.9, 0.2, 1.1), picture),
+    ("camera_target_m", (0.1, 0.0, 0.0), picture),
+    ("camera_fov_deg", 40.0, picture),
+]
+SEEN = {
+    "ball_radius_m", "bowl_x_m", "bowl_base_radius_m", "bowl_rim_radius_m", "bowl_height_m",
+    "blade_width_m", "wall_height_m", "arm_distance_m",
+}  # fmt: skip
+
+
+def facts(measure, settings):
+    env = make(**({"image_px": 350, "images": measure is picture, "episode_s": 0.5} | settings))
+    env.reset(seed=0)
+    found = np.array(measure(env))
+    env.close()
+    return found
+
+
+@pytest.mark.parametrize(("key", "value", "measure"), EFFECTS)
+def test_every_setting_changes_what_it_says(key, value, measure):
+    assert not np.array_equal(facts(measure, {}), facts(measure, {key: value}))
+
+
+@pytest.mark.parametrize("key", sorted(SEEN))
+def test_shapes_are_seen_as_they_are_felt(key):
+    value = next(value for name, value, _ in EFFECTS if name == key)
+    assert not np.array_equal(facts(picture, {}), facts(picture, {key: value}))
+
+
+def test_every_setting_has_a_test_of_its_effect():
+    assert {key for key, _, _ in EFFECTS} == {field.name for field in fields(BimanualSweepConfig)}
+
+
+def test_sizes_are_those_asked_for():
+    env = make(blade_width_m=0.16, blade_length_m=0.1, balls=4, bowl_height_m=0.09)
+    env.reset(seed=0)
+    left = env._client.getCollisionShapeData(env._scene.arms[0].body, env._scene.arms[0].tool)
+    assert left[0][3][:2] == pytest.approx((0.16, 0.1))
+    assert ball_facts(env)[:2] == [4, 0.015]
+    assert bowl_facts(env)[0][1][2] == pytest.approx(0.09, abs=0.01)
+    env.close()
+
+
+def test_every_setting_is_documented():
+    documented = BimanualSweepConfig.__pydantic_fields__
+    assert set(documented) == {field.name for field in fields(BimanualSweepConfig)}
+    assert all(field.description for field in documented.values())
+
+
+def test_the_users_page_lists_every_setting_with_its_default():
+    page = (Path(__file__).parents[2] / "docs" / "bimanual_sweep.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.MULTILINE))
+    config = BimanualSweepConfig()
+    for field in fields(BimanualSweepConfig):
+        value = getattr(config, field.name)
+        shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+        assert rows[field.name] in (str(value), shown), field.name
+
+
+def test_extreme_settings_that_are_allowed_run():
+    settings = {
+        "episode_s": 0.05,
+        "balls": 1,
+        "ball_mass_kg": 1.0,
+        "ball_friction": 0.0,
+        "ball_rolling_friction_m": 0.0,
+        "spawn_m": (0.01, 0.5),
+        "start_jitter_m": 0.0,
+        "bowl_jitter_m": 0.0,
+        "bowl_base_radius_m": 0.135,
+        "step_m": 0.1,
+        "step_rad": 0.5,
+        "wall_ahead_m": 0.0,
+        "image_px": 50,
+        "images": True,
+        "camera_eye_m": (0.0, -0.5, 0.3),
+    }
+    env = make(**settings)
+    env.reset(seed=1)
+    observation, _, _, truncated, _ = env.step(env.action_space.high)
+    assert env.observation_space.contains(observation)
+    assert truncated
+    env.close()
+
+
+def test_the_assets_page_names_every_file_with_its_hash():
+    folder = Path(__file__).parents[2] / "sim_assets"
+    page = (folder / "README.md").read_text()
+    for file in folder.glob("*.urdf"):
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        assert re.search(rf"^\| `{file.name}` \|.*`{digest}` \|$", page, re.MULTILINE), file.name
