@@ -55,6 +55,7 @@ ENVIRONMENTS = {
             "blade_width_m",
             "blade_clearance_m",
             "blade_length_m",
+            "blade_plate_m",
             "blade_slope_rad",
             "wall_height_m",
             "wall_ahead_m",

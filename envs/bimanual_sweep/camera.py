@@ -37,7 +37,7 @@ class SweepCamera:
     def begin(self, bowls_m: NDArray[np.float64]) -> None:
         """Draw what stands still in an episode: the table, and bowls at (2, 2) centres."""
         self._client.resetSimulation()
-        add_table_visual(self._client)
+        add_table_visual(self._client, self._config)
         for bowl_m in bowls_m:
             add_bowl_visual(self._client, self._config, bowl_m)
         background, self._depth = self._draw(self._client)

@@ -6,10 +6,8 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-__all__ = ["CAMERA_RANGE_M", "TABLE_HALF_M", "BimanualSweepConfig"]
+__all__ = ["CAMERA_RANGE_M", "BimanualSweepConfig"]
 
-TABLE_HALF_M = (0.55, 0.55, 0.05)
-"""Half the table's size; its top is z = 0."""
 CAMERA_RANGE_M = (0.35, 2.6)
 """What is nearer to the camera or further away is not drawn."""
 
@@ -39,6 +37,8 @@ class BimanualSweepConfig:
     """Rolling friction; at 2e-4 a ball at 0.3 m/s stops within 0.4 m."""
     spawn_m: tuple[float, float] = (0.16, 0.20)
     """Balls start at |x| and |y| up to these."""
+    table_m: tuple[float, float] = (1.1, 1.1)
+    """Size of the table along x and y; its middle is (0, 0)."""
     bowl_x_m: float = Field(default=0.40, gt=0)
     """The bowls stand at (+-x, 0) ..."""
     bowl_jitter_m: float = Field(default=0.02, ge=0)
@@ -49,6 +49,8 @@ class BimanualSweepConfig:
     """Radius of a bowl's rim."""
     bowl_height_m: float = Field(default=0.07, gt=0)
     """Height of a bowl."""
+    bowl_plate_m: float = Field(default=0.006, ge=0.002, le=0.02)
+    """Thickness of a bowl's wall; its floor is twice as thick."""
     start_jitter_m: float = Field(default=0.03, ge=0, le=0.1)
     """The tools start at (0, +-0.30, 0.20), each moved by up to this along every axis."""
     blade_width_m: float = Field(default=0.20, ge=0.05)
@@ -63,6 +65,8 @@ class BimanualSweepConfig:
     """Height of a blade's side walls."""
     wall_ahead_m: float = Field(default=0.05, ge=0)
     """How far the left walls reach ahead of the blade's edge; the right ones do not."""
+    blade_plate_m: float = Field(default=0.004, ge=0.002, le=0.02)
+    """Thickness of blades and side walls."""
     handle_m: float = Field(default=0.12, gt=0)
     """Length of the vertical handle between blade and arm."""
     arm_distance_m: float = Field(default=0.57, gt=0)
@@ -91,6 +95,8 @@ class BimanualSweepConfig:
                 f"bowl_rim_radius_m must be at least bowl_base_radius_m = "
                 f"{self.bowl_base_radius_m}, got {self.bowl_rim_radius_m}"
             )
+        if min(self.table_m) <= 0:
+            raise ValueError(f"table_m must be two positive lengths, got {list(self.table_m)}")
         if min(self.spawn_m) <= 0:
             raise ValueError(f"spawn_m must be two positive lengths, got {list(self.spawn_m)}")
         room = 4 * self.spawn_m[0] * self.spawn_m[1]
@@ -117,13 +123,14 @@ class BimanualSweepConfig:
     def _check_places(self) -> None:
         """Bowls stand on the table, and balls start on it and beside the bowls."""
         outermost = self.bowl_x_m + self.bowl_jitter_m + self.bowl_base_radius_m
-        if outermost > TABLE_HALF_M[0]:
+        half_x, half_y = self.table_m[0] / 2, self.table_m[1] / 2
+        if outermost > half_x:
             raise ValueError(
-                f"bowl_x_m + bowl_jitter_m + bowl_base_radius_m must be at most {TABLE_HALF_M[0]}, "
+                f"bowl_x_m + bowl_jitter_m + bowl_base_radius_m must be at most {half_x}, "
                 f"or a bowl stands beside the table, got {outermost:.3f}"
             )
         x = self.bowl_x_m - self.bowl_jitter_m - self.bowl_rim_radius_m - self.ball_radius_m
-        y = TABLE_HALF_M[1] - self.ball_radius_m
+        y = half_y - self.ball_radius_m
         if self.spawn_m[0] > x or self.spawn_m[1] > y:
             raise ValueError(
                 f"spawn_m must be at most [{x:.3f}, {y:.3f}], or balls start in a bowl or beside "

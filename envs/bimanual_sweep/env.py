@@ -124,14 +124,14 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             raise ValueError(f"action must be 12 finite numbers, got {got}")
         limit = self._largest.astype(np.float64)
         before = self._targets.joints_rad
-        self._targets.move(np.clip(change, -limit, limit).reshape(2, 6))
+        self._targets.move(np.clip(change, -limit, limit).reshape(2, 6), self._poses[:, :3])
         self._scene.advance(before, self._targets.joints_rad, _PHYSICS_STEPS)
         self._balls_m = self._scene.ball_positions_m()
         self._decisions += 1
         self._expert_change = None
-        info = self._info()
+        observation, info = self._observe(), self._info()
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
-        return self._observe(), info["in_bowls"], False, done, info
+        return observation, info["in_bowls"], False, done, info
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows where the balls are.
@@ -167,15 +167,15 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
 
     def _observe(self) -> Observation:
         assert self._scene is not None
+        # Poses first: reading them settles the links that the picture then shows.
+        self._poses = np.array([np.concatenate(arm.tool_pose()) for arm in self._scene.arms])
         rgb = self._camera.picture(self._client) if self.config.images else self._black.copy()
-        self._poses = np.concatenate([np.concatenate(a.tool_pose()) for a in self._scene.arms])
-        return {"rgb": rgb, "pose": self._poses.astype(np.float32)}
+        return {"rgb": rgb, "pose": self._poses.ravel().astype(np.float32)}
 
     def _info(self) -> dict[str, Any]:
         assert self._scene is not None
         fraction = float(self._scene.in_bowls(self._balls_m).mean())
-        places = np.array([arm.tool_pose()[0] for arm in self._scene.arms])
-        error = np.linalg.norm(places - self._targets.poses[:, :3], axis=1).max()
+        error = np.linalg.norm((self._poses - self._targets.poses)[:, :3], axis=1).max()
         return {
             "in_bowls": fraction,
             "success": fraction == 1.0,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.bimanual_sweep.arm import Arm, ArmModel
-from envs.bimanual_sweep.config import TABLE_HALF_M, BimanualSweepConfig
+from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bullet import BulletClient
 
 __all__ = ["PHYSICS_S", "Scene", "add_bowl_visual", "add_table_visual"]
@@ -23,9 +23,8 @@ PHYSICS_S = 1 / 240
 """Length of a physics step, seconds."""
 _SOLVER_ITERATIONS = 20
 _TABLE_FRICTION = 0.5
-_PLATE_M = 0.006
 _WALLS = 15  # with the floor 16: PyBullet drops the parts of a compound beyond that
-_FLOOR_M = 0.012
+_TABLE_M = 0.1  # thick
 _LOOSE_HEIGHT_M = 0.05
 _STATIC, _TOOLS, _ARMS, _BALLS = 1, 2, 4, 8  # collision groups
 
@@ -62,13 +61,13 @@ class Scene:
         )
         self._hidden = client.createVisualShape(client.GEOM_BOX, halfExtents=[1e-4] * 3)
         table = self._static(
-            client.createCollisionShape(client.GEOM_BOX, halfExtents=TABLE_HALF_M),
-            [0, 0, -TABLE_HALF_M[2]],
+            client.createCollisionShape(client.GEOM_BOX, halfExtents=_table_half_m(config)),
+            [0, 0, -_TABLE_M / 2],
         )
         bowl_shape = _bowl_collision(client, config)
         bowls = [self._static(bowl_shape, [*bowl.tolist(), 0.0]) for bowl in bowls_m]
         if visible:
-            add_table_visual(client)
+            add_table_visual(client, config)
             for bowl in bowls_m:
                 add_bowl_visual(client, config, bowl)
         with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +117,8 @@ class Scene:
     def arms_touch(self) -> bool:
         """Whether one arm, tool included, presses against the other."""
         left, right = self.arms
-        return bool(self._client.getContactPoints(bodyA=left.body, bodyB=right.body))
+        near = self._client.getContactPoints(bodyA=left.body, bodyB=right.body)
+        return any(point[8] <= 0 for point in near)  # [8]: the distance between the two
 
     def _at_bowls(self, balls_m: Floats, radius_m: Floats | float) -> NDArray[np.bool_]:
         """Which centres are nearer than a radius to a bowl's axis, and no higher than its balls."""
@@ -164,9 +164,10 @@ def _bowl_collision(client: BulletClient, config: BimanualSweepConfig) -> int:
     """A floor and a ring of leaning boxes as one collision shape."""
     base, rim, height = config.bowl_base_radius_m, config.bowl_rim_radius_m, config.bowl_height_m
     slant, lean = math.hypot(rim - base, height), math.atan2(rim - base, height)
-    half = [_PLATE_M / 2, 1.02 * rim * math.tan(math.pi / _WALLS), slant / 2]
-    distance = (base + rim) / 2 + _PLATE_M / 2
-    positions, turns = [[0.0, 0.0, _FLOOR_M / 2]], [[0.0, 0.0, 0.0, 1.0]]
+    plate, floor = config.bowl_plate_m, 2 * config.bowl_plate_m
+    half = [plate / 2, 1.02 * rim * math.tan(math.pi / _WALLS), slant / 2]
+    distance = (base + rim) / 2 + plate / 2
+    positions, turns = [[0.0, 0.0, floor / 2]], [[0.0, 0.0, 0.0, 1.0]]
     for wall in range(_WALLS):
         angle = 2 * math.pi * (wall + 0.5) / _WALLS
         positions.append([distance * math.cos(angle), distance * math.sin(angle), height / 2])
@@ -176,7 +177,7 @@ def _bowl_collision(client: BulletClient, config: BimanualSweepConfig) -> int:
     shape: int = client.createCollisionShapeArray(
         shapeTypes=[client.GEOM_CYLINDER] + [client.GEOM_BOX] * _WALLS,
         radii=[base] + [0.0] * _WALLS,
-        lengths=[_FLOOR_M] + [0.0] * _WALLS,
+        lengths=[floor] + [0.0] * _WALLS,
         halfExtents=[[0.0] * 3] + [half] * _WALLS,
         collisionFramePositions=positions,
         collisionFrameOrientations=turns,
@@ -184,23 +185,28 @@ def _bowl_collision(client: BulletClient, config: BimanualSweepConfig) -> int:
     return shape
 
 
-def add_table_visual(client: BulletClient) -> None:
+def _table_half_m(config: BimanualSweepConfig) -> list[float]:
+    return [config.table_m[0] / 2, config.table_m[1] / 2, _TABLE_M / 2]
+
+
+def add_table_visual(client: BulletClient, config: BimanualSweepConfig) -> None:
     """The table as the camera sees it."""
     look = client.createVisualShape(
-        client.GEOM_BOX, halfExtents=TABLE_HALF_M, rgbaColor=[0.82, 0.78, 0.72, 1]
+        client.GEOM_BOX, halfExtents=_table_half_m(config), rgbaColor=[0.82, 0.78, 0.72, 1]
     )
-    client.createMultiBody(0, -1, look, [0, 0, -TABLE_HALF_M[2]])
+    client.createMultiBody(0, -1, look, [0, 0, -_TABLE_M / 2])
 
 
 def add_bowl_visual(client: BulletClient, config: BimanualSweepConfig, bowl_m: Floats) -> None:
     """A bowl as the camera sees it: a surface of revolution, inside and outside."""
     base, rim, height = config.bowl_base_radius_m, config.bowl_rim_radius_m, config.bowl_height_m
+    plate, floor = config.bowl_plate_m, 2 * config.bowl_plate_m
     profile = [
-        (0.001, _FLOOR_M),
-        (base, _FLOOR_M),
+        (0.001, floor),
+        (base, floor),
         (rim, height),
-        (rim + _PLATE_M, height),
-        (base + _PLATE_M, 0.0),
+        (rim + plate, height),
+        (base + plate, 0.0),
     ]
     vertices, indices, normals = _revolve(profile, 32)
     look = client.createVisualShape(

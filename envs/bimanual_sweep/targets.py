@@ -18,6 +18,7 @@ _START_M = np.array([[0.0, 0.30, 0.20], [0.0, -0.30, 0.20]])
 _LOWEST_M, _HIGHEST_M = np.array([-0.50, -0.42, 0.003]), np.array([0.50, 0.42, 0.40])
 _STEEPEST_RAD = 1.2
 _APART_M = 0.003
+_LAG_M = 0.03
 _MISSED_M, _MISSED_RAD = 5e-3, 0.03  # beyond this a pose is out of reach
 _FASTEST_RAD = 0.35  # a joint in a decision
 
@@ -42,6 +43,7 @@ class ToolTargets:
         self, config: BimanualSweepConfig, models: list[ArmModel], jitter_m: Floats
     ) -> None:
         self._models = models
+        self._furthest_m = math.sqrt(3) * config.step_m + _LAG_M
         self._frozen = {"none": None, "left": 0, "right": 1}[config.frozen_arm]
         self.poses = np.concatenate([_START_M + jitter_m, np.zeros((2, 3))], axis=1)
         self.joints_rad: list[Floats] = []
@@ -58,8 +60,12 @@ class ToolTargets:
                 )
             self.joints_rad.append(joints)
 
-    def move(self, change: Floats) -> None:
-        """Change the targets by (2, 6): x, y, z (metres), roll, pitch, yaw (radians)."""
+    def move(self, change: Floats, places_m: Floats) -> None:
+        """Change the targets by (2, 6): x, y, z (metres), roll, pitch, yaw (radians).
+
+        `places_m` (2, 3) is where the tools are: a target does not move on that would be more than
+        a decision's largest step and 3 cm ahead of its tool, which something holds back.
+        """
         wanted = self.poses + change
         if self._frozen is not None:
             wanted[self._frozen] = self.poses[self._frozen]
@@ -71,17 +77,26 @@ class ToolTargets:
             self._follow(model, pose, joints)
             for model, pose, joints in zip(self._models, wanted, self.joints_rad, strict=True)
         ]
+        ahead = np.linalg.norm(wanted[:, :3] - places_m, axis=1)
+        now_ahead = np.linalg.norm(self.poses[:, :3] - places_m, axis=1)
+        held = (ahead > self._furthest_m) & (ahead > now_ahead)
         for side in (0, 1):
+            if held[side]:
+                found[side] = None
             if found[side] is None:
                 wanted[side] = self.poses[side]
         if _gap_m(wanted)[0] < _APART_M - 1e-9:  # one stays where it was, in the other's way
             found = [None, None]
-        now = self.joints_rad
-        self.joints_rad = [old if new is None else new for old, new in zip(now, found, strict=True)]
         self.refused += sum(joints is None for joints in found)
-        for side in (0, 1):
-            if found[side] is not None:
+        joints_rad = []
+        for side, model in enumerate(self._models):
+            joints, now = found[side], self.joints_rad[side]
+            if joints is None:  # go on to where the target stays
+                joints = self._follow(model, self.poses[side], now)
+            else:
                 self.poses[side] = wanted[side]
+            joints_rad.append(now if joints is None else joints)
+        self.joints_rad = joints_rad
 
     def _keep_apart(self, wanted: Floats) -> None:
         gap, along = _gap_m(wanted)

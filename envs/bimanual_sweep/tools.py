@@ -20,7 +20,6 @@ __all__ = ["TOOL_LINK", "add_tool", "blade_width_m", "half_width_m"]
 
 TOOL_LINK = "tool"
 _FLANGE = "link6"
-_PLATE_M = 0.004
 _OVER_TABLE_M = 0.003  # walls end above the edge, so that the edge touches first
 _HANDLE_M = (0.03, 0.02)
 _MASS_KG = 0.3
@@ -36,19 +35,19 @@ class _Box:
 
 def blade_width_m(config: BimanualSweepConfig, side: int) -> float:
     """Width between a tool's walls; `side` is 1 for the left arm, -1 for the right."""
-    narrower = 2 * (config.blade_clearance_m + _PLATE_M) if side < 0 else 0.0
+    narrower = 2 * (config.blade_clearance_m + config.blade_plate_m) if side < 0 else 0.0
     return config.blade_width_m - narrower
 
 
 def half_width_m(config: BimanualSweepConfig) -> float:
     """From the middle of the wider tool to the outside of its walls."""
-    return config.blade_width_m / 2 + _PLATE_M
+    return config.blade_width_m / 2 + config.blade_plate_m
 
 
 def _boxes(config: BimanualSweepConfig, side: int) -> tuple[list[_Box], NDArray[np.float64]]:
     """The tool's parts, and where the handle ends, in the tool's frame."""
     width, slope = blade_width_m(config, side), config.blade_slope_rad
-    length, thick = config.blade_length_m, _PLATE_M
+    length, thick = config.blade_length_m, config.blade_plate_m
     along = np.array([0.0, side * math.cos(slope), math.sin(slope)])
     up = np.array([0.0, -side * math.sin(slope), math.cos(slope)])
     blade = along * length / 2 - up * thick / 2

@@ -122,7 +122,7 @@ def test_the_cached_background_changes_no_pixel(seeing, act):
             continue
         bodies = client.getNumBodies()
         picture = camera.picture(client)
-        add_table_visual(client)
+        add_table_visual(client, seeing.config)
         for bowl_m in seeing._scene.bowls_m:
             add_bowl_visual(client, seeing.config, bowl_m)
         whole, _ = camera._draw(client)

@@ -23,6 +23,8 @@ WRONG = [
     ({"spawn_m": 0.2}, r"spawn_m = 0.2, but input should be a valid tuple"),
     ({"spawn_m": (0.3, 0.2)}, r"spawn_m must be at most \[0.230, 0.535\], .*got \[0.3, 0.2\]"),
     ({"spawn_m": (0.1, 0.6)}, r"spawn_m must be at most .* beside the table, got \[0.1, 0.6\]"),
+    ({"table_m": (0.0, 1.0)}, r"table_m must be two positive lengths, got \[0.0, 1.0\]"),
+    ({"table_m": (0.9, 1.0)}, r"bowl_x_m \+ .* must be at most 0.45, .*got 0.520"),
     ({"bowl_x_m": 0.2}, r"spawn_m must be at most .* start in a bowl"),
     ({"bowl_x_m": 0.5}, r"bowl_x_m \+ .* must be at most 0.55, .*got 0.620"),
     ({"bowl_rim_radius_m": 0.05}, r"bowl_rim_radius_m must be at least .* 0.1, got 0.05"),
@@ -77,6 +79,10 @@ def ball_facts(env):
     dynamics = env._client.getDynamicsInfo(ball, -1)
     radius = env._client.getCollisionShapeData(ball, -1)[0][3][0]
     return [len(env._scene.balls), radius, dynamics[0], dynamics[1], dynamics[6]]
+
+
+def table_facts(env):
+    return env._client.getCollisionShapeData(0, -1)[0][3]
 
 
 def bowl_facts(env):
@@ -138,11 +144,13 @@ EFFECTS = [
     ("ball_friction", 0.9, ball_facts),
     ("ball_rolling_friction_m", 1e-3, ball_facts),
     ("spawn_m", (0.1, 0.3), places),
+    ("table_m", (1.2, 1.1), table_facts),
     ("bowl_x_m", 0.41, bowls),
     ("bowl_jitter_m", 0.0, bowls),
     ("bowl_base_radius_m", 0.08, floor_facts),
     ("bowl_rim_radius_m", 0.15, bowl_facts),
     ("bowl_height_m", 0.10, bowl_facts),
+    ("bowl_plate_m", 0.01, bowl_facts),
     ("start_jitter_m", 0.0, starts),
     ("blade_width_m", 0.16, boxes),
     ("blade_clearance_m", 0.005, boxes),
@@ -150,6 +158,7 @@ EFFECTS = [
     ("blade_slope_rad", 0.6, boxes),
     ("wall_height_m", 0.05, boxes),
     ("wall_ahead_m", 0.02, boxes),
+    ("blade_plate_m", 0.006, boxes),
     ("handle_m", 0.10, boxes),
     ("arm_distance_m", 0.60, joints),
     ("step_m", 0.02, moved),
@@ -162,8 +171,8 @@ EFFECTS = [
     ("camera_fov_deg", 40.0, picture),
 ]
 SEEN = {
-    "ball_radius_m", "bowl_x_m", "bowl_base_radius_m", "bowl_rim_radius_m", "bowl_height_m",
-    "blade_width_m", "wall_height_m", "arm_distance_m",
+    "ball_radius_m", "table_m", "bowl_x_m", "bowl_base_radius_m", "bowl_rim_radius_m",
+    "bowl_height_m", "blade_width_m", "wall_height_m", "arm_distance_m",
 }  # fmt: skip
 
 

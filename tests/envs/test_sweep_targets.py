@@ -43,7 +43,8 @@ def test_targets_stay_in_their_box_and_on_their_side(env, frozen):
         world.reset(seed=seed)
         act = inwards(seed)
         for _ in range(120):
-            world._targets.move(act(world).reshape(2, 6))
+            places_m = world._targets.poses[:, :3].copy()  # the tools follow
+            world._targets.move(act(world).reshape(2, 6), places_m)
             poses = world._targets.poses
             assert (poses[:, :3] >= _LOWEST_M).all()
             assert (poses[:, :3] <= _HIGHEST_M).all()
@@ -114,7 +115,7 @@ def test_tools_follow_their_targets(env):
     """A change of the target is a change of the pose; the error is the pose's distance."""
     env.reset(seed=0)
     action = np.array([0.02, -0.01, -0.02, 0.05, 0.02, -0.05] * 2, np.float32)
-    start = env._poses.copy()
+    start = env._poses.ravel()
     for _ in range(3):
         pose, _, _, _, info = env.step(action)
     np.testing.assert_allclose(pose["pose"] - start, 3 * action, atol=8e-3)

@@ -209,8 +209,10 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
     run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
     learner = learner_of(run, "stop")
     poisoned(learner.policy)
-    with pytest.raises(UserError, match="update 6 has loss nan and gradient norm nan, where finite "
-                       r"numbers are needed; the angular_hybrid attention has \d+ numbers"):  # fmt: skip
+    sentence = (
+        r"update 6 has loss nan and gradient norm nan, .*; the angular_hybrid attention has"
+    )
+    with pytest.raises(UserError, match=sentence):
         learner.fit()
     (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
     assert report["parameters"] == ["encoder.blocks.0.attention.in_proj_weight"]
