@@ -107,7 +107,6 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         if self._needs_pictures():
             self._camera.begin(bowls_m)
         self._expert = SweepExpert(config, bowls_m)
-        self._expert_change: Floats | None = None
         self._decisions = 0
         self._balls_m = self._scene.ball_positions_m()
         return self._observe(), self._info()
@@ -128,28 +127,27 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._scene.advance(before, self._targets.joints_rad, _PHYSICS_STEPS)
         self._balls_m = self._scene.ball_positions_m()
         self._decisions += 1
-        self._expert_change = None
         observation, info = self._observe(), self._info()
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
         return observation, info["in_bowls"], False, done, info
 
     def expert_action(self) -> NDArray[np.float32]:
-        """The scripted expert's action now; it knows where the balls are.
-
-        The expert follows a plan, so it must be asked at every step from the first.
-        """
-        if self._scene is None:
-            raise RuntimeError("reset must be called before expert_action")
-        if self._expert_change is None:
-            loose = self._scene.on_table(self._balls_m)
-            self._expert_change = self._expert.action(self._targets.poses, self._balls_m[loose, :2])
-        change = self._expert_change.ravel().astype(np.float32)
-        return np.clip(change, -self._largest, self._largest)
+        """The scripted expert's action now; it knows where the balls are."""
+        change = self._expert.action(*self._expert_sees())
+        return np.clip(change.ravel().astype(np.float32), -self._largest, self._largest)
 
     @property
     def expert_done(self) -> bool:
         """Whether the expert has nothing left to do: no ball that it could still reach."""
-        return self._expert.done
+        return self._expert.done(*self._expert_sees())
+
+    def _expert_sees(self) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Targets, balls outside the bowls, and which of those lie on the table."""
+        if self._scene is None:
+            raise RuntimeError("reset must be called before the expert can be asked")
+        outside = ~self._scene.in_bowls(self._balls_m)
+        on_table = self._scene.on_table(self._balls_m)
+        return self._targets.poses, self._balls_m[outside], on_table[outside]
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
         """The camera's picture (height, width, 3); a live window shows itself."""
