@@ -18,11 +18,11 @@ from torch.nn import functional
 
 from attention.precision import full_precision
 from policies.action_search import langevin_chain, uniform
+from policies.waves import waves, waves_size
 
 __all__ = ["AutoregressiveEnergy", "JointEnergy", "Regression", "blurred", "info_nce"]
 
-_WAVES = 4
-_WAVES_DIM = 2 * _WAVES + 1
+_OCTAVES = 4  # of waves with which energies of one number are sharp
 _GRADIENT_MARGIN = 1.0
 
 
@@ -41,13 +41,6 @@ def blurred(actions: Tensor, noise: float, generator: torch.Generator) -> Tensor
         return actions
     drawn = torch.randn(actions.shape, generator=generator, device=generator.device)
     return actions + noise * drawn.to(actions)
-
-
-def waves(x: Tensor) -> Tensor:
-    """x and sin, cos of pi 2^k x for k = 0..3: (...) -> (..., 9), so that energies can be sharp
-    (Tancik et al. 2020, "Fourier Features")."""
-    angle = x.unsqueeze(-1) * (math.pi * 2 ** torch.arange(_WAVES, device=x.device))
-    return torch.cat((x.unsqueeze(-1), angle.sin(), angle.cos()), -1)
 
 
 class AutoregressiveEnergy(nn.Module):
@@ -82,7 +75,8 @@ class AutoregressiveEnergy(nn.Module):
         self.context = nn.Parameter(_normal((context, size * first), context, generator))
         self.bias = nn.Parameter(torch.zeros(size * first))
         self.earlier = nn.Parameter(_normal((size, size, first), size, generator))
-        self.candidate = nn.Parameter(_normal((size, _WAVES_DIM, first), _WAVES_DIM, generator))
+        coded = waves_size(_OCTAVES)
+        self.candidate = nn.Parameter(_normal((size, coded, first), coded, generator))
         widths = (*hidden, 1)
         self.weights = nn.ParameterList(
             _normal((size, inputs, outputs), inputs / 2, generator)
@@ -105,7 +99,9 @@ class AutoregressiveEnergy(nn.Module):
         size, batch, count = candidates.shape
         masked = (self.earlier * self.before).flatten(1)
         earlier = (actions @ masked).view(batch, size, 1, -1).transpose(0, 1)
-        x = (waves(candidates).flatten(1, 2) @ self.candidate).view(size, batch, count, -1)
+        x = (waves(candidates, _OCTAVES).flatten(1, 2) @ self.candidate).view(
+            size, batch, count, -1
+        )
         x = (x + (part + earlier)).flatten(1, 2)
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = torch.baddbmm(bias, functional.relu(x), weight)
@@ -114,7 +110,7 @@ class AutoregressiveEnergy(nn.Module):
     def energy(self, i: int, part: Tensor, chosen: Tensor, candidates: Tensor) -> Tensor:
         """Energies (batch, k) of candidates (batch, k) for dimension i, given (batch, i) before."""
         earlier = (chosen @ self.earlier[:i, i]).unsqueeze(1)
-        x = waves(candidates) @ self.candidate[i] + (part[i] + earlier)
+        x = waves(candidates, _OCTAVES) @ self.candidate[i] + (part[i] + earlier)
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = functional.relu(x) @ weight[i] + bias[i]
         return x.squeeze(-1)

@@ -51,6 +51,9 @@ class VisionPolicyConfig:
     """Seed of the random projections; block i takes this number + i."""
     qk_length: float | None = Field(default=1.0, gt=0)
     """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
+    pose_octaves: int = Field(default=6, ge=0, le=10)
+    """Sines and cosines that stand beside each number of the pose, the slowest with a period of 8
+    standard deviations, each other one twice as fast: small differences of poses matter."""
     context_dim: int = Field(default=128, ge=1)
     """Width of what the encoder hands to the head."""
     head: Literal["autoregressive", "joint", "explicit"] = "autoregressive"

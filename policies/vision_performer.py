@@ -2,7 +2,8 @@
 
 Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2, on the blocks of
 Vision Transformers (Dosovitskiy et al. 2021): pre-norm attention and a two-layer network, each
-added to its input. The robot's pose is a token among the patches.
+added to its input. The robot's pose is a token among the patches, and joins what the tokens are
+pooled to.
 """
 
 import math
@@ -18,12 +19,14 @@ from attention.matrix import kernel_estimates
 from policies.config import EXACT
 from policies.patches import PatchEmbedding
 from policies.vision_config import VisionPolicyConfig
+from policies.waves import waves, waves_size
 
 __all__ = ["ENCODER", "Block", "VisionPerformer", "draw"]
 
 ENCODER = "encoder"
 """Component of a block's work outside attention's kernel."""
 _DIAGNOSED_QUERIES = 64
+_POSE_PERIOD = 8.0  # of the slowest wave of a pose, in standard deviations
 
 
 def draw(module: nn.Module, generator: torch.Generator) -> None:
@@ -101,10 +104,12 @@ class VisionPerformer(nn.Module):
         dim = config.embed_dim
         # Constructors draw from the global generator: it is put back, and `draw` draws again.
         with torch.random.fork_rng(devices=[]):
-            self.pose = nn.Sequential(nn.Linear(pose, dim), nn.GELU(), nn.Linear(dim, dim))
+            self._octaves = config.pose_octaves
+            coded = pose * waves_size(config.pose_octaves)
+            self.pose = nn.Sequential(nn.Linear(coded, dim), nn.GELU(), nn.Linear(dim, dim))
             self.blocks = nn.ModuleList(Block(config, i) for i in range(config.depth))
             self.norm = nn.LayerNorm(dim)
-            self.pool = nn.Linear(2 * dim, config.context_dim)
+            self.pool = nn.Linear(2 * dim + coded, config.context_dim)
         draw(self, generator)
         self.patches = PatchEmbedding(
             height, width, config.image_scale, config.patch, dim, generator
@@ -112,19 +117,28 @@ class VisionPerformer(nn.Module):
 
     def forward(self, rgb: Tensor, pose: Tensor) -> Tensor:
         """(batch, height, width, 3) uint8 and normalised pose (batch, k) -> (batch, context)."""
-        tokens = self.tokens(rgb, pose)
+        coded = self._coded(pose)
+        tokens = self._tokens(rgb, coded)
         with component(ENCODER):
             for block in self.blocks:
                 tokens = block(tokens)
             tokens = self.norm(tokens)
-            pooled = torch.cat((tokens[:, :-1].mean(1), tokens[:, -1]), -1)
+            pooled = torch.cat((tokens[:, :-1].mean(1), tokens[:, -1], coded), -1)
             context: Tensor = self.pool(pooled)
             return context
 
     def tokens(self, rgb: Tensor, pose: Tensor) -> Tensor:
         """What the first block gets: (batch, patches + 1, dim), the pose last."""
+        return self._tokens(rgb, self._coded(pose))
+
+    def _tokens(self, rgb: Tensor, coded: Tensor) -> Tensor:
         with component("tokens"):
-            return torch.cat((self.patches(rgb), self.pose(pose).unsqueeze(1)), 1)
+            return torch.cat((self.patches(rgb), self.pose(coded).unsqueeze(1)), 1)
+
+    def _coded(self, pose: Tensor) -> Tensor:
+        """Normalised pose (batch, k) -> its waves, (batch, k (2 octaves + 1))."""
+        with component("tokens"):
+            return waves(pose, self._octaves, _POSE_PERIOD).flatten(1)
 
     def received(self, rgb: Tensor, pose: Tensor) -> Tensor:
         """Attention that each patch receives in the last block, (batch, rows, columns).

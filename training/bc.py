@@ -91,9 +91,7 @@ def _start(args: argparse.Namespace, group: Group) -> Start:
             f"{group.size} processes were started, but only policy.name = {_FROM_DEMONSTRATIONS} "
             "trains on several; this policy takes workers instead"
         )
-    return start_run(
-        args, PRESET, bc_config.load_config, bc_config.FREE_ON_RESUME, dagger.prepare
-    )
+    return start_run(args, PRESET, bc_config.load_config, bc_config.FREE_ON_RESUME, dagger.prepare)
 
 
 def _clones_demonstrations(args: argparse.Namespace) -> bool:

@@ -60,10 +60,9 @@ class SweepExpert:
         held = self._held(tools, balls_m)
         bowl = self._bowls_m[np.linalg.norm(self._bowls_m - tools.middle, axis=1).argmin()]
         over = float(np.linalg.norm(bowl - tools.middle)) < _OVER_BOWL_M
-        opening = tools.tilted or tools.gap > 4 * _CLOSED_M
-        if over and tools.low > _DUMP_M - 0.03:
-            if held.any() or (opening and not tools.open_wide):
-                return self._dump(tools, bowl)
+        opening = (tools.tilted or tools.gap > 4 * _CLOSED_M) and not tools.open_wide
+        if over and tools.low > _DUMP_M - 0.03 and (held.any() or opening):
+            return self._dump(tools, bowl)
         if over and tools.open_wide and tools.tilted and tools.low < _LEAVE_M - _NEAR_M:
             return _towards(tools.at(tools.ends, _LEAVE_M, 0.0, _DUMP_ROLL_RAD), targets, 0.03)
         if held.any() and (tools.closed or tools.low > _LOW_M):

@@ -209,9 +209,7 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
     run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
     learner = learner_of(run, "stop")
     poisoned(learner.policy)
-    sentence = (
-        r"update 6 has loss nan and gradient norm nan, .*; the angular_hybrid attention has"
-    )
+    sentence = r"update 6 has loss nan and gradient norm nan, .*; the angular_hybrid attention has"
     with pytest.raises(UserError, match=sentence):
         learner.fit()
     (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
