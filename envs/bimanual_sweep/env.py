@@ -133,13 +133,15 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows where the balls are."""
-        change = self._expert.action(*self._expert_sees())
+        seen = self._expert_sees()
+        change = self._expert.action(*seen)
         return np.clip(change.ravel().astype(np.float32), -self._largest, self._largest)
 
     @property
     def expert_done(self) -> bool:
         """Whether the expert has nothing left to do: no ball that it could still reach."""
-        return self._expert.done(*self._expert_sees())
+        seen = self._expert_sees()
+        return self._expert.done(*seen)
 
     def _expert_sees(self) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Targets, balls outside the bowls, and which of those lie on the table."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from envs.bimanual_sweep.expert import SweepExpert
 from tests.envs.sweeps import expert, make, play, random
 
 
@@ -16,7 +17,7 @@ def test_expert_completes_a_scene_with_small_tracking_errors():
         errors.append(info["tracking_error_m"])
         rewards.append(reward)
         assert (terminated, truncated) == (False, False)
-    assert 100 <= len(rewards) <= 170
+    assert 90 <= len(rewards) <= 170
     assert info["in_bowls"] >= 0.9
     assert rewards[0] == 0.0
     assert 0.4 < rewards[60] < 0.9  # one bowl's load is in, the second on its way
@@ -51,9 +52,42 @@ def test_asking_twice_changes_no_episode():
     env.close()
 
 
+def test_the_expert_carries_nothing_from_step_to_step():
+    """Asked only now, in the middle of an episode, it says what it would have said anyway."""
+    env = make()
+    env.reset(seed=3)
+    for step in range(70):
+        action = env.expert_action()
+        if step % 10 == 9:
+            fresh = SweepExpert(env.config, env._scene.bowls_m)
+            change = fresh.action(*env._expert_sees()).ravel().astype(np.float32)
+            limit = env.action_space.high
+            np.testing.assert_array_equal(np.clip(change, -limit, limit), action)
+        env.step(action)
+    env.close()
+
+
+@pytest.mark.parametrize("shaken_at", [5, 12, 18, 45])
+def test_it_goes_on_after_a_push(shaken_at):
+    """Random actions for a second (not while a load is in the air, which flies off): the scene is cleared all the same."""
+    env = make()
+    env.reset(seed=8)
+    for _ in range(shaken_at):
+        env.step(env.expert_action())
+    push = random(1)
+    for _ in range(10):
+        env.step(push(env))
+    for _ in range(330):
+        fraction = env.step(env.expert_action())[1]
+        if env.expert_done:
+            break
+    assert fraction >= 0.5
+    env.close()
+
+
 def test_expert_needs_a_reset():
     env = make()
-    with pytest.raises(RuntimeError, match="reset must be called before expert_action"):
+    with pytest.raises(RuntimeError, match="reset must be called before the expert can be asked"):
         env.expert_action()
     env.close()
 
