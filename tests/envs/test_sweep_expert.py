@@ -69,7 +69,7 @@ def test_the_expert_carries_nothing_from_step_to_step():
 
 @pytest.mark.parametrize("shaken_at", [5, 12, 18, 45])
 def test_it_goes_on_after_a_push(shaken_at):
-    """Random actions for a second (not while a load is in the air, which flies off): the scene is cleared all the same."""
+    """Random actions for a second, but not while a load is in the air, which would fly off."""
     env = make()
     env.reset(seed=8)
     for _ in range(shaken_at):
