@@ -52,12 +52,14 @@ def demonstrations(count: int, weights: Tensor, source: torch.Generator) -> tupl
     return context, torch.where(coin, first, second)
 
 
-def train(head: nn.Module, steps: int, weights: Tensor, source: torch.Generator) -> None:
-    """Adam with a cosine, batches of 256."""
+def train(
+    head: nn.Module, steps: int, batch: int, weights: Tensor, source: torch.Generator
+) -> None:
+    """Adam with a cosine."""
     optimiser = torch.optim.Adam(head.parameters(), 3e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for _ in range(steps):
-        context, actions = demonstrations(256, weights, source)
+        context, actions = demonstrations(batch, weights, source)
         optimiser.zero_grad()
         head.loss(context, actions, source).backward()  # type: ignore[operator]
         nn.utils.clip_grad_norm_(head.parameters(), 1.0)
@@ -135,13 +137,13 @@ def measure(
     }
 
 
-def run(seed: int, steps: int, contexts: int) -> list[dict[str, Any]]:
+def run(seed: int, steps: int, batch: int, contexts: int) -> list[dict[str, Any]]:
     """A row for each search."""
     weights = torch.randn(CONTEXT, 8, generator=torch.Generator().manual_seed(seed)) / 4
     rows = []
 
     def learned(head: nn.Module) -> Any:
-        train(head, steps, weights, torch.Generator().manual_seed(seed + 1))
+        train(head, steps, batch, weights, torch.Generator().manual_seed(seed + 1))
         return head
 
     def generator() -> torch.Generator:
@@ -180,8 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command() -> int:
         arguments = make_parser("benchmarks.action_search", __doc__).parse_args(argv)
         torch.set_num_threads(1)
-        steps, contexts = (20, 2) if arguments.quick else (2000, 200)
-        rows = run(arguments.seed, steps, contexts)
+        sizes = (10, 8, 1) if arguments.quick else (2000, 256, 200)
+        rows = run(arguments.seed, *sizes)
         columns = (*_KINDS, "all", "ms", "parameters")
         print(f"{'search':<40}" + "".join(f"{column:>12}" for column in columns))
         for row in rows:
