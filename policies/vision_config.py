@@ -51,6 +51,9 @@ class VisionPolicyConfig:
     """Seed of the random projections; block i takes this number + i."""
     qk_length: float | None = Field(default=1.0, gt=0)
     """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
+    two_arms: bool = False
+    """The pose and the action are those of two arms, one half each: the policy sees and decides
+    their mean and half their difference, so that the arms agree while they choose where to go."""
     pose_octaves: int = Field(default=6, ge=0, le=10)
     """Sines and cosines that stand beside each number of the pose, the slowest with a period of 8
     standard deviations, each other one twice as fast: small differences of poses matter."""

@@ -51,6 +51,11 @@ class VisionPerformerPolicy(nn.Module):
         self.config = config
         self.image_shape, pose = _observed(observation_space)
         size = _action_size(action_space)
+        if config.two_arms and (pose % 2 or size % 2):
+            raise ValueError(
+                f"two_arms must be false where pose and action are not two halves, got {pose} and "
+                f"{size} numbers"
+            )
         generator = torch.Generator().manual_seed(config.init_seed)
         self.normaliser = RunningNormaliser(pose)
         self.encoder = VisionPerformer(*self.image_shape[:2], pose, config, generator)
@@ -88,6 +93,10 @@ class VisionPerformerPolicy(nn.Module):
         """
         poses = _data("pose", pose, len(self.normaliser.mean))
         given = _data("actions", actions, len(self.action_low))
+        if self.config.two_arms:
+            poses, given = (
+                to_mean_and_difference(torch.from_numpy(v)).numpy() for v in (poses, given)
+            )
         empty = RunningStatistics.empty(poses.shape[1])
         self.normaliser.statistics = empty.update(poses)
         low, high = (torch.from_numpy(v).to(self.action_low) for v in (given.min(0), given.max(0)))
@@ -99,6 +108,8 @@ class VisionPerformerPolicy(nn.Module):
 
     def normalised(self, actions: Tensor) -> Tensor:
         """Actions (..., n) in units of the space -> in units of the head, [-1, 1] over the data."""
+        if self.config.two_arms:
+            actions = to_mean_and_difference(actions)
         width = self.action_high - self.action_low
         return (actions - self.action_low) * (2 / width) - 1
 
@@ -142,6 +153,8 @@ class VisionPerformerPolicy(nn.Module):
                 normal = self._search(context)
                 width = self.action_high - self.action_low
                 action = self.action_low + (normal[0] + 1) * (width / 2)
+                if self.config.two_arms:
+                    action = from_mean_and_difference(action)
                 action = action.clamp(self.space_low, self.space_high)
         chosen: NDArray[np.float32] = action.float().cpu().numpy()
         return chosen
@@ -207,6 +220,8 @@ class VisionPerformerPolicy(nn.Module):
 
     def _pose(self, pose: Tensor) -> Tensor:
         with component("tokens"):
+            if self.config.two_arms:
+                pose = to_mean_and_difference(pose)
             normal: Tensor = self.normaliser(pose)
             return normal
 
@@ -224,6 +239,18 @@ class VisionPerformerPolicy(nn.Module):
                 f"rgb must be uint8 images of shape {self.image_shape}, got {rgb.dtype} of shape "
                 f"{tuple(rgb.shape[1:])}"
             )
+
+
+def to_mean_and_difference(both: Tensor) -> Tensor:
+    """Two halves (..., 2k), left and right -> their mean, then half of left minus right."""
+    left, right = both.chunk(2, -1)
+    return torch.cat((left + right, left - right), -1) / 2
+
+
+def from_mean_and_difference(parts: Tensor) -> Tensor:
+    """The inverse of `to_mean_and_difference`."""
+    mean, half = parts.chunk(2, -1)
+    return torch.cat((mean + half, mean - half), -1)
 
 
 def _observed(space: spaces.Dict) -> tuple[tuple[int, int, int], int]:
