@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,17 @@ TRAINERS: dict[type[Any], Load] = {
 """Configuration of each trainer and how it is loaded; a new trainer is a line here."""
 
 
-def load_any_config(path: str | Path, overrides: list[str]) -> JobConfig:
+def load_any_config(
+    path: str | Path, overrides: list[str], among: Collection[type[Any]] = tuple(TRAINERS)
+) -> JobConfig:
     """The configuration of the trainer whose policy has the `policy.name` that is given, if one is,
-    and which knows most of the keys; the first of equals.
+    and which knows most of the keys; the first of equals, `among` these.
 
     Raises UserError when the file cannot be read, or by that trainer's rules.
     """
     data, changes = read_yaml(path), read_overrides(overrides)
     asked = _asked_policy(changes) or _asked_policy(data)
-    kinds = [cls for cls in TRAINERS if asked in (None, _policy_of(cls))] or [*TRAINERS]
+    kinds = [cls for cls in among if asked in (None, _policy_of(cls))] or [*among]
     given = data.keys() | changes.keys()
     knows_most = max(kinds, key=lambda cls: len(given & {part.name for part in fields(cls)}))
     return TRAINERS[knows_most](path, overrides)

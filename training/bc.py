@@ -11,14 +11,13 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
 import argparse
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from training import bc_config, checkpoint, dagger, implicit_bc, implicit_bc_config, run_log
+from training import bc_config, checkpoint, dagger, implicit_bc, implicit_bc_config
 from training import config as configuration
+from training.any_config import load_any_config
 from training.bc_config import BCConfig
 from training.config import UserError
 from training.devices import Group, open_group
@@ -26,10 +25,9 @@ from training.implicit_bc_config import ImplicitBCConfig
 from training.job_config import describe_job
 from training.starting import hold_and_train, make_parser, print_next, start_run
 
-__all__ = ["main"]
+__all__ = ["load_config", "main"]
 
 PRESET = "stepping_stones_clone.yaml"
-_FROM_DEMONSTRATIONS = "vision_performer"
 
 Config = BCConfig | ImplicitBCConfig
 Start = tuple[Config, Path, checkpoint.Checkpoint | None]
@@ -44,7 +42,7 @@ def _main(argv: list[str] | None) -> int:
     torch.set_num_threads(1)
     description = "Train a policy by cloning a scripted expert."
     fields = (
-        f"{describe_job(BCConfig)}\n\nwhere policy.name is {_FROM_DEMONSTRATIONS}:\n"
+        f"{describe_job(BCConfig)}\n\nwhere policy.name is vision_performer:\n"
         f"{describe_job(ImplicitBCConfig)}"
     )
     parser = make_parser("training.bc", description, fields, PRESET)
@@ -81,32 +79,35 @@ def _shared_start(args: argparse.Namespace, group: Group) -> Start:
 
 
 def _start(args: argparse.Namespace, group: Group) -> Start:
-    if _clones_demonstrations(args):
-        return start_run(
-            args, PRESET, implicit_bc_config.load_config, implicit_bc_config.FREE_ON_RESUME,
-            implicit_bc.prepare,
-        )  # fmt: skip
-    if group.size > 1:
-        raise UserError(
-            f"{group.size} processes were started, but only policy.name = {_FROM_DEMONSTRATIONS} "
-            "trains on several; this policy takes workers instead"
-        )
-    return start_run(args, PRESET, bc_config.load_config, bc_config.FREE_ON_RESUME, dagger.prepare)
+    def load(path: str | Path, overrides: list[str]) -> Config:
+        config = load_config(path, overrides)
+        if group.size > 1 and isinstance(config, BCConfig):
+            raise UserError(
+                f"{group.size} processes were started, but only policy.name = vision_performer "
+                "trains on several; this policy takes workers instead"
+            )
+        return config
+
+    return start_run(args, PRESET, load, _free_on_resume, _prepare)
 
 
-def _clones_demonstrations(args: argparse.Namespace) -> bool:
-    """Whether the configuration that the arguments mean has a Vision-Performer."""
-    path = args.config
-    if path is None and args.resume is not None:
-        path = Path(args.resume) / run_log.CONFIG
-        if not path.is_file():
-            return False  # start_run says so
-    data: dict[str, Any] = configuration.read_yaml(
-        path or Path(str(resources.files("configs") / PRESET))
-    )
-    configuration.merge(data, configuration.read_overrides(args.set))
-    policy = data.get("policy")
-    return isinstance(policy, dict) and policy.get("name") == _FROM_DEMONSTRATIONS
+def load_config(path: str | Path, overrides: list[str]) -> Config:
+    """The configuration of either kind of cloning; UserError when something is wrong."""
+    config = load_any_config(path, overrides, (BCConfig, ImplicitBCConfig))
+    assert isinstance(config, Config)
+    return config
+
+
+def _free_on_resume(config: Config) -> tuple[str, ...]:
+    kind = bc_config if isinstance(config, BCConfig) else implicit_bc_config
+    return kind.FREE_ON_RESUME
+
+
+def _prepare(config: Config) -> None:
+    if isinstance(config, BCConfig):
+        dagger.prepare(config)
+    else:
+        implicit_bc.prepare(config)
 
 
 def _next_commands(config: Config, run: Path) -> list[tuple[str, str]]:

@@ -41,7 +41,7 @@ def make_parser(
 
 def start_run(
     args: argparse.Namespace, preset: str, load: Callable[[Any, list[str]], T],
-    free_on_resume: tuple[str, ...], prepare: Callable[[T], object],
+    free_on_resume: Callable[[T], tuple[str, ...]], prepare: Callable[[T], object],
 ) -> tuple[T, Path, checkpoint.Checkpoint | None]:  # fmt: skip
     """What the command line asks for: configuration, run directory, checkpoint to go on from.
 
@@ -49,7 +49,7 @@ def start_run(
         args: of `make_parser`.
         preset: file among the package's configs that is read when none is named.
         load: reads a configuration from a path and overrides.
-        free_on_resume: keys that a resumed run may change.
+        free_on_resume: keys of a configuration that a resumed run may change.
         prepare: raises UserError for a job that cannot begin, before its directory is made.
     """
     if args.resume is None:
@@ -68,11 +68,12 @@ def start_run(
         raise UserError(f"{run} holds no run to resume: there is no {saved}")
     config = load(args.config or saved, args.set)
     before, after = configuration.dump(load(saved, [])), configuration.dump(config)
-    changed = [key for key in before if before[key] != after[key] and key not in free_on_resume]
+    free = free_on_resume(config)
+    changed = [key for key in before if before[key] != after[key] and key not in free]
     if changed:
         raise UserError(
             f"{changed[0]} = {after[changed[0]]!r} differs from {before[changed[0]]!r} in {saved}; "
-            f"a resumed run may change {', '.join(free_on_resume)} alone"
+            f"a resumed run may change {', '.join(free)} alone"
         )
     paths = checkpoint.in_run(run)
     return config, run, checkpoint.load(paths[-1]) if paths else None

@@ -277,7 +277,7 @@ def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bc, "fit", interrupted)
+    monkeypatch.setattr(dagger, "fit", interrupted)
     assert bc.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
     assert f"iteration 000000 is saved; go on with: python -m training.bc --resume {run}" in printed
