@@ -24,7 +24,7 @@ PICTURE = "tests.training.picture_env:Picture-v0"
 POLICY = {
     "name": "vision_performer", "patch": [8, 8], "embed_dim": 16, "depth": 1, "heads": 2,
     "context_dim": 16, "hidden": [16], "negatives": 16, "samples": 16, "num_features": 4,
-    "num_lambda_features": 4,
+    "num_lambda_features": 4, "pose_octaves": 1,
 }  # fmt: skip
 SMALL = {
     "env_id": PICTURE, "iterations": 2, "updates": 6, "batch_size": 8, "warm_up": 2,
@@ -98,12 +98,15 @@ def test_it_learns_and_acts(job, tmp_path, head):
     assert float(rows[-1]["in_bowls"]) == 1.0
     policy, config = checkpoint.load_policy(run)
     with checkpoint.make_env(config["env_id"], config["env"]) as env:
-        observation, _ = env.reset(seed=1)
-        wanted = env.unwrapped.expert_action()
-        policy.reset()
-        action = policy.act(observation)
-        assert env.action_space.contains(action)
-        assert np.abs(action - wanted).mean() < 0.5 * np.abs(wanted).mean()
+        missed, wanted = [], []
+        for seed in range(100, 110):
+            observation, _ = env.reset(seed=seed)
+            policy.reset()
+            action = policy.act(observation)
+            assert env.action_space.contains(action)
+            wanted.append(env.unwrapped.expert_action())
+            missed.append(action - wanted[-1])
+        assert np.abs(missed).mean() < 0.5 * np.abs(wanted).mean()
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path):
