@@ -187,11 +187,12 @@ class JointEnergy(nn.Module):
             negatives = langevin_chain(
                 lambda a: self.energy(fixed, a), negatives, self.chain_steps, generator
             )
-            candidates = torch.cat((actions, negatives), 1).requires_grad_()
-            energies = self.energy(part, candidates)
-            (slope,) = torch.autograd.grad(energies.sum(), candidates, create_graph=True)
-            excess = (slope.abs().amax(-1) - _GRADIENT_MARGIN).clamp_min(0)
-            return info_nce(energies) + excess.square().mean()
+            with torch.enable_grad():  # the penalty has a gradient even where the loss wants none
+                candidates = torch.cat((actions, negatives), 1).requires_grad_()
+                energies = self.energy(part, candidates)
+                (slope,) = torch.autograd.grad(energies.sum(), candidates, create_graph=True)
+                excess = (slope.abs().amax(-1) - _GRADIENT_MARGIN).clamp_min(0)
+                return info_nce(energies) + excess.square().mean()
 
 
 class Regression(nn.Module):

@@ -134,11 +134,7 @@ def _text(attributes: Any, key: str) -> str:
 
 def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.Dataset:
     """A dataset that lies in this very file and is as it must be; ValueError otherwise."""
-    owner, _, last = name.rpartition("/")
-    owner = _group(group, owner) if owner else group
-    if not isinstance(owner.get(last, getlink=True), h5py.HardLink):
-        raise ValueError(f"{name} is missing")
-    dataset = owner[last]
+    dataset = _group(group, name)
     if not isinstance(dataset, h5py.Dataset):
         raise ValueError(f"{name} is not a dataset")
     found = ArraySpec(dataset.shape[1:], dataset.dtype.name)
@@ -155,10 +151,13 @@ def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.
     return dataset
 
 
-def _group(owner: h5py.Group, name: str) -> h5py.Group:
-    if not isinstance(owner.get(name, getlink=True), h5py.HardLink):
-        raise ValueError(f"{name} is missing")
-    return owner[name]
+def _group(owner: h5py.Group, path: str) -> Any:
+    """What lies under a path in this very file: every step of it is a hard link."""
+    for name in path.split("/"):
+        if not isinstance(owner.get(name, getlink=True), h5py.HardLink):
+            raise ValueError(f"{path} is missing")
+        owner = owner[name]
+    return owner
 
 
 def _places(dataset: h5py.Dataset) -> NDArray[np.int64]:
@@ -274,7 +273,7 @@ class DemoReader:
         with _open(self.path) as file:
             self.recording = _recording(file)
             numbers = _listed(file)
-            masks = {name: _names(file[f"mask/{name}"]) for name in ("train", "valid")}
+            masks = {name: _names(_group(file, f"mask/{name}")) for name in ("train", "valid")}
         self._check(env_id, observation_space, action_space)
         self.demos = [read_demo(self.directory, number, self.recording) for number in numbers]
         """All of them, by number."""

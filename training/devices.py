@@ -11,13 +11,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from training.config import UserError
+
 __all__ = ["Group", "open_group"]
+
+_PATIENCE = timedelta(hours=12)
+"""How long a process waits for the others: the first evaluates meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,16 @@ class Group:
     def device(self, name: str) -> torch.device:
         """This process's device of a kind: `cuda` means its own GPU."""
         device = torch.device(name)
-        if device.type == "cuda" and self.size > 1:
-            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        return device
+        if device.type != "cuda" or self.size == 1:
+            return device
+        number, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if number >= count:
+            raise UserError(
+                f"device = {name!r}: process {number} of this machine needs a GPU of its own, and "
+                f"there are {count}; start torchrun with --nproc_per_node {count}"
+            )
+        torch.cuda.set_device(number)
+        return torch.device("cuda", number)
 
     def wrap(self, policy: nn.Module) -> nn.Module:
         """A module whose gradients are the mean over the group."""
@@ -71,7 +84,7 @@ def open_group() -> Iterator[Group]:
         return
     # Objects travel by gloo, gradients on GPUs by NCCL.
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    distributed.init_process_group(backend)
+    distributed.init_process_group(backend, timeout=_PATIENCE)
     try:
         yield Group(distributed.get_rank(), size)
     finally:

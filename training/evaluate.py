@@ -95,10 +95,12 @@ def _play(player: Player, seed: int) -> Episode:
 def _executor(workers: int) -> Iterator[Any]:
     """A `map` over worker processes, or over this one; it keeps the order of its input."""
     if workers == 1:
+        threads = torch.get_num_threads()
         try:
             yield map
         finally:
             _stage.close()
+            torch.set_num_threads(threads)  # this process may have other work to do
         return
     pool = open_processes(workers)
     try:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["EVALUATION_SEEDS_FROM", "derived_seeds"]
+__all__ = ["EVALUATION_SEEDS_FROM", "VALIDATION_SEEDS_FROM", "derived_seeds"]
 
 EVALUATION_SEEDS_FROM = 100_000
 """Episode seeds from here on are for evaluation; training never uses them."""
+
+VALIDATION_SEEDS_FROM = 90_000
+"""Scenes from here on are for the closed-loop evaluations while a clone trains; demonstrations
+never use them."""
 
 
 def derived_seeds(run_seed: int, iteration: int, group: int, count: int) -> list[int]:

@@ -95,6 +95,11 @@ class BimanualSweepConfig:
                 f"bowl_rim_radius_m must be at least bowl_base_radius_m = "
                 f"{self.bowl_base_radius_m}, got {self.bowl_rim_radius_m}"
             )
+        if 2 * self.bowl_plate_m >= self.bowl_height_m:
+            raise ValueError(
+                f"bowl_plate_m must be below half of bowl_height_m = {self.bowl_height_m}, got "
+                f"{self.bowl_plate_m}"
+            )
         if min(self.table_m) <= 0:
             raise ValueError(f"table_m must be two positive lengths, got {list(self.table_m)}")
         if min(self.spawn_m) <= 0:
@@ -122,8 +127,14 @@ class BimanualSweepConfig:
 
     def _check_places(self) -> None:
         """Bowls stand on the table, and balls start on it and beside the bowls."""
-        outermost = self.bowl_x_m + self.bowl_jitter_m + self.bowl_base_radius_m
+        aside = self.bowl_jitter_m + self.bowl_base_radius_m
+        outermost = self.bowl_x_m + aside
         half_x, half_y = self.table_m[0] / 2, self.table_m[1] / 2
+        if aside > half_y:
+            raise ValueError(
+                f"bowl_jitter_m + bowl_base_radius_m must be at most {half_y}, or a bowl reaches "
+                f"over the table's side, got {aside:.3f}"
+            )
         if outermost > half_x:
             raise ValueError(
                 f"bowl_x_m + bowl_jitter_m + bowl_base_radius_m must be at most {half_x}, "

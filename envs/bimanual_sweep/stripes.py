@@ -65,9 +65,10 @@ class StripePlanner:
                         stripes.append(stripe)
                         rows.append([*across, *along, offset, middle, start, cost])
         self._stripes = stripes
-        self._across, self._along = np.array(rows)[:, 0:2], np.array(rows)[:, 2:4]
-        self._offset, self._middle, self._start, self._cost = np.array(rows)[:, 4:].T
-        self._ends = np.array([stripe.ends_m for stripe in stripes])
+        table = np.array(rows).reshape(-1, 8)
+        self._across, self._along = table[:, 0:2], table[:, 2:4]
+        self._offset, self._middle, self._start, self._cost = table[:, 4:].T
+        self._ends = np.array([stripe.ends_m for stripe in stripes]).reshape(-1, 2, 2)
 
     def best(self, balls_m: Floats, tools_m: tuple[Floats, Floats]) -> Stripe | None:
         """The stripe that catches most balls, lowers the tools on none, and is not far from them.
@@ -76,7 +77,7 @@ class StripePlanner:
             balls_m: (n, 2) balls on the table.
             tools_m: where the left and the right tool are, (x, y).
         """
-        if not len(balls_m):
+        if not len(balls_m) or not self._stripes:
             return None
         beside = balls_m @ self._across.T - self._offset  # (balls, stripes)
         ahead = balls_m @ self._along.T - self._middle
