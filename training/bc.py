@@ -86,6 +86,11 @@ def _start(args: argparse.Namespace, group: Group) -> Start:
                 f"{group.size} processes were started, but only policy.name = vision_performer "
                 "trains on several; this policy takes workers instead"
             )
+        if config.batch_size % group.size:
+            raise UserError(
+                f"batch_size must be a multiple of the {group.size} processes, got "
+                f"{config.batch_size}"
+            )
         return config
 
     return start_run(args, PRESET, load, _free_on_resume, _prepare)

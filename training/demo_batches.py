@@ -39,7 +39,6 @@ class Batch:
             *(t.to(device, non_blocking=True) for t in (self.rgb, self.pose, self.actions))
         )
 
-
     def pinned(self) -> Batch:
         """The same in page-locked memory."""
         return Batch(self.rgb.pin_memory(), self.pose.pin_memory(), self.actions.pin_memory())

@@ -41,7 +41,7 @@ from training.demo_recorder import SEGMENT_STEPS, Job, record
 from training.demo_writer import decisive_packages, write_master
 from training.players import positive
 from training.processes import open_processes
-from training.seeds import EVALUATION_SEEDS_FROM
+from training.seeds import VALIDATION_SEEDS_FROM
 
 __all__ = ["main", "run"]
 
@@ -241,7 +241,7 @@ def _parser() -> ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=int, default=0,
-        help=f"episode i uses seed S + i; those from {EVALUATION_SEEDS_FROM} up are for "
+        help=f"episode i uses seed S + i; those from {VALIDATION_SEEDS_FROM} up are for "
         "evaluation (default %(default)s)",
     )  # fmt: skip
     parser.add_argument(
@@ -270,10 +270,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     if arguments.env is None or arguments.out is None:
         raise UserError("give --env ID and --out DIR to record, or --verify DIR to check")
     last = arguments.seed + arguments.episodes - 1
-    if not 0 <= arguments.seed <= last < EVALUATION_SEEDS_FROM:
+    if not 0 <= arguments.seed <= last < VALIDATION_SEEDS_FROM:
         raise UserError(
             f"--seed {arguments.seed} with --episodes {arguments.episodes} uses the seeds "
-            f"{arguments.seed} to {last}, where only 0 to {EVALUATION_SEEDS_FROM - 1} may be used"
+            f"{arguments.seed} to {last}, where only 0 to {VALIDATION_SEEDS_FROM - 1} may be used"
         )
     return _run_job(_plan(arguments), arguments)
 

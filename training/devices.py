@@ -7,6 +7,7 @@ Without torchrun there is one process and nothing distributed.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,4 +89,6 @@ def open_group() -> Iterator[Group]:
     try:
         yield Group(distributed.get_rank(), size)
     finally:
+        # A wrapped policy still alive would keep gloo's threads beyond the interpreter's end.
+        gc.collect()
         distributed.destroy_process_group()

@@ -34,7 +34,7 @@ from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
 from training.run_log import provenance
 
-__all__ = ["evaluate", "main", "summarise", "wilson_interval"]
+__all__ = ["evaluate", "main", "play", "summarise", "wilson_interval"]
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
 
@@ -178,6 +178,20 @@ def _origin(player: Player) -> dict[str, Any]:
     return origin
 
 
+def play(player: Player, seeds: Sequence[int], workers: int = 1) -> list[Episode]:
+    """An episode a seed. UserError when an action is not finite or a worker dies."""
+    with _executor(workers) as run:
+        return _episodes(run, player, seeds, progress=False)
+
+
+def _episodes(run: Any, player: Player, seeds: Sequence[int], progress: bool) -> list[Episode]:
+    try:
+        results = run(_play, [player] * len(seeds), seeds)
+        return list(_watched(results, player.name, len(seeds), progress))
+    except PolicyError as error:
+        raise UserError(f"{player.name}: {error}") from None
+
+
 def evaluate(
     players: Sequence[Player], seeds: Sequence[int], workers: int = 1, progress: bool = False
 ) -> Iterator[dict[str, Any]]:
@@ -188,11 +202,7 @@ def evaluate(
     """
     with _executor(workers) as run:
         for player in players:
-            try:
-                results = run(_play, [player] * len(seeds), seeds)
-                episodes = list(_watched(results, player.name, len(seeds), progress))
-            except PolicyError as error:
-                raise UserError(f"{player.name}: {error}") from None
+            episodes = _episodes(run, player, seeds, progress)
             entry = summarise(player, episodes)
             _add_costs(entry, player, seeds[0])
             entry |= _origin(player)

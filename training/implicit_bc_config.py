@@ -16,8 +16,8 @@ from training.job_config import load_job
 __all__ = ["FREE_ON_RESUME", "ImplicitBCConfig", "load_config"]
 
 FREE_ON_RESUME = ("iterations", "workers", "readers", "episodes", "evaluate_every")
-"""Keys that a resumed run may change; with other `iterations` the learning rate goes on along its
-new schedule, and no result depends on the others."""
+"""Keys that a resumed run may change. With other `iterations` the learning rate goes on along its
+new schedule; the policy does not depend on the others."""
 
 
 @dataclass(

@@ -182,7 +182,7 @@ def check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"--device {device} cannot be used here: {reason}") from None
+        raise UserError(f"device {device} cannot be used here: {reason}") from None
 
 
 def _name(given: str, path: Path) -> str:

@@ -46,4 +46,4 @@ def test_peak_bytes_counts_what_is_alive():
 
 def test_a_bad_device_is_one_sentence(capsys):
     assert attention_speed.main(["--device", "nowhere"]) == 2
-    assert capsys.readouterr().err.startswith("error: --device nowhere cannot be used here")
+    assert capsys.readouterr().err.startswith("error: device nowhere cannot be used here")

@@ -4,19 +4,22 @@ import csv
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
 import yaml
 
-from training import bc, checkpoint, demos, implicit_bc
+from training import bc, bc_learner, checkpoint, demos, implicit_bc
 from training.config import UserError
 from training.demo_batches import Prefetcher, frames_of_update
+from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig, load_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,7 +177,8 @@ def test_each_pass_takes_every_frame_once(size):
 
 
 def test_reading_ahead_keeps_the_order(job):
-    policy, frames, held_out = implicit_bc._initial(load_config(job(), []))
+    data = bc_learner.load_data(load_config(job(), []))
+    frames, held_out = data.train, data.held_out
     assert (len(frames), len(held_out)) == (45 * 12, 15 * 12)
     wanted = [frames_of_update(update, 8, len(frames), 0) for update in range(7)]
     prefetcher = Prefetcher(frames, readers=3)
@@ -185,7 +189,7 @@ def test_reading_ahead_keeps_the_order(job):
         alone = frames.read(indices)
         assert torch.equal(batch.rgb, alone.rgb)
         assert torch.equal(batch.actions, torch.from_numpy(frames.actions[indices]))
-    mean = policy.normaliser.mean.double()
+    mean = data.policy.normaliser.mean.double()
     assert torch.allclose(mean, torch.from_numpy(frames.pose.astype(float).mean(0)))
 
 
@@ -193,7 +197,7 @@ def test_the_learning_rate_rises_and_falls():
     config = ImplicitBCConfig(
         iterations=10, updates=10, warm_up=20, learning_rate=1.0, final_learning_rate=0.1
     )
-    rates = [implicit_bc.learning_rate(config, update) for update in range(101)]
+    rates = [bc_learner.learning_rate(config, update) for update in range(101)]
     assert rates[0] == pytest.approx(0.05)
     assert rates[19] == rates[20] == 1.0
     assert rates[60] == pytest.approx(0.55)
@@ -215,7 +219,7 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
     sentence = r"update 6 has loss nan and gradient norm nan, .*; the angular_hybrid attention has"
     with pytest.raises(UserError, match=sentence):
         learner.fit()
-    (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
+    (report,) = map(json.loads, (run / bc_learner.NOT_FINITE).read_text().splitlines())
     assert report["parameters"] == ["encoder.blocks.0.attention.in_proj_weight"]
     assert [(head["block"], head["head"]) for head in report["attention"]] == [(0, 0), (0, 1)]
     assert report["attention"][0]["non_finite"] > 0
@@ -224,7 +228,7 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
 def learner_of(run, not_finite):
     start = checkpoint.load(checkpoint.resolve(run))
     config = load_config(run / "config.yaml", [f"not_finite={not_finite}"])
-    return implicit_bc.Learner(config, run, implicit_bc.Group(), start)
+    return bc_learner.Learner(config, run, Group(), start)
 
 
 def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
@@ -238,7 +242,7 @@ def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
     assert len(fitted.losses) == 5
     assert all(parameter.isfinite().all() for parameter in learner.policy.parameters())
     assert "skipped: update 7 has loss nan" in capsys.readouterr().out
-    (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
+    (report,) = map(json.loads, (run / bc_learner.NOT_FINITE).read_text().splitlines())
     assert report["actions_not_finite"] == 3
     learner._frames.actions[:] = math.nan
     with pytest.raises(UserError, match="6 of 6 batches of iteration 2 were not finite"):
@@ -259,13 +263,13 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
         ({"final_learning_rate": 1.0}, "final_learning_rate must be at most learning_rate"),
         ({"env_id": "SteppingStones-v0"}, "'rgb' is (height, width, 3) of uint8"),
         ({"env": {"bound": 0.25}, "demos_used": 0}, "demos_used"),
-        ({"device": "cuda:99"}, "--device cuda:99 cannot be used here"),
+        ({"device": "cuda:99"}, "device cuda:99 cannot be used here"),
         ({"optimizer": "adam"}, "unknown key optimizer"),
     ):
         refused(capsys, ["--config", job(**settings), *out], sentence)
         assert not (tmp_path / "run").exists()
     for policy, sentence in (
-        ({"optimiser": "gradient"}, "policy.optimiser"),
+        ({"optimiser": "gradient"}, "optimiser must be null or autoregressive"),
         ({"optimiser": "langevin"}, "optimiser must be null or autoregressive"),
         ({"patch": [7, 7]}, "that divide the 40 x 48 image"),
         ({"feature_map": "magic"}, "feature_map must be one of"),
@@ -277,11 +281,62 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
     )  # fmt: skip
 
 
-def test_demonstrations_of_evaluation_scenes_are_refused(job, tmp_path, capsys):
+def test_demonstrations_of_validation_scenes_are_refused(job, tmp_path, capsys, recorded):
     late = tmp_path / "late"
-    arguments = ["--env", PICTURE, "--episodes", "4", "--workers", "1", "--valid-share", "0.25"]
-    assert demos.main([*arguments, "--seed", "89998", "--out", str(late)]) == 0
+    shutil.copytree(recorded, late)
+    with h5py.File(late / "episodes/000003.hdf5", "r+") as file:
+        file["data/demo_3"].attrs["seed"] = 90_003
     refused(
         capsys, ["--config", job(demonstrations=str(late)), "--out", str(tmp_path / "run")],
-        "has a demonstration of seed 90000, but those from 90000 up are kept",
+        "has a demonstration of seed 90003, but those from 90000 up are kept",
     )  # fmt: skip
+
+
+def test_a_robot_of_another_kind_is_refused(job, tmp_path, capsys):
+    """Recorded with steps of 5 cm, so the actions would mean something else."""
+    directory = tmp_path / "sweeps"
+    arguments = ["--env", "BimanualSweep-v0", "--episodes", "2", "--workers", "1"]
+    settings = ["--set", "episode_s=0.2", "step_m=0.05", "--valid-share", "0.5"]
+    assert demos.main([*arguments, *settings, "--out", str(directory)]) == 0
+    path = job(env_id="BimanualSweep-v0", demonstrations=str(directory))
+    sentence = "was recorded with step_m = 0.05, but the run has env.step_m = 0.04"
+    refused(capsys, ["--config", path, "--out", str(tmp_path / "run")], sentence)
+
+
+def test_a_run_goes_on_only_with_its_data_and_processes(job, tmp_path, capsys, recorded):
+    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    fewer = ["--resume", str(run), "--set", "iterations=2"]
+    checkpoints = sorted((run / "checkpoints").iterdir())
+    other = tmp_path / "other"
+    arguments = ["--env", PICTURE, "--episodes", "60", "--workers", "1", "--valid-share", "0.25"]
+    assert demos.main([*arguments, "--noise", "0.1", "--out", str(other)]) == 0
+    config = run / "config.yaml"
+    text = config.read_text()
+    config.write_text(text.replace(str(recorded), str(other)))
+    refused(capsys, fewer, f"{other} holds other demonstrations now than those that")
+    config.write_text(text)
+    start = checkpoint.load(checkpoint.resolve(run))
+    with pytest.raises(UserError, match=r"was trained by 1 processes, and a resumed run .* got 2"):
+        bc_learner.Learner(load_config(config, []), run, Group(0, 2), start)
+    assert sorted((run / "checkpoints").iterdir()) == checkpoints
+    assert bc.main(fewer) == 0
+
+
+@pytest.mark.parametrize("negatives", [False, True])
+def test_the_joint_head_learns_and_validates(job, tmp_path, negatives):
+    """With chains of negatives, which need gradients even where the loss is only watched."""
+    policy = {"head": "joint", "optimiser": "langevin", "langevin_negatives": negatives}
+    policy |= {"langevin_steps": 3, "langevin_training_steps": 3}
+    rows = metrics(train(job(policy, iterations=1), tmp_path / "run"))
+    assert math.isfinite(float(rows[0]["val_loss"]))
+    assert float(rows[0]["in_bowls"]) == 1.0
+
+
+def test_a_broken_policy_does_not_look_sound(job, tmp_path):
+    """NaN in the encoder reaches the action, where the rollout finds it."""
+    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    policy, config = checkpoint.load_policy(run)
+    poisoned(policy)
+    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+        observation, _ = env.reset(seed=0)
+    assert np.isnan(policy.act(observation)).any()
