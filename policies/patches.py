@@ -69,20 +69,31 @@ class PatchEmbedding(nn.Module):
 
     def patches(self, rgb: Tensor) -> tuple[Tensor, float]:
         """Centred pixels (batch * patches, rows * columns * 3), and what 1 would be in them."""
-        batch = len(rgb)
+        rows, columns = self.patch
+        shape = len(rgb), self.count, rows * columns * 3
+        out = torch.empty(shape, dtype=self._dtype(rgb), device=rgb.device)
+        # One image at a time stays in a processor's cache: three times as fast as all at once.
+        step = 1 if rgb.device.type == "cpu" else len(rgb)
+        for part, images in zip(out.split(step), rgb.split(step), strict=True):
+            self._cut(images, part)
+        return out.flatten(0, 1), float(_MIDDLE * self.scale**2)
+
+    def _cut(self, rgb: Tensor, out: Tensor) -> None:
+        """Write the centred pixels of some images to (batch, patches, rows * columns * 3)."""
         (down, across), (rows, columns) = self.grid, self.patch
         if self.scale == 1:
-            cut = rgb.reshape(batch, down, rows, across, columns * 3).transpose(2, 3)
-            signed = cut.reshape(batch * self.count, -1).bitwise_xor(_MIDDLE).view(torch.int8)
-            return signed.to(self._dtype(rgb)), float(_MIDDLE)
-        summed = _square_sums(rgb, self.scale)
-        cut = summed.view(batch, down, rows, across, columns * 3).transpose(2, 3)
-        unit = _MIDDLE * self.scale**2
-        return cut.reshape(batch * self.count, -1).to(self.weight.dtype) - unit, float(unit)
+            centred = rgb.bitwise_xor(_MIDDLE).view(torch.int8)
+        else:
+            centred = _square_sums(rgb, self.scale).sub_(_MIDDLE * self.scale**2)
+        cut = centred.reshape(len(rgb), down, rows, across, columns * 3).transpose(2, 3)
+        out.view(cut.shape).copy_(cut)
 
     def _dtype(self, like: Tensor) -> torch.dtype:
-        """What products are computed in: bytes are exact in every float type."""
+        """What products are computed in: bytes are exact in every float type, their sums in
+        float32."""
         device = like.device.type
+        if self.scale > 1:
+            return self.weight.dtype
         if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
             return torch.get_autocast_dtype(device)
         return self.weight.dtype
@@ -98,12 +109,12 @@ def _square_sums(rgb: Tensor, scale: int) -> Tensor:
     bands = rgb.view(batch, height // scale, scale, width * colours)
     rows = bands[:, :, 0].to(whole)
     for k in range(1, scale):
-        rows += bands[:, :, k]
+        rows += bands[:, :, k].to(whole)
     squares = rows.view(batch, height // scale, width // scale, scale, colours)
-    sums = squares[..., 0, :].clone()
-    for k in range(1, scale):
+    sums = squares[..., 0, :] + squares[..., 1, :]
+    for k in range(2, scale):
         sums += squares[..., k, :]
-    return sums.float()
+    return sums
 
 
 def sinusoidal_positions(grid: tuple[int, int], dim: int) -> Tensor:

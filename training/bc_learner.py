@@ -137,6 +137,7 @@ class Learner:
                 f"{config.demonstrations} has {len(self._frames)} frames to train on, fewer than "
                 f"the {group.size} processes"
             )
+        self.frames_per_update = min(config.batch_size, len(self._frames))
         self._basis = {"demonstrations": data.identity, "processes": group.size}
         self.iteration = 0
         if start is not None:

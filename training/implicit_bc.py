@@ -75,7 +75,7 @@ def learn(learner: Learner, log: run_log.RunLog, group: Group) -> None:
             success, in_bowls = learner.evaluate()
         row = {
             "iteration": iteration,
-            "frames": iteration * config.updates * config.batch_size,
+            "frames": iteration * config.updates * learner.frames_per_update,
             "loss": float(np.mean(fitted.losses)),
             "val_loss": val_loss,
             "grad_norm": float(np.mean(fitted.norms)),

@@ -44,7 +44,8 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     The reward of a decision is the fraction of the balls that lie in a bowl. An episode ends by
     truncation alone. `info` holds `in_bowls` (that fraction), `success` (all of them),
     `tracking_error_m` (largest distance of a tool from its target), `refused` (how many targets
-    were out of an arm's reach and stayed where they were, in this episode) and `arms_touch`.
+    of this episode stayed where they were: out of reach, or waiting for their tool) and
+    `arms_touch`.
 
     `reset(seed=...)` fixes balls, bowls and start poses.
 

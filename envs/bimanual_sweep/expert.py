@@ -91,26 +91,22 @@ class SweepExpert:
 
     def _close(self, tools: "_Tools") -> Floats:
         """Sweep both blades together on the table; in line first, when they are near."""
-        along = tools.along * _CLOSED_M
-        if tools.gap < _NESTING_M and tools.askew > _NEAR_M:
-            along = tools.along * tools.gap / 2
-        ends = tools.middle + along, tools.middle - along
+        askew = tools.gap < _NESTING_M and tools.askew > _NEAR_M
+        ends = tools.apart(tools.gap / 2 if askew else _CLOSED_M)
         return _towards(tools.at(ends, _LOWEST_M, tools.yaw), tools.targets, 0.025)
 
     def _carry(self, tools: "_Tools", bowl: Floats) -> Floats:
         """Lift the closed trough, take it over a bowl, and lower it there."""
         distance = float(np.linalg.norm(bowl - tools.middle))
         if tools.gap > _LEAK_M or tools.askew > _LEAK_M:  # shut it before going on
-            along = tools.along * _CLOSED_M
-            ends = tools.middle + along, tools.middle - along
             height = float(tools.targets[:, 2].mean())
-            return _towards(tools.at(ends, height, tools.yaw), tools.targets, 0.04)
+            poses = tools.at(tools.apart(_CLOSED_M), height, tools.yaw)
+            return _towards(poses, tools.targets, 0.04)
         if distance > _NEAR_M or abs(tools.yaw) > _LEVEL_RAD:
             if tools.low < _LIFT_M - _NEAR_M and distance > _OVER_BOWL_M:
-                along = tools.along * _CLOSED_M
-                ends = tools.middle + along, tools.middle - along
                 speed = 0.01 if tools.low < 0.02 else 0.025  # balls still climb
-                return _towards(tools.at(ends, _LIFT_M, tools.yaw), tools.targets, speed)
+                poses = tools.at(tools.apart(_CLOSED_M), _LIFT_M, tools.yaw)
+                return _towards(poses, tools.targets, speed)
             steps = max(1.0, distance / 0.03, abs(tools.yaw) / 0.1)
             yaw = tools.yaw * (1 - 1 / steps)
             centre = tools.middle + (bowl - tools.middle) / steps
@@ -169,6 +165,11 @@ class _Tools:
         self.closed = self.in_line and self.gap < 0.015 and not self.tilted
         self.open_wide = self.gap > 2 * _OPEN_M - 0.01
         self.can_sweep = self.in_line and bool(targets[:, 2].max() < _LOW_M)
+
+    def apart(self, half_m: float) -> tuple[Floats, Floats]:
+        """Places (x, y) of the left and the right tool, so far from their middle, in line."""
+        along = self.along * half_m
+        return self.middle + along, self.middle - along
 
     @staticmethod
     def at(

@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SerialArm", "euler_of", "rotation_of"]
+__all__ = ["SerialArm", "rotation_of"]
 
 Floats = NDArray[np.float64]
 
@@ -28,13 +28,6 @@ def rotation_of(euler_rad: Floats) -> Floats:
             [-sp, cp * sr, cp * cr],
         ]
     )
-
-
-def euler_of(rotation: Floats) -> Floats:
-    """The inverse of `rotation_of` for pitches inside (-pi/2, pi/2)."""
-    pitch = math.asin(min(1.0, max(-1.0, -rotation[2, 0])))
-    roll = math.atan2(rotation[2, 1], rotation[2, 2])
-    return np.array([roll, pitch, math.atan2(rotation[1, 0], rotation[0, 0])])
 
 
 def rotation_vector(rotation: Floats) -> Floats:
