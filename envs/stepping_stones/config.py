@@ -56,6 +56,12 @@ class SteppingStonesConfig:
     """The camera under the robot's belly."""
     camera_far_m: float = Field(default=1.5, gt=0.6, le=20)
     """Depth that the cameras report where nothing nearer is seen, metres."""
+    depth_false_returns: float = Field(default=0.0, ge=0, le=0.9)
+    """Expected share of each depth image in small patches of a false depth."""
+    depth_dropped_blocks: float = Field(default=0.0, ge=0, le=0.9)
+    """Expected share of each depth image in blocks that return nothing: `camera_far_m`."""
+    clutter_per_m: float = Field(default=0.0, ge=0, le=40)
+    """Boxes beside the path, both sides together, a metre of it; cameras alone meet them."""
     reward_speed_m_s: float = Field(default=0.5, gt=0)
     """Forward progress is rewarded up to this speed, metres a second."""
     margin_reward: float = Field(default=0.0, ge=0)

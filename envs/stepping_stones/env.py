@@ -31,6 +31,7 @@ from envs.bullet import BulletClient, has_display
 from envs.cameras import IMAGE_HEIGHT, IMAGE_WIDTH, DepthCameras
 from envs.settings import read_settings
 from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.distraction import Distraction, draw_clutter
 from envs.stepping_stones.expert import expert_footholds
 from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand, Locomotion
 from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
@@ -64,8 +65,8 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     `info` holds `distance_m`, `fell` and `success` (no fall until the end and at least
     `success_distance_m`).
 
-    `reset(seed=...)` fixes terrain and noise; `options` may hold `terrain_seed`, which fixes the
-    stones alone, and `gap_m`, which replaces the configured range for this episode.
+    `reset(seed=...)` fixes terrain, noise and distraction; `options` may hold `terrain_seed`, which
+    fixes the stones alone, and `gap_m`, which replaces the configured range for this episode.
 
     Args:
         render_mode: None, "rgb_array" or "human".
@@ -115,11 +116,20 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         if terrain_seed is not None:  # a stream of its own: noise must not echo the stones
             terrain_rng = np.random.default_rng((terrain_seed, _TERRAIN_STREAM))
         self._stones = draw_stones(self.config, gap_m, terrain_rng)
-        self._low_m, self._high_m = self._stones.low_m, self._stones.high_m
+        clutter_rng, lying_rng = self.np_random.spawn(2)  # which draws nothing from np_random
+        clutter = draw_clutter(self.config.clutter_per_m, self._stones, clutter_rng)
+        self._low_m = np.concatenate([self._stones.low_m, clutter[0]])
+        self._high_m = np.concatenate([self._stones.high_m, clutter[1]])
+        self._distraction = Distraction(
+            self.config.depth_false_returns,
+            self.config.depth_dropped_blocks,
+            self.config.camera_far_m,
+            lying_rng,
+        )
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
         self._state = self._robot.place(self._stones, self._sensors.posture_error_rad())
         if self._scenery:
-            self._scenery.dress(self._stones, self._robot.stones)
+            self._scenery.dress(self._stones, self._robot.stones, clutter)
         self._locomotion = Locomotion(self._sensors.measure(self._state))
         self._decisions = 0
         self._previous_action = np.zeros(9)
@@ -250,7 +260,8 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
                 self._previous_action,
             ]
         )
-        depth = np.clip(self._sensors.depth(depth), 0.0, self.config.camera_far_m)
+        depth = self._distraction.depth(self._sensors.depth(depth))
+        depth = np.clip(depth, 0.0, self.config.camera_far_m)
         proprio = np.clip(proprio, -_PROPRIO_LIMIT, _PROPRIO_LIMIT)
         return {"depth": depth, "proprio": proprio.astype(np.float32)}
 

@@ -10,6 +10,9 @@ __all__ = ["Scenery"]
 
 _WIDTH, _HEIGHT = 640, 480
 _STONE, _FLOOR = (0.62, 0.60, 0.56, 1.0), (0.20, 0.24, 0.30, 1.0)
+_CLUTTER = (0.45, 0.30, 0.22, 1.0)
+
+Floats = NDArray[np.float64]
 
 
 class Scenery:
@@ -21,26 +24,31 @@ class Scenery:
 
     def __init__(self, client: BulletClient) -> None:
         self._client = client
-        self._floor: int | None = None
+        self._bodies: list[int] = []
         if client.getConnectionInfo()["connectionMethod"] == client.GUI:
             client.configureDebugVisualizer(client.COV_ENABLE_GUI, 0)
 
-    def dress(self, stones: Stones, bodies: list[int]) -> None:
-        """Colour the stones, whose bodies these are, and lay a floor under them."""
+    def dress(self, stones: Stones, bodies: list[int], clutter: tuple[Floats, Floats]) -> None:
+        """Colour the stones, whose bodies these are, lay a floor and show the clutter on it."""
         client = self._client
         for body in bodies:
             client.changeVisualShape(body, -1, rgbaColor=_STONE)
-        if self._floor is not None:
-            client.removeBody(self._floor)
-        near, far = stones.edges_m[0, 0], stones.edges_m[-1, 1]
-        shape = client.createVisualShape(
-            client.GEOM_BOX, halfExtents=[(far - near) / 2 + 1, 2.0, 0.01], rgbaColor=_FLOOR
-        )
-        self._floor = client.createMultiBody(
-            baseVisualShapeIndex=shape, basePosition=[(near + far) / 2, 0, FLOOR_M - 0.01]
-        )
+        for body in self._bodies:
+            client.removeBody(body)
+        near, far = stones.edges_m[0, 0] - 1, stones.edges_m[-1, 1] + 1
+        low, high = np.array([near, -2.0, FLOOR_M - 0.02]), np.array([far, 2.0, FLOOR_M])
+        self._bodies = [self._box(low, high, _FLOOR)]
+        self._bodies += [self._box(low, high, _CLUTTER) for low, high in zip(*clutter, strict=True)]
 
-    def picture(self, target_m: NDArray[np.float64]) -> NDArray[np.uint8]:
+    def _box(self, low_m: Floats, high_m: Floats, colour: tuple[float, ...]) -> int:
+        client, half_m = self._client, (high_m - low_m) / 2
+        shape = client.createVisualShape(client.GEOM_BOX, halfExtents=half_m, rgbaColor=colour)
+        body: int = client.createMultiBody(
+            baseVisualShapeIndex=shape, basePosition=(low_m + high_m) / 2
+        )
+        return body
+
+    def picture(self, target_m: Floats) -> NDArray[np.uint8]:
         """The scene from beside and above, (480, 640, 3)."""
         client = self._client
         view = client.computeViewMatrixFromYawPitchRoll(
@@ -65,6 +73,6 @@ class Scenery:
         pixels = np.asarray(image, np.uint8).reshape(_HEIGHT, _WIDTH, 4)
         return pixels[:, :, :3].copy()
 
-    def follow(self, target_m: NDArray[np.float64]) -> None:
+    def follow(self, target_m: Floats) -> None:
         """Point the live window at the robot."""
         self._client.resetDebugVisualizerCamera(1.7, -40, -30, [target_m[0] + 0.1, 0, 0.15])

@@ -27,6 +27,10 @@ WRONG = [
     ({"sensor_noise": -1}, r"sensor_noise = -1, but .* greater than or equal to 0"),
     ({"camera_far_m": 0.1}, r"camera_far_m = 0.1, but .* greater than 0.6"),
     ({"belly_camera": {"pitch_deg": 200}}, r"belly_camera.pitch_deg = 200, but .* equal to 90"),
+    ({"depth_false_returns": 0.95}, r"depth_false_returns = 0.95, but .* equal to 0.9"),
+    ({"depth_dropped_blocks": -0.1}, r"depth_dropped_blocks = -0.1, but .* equal to 0"),
+    ({"depth_dropped_blocks": float("nan")}, r"depth_dropped_blocks = nan, but .* finite number"),
+    ({"clutter_per_m": 41}, r"clutter_per_m = 41, but .* less than or equal to 40"),
     (
         {"front_camera": {"position_m": (0, 0, float("inf"))}},
         r"front_camera.position_m.2 = inf, but .* finite number",

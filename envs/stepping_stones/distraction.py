@@ -1,0 +1,133 @@
+"""Depth images that lie, and things beside the path: for trying policies, not for training them.
+
+False returns are rectangles of 2 to 5 pixels a side that report one wrong depth, log-uniform
+between half of the nearest depth in them and `camera_far_m`: on a stone about a third lie too near,
+in a gap about half. They are drawn anew for every picture, as mismatches of stereo, flying pixels
+and multipath are: these hang on a pixel's noise and on exact angles, and a trotting robot sees
+neither twice.
+
+Dropped blocks are rectangles of 4 to 8 pixels a side that return nothing, so `camera_far_m`. They
+keep their place in the picture for 5 pictures (0.25 s) on average, each ending independently, as
+glare and surfaces that mirror or swallow the light do: what lost the signal once loses it again
+until the robot has moved on.
+
+Patches are a stationary Poisson process of rectangles, some of them partly outside the picture, so
+that every pixel of both cameras is equally likely to lie, whatever its place.
+
+Clutter is boxes that stand on the floor beside the stones. Cameras alone see them: nothing collides
+with them. The default cameras look straight down and, at the height of the stones' tops, hardly
+beyond the stones' sides; so clutter shows in a few outer rows and at both ends of gaps, where the
+floor beside the path would be, and more of it on one side when the robot rolls or strays.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.cameras import IMAGE_HEIGHT, IMAGE_WIDTH
+from envs.stepping_stones.terrain import FLOOR_M, Stones
+
+__all__ = ["Distraction", "draw_clutter"]
+
+Floats = NDArray[np.float64]
+Images = NDArray[np.float32]
+
+_FALSE_SIDES, _FALSE_PICTURES = (2, 5), 1
+_BLOCK_SIDES, _BLOCK_PICTURES = (4, 8), 5
+_CLUTTER_LENGTH_M, _CLUTTER_WIDTH_M, _CLUTTER_HEIGHT_M = (0.05, 0.30), (0.05, 0.20), (0.20, 0.60)
+_CLUTTER_ASIDE_M = (0.0, 0.10)  # from the edge of the stones to the nearer side of a box
+
+
+class Distraction:
+    """The lies of an episode's depth images.
+
+    Args:
+        false_returns: expected share of a picture's pixels in false returns, in [0, 1).
+        dropped_blocks: expected share in dropped blocks, which hide false returns.
+        far_m: depth of a pixel that returns nothing.
+        rng: source of the lies.
+    """
+
+    def __init__(
+        self, false_returns: float, dropped_blocks: float, far_m: float, rng: np.random.Generator
+    ) -> None:
+        self._far_m = far_m
+        self._rng, false_rng, block_rng = rng, *rng.spawn(2)
+        self._false = _Patches(false_returns, _FALSE_SIDES, _FALSE_PICTURES, false_rng)
+        self._blocks = _Patches(dropped_blocks, _BLOCK_SIDES, _BLOCK_PICTURES, block_rng)
+
+    def depth(self, depth_m: Images) -> Images:
+        """The next pictures, (cameras, 24, 32), as they are reported."""
+        lying = depth_m.copy()
+        for patch in self._false.next(len(depth_m)):
+            nearest_m = max(float(depth_m[patch].min()), 0.01)  # noise may reach below 0
+            low, high = np.log(nearest_m / 2), np.log(self._far_m)
+            lying[patch] = np.exp(self._rng.uniform(low, high))
+        for patch in self._blocks.next(len(depth_m)):
+            lying[patch] = self._far_m
+        return lying
+
+
+class _Patches:
+    """Rectangles that come and go in the pictures of several cameras.
+
+    Args:
+        share: expected share of the pixels that they cover together.
+        sides: smallest and largest side, pixels.
+        pictures: mean number of pictures for which a rectangle stays.
+        rng: source of the rectangles.
+    """
+
+    def __init__(
+        self, share: float, sides: tuple[int, int], pictures: int, rng: np.random.Generator
+    ) -> None:
+        self._sides, self._pictures, self._rng = sides, pictures, rng
+        side = np.arange(sides[0], sides[1] + 1)
+        hit = np.mean(side / (IMAGE_HEIGHT + side - 1)) * np.mean(side / (IMAGE_WIDTH + side - 1))
+        self._count = -np.log1p(-share) / hit  # a pixel stays free with probability exp(-count hit)
+        self._patches: NDArray[np.int64] | None = None  # (patches, 5): camera, rows, columns
+
+    def next(self, cameras: int) -> list[tuple[int, slice, slice]]:
+        """Camera, rows and columns of the rectangles in the next picture."""
+        if self._count == 0:
+            return []
+        if self._patches is None:
+            self._patches = self._born(cameras, self._count * cameras)
+        else:
+            stays = self._rng.random(len(self._patches)) >= 1 / self._pictures
+            born = self._born(cameras, self._count * cameras / self._pictures)
+            self._patches = np.concatenate([self._patches[stays], born])
+        return [(c, slice(top, end), slice(a, b)) for c, top, end, a, b in self._patches.tolist()]
+
+    def _born(self, cameras: int, expected: float) -> NDArray[np.int64]:
+        picture = np.array([IMAGE_HEIGHT, IMAGE_WIDTH])
+        camera = self._rng.integers(cameras, size=self._rng.poisson(expected))
+        size = self._rng.integers(self._sides[0], self._sides[1] + 1, (len(camera), 2))
+        corner = self._rng.integers(1 - size, picture)
+        low, high = np.maximum(corner, 0), np.minimum(corner + size, picture)
+        return np.column_stack([camera, low[:, 0], high[:, 0], low[:, 1], high[:, 1]])
+
+
+def draw_clutter(per_m: float, stones: Stones, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Lower and upper corners (boxes, 3) of the boxes beside a row of stones, metres.
+
+    Of the same stones and seed, more clutter holds all the boxes of less.
+    """
+    start_m, end_m = stones.edges_m[0, 0], stones.edges_m[-1, 1]
+    ranges = [
+        _CLUTTER_LENGTH_M,
+        _CLUTTER_WIDTH_M,
+        _CLUTTER_HEIGHT_M,
+        _CLUTTER_ASIDE_M,
+        (start_m, end_m),
+        (-1, 1),
+    ]
+    count = round(per_m * (end_m - start_m))
+    low, high = np.array(ranges).T
+    length, width, height, aside, x, side = rng.uniform(low, high, (count, 6)).T
+    inner = stones.width_m / 2 + aside
+    low_y = np.where(side > 0, inner, -inner - width)
+    floor = np.full(count, FLOOR_M)
+    return (
+        np.column_stack([x - length / 2, low_y, floor]),
+        np.column_stack([x + length / 2, low_y + width, floor + height]),
+    )

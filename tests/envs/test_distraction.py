@@ -1,0 +1,191 @@
+"""Depth images that lie: how much, for how long, from which seeds; and nothing else changes."""
+
+import numpy as np
+import pytest
+
+from envs.stepping_stones.distraction import Distraction, draw_clutter
+from envs.stepping_stones.terrain import FLOOR_M, Stones
+from tests.envs.episodes import expert, fingerprint, make
+
+FAR_M = 1.5
+ALL = {"depth_false_returns": 0.2, "depth_dropped_blocks": 0.2, "clutter_per_m": 5.0}
+ROW = Stones(np.array([[-0.6, 0.4], [0.6, 1.2], [1.3, 2.0]]), 0.5)
+
+
+def pictures(false_returns=0.0, dropped_blocks=0.0, count=600, seed=0):
+    """Lying pictures of level ground at 0.4 m, (count, 2, 24, 32)."""
+    true = np.full((2, 24, 32), 0.4, np.float32)
+    lies = Distraction(false_returns, dropped_blocks, FAR_M, np.random.default_rng(seed))
+    return np.stack([lies.depth(true) for _ in range(count)])
+
+
+def walk(steps=12, seed=1, **settings):
+    """Observations of the expert's walk, by key; it looks at no picture."""
+    with make(**settings) as env:
+        seen = [env.reset(seed=seed)[0]]
+        seen += [env.step(expert(env))[0] for _ in range(steps)]
+    return {key: np.stack([observation[key] for observation in seen]) for key in seen[0]}
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return walk()
+
+
+@pytest.mark.parametrize("kind", ["false_returns", "dropped_blocks"])
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.5])
+def test_the_share_of_lying_pixels_is_as_asked_everywhere(kind, share):
+    """Pictures of one seed; a standard error of the mean over them is below 0.01."""
+    lying = pictures(**{kind: share}) != np.float32(0.4)
+    assert lying.mean() == pytest.approx(share, abs=0.03)
+    corner, centre = lying[:, :, :3, :3].mean(), lying[:, :, 10:14, 14:18].mean()
+    assert [corner, centre] == pytest.approx([share] * 2, abs=0.06)
+
+
+def test_both_lies_together_cover_what_their_chances_say():
+    lying = pictures(0.2, 0.3) != np.float32(0.4)
+    assert lying.mean() == pytest.approx(1 - 0.8 * 0.7, abs=0.03)
+
+
+def test_what_the_lies_report():
+    false = pictures(false_returns=0.1)
+    false = false[false != np.float32(0.4)]
+    assert 0.2 <= false.min() < 0.21
+    assert 1.45 < false.max() <= FAR_M
+    nearer = np.log(2) / np.log(2 * FAR_M / 0.4)  # log-uniform from 0.2 to far
+    assert (false < 0.4).mean() == pytest.approx(nearer, abs=0.03)
+    dropped = pictures(dropped_blocks=0.1)
+    assert set(np.unique(dropped)) == {np.float32(0.4), np.float32(FAR_M)}
+
+
+def test_false_returns_are_new_in_every_picture_and_blocks_stay_for_five():
+    """A pixel lies again in the next picture by chance, or because its patch stayed."""
+    for kind, stays in (("false_returns", 0.0), ("dropped_blocks", 0.8)):
+        lying = pictures(**{kind: 0.05}, count=2000) != np.float32(0.4)
+        again = (lying[1:] & lying[:-1]).sum() / lying[:-1].sum()
+        assert again == pytest.approx(stays + (1 - stays) * 0.05, abs=0.03)
+
+
+def test_the_truth_given_is_not_written_to():
+    true = np.full((2, 24, 32), 0.4, np.float32)
+    Distraction(0.5, 0.5, FAR_M, np.random.default_rng(0)).depth(true)
+    assert (true == np.float32(0.4)).all()
+
+
+def test_without_distraction_a_picture_is_scene_and_noise_alone():
+    """And the noise is what the seed has always given: lies draw from streams of their own."""
+    with make() as env:
+        seen = env.reset(seed=1)[0]["depth"]
+        true = env.unwrapped
+        state, stones = true._state, true._stones
+        scene = true._cameras.render(
+            state.position_m, state.rotation, stones.low_m, stones.high_m, FLOOR_M
+        )
+    rng = np.random.default_rng(1)
+    rng.standard_normal(4 * 3 + 30)  # start posture, then proprioception
+    noise = rng.standard_normal(scene.shape, dtype=np.float32)
+    expected = np.clip(scene + np.float32(0.005) * noise, 0.0, FAR_M)
+    np.testing.assert_array_equal(seen, expected)
+
+
+def test_lies_are_in_the_pictures_alone(honest):
+    """Same stones, noise, steps and falls, whatever the cameras report."""
+    for kind, strength in ALL.items():
+        lying = walk(**{kind: strength})
+        np.testing.assert_array_equal(lying["proprio"], honest["proprio"])
+        same = lying["depth"] == honest["depth"]
+        assert 0.5 < same.mean() < 0.98
+        assert not same.all(axis=(2, 3)).any()  # each picture of both cameras lies
+
+
+def test_a_seed_fixes_the_lies():
+    with make(**ALL) as env:
+        first = fingerprint(env, 3, steps=8)
+        assert fingerprint(env, 4, steps=8) != first
+        assert fingerprint(env, 3, steps=8) == first
+    assert not np.array_equal(pictures(0.2, count=3), pictures(0.2, count=3, seed=1))
+
+
+def test_one_lie_does_not_change_another():
+    alone, both = pictures(0.2, 0.0, count=20), pictures(0.2, 0.2, count=20)
+    np.testing.assert_array_equal(both[both != FAR_M], alone[both != FAR_M])
+
+
+def test_clutter_stands_beside_the_stones_on_both_sides():
+    low, high = draw_clutter(40.0, ROW, np.random.default_rng(0))
+    assert len(low) == 104  # 2.6 m
+    assert (low < high).all()
+    assert (low[:, 2] == FLOOR_M).all()
+    left, right = low[:, 1] >= 0.25, high[:, 1] <= -0.25
+    assert (left ^ right).all()
+    assert 30 < left.sum() < 74
+    assert ((low[:, 0] + high[:, 0]) / 2 >= -0.6).all()
+    assert ((low[:, 0] + high[:, 0]) / 2 <= 2.0).all()
+    assert high[:, 2].min() < -0.1 < 0.0 < high[:, 2].max() <= 0.1
+
+
+def test_more_clutter_holds_the_boxes_of_less():
+    few, many = (draw_clutter(n, ROW, np.random.default_rng(0)) for n in (5.0, 20.0))
+    assert len(few[0]) == 13
+    for less, more in zip(few, many, strict=True):
+        np.testing.assert_array_equal(less, more[:13])
+
+
+def test_clutter_is_a_picture_and_no_body(honest):
+    with make(clutter_per_m=20.0) as env, make() as plain:
+        for each in (env, plain):
+            each.reset(seed=1)
+        bodies = [each.unwrapped._client.getNumBodies() for each in (env, plain)]
+    assert bodies[0] == bodies[1]
+    seen = walk(clutter_per_m=20.0)["depth"]
+    hidden = seen < honest["depth"] - 0.1
+    assert 0.05 < hidden.mean() < 0.3
+    beside, middle = hidden[..., [0, 1, -2, -1], :].mean(), hidden[..., 10:14, :].mean()
+    assert beside > 0.3
+    assert middle == 0
+
+
+def test_both_cameras_see_the_same_clutter():
+    """Every point that hides something of the honest scene lies on a box, whoever sees it."""
+    with make(sensor_noise=0.0, clutter_per_m=20.0) as env:
+        seen = env.reset(seed=1)[0]["depth"]
+        true = env.unwrapped
+        state, cameras, stones = true._state, true._cameras, true._stones
+        low, high = (x[len(stones.edges_m) :, None] for x in (true._low_m, true._high_m))
+        plain = cameras.render(
+            state.position_m, state.rotation, stones.low_m, stones.high_m, FLOOR_M
+        )
+    place = state.position_m + cameras._positions @ state.rotation.T
+    rays = (cameras._directions @ state.rotation.T).reshape(*seen.shape, 3)
+    points = place[:, None, None] + seen[..., None] * rays
+    boxes = []
+    for camera in range(2):
+        hit = points[camera][seen[camera] < plain[camera]]
+        on = ((hit > low - 1e-4) & (hit < high + 1e-4)).all(-1)  # (boxes, points)
+        assert on.any(0).all()
+        boxes.append(set(np.flatnonzero(on.any(1))))
+    assert len(boxes[0] & boxes[1]) >= 3
+
+
+def test_people_see_the_clutter_too():
+    with make(render_mode="rgb_array", clutter_per_m=10.0) as env:
+        pictures = []
+        bodies = []
+        for _ in range(2):
+            env.reset(seed=1)
+            pictures.append(env.render())
+            bodies.append(env.unwrapped._client.getNumBodies())
+    with make(render_mode="rgb_array") as env:
+        env.reset(seed=1)
+        changed = (env.render() != pictures[0]).any(-1).mean()
+    np.testing.assert_array_equal(*pictures)
+    assert bodies[0] == bodies[1]
+    assert changed > 0.02
+
+
+@pytest.mark.parametrize("kind", ["depth_false_returns", "depth_dropped_blocks"])
+def test_the_strongest_lies_that_are_allowed(kind):
+    with make(**{kind: 0.9}, sensor_noise=10.0) as env:
+        observation, _ = env.reset(seed=1)
+        assert env.observation_space.contains(observation)
+        assert env.observation_space.contains(env.step(expert(env))[0])

@@ -1,0 +1,22 @@
+"""The walk of the test bench without pictures of it."""
+
+import gymnasium
+
+from tests.training.walk_env import WalkEnv
+
+
+class PlainEnv(WalkEnv):
+    """Cannot be filmed. With `nan` its rewards are not finite."""
+
+    metadata = {"render_modes": [], "render_fps": 20}  # noqa: RUF012
+
+    def __init__(self, nan=False, **settings):
+        super().__init__(**settings)
+        self._nan = nan
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, float("nan") if self._nan else reward, *rest
+
+
+gymnasium.register("Plain-v0", entry_point=PlainEnv)

@@ -1,0 +1,326 @@
+"""The study command: whole, rerun, interrupted, killed, widened, and careful with bad input."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from tests.training.study_jobs import (
+    CURVE,
+    STUDY,
+    TWO_STAGES,
+    WALK,
+    checkpoints,
+    figures,
+    files,
+    write_study,
+)  # fmt: skip
+from training import checkpoint, study
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def conduct(path, out, *more):
+    return study.main(["--config", str(path), "--out", str(out), *more])
+
+
+def refused(capsys, path, out, sentence):
+    capsys.readouterr()
+    status = conduct(path, out)
+    error = capsys.readouterr().err
+    assert status == 2
+    assert "Traceback" not in error
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert sentence in error
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished study of two stages with a curve and videos: its file, its directory."""
+    folder = tmp_path_factory.mktemp("finished")
+    path = write_study(folder, {"env_id": WALK}, stages=TWO_STAGES, curves=[CURVE])
+    assert conduct(path, folder / "out") == 0
+    return path, folder / "out"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A finished study of one stage without curves, in an environment that cannot be filmed."""
+    folder = tmp_path_factory.mktemp("plain")
+    path = write_study(folder)
+    assert conduct(path, folder / "out") == 0
+    return path, folder / "out"
+
+
+def test_a_study_and_what_it_leaves(finished):
+    _, out = finished
+    assert sorted(p.name for p in out.iterdir() if p.name != ".lock") == [
+        "costs.json", "evaluations", "report.html", "runs", "study.yaml", "videos",
+    ]  # fmt: skip
+    runs = {p.name: int(checkpoint.in_run(p)[-1].stem) for p in (out / "runs").iterdir()}
+    assert runs == {
+        f"{arm}-s{seed}{stage}": iterations
+        for arm in ("favor-m-16", "exact")
+        for seed in (0, 1)
+        for stage, iterations in (("-1", 6), ("", 3))
+    }
+    assert sorted(p.name for p in (out / "videos").iterdir()) == [
+        "exact-s0.mp4", "favor-m-16-s0.mp4",
+    ]  # fmt: skip
+    names = [*(f"{arm}-s{seed}" for arm in ("favor-m-16", "exact") for seed in (0, 1)), "oracle"]
+    places = ("", "--head-wind-0", "--head-wind-0.05")
+    assert set(figures(out)) == {f"{name}{place}.json" for name in names for place in places}
+    costs = json.loads((out / "costs.json").read_text())["costs"]
+    assert costs["exact"]["latency_ms"] > 0
+    assert costs["exact"]["attention"] < costs["exact"]["total"]
+
+
+def test_evaluations_are_of_the_final_policies_on_evaluation_scenes(finished):
+    _, out = finished
+    entry = figures(out)["exact-s1--head-wind-0.05.json"]
+    assert entry["seeds"] == [100_000, 100_001, 100_002]
+    assert entry["env_settings"] == {"wind": 0.05}
+    assert figures(out)["exact-s1.json"]["episodes"] == 5
+
+
+def test_the_last_stage_starts_from_the_one_before(finished):
+    _, out = finished
+    start = checkpoint.load(out / "runs" / "exact-s1" / "checkpoints" / "000000.safetensors")
+    end = checkpoint.load(out / "runs" / "exact-s1-1" / "checkpoints" / "000006.safetensors")
+    assert all(torch.equal(start.policy[name], end.policy[name]) for name in end.policy)
+
+
+def test_seeds_reach_policy_and_features(finished):
+    _, out = finished
+    configs = [checkpoint.load(checkpoint.resolve(out / "runs" / f"favor-m-16-s{s}")).config
+               for s in (0, 1)]  # fmt: skip
+    found = [(c["seed"], c["policy"]["init_seed"], c["policy"]["feature_seed"]) for c in configs]
+    assert found == [(0, 0, 0), (1, 1, 1)]
+
+
+def test_rerunning_a_finished_study_does_nothing(finished, capsys):
+    path, out = finished
+    before = files(out)
+    assert conduct(path, out) == 0
+    assert files(out) == before
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_without_pictures_there_are_no_videos(plain):
+    _, out = plain
+    assert not (out / "videos").exists()
+    assert (out / "report.html").is_file()
+
+
+def test_two_studies_agree_bit_for_bit(plain, tmp_path):
+    path, out = plain
+    assert conduct(path, tmp_path / "again") == 0
+    assert checkpoints(tmp_path / "again") == checkpoints(out)
+    assert figures(tmp_path / "again") == figures(out)
+
+
+def test_arms_and_seeds_can_be_added(plain, tmp_path):
+    _, whole = plain
+    few = write_study(tmp_path, arms=STUDY["arms"][:1], seeds=[1])
+    out = tmp_path / "out"
+    assert conduct(few, out) == 0
+    before = files(out / "runs")
+    assert conduct(write_study(tmp_path), out) == 0
+    assert {path: files(out / "runs")[path] for path in before} == before
+    assert checkpoints(out) == checkpoints(whole)
+    assert figures(out) == figures(whole)
+    assert set(json.loads((out / "costs.json").read_text())["costs"]) == {"FAVOR+ m = 16", "exact"}
+
+
+def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
+    _, out = plain
+    before = files(out)
+    arms = [STUDY["arms"][0], {"name": "exact", "set": {"feature_map": "trig"}}]
+    for job, changes, sentence in (
+        ({"popsize": 6}, {}, "was trained with popsize = 4, but the study now has 6"),
+        ({"iterations": 3}, {}, "was trained with iterations = 6, but the study now has 3"),
+        ({"searcher": {"name": "ars"}}, {}, "was trained with searcher.name = 'pgpe', but"),
+        ({}, {"arms": arms}, "with feature_map = 'softmax', but the study now has 'trig'"),
+        ({}, {"episodes": 6}, "oracle.json was measured with other scenes (seeds)"),
+        ({}, {"env": {"wind": 0.1}}, "oracle.json was measured with other settings (env_settings)"),
+        ({}, {"title": "Another"}, "holds another study, 'A small study', not 'Another'"),
+    ):
+        refused(capsys, write_study(tmp_path, job, **changes), out, sentence)
+    assert files(out) == before
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "thesis.tex").write_text("")
+    refused(capsys, write_study(tmp_path), tmp_path / "else", "holds something that is no study")
+
+
+TWICE = [{"name": "a b"}, {"name": "A-B"}]
+MISTAKES = [
+    ({"stages": [{"trainer": "ppo", "config": "es.yaml"}]}, "stages.0.trainer = 'ppo', but"),
+    ({"stages": [{"trainer": "es", "config": "x.yaml"}]}, "stage configuration x.yaml is neither"),
+    ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es, which"),
+    ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "arm names must differ"),
+    ({"arms": TWICE, "baseline": "a b"}, "files are named 'a-b' for both 'a b' and 'A-B'"),
+    ({"arms": [{"name": "oracle"}], "baseline": "oracle"}, "both the reference oracle and"),
+    ({"baseline": "softmax"}, "baseline must be one of the arms FAVOR+ m = 16, exact, got"),
+    ({"headline": "softmax"}, "headline must be one of the arms"),
+    ({"arms": [*STUDY["arms"], {"name": "x", "set": {"popzise": 2}}]},
+     "arm x: "),
+    ({"arms": [*STUDY["arms"], {"name": "x", "set": {"popzise": 2}}]},
+     "unknown key popzise; the keys known there are"),
+    ({"arms": [*STUDY["arms"], {"name": "x", "set": {"policy.patch": [5, 5]}}]},
+     "policy: patch must be [rows, columns]"),
+    ({"curves": [CURVE | {"points": [{"x": 1, "set": {"rain": 1}}]}]}, "curve head wind, setting"),
+    ({"curves": [CURVE | {"points": [{"x": 1}, {"x": 1.0}]}]}, "has two points at one x"),
+    ({"env": {"rain": 1}}, "cannot make the environment"),
+    ({"seeds": [1, 1]}, "seeds must be distinct, got [1, 1]"),
+    ({"evaluation_seed": 7}, "evaluation_seed = 7, but input should be"),
+    ({"device": "abacus"}, "device abacus cannot be used here"),
+    ({"stages": [*STUDY["stages"], {"trainer": "es", "config": "es.yaml",
+                                    "set": {"policy.hidden": [5]}}]},
+     "arm FAVOR+ m = 16, stage 2: its policy's tensor controller"),
+    ({"color": "red"}, "unknown key color; the keys known there are arms, baseline"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "sentence"), MISTAKES)
+def test_bad_input(tmp_path, capsys, changes, sentence):
+    refused(capsys, write_study(tmp_path, **changes), tmp_path / "out", sentence)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_setting_of_a_known_environment(tmp_path, capsys):
+    job = {"env_id": "SteppingStones-v0"}
+    points = [{"x": 1, "set": {"gap": 1}}]
+    path = write_study(tmp_path, job, curves=[CURVE | {"points": points}])
+    refused(capsys, path, tmp_path / "out", "unknown key gap; the keys known there are")
+
+
+def test_a_trainer_that_fails_stops_the_study(tmp_path, capsys):
+    path, out = write_study(tmp_path, {"env": {"nan": True}}, references=[]), tmp_path / "out"
+    assert conduct(path, out) == 2
+    printed = capsys.readouterr()
+    assert "error: training stopped: the rewards of the episode with seed" in printed.err
+    assert f"go on with: python -m training.study --config {path}" in printed.out
+    assert "not finished: 8 of its parts" in (out / "report.html").read_text()
+
+
+def start(path, out):
+    return subprocess.Popen(
+        [sys.executable, "-m", "training.study", "--config", str(path), "--out", str(out)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def wait_for(condition, process):
+    until = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < until, "timed out"
+        time.sleep(0.005)
+
+
+def test_control_c_says_how_to_go_on(tmp_path):
+    path, out = write_study(tmp_path, {"iterations": 100_000}), tmp_path / "out"
+    process = start(path, out)
+    wait_for(lambda: len(checkpoints(out)) > 1, process)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"go on with: python -m training.study --config {path} --out {out}" in printed
+    assert "Traceback" not in printed
+
+
+def test_kill_9_and_rerun(plain, tmp_path):
+    """Killed while it trains and while it evaluates: in the end what a study is that was not."""
+    _, whole = plain
+    path, out = write_study(tmp_path), tmp_path / "out"
+    first = out / "runs" / "favor-m-16-s0"
+    for moment in (
+        lambda: len(checkpoint.in_run(first)) > 2,
+        lambda: len(list(out.glob("evaluations/*-s0.json"))) > 0,
+    ):
+        process = start(path, out)
+        wait_for(moment, process)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert len(figures(out)) < len(figures(whole))
+    assert conduct(path, out) == 0
+    assert checkpoints(out) == checkpoints(whole)
+    assert figures(out) == figures(whole)
+
+
+def test_a_run_killed_before_its_first_file(tmp_path, plain):
+    _, whole = plain
+    out = tmp_path / "out"
+    (out / "runs" / "exact-s0" / "checkpoints").mkdir(parents=True)
+    path = write_study(tmp_path)
+    (out / "study.yaml").write_bytes((whole / "study.yaml").read_bytes())
+    assert conduct(path, out) == 0
+    assert checkpoints(out) == checkpoints(whole)
+
+
+def test_the_page_alone(plain, tmp_path):
+    path, _ = plain
+    assert conduct(path, tmp_path / "out", "--page") == 0
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "The study is not finished: 10 of its parts" in text
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize("preset", sorted((ROOT / "configs" / "studies").glob("*.yaml")),
+                         ids=lambda path: path.stem)  # fmt: skip
+def test_shipped_studies_load(preset, tmp_path):
+    settings = study.load_config(preset)
+    runs = study.all_runs(settings, preset, tmp_path / "out")
+    assert len(runs) == len(settings.seeds) * len(settings.arms)
+    for unit in study.plan(settings, tmp_path / "out", runs):
+        unit.check()
+
+
+def test_a_place_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    refused(capsys, write_study(tmp_path), tmp_path / "file" / "out", "cannot be written")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "study.yaml").write_text("title: A small study\n")
+    (out / "evaluations").write_text("a file where a folder must be")
+    capsys.readouterr()
+    assert conduct(write_study(tmp_path), out) == 2
+    assert "a file of the study cannot be written" in capsys.readouterr().err
+
+
+def test_arms_cloned_from_demonstrations_that_it_records(tmp_path):
+    """A task with balls and bowls: the page shows their share, and loss while training."""
+    demonstrations = tmp_path / "demos"
+    env_id = "tests.training.picture_env:Picture-v0"
+    policy = {
+        "name": "vision_performer", "patch": [8, 8], "embed_dim": 8, "depth": 1, "heads": 2,
+        "context_dim": 8, "hidden": [8], "negatives": 4, "samples": 4, "pose_octaves": 1,
+    }  # fmt: skip
+    job = {
+        "env_id": env_id, "iterations": 2, "updates": 2, "batch_size": 8, "warm_up": 1,
+        "val_frames": 8, "evaluate_every": 2, "episodes": 1, "workers": 1, "threads": 1,
+        "policy": policy, "demonstrations": str(demonstrations),
+    }  # fmt: skip
+    (tmp_path / "bc.yaml").write_text(yaml.safe_dump(job))
+    words = f"--env {env_id} --episodes 8 --workers 1 --valid-share 0.25 --out {demonstrations}"
+    path = write_study(
+        tmp_path, stages=[{"trainer": "bc", "config": "bc.yaml"}], seeds=[4],
+        demonstrations=words, episodes=2, references=[],
+    )  # fmt: skip
+    out = tmp_path / "out"
+    assert conduct(path, out) == 0
+    assert figures(out)["exact-s4.json"]["in_bowls_mean"] == 1.0
+    text = (out / "report.html").read_text()
+    assert "loss on held-out data" in text
+    assert ">in bowls<" in text
+    before = files(tmp_path)
+    assert conduct(path, out) == 0
+    assert files(tmp_path) == before

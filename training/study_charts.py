@@ -1,0 +1,119 @@
+"""Which charts a study's page has, and what is drawn in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from training.evaluate import wilson_interval
+from training.plots import Curve
+from training.study_config import CurveConfig, StudyConfig
+from training.study_figures import Line, Point, draw_lines, draw_points
+from training.study_results import (
+    Interval,
+    Scores,
+    mean_interval,
+    read_scores,
+    read_training,
+    training_spread,
+)
+from training.study_runs import Run
+from training.study_summary import Summary, where
+
+__all__ = ["curve_charts", "finished_runs", "pareto_charts", "training_charts"]
+
+PANELS = (
+    ("center_reward", "reward per episode, search centre", False),
+    ("center_success", "success of the search centre", True),
+    ("val_loss", "loss on held-out data", False),
+    ("success", "success in training", True),
+    ("in_bowls", "balls in bowls, share", True),
+    ("level", "curriculum level", False),
+)
+"""Column of metrics.csv, what it is, whether it is a share."""
+
+
+def finished_runs(runs: Sequence[Run], arm: str, stage: int) -> list[Curve]:
+    """The metrics of an arm's finished runs at a stage, one a seed."""
+    found = [
+        read_training(run.directory, run.job.iterations)
+        for run in runs
+        if (run.arm.name, run.stage) == (arm, stage)
+    ]
+    return [curve for curve in found if curve is not None]
+
+
+def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
+    """A chart for every stage and column of its metrics that has values."""
+    charts = []
+    for stage, settings in enumerate(study.stages):
+        curves = [finished_runs(runs, arm.name, stage) for arm in study.arms]
+        for column, meaning, share in PANELS:
+            lines = []
+            for number, of_arm in enumerate(curves):
+                spread = training_spread(of_arm, column)
+                if spread is not None:
+                    lines.append(Line(number, spread.x, spread.mean, spread.low, spread.high))
+            if not lines or (column == "level" and max(line.y.max() for line in lines) == 0):
+                continue
+            of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
+            title = f"Training, {of_stage}{meaning}"
+            xlabel = f"{of_stage}iteration of training.{settings.trainer}"
+            charts.append(draw_lines(lines, title, xlabel, meaning, share))
+    return charts
+
+
+def pareto_charts(study: StudyConfig, summary: Summary) -> list[str]:
+    """Attention FLOPs and total FLOPs against reward."""
+    numbers = {arm.name: number for number, arm in enumerate(study.arms)}
+    charts = []
+    for kind, xlabel in (
+        ("attention", "attention, FLOPs a step (multiply-add = 2)"),
+        ("total", "whole policy, FLOPs a step (multiply-add = 2)"),
+    ):
+        points = [
+            Point(
+                numbers[name], row.cost[kind], row.scores.reward, *row.interval,
+                on_front=name in summary.front[kind],
+            )
+            for name, row in summary.arms.items()
+            if row.cost is not None
+        ]  # fmt: skip
+        across = {name: row.scores.reward for name, row in summary.references.items()}
+        if points:
+            title = f"FLOPs against reward, {kind}"
+            charts.append(draw_points(points, title, xlabel, "reward per episode", across))
+    return charts
+
+
+def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]:
+    """Success, or the share of balls in bowls, of every arm and reference along a curve."""
+    lines, swept = [], False
+    for number, name in enumerate([*(arm.name for arm in study.arms), *study.references]):
+        found = [
+            (point.x, scores)
+            for point in sorted(curve.points, key=lambda point: point.x)
+            if (scores := read_scores(where(study, out, name, curve.name, point.x))) is not None
+        ]
+        if not found:
+            continue
+        swept = swept or found[0][1].in_bowls is not None
+        measured = [_outcome(scores) for _, scores in found]
+        x = np.array([place for place, _ in found])
+        y = np.array([value for value, _ in measured])
+        low, high = np.array([interval for _, interval in measured]).T
+        scripted = name in study.references
+        lines.append(Line(number, x, y, low, high, name if scripted else ""))
+    if not lines:
+        return []
+    meaning = "balls in bowls, share" if swept else "success, share of episodes"
+    return [draw_lines(lines, f"{curve.name}, {meaning}", curve.xlabel, meaning, True)]
+
+
+def _outcome(scores: Scores) -> tuple[float, Interval]:
+    if scores.in_bowls is None:
+        return scores.success, wilson_interval(scores.successes, scores.rewards.size)
+    interval = mean_interval(scores.in_bowls, np.random.default_rng(0))
+    return float(scores.in_bowls.mean()), interval

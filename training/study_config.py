@@ -1,0 +1,199 @@
+"""What a study is made of: arms that are trained alike and compared (`StudyConfig`)."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from training import config as configuration
+from training.config import UserError
+from training.seeds import EVALUATION_SEEDS_FROM
+
+__all__ = [
+    "ArmConfig",
+    "CurveConfig",
+    "PointConfig",
+    "StageConfig",
+    "StudyConfig",
+    "load_config",
+    "slug",
+    "stage_file",
+    "study_file",
+]
+
+Reference = Literal["oracle", "blind", "random"]
+_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class StageConfig:
+    """One training run of every arm and seed."""
+
+    trainer: Literal["es", "bc"]
+    """Command that trains: training.es or training.bc."""
+    config: str
+    """Its configuration: a file, relative to the study's, or the name of a shipped preset."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Fields of it that this study changes, keys dotted where nested."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ArmConfig:
+    """One of the things that are compared."""
+
+    name: str = Field(min_length=1)
+    """What the page calls it; file names follow from it."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Fields of every stage's configuration that make the arm, keys dotted where nested."""
+    control: bool = False
+    """A control, such as no attention at all: reported, but not as a cheap kind of attention."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class PointConfig:
+    """One place on a curve."""
+
+    x: float
+    """Where it is drawn, in the unit that `xlabel` names."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment there, beside those of `env`."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class CurveConfig:
+    """How the trained arms and the references fare where the task is changed by degrees."""
+
+    name: str = Field(min_length=1)
+    """Its heading."""
+    xlabel: str
+    """Label of the horizontal axis, with its unit."""
+    points: tuple[PointConfig, ...] = Field(min_length=1)
+    """The places."""
+    episodes: int = Field(default=50, ge=1)
+    """Episodes of every arm, seed and reference at each."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class StudyConfig:
+    """Arms trained over several seeds by the same stages, evaluated on the same scenes."""
+
+    title: str = Field(min_length=1)
+    """Heading of the page."""
+    stages: tuple[StageConfig, ...] = Field(min_length=1)
+    """Training runs in turn, each but the first from the policy of the one before; the last one's
+    policy is the arm's."""
+    arms: tuple[ArmConfig, ...] = Field(min_length=1)
+    """What is compared."""
+    baseline: str
+    """Name of the arm that the others are measured against."""
+    headline: str | None = None
+    """Name of the arm that the page's first sentence is about; null: the best but the baseline."""
+    equal_within: float = Field(default=0.02, ge=0, lt=1)
+    """An arm earns as much as the baseline if its reward is lower by at most this share."""
+    seeds: tuple[int, ...] = Field(default=(0, 1, 2), min_length=1)
+    """Training seeds; each gives every arm one policy."""
+    seed_keys: tuple[str, ...] = ("seed", "policy.init_seed", "policy.feature_seed")
+    """Fields of the stages' configurations that the seed is put into."""
+    references: tuple[Reference, ...] = ("oracle", "blind")
+    """Scripted policies that are evaluated too."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment in all evaluations."""
+    episodes: int = Field(default=200, ge=1)
+    """Evaluation episodes of every arm, seed and reference, the same scenes for all."""
+    evaluation_seed: int = Field(default=EVALUATION_SEEDS_FROM, ge=EVALUATION_SEEDS_FROM, lt=2**32)
+    """Seed of the first; training uses none from 100000 up."""
+    curves: tuple[CurveConfig, ...] = ()
+    """Evaluations where the task is changed."""
+    demonstrations: str | None = None
+    """Arguments of `python -m training.demos` that records what the stages clone; null: none."""
+    workers: int | None = Field(default=None, ge=1)
+    """Episodes run at the same time, in training and evaluation; null: the stages' own number, and
+    one in evaluations."""
+    ray_address: str | None = None
+    """Ray cluster for the stages that can use one ("auto", "host:6379")."""
+    device: str = "cpu"
+    """PyTorch device of evaluations and of the measured latency."""
+    videos: bool = True
+    """Film the first seed's policy of every arm, where the environment can be filmed."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        names = [arm.name for arm in self.arms]
+        _distinct("arm", names, get_args(Reference))
+        _distinct("curve", [curve.name for curve in self.curves])
+        for key, name in (("baseline", self.baseline), ("headline", self.headline)):
+            if name is not None and name not in names:
+                raise ValueError(f"{key} must be one of the arms {', '.join(names)}, got {name!r}")
+        for key, values in (("seeds", self.seeds), ("references", self.references)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{key} must be distinct, got {list(values)}")
+        if min(self.seeds) < 0:
+            raise ValueError(f"seeds must be at least 0, got {list(self.seeds)}")
+        for curve in self.curves:
+            places = [point.x for point in curve.points]
+            if len(set(places)) < len(places):
+                raise ValueError(f"curve {curve.name} has two points at one x, got {places}")
+            if not all(math.isfinite(x) for x in places):
+                raise ValueError(f"curve {curve.name} needs finite x, got {places}")
+        for i, stage in enumerate(self.stages[1:], 1):
+            if stage.trainer != "es":
+                raise ValueError(
+                    f"stages.{i}.trainer must be es, which alone can start from the policy of the "
+                    f"stage before, got {stage.trainer}"
+                )
+        return self
+
+
+def _distinct(kind: str, names: list[str], taken: tuple[str, ...] = ()) -> None:
+    """ValueError when two names repeat, or would give the same file name."""
+    seen = {name: f"the reference {name}" for name in taken}
+    for name in names:
+        word = slug(name)
+        if not word:
+            raise ValueError(f"{kind} names need a letter or a digit, got {name!r}")
+        if word in seen:
+            raise ValueError(
+                f"{kind} names must differ in letters and digits, as files are named {word!r} for "
+                f"both {seen[word]} and {name!r}"
+            )
+        seen[word] = repr(name)
+
+
+def slug(name: str) -> str:
+    """A name as part of a file name: small letters and digits, single dashes between."""
+    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
+
+
+def stage_file(study: Path, given: str) -> Path:
+    """The configuration that a stage names: beside the study's file, or a shipped preset.
+
+    UserError when neither is there.
+    """
+    beside = study.parent / given
+    if beside.is_file():
+        return beside
+    name = given if given.endswith((".yaml", ".yml")) else f"{given}.yaml"
+    shipped = Path(str(resources.files("configs"))) / name
+    if shipped.is_file():
+        return shipped
+    raise UserError(
+        f"{study}: stage configuration {given} is neither the file {beside} nor a shipped preset"
+    )
+
+
+def study_file(given: str) -> Path:
+    """The file of a study: a path, or the name of one that comes with the package."""
+    shipped = Path(str(resources.files("configs"))) / "studies" / f"{given}.yaml"
+    return shipped if not Path(given).exists() and shipped.is_file() else Path(given)
+
+
+def load_config(path: str | Path, overrides: list[str] | None = None) -> StudyConfig:
+    """The study with every default filled in; UserError when something is wrong."""
+    return configuration.load(StudyConfig, path, overrides or [])

@@ -1,0 +1,176 @@
+"""The figures of a study's page: SVG text that takes its colours from the page around it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["COLOURS", "DASHES", "Line", "Point", "draw_lines", "draw_points"]
+
+COLOURS = (
+    "#3b82d6", "#e07b1a", "#2f9e5b", "#d64545", "#9467d6", "#a0714f", "#d65fa8", "#7f8794",
+    "#a3a322", "#1ba3b5",
+)  # fmt: skip
+"""Of things by number; all of them can be told from white and from black."""
+DASHES = ("", "6 2", "2 2")
+"""Line patterns of the first ten, the next ten and the rest."""
+_INK = "#010203"  # becomes the page's own text colour
+_WIDTH_IN, _HEIGHT_IN = 5.4, 3.7
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve with a band around it."""
+
+    number: int
+    """Which colour and pattern."""
+    x: np.ndarray
+    y: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    scripted: str = ""
+    """Name of a scripted policy, which is drawn dotted in the page's text colour."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """An arm's cost and reward."""
+
+    number: int
+    x: float
+    y: float
+    low: float
+    high: float
+    on_front: bool = False
+
+
+def _begin(xlabel: str, ylabel: str) -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
+    axis = figure.subplots()
+    axis.set_xlabel(xlabel, color=_INK)
+    axis.set_ylabel(ylabel, color=_INK)
+    axis.tick_params(which="both", colors=_INK)
+    axis.grid(alpha=0.2, color=_INK)
+    for name, spine in axis.spines.items():
+        spine.set_visible(name in ("left", "bottom"))
+        spine.set_color(_INK)
+    axis.patch.set_alpha(0)
+    figure.patch.set_alpha(0)
+    return figure, axis
+
+
+def _finish(figure: Any, title: str) -> str:
+    """The figure as SVG that scales with its box and names itself to readers of the screen."""
+    import matplotlib
+
+    text = io.StringIO()
+    settings: Any = {"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif"}
+    with matplotlib.rc_context(settings):
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\s(xmlns(:xlink)?)="[^"]*"', "", svg, count=2)  # HTML knows both
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    salt = re.sub(r"\W+", "-", title)  # ids must differ between the figures of a page
+    svg = re.sub(r'id="([^"]+)"', rf'id="{salt}-\1"', svg)
+    svg = re.sub(r'href="#([^"]+)"', rf'href="#{salt}-\1"', svg)
+    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{salt}-\1)", svg)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+
+
+def _style(number: int) -> dict[str, Any]:
+    dashes = DASHES[min(number // len(COLOURS), len(DASHES) - 1)]
+    pattern = (0, tuple(float(part) for part in dashes.split())) if dashes else "-"
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": pattern}
+
+
+def draw_lines(
+    lines: Sequence[Line], title: str, xlabel: str, ylabel: str, share: bool = False
+) -> str:
+    """Curves with bands as SVG; with `share` the vertical axis is from 0 to 1."""
+    figure, axis = _begin(xlabel, ylabel)
+    for line in lines:
+        style = {"color": _INK, "linestyle": ":"} if line.scripted else _style(line.number)
+        few = len(line.x) <= 15
+        axis.plot(line.x, line.y, **style, linewidth=1.6, marker="o" if few else "", markersize=3)
+        axis.fill_between(
+            line.x,
+            line.low,
+            line.high,
+            color=style["color"],
+            alpha=0.05 if line.scripted else 0.13,
+            lw=0,
+        )
+        if line.scripted:
+            axis.annotate(
+                line.scripted, (line.x[-1], line.y[-1]), textcoords="offset points",
+                xytext=(0, 4), ha="right", color=_INK, fontsize=8,
+            )  # fmt: skip
+    if all((line.x == np.round(line.x)).all() for line in lines):
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    if share:
+        axis.set_ylim(-0.03, 1.05)
+    return _finish(figure, title)
+
+
+def draw_points(
+    points: Sequence[Point], title: str, xlabel: str, ylabel: str, across: dict[str, float]
+) -> str:
+    """Cost against reward as SVG, numbered as in the legend; `across` are dashed levels by
+    name, where they are near.
+
+    An arm without cost is drawn at the left edge of the logarithmic axis, which is labelled 0.
+    """
+    from matplotlib.ticker import EngFormatter, NullFormatter
+
+    figure, axis = _begin(xlabel, ylabel)
+    costs = [point.x for point in points if point.x > 0] or [1.0]
+    edge = min(costs) / 4
+    for point in points:
+        x = point.x or edge
+        colour = COLOURS[point.number % len(COLOURS)]
+        error = [[point.y - point.low], [point.high - point.y]]
+        axis.errorbar(x, point.y, yerr=error, fmt="o", color=colour, capsize=3, markersize=6)
+        axis.annotate(
+            str(point.number + 1), (x, point.y), textcoords="offset points", xytext=(7, 4),
+            color=_INK, fontsize=9,
+        )  # fmt: skip
+    front = sorted((point.x or edge, point.y) for point in points if point.on_front)
+    if front:
+        axis.plot(*zip(*front, strict=True), color=_INK, linewidth=1, alpha=0.6, zorder=0)
+        axis.plot(
+            *zip(*front, strict=True), "o", markersize=12, markerfacecolor="none", color=_INK,
+            markeredgewidth=1,
+        )  # fmt: skip
+    if max(costs) / min(costs) > 5:
+        axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    if any(point.x == 0 for point in points):
+        axis.axvline(edge * 1.8, color=_INK, linewidth=0.6, linestyle=":")
+        axis.annotate(
+            "none", (edge, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
+            xytext=(0, 3), ha="center", color=_INK, fontsize=8,
+        )  # fmt: skip
+    bottom, top = axis.get_ylim()
+    for name, level in across.items():
+        if not bottom - (top - bottom) < level < top + (top - bottom):
+            continue  # it would press the arms together
+        axis.axhline(level, color=_INK, linewidth=0.8, linestyle="--", alpha=0.6)
+        axis.annotate(
+            name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+            color=_INK, fontsize=8,
+        )  # fmt: skip
+    return _finish(figure, title)

@@ -1,0 +1,244 @@
+"""What a study measures once there are policies: evaluations, costs of a step, films."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from policies import build
+from training import checkpoint, environments, rollout
+from training import config as configuration
+from training.config import UserError
+from training.evaluate import evaluate
+from training.players import Player
+from training.run_log import provenance
+from training.step_cost import measure_all
+from training.study_config import CurveConfig, StudyConfig, slug
+from training.study_runs import Run, StoppedError
+
+__all__ = ["Conditions", "Costs", "Film", "condition_file", "film_path", "read_json", "settings_of"]
+
+TIMED_CALLS = 200
+
+
+def read_json(path: Path) -> Any:
+    """What a file of the study holds; UserError when it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as a file of the study: {error}") from None
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write a file in one step, so that it is whole or absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    checkpoint.write_atomically(path, text.encode())
+
+
+def condition_file(out: Path, who: str, curve: str | None = None, x: float = 0.0) -> Path:
+    """Where the evaluation of a policy lies, on the task itself or at a point of a curve."""
+    where = "" if curve is None else f"--{slug(curve)}-{x:.12g}"
+    return out / "evaluations" / f"{who}{where}.json"
+
+
+def settings_of(env_id: str, robot: dict[str, Any], *changes: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation's settings: the robot of a training run, and the task with these changes.
+
+    UserError for a setting that the environment does not know.
+    """
+    settings = environments.embodiment(env_id, robot)
+    for change in changes:
+        configuration.merge(settings, change)
+    return environments.resolved(env_id, settings)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """One policy on the task itself, or at the points of one curve."""
+
+    study: StudyConfig
+    out: Path
+    who: str
+    """An arm's file name with its seed, or a reference."""
+    env_id: str
+    robot: dict[str, Any] = field(repr=False)
+    """The environment's settings in training, of which the robot's are taken over."""
+    run: Path | None = None
+    """The run whose last policy it is; None for a reference."""
+    curve: CurveConfig | None = None
+
+    @property
+    def label(self) -> str:
+        """What is printed before it."""
+        where = "" if self.curve is None else f" along {self.curve.name}"
+        return f"evaluate {self.who}{where}"
+
+    @property
+    def _seeds(self) -> range:
+        first = self.study.evaluation_seed
+        return range(first, first + (self.curve or self.study).episodes)
+
+    def settings(self, make: bool = False) -> dict[Path, dict[str, Any]]:
+        """The environment's settings by result file; UserError for one that is not known, which
+        with some environments only shows when they are made."""
+        points = self.curve.points if self.curve else ()
+        curve = self.curve.name if self.curve else None
+        changes: dict[Path, dict[str, Any]] = {
+            condition_file(self.out, self.who, curve, point.x): point.set for point in points
+        } or {condition_file(self.out, self.who): {}}
+        found = {}
+        for path, change in changes.items():
+            try:
+                found[path] = settings_of(self.env_id, self.robot, self.study.env, change)
+                if make and self.env_id not in environments.ENVIRONMENTS:
+                    Player(self.who, self.env_id, found[path]).make_env().close()
+            except UserError as error:
+                where = f"curve {curve}, setting {change}" if change else f"env {self.study.env}"
+                raise UserError(f"{where}: {error}") from None
+        return found
+
+    def done(self) -> bool:
+        """Whether every result is there."""
+        return all(path.is_file() for path in self.settings())
+
+    def check(self) -> None:
+        """UserError when a result is there that the study would not come to now."""
+        for path, settings in self.settings(make=True).items():
+            if not path.is_file():
+                continue
+            entry = read_json(path)
+            expected: dict[str, Any] = {"env_settings": settings, "seeds": list(self._seeds)}
+            if self.run is not None:
+                expected["checkpoint_sha256"] = _sha256(self.run)
+            for key, value in expected.items():
+                if entry.get(key) != json.loads(json.dumps(value)):
+                    what = {"checkpoint_sha256": "another policy", "seeds": "other scenes"}
+                    raise UserError(
+                        f"{path} was measured with {what.get(key, 'other settings')} ({key}) than "
+                        "the study now has; give another --out, or move that file away"
+                    )
+
+    def do(self) -> None:
+        """Measure what is missing, each result written as soon as it is there."""
+        missing = {p: s for p, s in self.settings().items() if not p.is_file()}
+        file = None if self.run is None else checkpoint.resolve(self.run)
+        device = self.study.device if self.run is not None else "cpu"
+        players = [Player(self.who, self.env_id, s, file, device) for s in missing.values()]
+        entries = evaluate(players, self._seeds, self.study.workers or 1)
+        for path, entry in zip(missing, entries, strict=True):
+            write_json(path, entry)
+
+
+def _sha256(run: Path) -> str:
+    return hashlib.sha256(checkpoint.resolve(run).read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Costs:
+    """FLOPs, latency and parameters of a step of every arm, timed in turn in this process.
+
+    They follow from an arm's configuration: training changes the numbers in a policy, not what it
+    computes. So they are there before the first run, on policies as they are initialised.
+    """
+
+    study: StudyConfig
+    out: Path
+    runs: tuple[Run, ...] = field(repr=False)
+    """The last run of each arm, of any seed."""
+    label: str = "measure the cost of a step of every arm"
+
+    @property
+    def path(self) -> Path:
+        """The result file."""
+        return self.out / "costs.json"
+
+    def _measured(self) -> dict[str, Any]:
+        """By arm, all that the costs follow from."""
+        measured = {}
+        for run in self.runs:
+            plain = configuration.dump(run.job)
+            policy = {k: v for k, v in plain["policy"].items() if not k.endswith("_seed")}
+            env = settings_of(run.job.env_id, run.job.env, self.study.env)
+            measured[run.arm.name] = {"policy": policy, "env": env, "device": self.study.device}
+        return measured
+
+    def done(self) -> bool:
+        """Whether every arm as it is now was measured, and among the others."""
+        if not self.path.is_file():
+            return False
+        there = read_json(self.path).get("measured", {})
+        here = json.loads(json.dumps(self._measured()))
+        return all(there.get(name) == facts for name, facts in here.items())
+
+    def check(self) -> None:
+        """Nothing to refuse: costs are measured again when arms change."""
+
+    def do(self) -> None:
+        """Measure all arms, old ones too, so that latencies can be compared."""
+        torch.set_num_threads(1)
+        measured = self._measured()
+        subjects = {}
+        for run in self.runs:
+            env_id, settings = run.job.env_id, measured[run.arm.name]["env"]
+            with checkpoint.make_env(env_id, settings) as env:
+                policy = build(run.job.policy, env.observation_space, env.action_space)
+                observation, _ = env.reset(seed=self.study.evaluation_seed)
+            policy.to(self.study.device).requires_grad_(False).reset()
+            subjects[run.arm.name] = policy, observation
+        costs = measure_all(subjects, self.study.device, TIMED_CALLS)
+        found = {
+            name: dataclasses.asdict(cost) | {"attention": cost.attention, "total": cost.total}
+            for name, cost in costs.items()
+        }
+        facts = {"measured": measured, "costs": found, "timed_calls": TIMED_CALLS}
+        write_json(self.path, facts | {"provenance": provenance({})})
+
+
+def film_path(run: Path) -> Path:
+    """Where the video of a run's policy lies."""
+    return run.parents[1] / "videos" / f"{run.name}.mp4"
+
+
+@dataclass(frozen=True)
+class Film:
+    """A video of an arm's policy in the first evaluation scene."""
+
+    study: StudyConfig
+    run: Run
+
+    @property
+    def path(self) -> Path:
+        """The video."""
+        return film_path(self.run.directory)
+
+    @property
+    def label(self) -> str:
+        """What is printed before it."""
+        return f"film {self.run.directory.name}"
+
+    def done(self) -> bool:
+        """Whether it is there."""
+        return self.path.is_file()
+
+    def check(self) -> None:
+        """Nothing to refuse: its policy is that of a finished run, which never changes."""
+
+    def do(self) -> None:
+        """Film it. Raises StoppedError when the environment cannot be filmed after all."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        settings = [f"{key}={json.dumps(value)}" for key, value in self.study.env.items()]
+        arguments = [str(self.run.directory), "--video", str(self.path), "--seed",
+                     str(self.study.evaluation_seed), "--device", self.study.device]  # fmt: skip
+        with contextlib.redirect_stdout(io.StringIO()):
+            status = rollout.main([*arguments, *(["--set", *settings] if settings else [])])
+        if status != 0:
+            raise StoppedError(status)

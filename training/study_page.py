@@ -1,0 +1,250 @@
+"""The page of a study: one HTML file that holds its figures and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from training.study_charts import curve_charts, finished_runs, pareto_charts, training_charts
+from training.study_config import StudyConfig
+from training.study_figures import COLOURS, DASHES
+from training.study_measures import film_path
+from training.study_results import budget_of
+from training.study_runs import Run
+from training.study_summary import Row, Summary, headline, summarise
+
+__all__ = ["render"]
+
+_STYLE = """
+:root { color-scheme: light dark; --faint: #8885; --box: #8881; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 1rem; }
+h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
+.lead { font-size: 1.15rem; } .note { opacity: .8; font-size: .9rem; max-width: 60rem; }
+.missing { border-left: 4px solid #e07b1a; padding-left: .8rem; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { border-bottom: 1px solid var(--faint); padding: .3rem .45rem; text-align: right;
+  white-space: nowrap; font-size: .9rem; }
+th:first-child, td:first-child { text-align: left; } thead th { vertical-align: bottom; }
+th small { font-weight: normal; display: block; opacity: .8; white-space: normal;
+  min-width: 4.5rem; }
+.charts { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+figure { margin: 0; } figure svg { display: block; width: 100%; max-width: 40rem; height: auto; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0;
+  font-size: .9rem; } .legend svg { vertical-align: middle; margin-right: .35rem; }
+code, pre { background: var(--box); border-radius: 4px; } code { padding: 0 .25rem; }
+pre { padding: .7rem; overflow-x: auto; } .text { text-align: left; white-space: normal; }
+"""
+
+
+def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
+           missing: Sequence[str]) -> str:  # fmt: skip
+    """The page as text, the same for the same files.
+
+    Args:
+        study: what is compared.
+        out: where its results are.
+        command: what runs it, as a shell takes it.
+        runs: all training runs, seeds outermost.
+        missing: what is not done yet, in words.
+    """
+    summary = summarise(study, out)
+    sentences = headline(study, summary)
+    parts = [
+        f"<h1>{escape(study.title)}</h1>",
+        f'<p class="lead">{escape(sentences[0])}</p>',
+        *(f"<p>{escape(sentence)}</p>" for sentence in sentences[1:]),
+        _missing(missing),
+        "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study),
+        "<h2>Cost against reward</h2>", _legend(study), _charts(pareto_charts(study, summary)),
+        _note("Bars: 95 % bootstrap interval of the mean reward over seeds and scenes. Ringed and "
+              "joined: the Pareto front, arms that none beats at as low a cost. Scripted policies "
+              "that are far off are in the table alone."),
+        "<h2>Training</h2>", _legend(study), _charts(training_charts(study, runs)),
+        _note("Mean over the training seeds, the standard deviation over them shaded. "
+              "Finished runs only."),
+        *_curves(study, out),
+        "<h2>Budget</h2>", _budget(study, runs),
+        "<h2>How to run it again</h2>", _origin(study, summary, command),
+    ]  # fmt: skip
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(study.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def _missing(missing: Sequence[str]) -> str:
+    if not missing:
+        return ""
+    items = "".join(f"<li>{escape(label)}</li>" for label in missing[:200])
+    return (
+        f'<div class="missing"><p>The study is not finished: {len(missing)} of its parts are '
+        f"missing, and every figure here is over what is there.</p><details><summary>Missing"
+        f"</summary><ul>{items}</ul></details></div>"
+    )
+
+
+def _legend(study: StudyConfig) -> str:
+    def item(number: int, name: str) -> str:
+        dash = DASHES[min(number // len(COLOURS), len(DASHES) - 1)]
+        line = f'stroke="{COLOURS[number % len(COLOURS)]}" stroke-dasharray="{dash}"'
+        return (
+            f'<li><svg width="26" height="10" aria-hidden="true"><line x1="0" y1="5" x2="26" '
+            f'y2="5" stroke-width="3" {line}/></svg>{number + 1}. {escape(name)}</li>'
+        )
+
+    items = (item(number, arm.name) for number, arm in enumerate(study.arms))
+    return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def _charts(charts: Sequence[str]) -> str:
+    figures = "".join(f"<figure>{chart}</figure>" for chart in charts)
+    return f'<div class="charts">{figures}</div>' if charts else _note("Nothing to draw yet.")
+
+
+def _curves(study: StudyConfig, out: Path) -> list[str]:
+    parts = []
+    for curve in study.curves:
+        parts += [
+            f"<h2>{escape(curve.name[:1].upper() + curve.name[1:])}</h2>", _legend(study),
+            _charts(curve_charts(study, curve, out)),
+            _note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
+                  "point, seeds pooled. Bands: 95 % interval. Dotted: scripted policies."),
+        ]  # fmt: skip
+    return parts
+
+
+def _table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: int = -1) -> str:
+    """Columns as (title, unit or remark); cells are HTML; column `text` may be long."""
+    kinds = [' class="text"' if i == text else "" for i in range(len(head))]
+    cells = "".join(
+        f"<th{kind}>{escape(title)}" + (f"<small>{escape(unit)}</small>" if unit else "") + "</th>"
+        for kind, (title, unit) in zip(kinds, head, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(f'<td{k}>{c}</td>' for k, c in zip(kinds, row, strict=True))}</tr>\n"
+        for row in rows
+    )
+    return (
+        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{cells}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run]) -> str:
+    swept = any(row.scores.in_bowls is not None for row in summary.arms.values())
+    head = [
+        ("arm", ""), ("seeds", ""), ("success", "of episodes, 95 % interval"),
+        *([("in bowls", "share of balls, mean")] if swept else []),
+        ("reward", "per episode, mean ± sd over seeds"),
+        ("ratio to baseline", "of rewards, 95 % interval"), ("attention", "FLOPs a step"),
+        ("fewer", "times, than the baseline"), ("total", "FLOPs a step"),
+        ("latency", "ms a step"), ("parameters", ""), ("video", ""),
+    ]  # fmt: skip
+    rows = []
+    numbers = {arm.name: i + 1 for i, arm in enumerate(study.arms)}
+    for row in [*summary.arms.values(), *summary.references.values()]:
+        scripted = row.name in study.references
+        name = f"{row.name} (scripted)" if scripted else f"{numbers[row.name]}. {row.name}"
+        name += " (baseline)" if row.name == study.baseline else ""
+        cells = [escape(name), "-" if scripted else str(row.scores.seeds), _success(row)]
+        if swept:
+            cells.append(f"{row.scores.in_bowls.mean():.3f}" if row.scores.in_bowls is not None
+                         else "-")  # fmt: skip
+        rows.append([*cells, *_figures(row), _video(out, row.name, runs)])
+    return _table(head, rows) if rows else _note("Nothing is measured yet.")
+
+
+def _success(row: Row) -> str:
+    low, high = row.scores.success_interval
+    return f"{100 * row.scores.success:.1f} % ({100 * low:.1f} – {100 * high:.1f})"
+
+
+def _figures(row: Row) -> list[str]:
+    """Cells from the reward to the parameters."""
+    sd = row.scores.reward_sd
+    reward = f"{row.scores.reward:.3f}" + (f" ± {sd:.3f}" if sd is not None else "")
+    ratio = "-"
+    if row.ratio is not None and row.ratio_interval is not None:
+        low, high = row.ratio_interval
+        ratio = f"{row.ratio:.3f} ({low:.3f} – {high:.3f})"
+    if row.cost is None:
+        return [reward, ratio, "-", "-", "-", "-", "-"]
+    return [
+        reward, ratio, f"{row.cost['attention']:,}",
+        "-" if row.fewer is None else f"{row.fewer:.2f} ×", f"{row.cost['total']:,}",
+        f"{row.cost['latency_ms']:.3f}", f"{row.cost['parameters']:,}",
+    ]  # fmt: skip
+
+
+def _video(out: Path, name: str, runs: Sequence[Run]) -> str:
+    films = [film_path(run.directory) for run in runs if run.arm.name == name]
+    found = [path.relative_to(out).as_posix() for path in films if path.is_file()]
+    return f'<a href="{escape(found[0])}">video</a>' if found else "-"
+
+
+def _results_note(study: StudyConfig) -> str:
+    last = study.evaluation_seed + study.episodes - 1
+    return _note(
+        f"{study.episodes} scenes (seeds {study.evaluation_seed} to {last}), the same for all, and "
+        f"none of them used in training. Baseline: {study.baseline}. Success: episodes of all "
+        "seeds pooled, Wilson's interval. Ratio: bootstrap over seeds, and over scenes for both "
+        "arms together. Latency: median of one policy step, all arms timed in turn."
+    )
+
+
+def _budget(study: StudyConfig, runs: Sequence[Run]) -> str:
+    rows, given = [], set()
+    for arm in study.arms:
+        for stage in range(len(study.stages)):
+            curves = finished_runs(runs, arm.name, stage)
+            if not curves:
+                continue
+            spent = [budget_of(curve) for curve in curves]
+            first = {k: v for k, v in spent[0].items() if k != "wall_s"}
+            minutes = sum(one["wall_s"] for one in spent) / len(spent) / 60
+            units = [
+                f"{first[key]:,.0f}" if key in first else "-" for key in ("iteration", "episodes")
+            ]
+            given.add((stage, *units))
+            changes = escape(json.dumps(arm.set)) if stage == 0 else ""
+            rows.append([escape(arm.name), f"{stage + 1} ({study.stages[stage].trainer})",
+                         str(len(curves)), *units, f"{minutes:.1f}", f"<code>{changes}</code>"
+                         if changes else ""])  # fmt: skip
+    if not rows:
+        return _note("No run is finished yet.")
+    stages = {stage for stage, *_ in given}
+    same = "Every arm had the same budget." if len(given) == len(stages) else (
+        "The arms' budgets differ: see the table.")  # fmt: skip
+    head = [("arm", ""), ("stage", ""), ("finished", "seeds"), ("iterations", "a run"),
+            ("episodes", "a run"), ("wall time", "minutes a run, mean"),
+            ("what makes the arm", "")]  # fmt: skip
+    return f"<p>{same}</p>" + _table(head, rows, text=6)
+
+
+def _origin(study: StudyConfig, summary: Summary, command: str) -> str:
+    facts: dict[str, Any] = summary.provenance
+    versions = ", ".join(f"{k} {v}" for k, v in facts.get("versions", {}).items() if v)
+    machine = facts.get("hardware", {})
+    git = facts.get("git") or {}
+    changed = " with changes" if git.get("modified") else ""
+    lines = [
+        f"<pre>{escape(command)}</pre>",
+        f"<p>Training seeds {escape(', '.join(map(str, study.seeds)))}. Where the versions and the "
+        "machine are the same, so are all figures but the times.</p>",
+        f"<p>Commit {escape(str(git.get('commit', 'unknown')))}{changed}. Python "
+        f"{escape(str(facts.get('python', '')))}, {escape(versions)}.</p>",
+        f"<p>Latencies were measured on {escape(str(machine.get('cpu', 'an unknown machine')))}, "
+        f"{escape(str(machine.get('cores', '?')))} cores, device {escape(study.device)}.</p>",
+    ]
+    return "\n".join(lines) if facts else lines[0]
