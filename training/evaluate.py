@@ -28,7 +28,7 @@ import torch
 from envs import BIMANUAL_SWEEP
 from training.checkpoint import write_atomically
 from training.config import ArgumentParser, UserError, exit_status
-from training.episode import Episode, Policy, PolicyError, run_episode
+from training.episode import Episode, Policy, run_episode
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
@@ -179,7 +179,8 @@ def _origin(player: Player) -> dict[str, Any]:
 
 
 def play(player: Player, seeds: Sequence[int], workers: int = 1) -> list[Episode]:
-    """An episode a seed. UserError when an action is not finite or a worker dies."""
+    """An episode a seed. UserError when an action or reward is not finite or a
+    worker dies."""
     with _executor(workers) as run:
         return _episodes(run, player, seeds, progress=False)
 
@@ -188,7 +189,7 @@ def _episodes(run: Any, player: Player, seeds: Sequence[int], progress: bool) ->
     try:
         results = run(_play, [player] * len(seeds), seeds)
         return list(_watched(results, player.name, len(seeds), progress))
-    except PolicyError as error:
+    except FloatingPointError as error:
         raise UserError(f"{player.name}: {error}") from None
 
 

@@ -148,7 +148,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     )
     try:
         episodes = _roll(player, arguments)
-    except PolicyError as error:
+    except FloatingPointError as error:
         raise UserError(f"{player.name}: {error}") from None
     print(_describe_mean(episodes))
     if arguments.video:

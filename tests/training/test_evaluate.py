@@ -139,3 +139,11 @@ def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys):
     arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
     assert main([*arguments, "--set", "deadly=true"]) == 2
     assert "worker process died" in capsys.readouterr().err
+
+
+def test_a_reward_that_is_not_finite_is_one_sentence(capsys):
+    plain = "tests.training.plain_env:Plain-v0"
+    arguments = ["--policy", "blind", "--env", plain, "--set", "nan=true", "--episodes", "1"]
+    assert main(arguments) == 2
+    sentence = "error: blind: the rewards of the episode with seed 100000 add up to nan"
+    assert capsys.readouterr().err.startswith(sentence)
