@@ -28,7 +28,7 @@ WRONG = [
     ({"bowl_x_m": 0.2}, r"spawn_m must be at most .* start in a bowl"),
     ({"bowl_x_m": 0.5}, r"bowl_x_m \+ .* must be at most 0.55, .*got 0.620"),
     ({"table_m": (1.1, 0.2)}, r"bowl_jitter_m \+ .* must be at most 0.1, or .* over the table's"),
-    ({"bowl_plate_m": 0.04}, r"bowl_plate_m must be below half of bowl_height_m = 0.0\d+, got"),
+    ({"bowl_plate_m": 0.02, "bowl_height_m": 0.03}, r"bowl_plate_m must be .* 0.03, got 0.02"),
     ({"bowl_rim_radius_m": 0.05}, r"bowl_rim_radius_m must be at least .* 0.1, got 0.05"),
     ({"start_jitter_m": 0.5}, r"start_jitter_m = 0.5, but .* less than or equal to 0.1"),
     ({"blade_clearance_m": 0.015}, r"blade_clearance_m must be below .* 0.015, .*got 0.015"),

@@ -224,7 +224,7 @@ def test_flops_tell_feature_maps_apart(recipe, capsys):
         (["{recipe}", "--set", "feature_map=softmaxx"], "softmaxx"),
         (["{recipe}", "--set", "num_feature=8"], "num_feature"),
         (["{run}", "--set", "num_features=8"], "--set changes YAML"),
-        (["{recipe}", "--device", "quantum"], "--device quantum"),
+        (["{recipe}", "--device", "quantum"], "device quantum"),
         (["nowhere.yaml"], "nowhere.yaml"),
         (["nowhere"], "nowhere"),
         (["{recipe}", "--calls", "1", "--json", "/proc/nowhere/x.json"], "--json /proc/nowhere"),

@@ -227,7 +227,7 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
 
 def learner_of(run, not_finite):
     start = checkpoint.load(checkpoint.resolve(run))
-    config = load_config(run / "config.yaml", [f"not_finite={not_finite}"])
+    config = load_config(run / "config.yaml", [f"not_finite={not_finite}", "iterations=2"])
     return bc_learner.Learner(config, run, Group(), start)
 
 
@@ -244,6 +244,7 @@ def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
     assert "skipped: update 7 has loss nan" in capsys.readouterr().out
     (report,) = map(json.loads, (run / bc_learner.NOT_FINITE).read_text().splitlines())
     assert report["actions_not_finite"] == 3
+    learner = learner_of(run, "skip")
     learner._frames.actions[:] = math.nan
     with pytest.raises(UserError, match="6 of 6 batches of iteration 2 were not finite"):
         learner.fit()
@@ -269,7 +270,7 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
         refused(capsys, ["--config", job(**settings), *out], sentence)
         assert not (tmp_path / "run").exists()
     for policy, sentence in (
-        ({"optimiser": "gradient"}, "optimiser must be null or autoregressive"),
+        ({"optimiser": "gradient"}, "policy.optimiser = 'gradient', but input should be"),
         ({"optimiser": "langevin"}, "optimiser must be null or autoregressive"),
         ({"patch": [7, 7]}, "that divide the 40 x 48 image"),
         ({"feature_map": "magic"}, "feature_map must be one of"),
@@ -298,7 +299,8 @@ def test_a_robot_of_another_kind_is_refused(job, tmp_path, capsys):
     arguments = ["--env", "BimanualSweep-v0", "--episodes", "2", "--workers", "1"]
     settings = ["--set", "episode_s=0.2", "step_m=0.05", "--valid-share", "0.5"]
     assert demos.main([*arguments, *settings, "--out", str(directory)]) == 0
-    path = job(env_id="BimanualSweep-v0", demonstrations=str(directory))
+    policy = {"patch": [100, 100]}
+    path = job(policy, env_id="BimanualSweep-v0", demonstrations=str(directory))
     sentence = "was recorded with step_m = 0.05, but the run has env.step_m = 0.04"
     refused(capsys, ["--config", path, "--out", str(tmp_path / "run")], sentence)
 

@@ -143,7 +143,7 @@ def test_the_live_window_is_drawn_in_real_time(monkeypatch):
         (["--policy", "random", "--set", "bound=.inf", *WALK], "actions of Walk-v0 have no bounds"),
         (["--policy", "random", "--episodes", "0"], "at least 1"),
         (["--policy", "random", "--seed", "-1"], "--seed"),
-        (["--policy", "random", "--device", "quantum"], "--device quantum"),
+        (["--policy", "random", "--device", "quantum"], "device quantum"),
         (["--policy", "random", "--set", "wind"], "key=value"),
         (["--policy", "random", "--set", "wnd=1", *WALK], "wnd"),
         (["--policy", "random", "--video", "film.avi"], ".mp4, .gif, .png"),
