@@ -156,8 +156,9 @@ def shipped() -> dict[str, Path]:
 
 
 def in_run(run: Path) -> list[Path]:
-    """A run's checkpoints by iteration, oldest first."""
-    return sorted((run / CHECKPOINTS).glob("*.safetensors"))
+    """A run's checkpoints by iteration, oldest first; other files there are none of it."""
+    found = (run / CHECKPOINTS).glob("[0-9]*.safetensors")
+    return sorted(path for path in found if path.stem.isdecimal())
 
 
 def save_in_run(

@@ -14,14 +14,13 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
 import argparse
+import re
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -30,31 +29,19 @@ from training import config as configuration
 from training.config import ArgumentParser, UserError, exit_status
 from training.players import check_device
 from training.study_config import CurveConfig, StudyConfig, load_config, study_file
+from training.study_making import Unit, make
 from training.study_measures import Conditions, Costs, Film
-from training.study_runs import Run, StoppedError, prepare, runs_of
+from training.study_runs import (
+    Run,
+    StoppedError,
+    check_demonstrations,
+    check_policies,
+    runs_of,
+)
 
 __all__ = ["load_config", "main"]
 
 STUDY, PAGE = "study.yaml", "report.html"
-PAGE_EVERY_S = 30.0
-"""The page is written after a unit that ends this long after the last time, or later."""
-
-
-class Unit(Protocol):
-    """Something that a study makes once."""
-
-    @property
-    def label(self) -> str:
-        """What is printed before it."""
-
-    def done(self) -> bool:
-        """Whether it is there."""
-
-    def check(self) -> None:
-        """UserError when something is there that the study would not make now."""
-
-    def do(self) -> None:
-        """Make it, or what of it is missing."""
 
 
 def all_runs(study: StudyConfig, path: Path, out: Path) -> list[list[Run]]:
@@ -106,10 +93,15 @@ class Page:
     command: str
     runs: list[list[Run]] = field(repr=False)
 
-    def write(self, missing: Sequence[str]) -> bool:
-        """Write it if that changes it, and say whether it did; `missing` is not done yet."""
+    def write(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
+        """Write it if that changes it, and say whether it did.
+
+        Args:
+            missing: what is not done yet.
+            failed: what of it was tried, and why it failed.
+        """
         runs = [run for stages in self.runs for run in stages]
-        text = study_page.render(self.study, self.out, self.command, runs, missing).encode()
+        text = study_page.render(self.study, self.out, self.command, runs, missing, failed).encode()
         path = self.out / PAGE
         if path.is_file() and path.read_bytes() == text:
             return False
@@ -121,60 +113,67 @@ def _check_directory(out: Path, study: StudyConfig) -> None:
     """UserError when the directory belongs to something else."""
     saved = out / STUDY
     if saved.is_file():
-        title = configuration.read_yaml(saved).get("title")
+        before = configuration.read_yaml(saved)
+        title, recorded = before.get("title"), before.get("demonstrations")
         if title != study.title:
             raise UserError(
                 f"{out} holds another study, {title!r}, not {study.title!r}: give another --out"
+            )
+        if recorded is not None and recorded != study.demonstrations and _visible(out / "runs"):
+            raise UserError(
+                f"{out} has runs with demonstrations = {recorded!r}, but the study now has "
+                f"{study.demonstrations!r}; give another --out"
             )
     elif out.exists() and (not out.is_dir() or _visible(out)):
         raise UserError(f"{out} holds something that is no study: give another --out")
 
 
 def _visible(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    found = folder.iterdir() if folder.is_dir() else ()
+    return [path.name for path in found if not path.name.startswith(".")]
 
 
-def _claim(out: Path, study: StudyConfig) -> None:
-    text = configuration.to_yaml(
-        configuration.dump(study), "Resolved configuration of this study, every default filled in."
-    )
+def _make_directory(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        if not (out / STUDY).is_file() or (out / STUDY).read_text(encoding="utf-8") != text:
-            checkpoint.write_atomically(out / STUDY, text.encode())
     except OSError as error:
         raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
 
 
-def _ready(study: StudyConfig, runs: list[list[Run]]) -> None:
-    """Record what is cloned, and UserError when a run that is not finished could not begin."""
+def _write_config(out: Path, study: StudyConfig) -> None:
+    text = configuration.to_yaml(
+        configuration.dump(study), "Resolved configuration of this study, every default filled in."
+    )
+    if not (out / STUDY).is_file() or (out / STUDY).read_text(encoding="utf-8") != text:
+        checkpoint.write_atomically(out / STUDY, text.encode())
+
+
+def _unfinished(runs: list[list[Run]]) -> list[list[Run]]:
+    """The stages of a seed of every arm that has a run to make."""
     arms: dict[str, list[Run]] = {}
     for stages in runs:
         if not all(run.done() for run in stages):
             arms.setdefault(stages[0].arm.name, stages)
-    if arms and study.demonstrations is not None:
+    return list(arms.values())
+
+
+def _record(study: StudyConfig) -> None:
+    """Record what is cloned, as far as it is not there. Raises StoppedError."""
+    if study.demonstrations is not None:
         status = demos.main(shlex.split(study.demonstrations))
         if status != 0:
             raise StoppedError(status)
-    for stages in arms.values():
-        prepare(stages)
 
 
-def _make(units: Sequence[Unit], page: Page) -> None:
-    """Make what is missing, in turn; the page now and then, and however this ends."""
-    missing = [unit for unit in units if not unit.done()]
-    due = time.monotonic()
-    try:
-        while missing:
-            if time.monotonic() >= due:
-                page.write([unit.label for unit in missing])
-                due = time.monotonic() + PAGE_EVERY_S
-            number = len(units) - len(missing) + 1
-            print(f"[{number}/{len(units)}] {missing[0].label}", flush=True)
-            missing[0].do()
-            missing.pop(0)
-    finally:
-        page.write([unit.label for unit in missing])
+def _clean(out: Path) -> None:
+    """Remove half a file of a process that was killed: the names that the study itself gives."""
+    for folder, names in (
+        (out, rf"{re.escape(STUDY)}|{re.escape(PAGE)}|costs\.json"),
+        (out / "evaluations", r"[a-z0-9.+-]+\.json"),
+    ):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if re.fullmatch(rf"\.({names})\.\d+", path.name):
+                path.unlink()
 
 
 def _parser() -> ArgumentParser:
@@ -202,37 +201,53 @@ def run(argv: Sequence[str] | None = None) -> int:
         ["python", "-m", "training.study", "--config", str(path), "--out", str(out)]
     )
     try:
-        _run(path, out, command, arguments.page)
+        return _run(path, out, command, arguments.page)
     except (KeyboardInterrupt, StoppedError) as error:
         status = error.status if isinstance(error, StoppedError) else 130
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)
         return status
     except OSError as error:
         raise UserError(f"{out}: a file of the study cannot be written: {error}") from None
-    return 0
 
 
-def _run(path: Path, out: Path, command: str, page_alone: bool) -> None:
+def _run(path: Path, out: Path, command: str, page_alone: bool) -> int:
     study = load_config(path)
     check_device(study.device)
     _check_directory(out, study)
     runs = all_runs(study, path, out)
+    every = [run for stages in runs for run in stages]
     units = plan(study, out, runs)
     for unit in units:
         unit.check()
+    check_demonstrations(every, begin=False)
     page = Page(study, out, command, runs)
-    if page_alone or all(unit.done() for unit in units):
-        _claim(out, study)
-        written = page.write([unit.label for unit in units if not unit.done()])
+    missing = [unit.label for unit in units if not unit.done()]
+    if page_alone or not missing:
+        _make_directory(out)
+        if not (out / STUDY).is_file() or not missing:
+            _write_config(out, study)
+        written = page.write(missing)
         print(f"{'wrote' if written else 'nothing to do; see'} {out / PAGE}")
-        return
-    _ready(study, runs)
-    _claim(out, study)
+        return 0
+    for stages in _unfinished(runs):
+        check_policies(stages)
+    _make_directory(out)
     with run_log.lock(out):
-        for left_over in [*out.glob(".*.*.*"), *out.glob("evaluations/.*.json.*")]:
-            left_over.unlink()  # half a file, of a process that was killed
-        _make(units, page)
+        _write_config(out, study)
+        _clean(out)
+        if _unfinished(runs):
+            _record(study)
+            check_demonstrations(every, begin=True)
+        failures = make(units, page.write)
+    if failures.reasons:
+        print(
+            f"{len(failures.reasons)} parts failed, {out / PAGE} lists them; try them again with: "
+            f"{command}",
+            flush=True,
+        )
+        return 2
     print(f"done: {out / PAGE}")
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

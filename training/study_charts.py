@@ -7,20 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from training.evaluate import wilson_interval
 from training.plots import Curve
 from training.study_config import CurveConfig, StudyConfig
 from training.study_figures import Line, Point, draw_lines, draw_points
-from training.study_results import (
-    Interval,
-    Scores,
-    mean_interval,
-    read_scores,
-    read_training,
-    training_spread,
-)
+from training.study_intervals import Interval, mean_interval
+from training.study_results import Scores, read_training, training_spread
 from training.study_runs import Run
-from training.study_summary import Summary, where
+from training.study_summary import Summary, scores_of
 
 __all__ = ["curve_charts", "finished_runs", "pareto_charts", "training_charts"]
 
@@ -95,7 +88,7 @@ def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]
         found = [
             (point.x, scores)
             for point in sorted(curve.points, key=lambda point: point.x)
-            if (scores := read_scores(where(study, out, name, curve.name, point.x))) is not None
+            if (scores := scores_of(study, out, name, curve, point)) is not None
         ]
         if not found:
             continue
@@ -114,6 +107,5 @@ def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]
 
 def _outcome(scores: Scores) -> tuple[float, Interval]:
     if scores.in_bowls is None:
-        return scores.success, wilson_interval(scores.successes, scores.rewards.size)
-    interval = mean_interval(scores.in_bowls, np.random.default_rng(0))
-    return float(scores.in_bowls.mean()), interval
+        return scores.success, scores.success_interval
+    return float(scores.in_bowls.mean()), mean_interval(scores.in_bowls)

@@ -63,7 +63,8 @@ class PointConfig:
     x: float
     """Where it is drawn, in the unit that `xlabel` names."""
     set: dict[str, Any] = field(default_factory=dict)
-    """Settings of the environment there, beside those of `env`."""
+    """Settings of the environment there, beside those of `env`; none: the task itself, of which
+    the first episodes are taken."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -76,7 +77,7 @@ class CurveConfig:
     """Label of the horizontal axis, with its unit."""
     points: tuple[PointConfig, ...] = Field(min_length=1)
     """The places."""
-    episodes: int = Field(default=50, ge=1)
+    episodes: int = Field(default=50, ge=2)
     """Episodes of every arm, seed and reference at each."""
 
 
@@ -96,7 +97,8 @@ class StudyConfig:
     headline: str | None = None
     """Name of the arm that the page's first sentence is about; null: the best but the baseline."""
     equal_within: float = Field(default=0.02, ge=0, lt=1)
-    """An arm earns as much as the baseline if its reward is lower by at most this share."""
+    """An arm earns as much as the baseline if its reward is lower by at most this share; the lower
+    end of the interval decides."""
     seeds: tuple[int, ...] = Field(default=(0, 1, 2), min_length=1)
     """Training seeds; each gives every arm one policy."""
     seed_keys: tuple[str, ...] = ("seed", "policy.init_seed", "policy.feature_seed")
@@ -105,7 +107,7 @@ class StudyConfig:
     """Scripted policies that are evaluated too."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment in all evaluations."""
-    episodes: int = Field(default=200, ge=1)
+    episodes: int = Field(default=200, ge=2)
     """Evaluation episodes of every arm, seed and reference, the same scenes for all."""
     evaluation_seed: int = Field(default=EVALUATION_SEEDS_FROM, ge=EVALUATION_SEEDS_FROM, lt=2**32)
     """Seed of the first; training uses none from 100000 up."""
@@ -142,6 +144,12 @@ class StudyConfig:
                 raise ValueError(f"curve {curve.name} has two points at one x, got {places}")
             if not all(math.isfinite(x) for x in places):
                 raise ValueError(f"curve {curve.name} needs finite x, got {places}")
+            if curve.episodes > self.episodes and not all(point.set for point in curve.points):
+                raise ValueError(
+                    f"curve {curve.name} has a point without set, which takes the episodes of the "
+                    f"task itself, so its episodes must be at most {self.episodes}, got "
+                    f"{curve.episodes}"
+                )
         for i, stage in enumerate(self.stages[1:], 1):
             if stage.trainer != "es":
                 raise ValueError(
@@ -194,6 +202,6 @@ def study_file(given: str) -> Path:
     return shipped if not Path(given).exists() and shipped.is_file() else Path(given)
 
 
-def load_config(path: str | Path, overrides: list[str] | None = None) -> StudyConfig:
+def load_config(path: str | Path) -> StudyConfig:
     """The study with every default filled in; UserError when something is wrong."""
-    return configuration.load(StudyConfig, path, overrides or [])
+    return configuration.load(StudyConfig, path, [])

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,8 @@ def _begin(xlabel: str, ylabel: str) -> tuple[Any, Any]:
 
     figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")
     axis = figure.subplots()
-    axis.set_xlabel(xlabel, color=_INK)
-    axis.set_ylabel(ylabel, color=_INK)
+    axis.set_xlabel(xlabel, color=_INK, parse_math=False)
+    axis.set_ylabel(ylabel, color=_INK, parse_math=False)
     axis.tick_params(which="both", colors=_INK)
     axis.grid(alpha=0.2, color=_INK)
     for name, spine in axis.spines.items():
@@ -87,7 +88,7 @@ def _finish(figure: Any, title: str) -> str:
     svg = re.sub(r'id="([^"]+)"', rf'id="{salt}-\1"', svg)
     svg = re.sub(r'href="#([^"]+)"', rf'href="#{salt}-\1"', svg)
     svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{salt}-\1)", svg)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
 
 
 def _style(number: int) -> dict[str, Any]:

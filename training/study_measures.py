@@ -17,24 +17,39 @@ from policies import build
 from training import checkpoint, environments, rollout
 from training import config as configuration
 from training.config import UserError
-from training.evaluate import evaluate
+from training.evaluate import play, summarise
 from training.players import Player
 from training.run_log import provenance
 from training.step_cost import measure_all
 from training.study_config import CurveConfig, StudyConfig, slug
 from training.study_runs import Run, StoppedError
 
-__all__ = ["Conditions", "Costs", "Film", "condition_file", "film_path", "read_json", "settings_of"]
+__all__ = [
+    "COSTS",
+    "Conditions",
+    "Costs",
+    "Film",
+    "condition_file",
+    "film_path",
+    "read_json",
+    "settings_of",
+]
 
 TIMED_CALLS = 200
+COSTS = ("measured", "costs", "provenance")
+"""What the file of the costs must hold."""
 
 
-def read_json(path: Path) -> Any:
-    """What a file of the study holds; UserError when it cannot be read."""
+def read_json(path: Path, *keys: str) -> dict[str, Any]:
+    """What a file of the study holds; UserError when it cannot be read or lacks one of `keys`."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read as a file of the study: {error}") from None
+    absent = [key for key in keys if not isinstance(data, dict) or key not in data]
+    if absent:
+        raise UserError(f"{path} is no such file of a study, or damaged: it has no {absent[0]}")
+    return data
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -78,9 +93,14 @@ class Conditions:
 
     @property
     def label(self) -> str:
-        """What is printed before it."""
+        """What is printed before it, and what the page calls it."""
         where = "" if self.curve is None else f" along {self.curve.name}"
         return f"evaluate {self.who}{where}"
+
+    @property
+    def start(self) -> Path | None:
+        """The run that it needs."""
+        return self.run
 
     @property
     def _seeds(self) -> range:
@@ -90,11 +110,10 @@ class Conditions:
     def settings(self, make: bool = False) -> dict[Path, dict[str, Any]]:
         """The environment's settings by result file; UserError for one that is not known, which
         with some environments only shows when they are made."""
-        points = self.curve.points if self.curve else ()
-        curve = self.curve.name if self.curve else None
-        changes: dict[Path, dict[str, Any]] = {
-            condition_file(self.out, self.who, curve, point.x): point.set for point in points
-        } or {condition_file(self.out, self.who): {}}
+        curve, changes = None, {condition_file(self.out, self.who): dict[str, Any]()}
+        if self.curve is not None:  # where it changes nothing, the task itself is measured already
+            curve, points = self.curve.name, [point for point in self.curve.points if point.set]
+            changes = {condition_file(self.out, self.who, curve, p.x): p.set for p in points}
         found = {}
         for path, change in changes.items():
             try:
@@ -115,9 +134,10 @@ class Conditions:
         for path, settings in self.settings(make=True).items():
             if not path.is_file():
                 continue
-            entry = read_json(path)
             expected: dict[str, Any] = {"env_settings": settings, "seeds": list(self._seeds)}
+            entry = read_json(path, *expected)
             if self.run is not None:
+                _check_there(path, self.run)
                 expected["checkpoint_sha256"] = _sha256(self.run)
             for key, value in expected.items():
                 if entry.get(key) != json.loads(json.dumps(value)):
@@ -132,10 +152,27 @@ class Conditions:
         missing = {p: s for p, s in self.settings().items() if not p.is_file()}
         file = None if self.run is None else checkpoint.resolve(self.run)
         device = self.study.device if self.run is not None else "cpu"
-        players = [Player(self.who, self.env_id, s, file, device) for s in missing.values()]
-        entries = evaluate(players, self._seeds, self.study.workers or 1)
-        for path, entry in zip(missing, entries, strict=True):
+        for path, settings in missing.items():
+            player = Player(self.who, self.env_id, settings, file, device)
+            episodes = play(player, self._seeds, self.study.workers or 1)
+            entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
+            if self.run is not None:
+                entry |= {"checkpoint": str(file), "checkpoint_sha256": _sha256(self.run)}
+            entry["records"] = [
+                {"seed": e.seed, "reward": e.reward, "steps": e.steps, **e.info}
+                | {"success": float(e.success)}
+                for e in episodes
+            ]
             write_json(path, entry)
+
+
+def _check_there(path: Path, run: Path) -> None:
+    """UserError when the run that `path` was made from is gone."""
+    if not checkpoint.in_run(run):
+        raise UserError(
+            f"{path} was made from the policy of {run}, which is not there any more; bring that "
+            "run back, or move that file away too"
+        )
 
 
 def _sha256(run: Path) -> str:
@@ -155,6 +192,8 @@ class Costs:
     runs: tuple[Run, ...] = field(repr=False)
     """The last run of each arm, of any seed."""
     label: str = "measure the cost of a step of every arm"
+    start: Path | None = None
+    """It needs no run."""
 
     @property
     def path(self) -> Path:
@@ -175,9 +214,10 @@ class Costs:
         """Whether every arm as it is now was measured, and among the others."""
         if not self.path.is_file():
             return False
-        there = read_json(self.path).get("measured", {})
+        there = read_json(self.path, *COSTS)["measured"]
         here = json.loads(json.dumps(self._measured()))
-        return all(there.get(name) == facts for name, facts in here.items())
+        known = there if isinstance(there, dict) else {}
+        return all(known.get(name) == facts for name, facts in here.items())
 
     def check(self) -> None:
         """Nothing to refuse: costs are measured again when arms change."""
@@ -225,12 +265,19 @@ class Film:
         """What is printed before it."""
         return f"film {self.run.directory.name}"
 
+    @property
+    def start(self) -> Path:
+        """The run that it needs."""
+        return self.run.directory
+
     def done(self) -> bool:
         """Whether it is there."""
         return self.path.is_file()
 
     def check(self) -> None:
-        """Nothing to refuse: its policy is that of a finished run, which never changes."""
+        """UserError when the run that it was made from is gone; a finished one never changes."""
+        if self.done():
+            _check_there(self.path, self.run.directory)
 
     def do(self) -> None:
         """Film it. Raises StoppedError when the environment cannot be filmed after all."""

@@ -8,16 +8,22 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from training import environments
 from training.study_charts import curve_charts, finished_runs, pareto_charts, training_charts
-from training.study_config import StudyConfig
+from training.study_config import CurveConfig, StudyConfig
 from training.study_figures import COLOURS, DASHES
 from training.study_measures import film_path
-from training.study_results import budget_of
+from training.study_results import budget_of, commits
 from training.study_runs import Run
 from training.study_summary import Row, Summary, headline, summarise
 
 __all__ = ["render"]
 
+_SPENT = {
+    "iteration": "iterations", "episodes": "episodes", "env_steps": "environment steps",
+    "decisions": "decisions", "frames": "frames",
+}  # fmt: skip
+"""What a run took: column of metrics.csv and what the page calls it."""
 _STYLE = """
 :root { color-scheme: light dark; --faint: #8885; --box: #8881; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 1rem; }
@@ -41,7 +47,7 @@ pre { padding: .7rem; overflow-x: auto; } .text { text-align: left; white-space:
 
 
 def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
-           missing: Sequence[str]) -> str:  # fmt: skip
+           missing: Sequence[str], failed: Sequence[str] = ()) -> str:  # fmt: skip
     """The page as text, the same for the same files.
 
     Args:
@@ -50,6 +56,7 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
         command: what runs it, as a shell takes it.
         runs: all training runs, seeds outermost.
         missing: what is not done yet, in words.
+        failed: what of it was tried, and why it failed.
     """
     summary = summarise(study, out)
     sentences = headline(study, summary)
@@ -57,18 +64,18 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
         f"<h1>{escape(study.title)}</h1>",
         f'<p class="lead">{escape(sentences[0])}</p>',
         *(f"<p>{escape(sentence)}</p>" for sentence in sentences[1:]),
-        _missing(missing),
-        "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study),
+        _failed(failed), _missing(missing),
+        "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study, summary),
         "<h2>Cost against reward</h2>", _legend(study), _charts(pareto_charts(study, summary)),
-        _note("Bars: 95 % bootstrap interval of the mean reward over seeds and scenes. Ringed and "
+        _note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
               "joined: the Pareto front, arms that none beats at as low a cost. Scripted policies "
               "that are far off are in the table alone."),
         "<h2>Training</h2>", _legend(study), _charts(training_charts(study, runs)),
         _note("Mean over the training seeds, the standard deviation over them shaded. "
               "Finished runs only."),
-        *_curves(study, out),
+        *_curves(study, out, runs, summary),
         "<h2>Budget</h2>", _budget(study, runs),
-        "<h2>How to run it again</h2>", _origin(study, summary, command),
+        "<h2>How to run it again</h2>", _origin(study, summary, command, runs),
     ]  # fmt: skip
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -81,6 +88,16 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
 
 def _note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
+
+
+def _failed(failed: Sequence[str]) -> str:
+    if not failed:
+        return ""
+    items = "".join(f"<li>{escape(line)}</li>" for line in failed)
+    return (
+        f'<div class="missing"><p>{len(failed)} parts failed when the study was last run, and are '
+        f"tried again when it is rerun:</p><ul>{items}</ul></div>"
+    )
 
 
 def _missing(missing: Sequence[str]) -> str:
@@ -112,16 +129,30 @@ def _charts(charts: Sequence[str]) -> str:
     return f'<div class="charts">{figures}</div>' if charts else _note("Nothing to draw yet.")
 
 
-def _curves(study: StudyConfig, out: Path) -> list[str]:
+def _curves(study: StudyConfig, out: Path, runs: Sequence[Run], summary: Summary) -> list[str]:
     parts = []
     for curve in study.curves:
         parts += [
             f"<h2>{escape(curve.name[:1].upper() + curve.name[1:])}</h2>", _legend(study),
             _charts(curve_charts(study, curve, out)),
             _note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
-                  "point, seeds pooled. Bands: 95 % interval. Dotted: scripted policies."),
+                  f"point. Bands: 95 % interval over seeds and scenes{_alone(summary)}. "
+                  f"Dotted: scripted policies. {_trained_on(curve, runs)}"),
         ]  # fmt: skip
     return parts
+
+
+def _trained_on(curve: CurveConfig, runs: Sequence[Run]) -> str:
+    """What the first arm's stages had for the settings that a curve changes."""
+    keys = list(dict.fromkeys(key for point in curve.points for key in point.set))
+    stages = []
+    for run in runs:
+        if (run.arm.name, run.seed) != (runs[0].arm.name, runs[0].seed) or not keys:
+            continue
+        settings = environments.resolved(run.job.env_id, run.job.env)
+        values = (f"{key} = {json.dumps(settings.get(key, 'the default'))}" for key in keys)
+        stages.append(f"stage {run.stage + 1} ({run.trainer}) {', '.join(values)}")
+    return f"Trained with: {'; '.join(stages)}." if stages else ""
 
 
 def _table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: int = -1) -> str:
@@ -147,7 +178,8 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
         ("arm", ""), ("seeds", ""), ("success", "of episodes, 95 % interval"),
         *([("in bowls", "share of balls, mean")] if swept else []),
         ("reward", "per episode, mean ± sd over seeds"),
-        ("ratio to baseline", "of rewards, 95 % interval"), ("attention", "FLOPs a step"),
+        ("ratio to baseline", "of rewards, 95 % interval"),
+        ("ratio to oracle", "of success, 95 % interval"), ("attention", "FLOPs a step"),
         ("fewer", "times, than the baseline"), ("total", "FLOPs a step"),
         ("latency", "ms a step"), ("parameters", ""), ("video", ""),
     ]  # fmt: skip
@@ -178,10 +210,14 @@ def _figures(row: Row) -> list[str]:
     if row.ratio is not None and row.ratio_interval is not None:
         low, high = row.ratio_interval
         ratio = f"{row.ratio:.3f} ({low:.3f} – {high:.3f})"
+    share = "-"
+    if row.of_oracle is not None and row.of_oracle_interval is not None:
+        low, high = row.of_oracle_interval
+        share = f"{row.of_oracle:.3f} ({low:.3f} – {high:.3f})"
     if row.cost is None:
-        return [reward, ratio, "-", "-", "-", "-", "-"]
+        return [reward, ratio, share, "-", "-", "-", "-", "-"]
     return [
-        reward, ratio, f"{row.cost['attention']:,}",
+        reward, ratio, share, f"{row.cost['attention']:,}",
         "-" if row.fewer is None else f"{row.fewer:.2f} ×", f"{row.cost['total']:,}",
         f"{row.cost['latency_ms']:.3f}", f"{row.cost['parameters']:,}",
     ]  # fmt: skip
@@ -193,58 +229,77 @@ def _video(out: Path, name: str, runs: Sequence[Run]) -> str:
     return f'<a href="{escape(found[0])}">video</a>' if found else "-"
 
 
-def _results_note(study: StudyConfig) -> str:
+def _results_note(study: StudyConfig, summary: Summary) -> str:
     last = study.evaluation_seed + study.episodes - 1
     return _note(
         f"{study.episodes} scenes (seeds {study.evaluation_seed} to {last}), the same for all, and "
-        f"none of them used in training. Baseline: {study.baseline}. Success: episodes of all "
-        "seeds pooled, Wilson's interval. Ratio: bootstrap over seeds, and over scenes for both "
-        "arms together. Latency: median of one policy step, all arms timed in turn."
+        f"none of them used in training. Baseline: {study.baseline}. Intervals: over seeds and "
+        f"scenes as crossed random effects, Student's t{_alone(summary)}; ratios on "
+        "paired scenes. Latency: median of one policy step, all arms timed in turn."
     )
 
 
+def _alone(summary: Summary) -> str:
+    """A remark where an arm has one seed as yet."""
+    one = any(row.scores.seeds == 1 for row in summary.arms.values())
+    return " (one seed: over scenes alone)" if one else ""
+
+
 def _budget(study: StudyConfig, runs: Sequence[Run]) -> str:
-    rows, given = [], set()
-    for arm in study.arms:
-        for stage in range(len(study.stages)):
-            curves = finished_runs(runs, arm.name, stage)
-            if not curves:
+    rows = []
+    given: dict[str, list[set[float]]] = {}
+    for stage, settings in enumerate(study.stages):
+        values: dict[str, set[float]] = {}
+        for arm in study.arms:
+            spent = [budget_of(curve) for curve in finished_runs(runs, arm.name, stage)]
+            if not spent:
                 continue
-            spent = [budget_of(curve) for curve in curves]
-            first = {k: v for k, v in spent[0].items() if k != "wall_s"}
-            minutes = sum(one["wall_s"] for one in spent) / len(spent) / 60
-            units = [
-                f"{first[key]:,.0f}" if key in first else "-" for key in ("iteration", "episodes")
-            ]
-            given.add((stage, *units))
-            changes = escape(json.dumps(arm.set)) if stage == 0 else ""
-            rows.append([escape(arm.name), f"{stage + 1} ({study.stages[stage].trainer})",
-                         str(len(curves)), *units, f"{minutes:.1f}", f"<code>{changes}</code>"
-                         if changes else ""])  # fmt: skip
+            for one, key in ((one, key) for one in spent for key in _SPENT if key in one):
+                values.setdefault(key, set()).add(one[key])
+            minutes = sum(one.get("wall_s", 0.0) for one in spent) / len(spent) / 60
+            changes = f"<code>{escape(json.dumps(arm.set))}</code>" if stage == 0 else ""
+            rows.append([escape(arm.name), f"{stage + 1} ({settings.trainer})", str(len(spent)),
+                         *(_range([one[key] for one in spent if key in one]) for key in _SPENT),
+                         f"{minutes:.1f}", changes])  # fmt: skip
+        for key, found in values.items():
+            given.setdefault(key, []).append(found)
     if not rows:
         return _note("No run is finished yet.")
-    stages = {stage for stage, *_ in given}
-    same = "Every arm had the same budget." if len(given) == len(stages) else (
-        "The arms' budgets differ: see the table.")  # fmt: skip
-    head = [("arm", ""), ("stage", ""), ("finished", "seeds"), ("iterations", "a run"),
-            ("episodes", "a run"), ("wall time", "minutes a run, mean"),
-            ("what makes the arm", "")]  # fmt: skip
-    return f"<p>{same}</p>" + _table(head, rows, text=6)
+    same = [_SPENT[key] for key, stages in given.items() if all(len(v) == 1 for v in stages)]
+    other = [_SPENT[key] for key in given if _SPENT[key] not in same]
+    text = f"All finished runs of a stage took the same {_listed(same)}" if same else ""
+    if other:
+        text += f"{', but not' if same else 'Runs took different'} {_listed(other)}"
+    head = [("arm", ""), ("stage", ""), ("finished", "seeds"),
+            *((name, "a run") for name in _SPENT.values()),
+            ("wall time", "minutes a run, mean"), ("what makes the arm", "")]  # fmt: skip
+    return f"<p>{text}.</p>" + _table(head, rows, text=len(head) - 1)
 
 
-def _origin(study: StudyConfig, summary: Summary, command: str) -> str:
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _range(values: Sequence[float]) -> str:
+    """A number, or the smallest and the largest of several seeds."""
+    ends = list(dict.fromkeys(f"{v:,.0f}" for v in (min(values), max(values)))) if values else ["-"]
+    return " – ".join(ends)
+
+
+def _origin(study: StudyConfig, summary: Summary, command: str, runs: Sequence[Run]) -> str:
     facts: dict[str, Any] = summary.provenance
     versions = ", ".join(f"{k} {v}" for k, v in facts.get("versions", {}).items() if v)
     machine = facts.get("hardware", {})
-    git = facts.get("git") or {}
-    changed = " with changes" if git.get("modified") else ""
+    devices = {study.device, *(getattr(run.job, "device", "cpu") for run in runs)}
+    code = "; ".join(commits(runs)) or "no commit yet"
+    again = " Where the versions and the machine are the same, so are all figures but the times."
     lines = [
         f"<pre>{escape(command)}</pre>",
-        f"<p>Training seeds {escape(', '.join(map(str, study.seeds)))}. Where the versions and the "
-        "machine are the same, so are all figures but the times.</p>",
-        f"<p>Commit {escape(str(git.get('commit', 'unknown')))}{changed}. Python "
-        f"{escape(str(facts.get('python', '')))}, {escape(versions)}.</p>",
-        f"<p>Latencies were measured on {escape(str(machine.get('cpu', 'an unknown machine')))}, "
+        f"<p>Training seeds {escape(', '.join(map(str, study.seeds)))}."
+        f"{again if devices == {'cpu'} else ''}</p>",
+        f"<p>The runs were made at {escape(code)}.</p>",
+        f"<p>Latencies were measured with Python {escape(str(facts.get('python', '')))}, "
+        f"{escape(versions)}, on {escape(str(machine.get('cpu', 'an unknown machine')))}, "
         f"{escape(str(machine.get('cores', '?')))} cores, device {escape(study.device)}.</p>",
     ]
-    return "\n".join(lines) if facts else lines[0]
+    return "\n".join(lines if facts else lines[:3])

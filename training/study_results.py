@@ -1,9 +1,4 @@
-"""What a study's runs and evaluations came to: figures with intervals, from its files alone.
-
-Scenes are the same for all arms and seeds, so an arm's rewards are a matrix: a row a training seed,
-a column a scene. Intervals are percentiles of a bootstrap on two levels: rows are drawn with
-replacement for each arm apart, and columns for all arms together.
-"""
+"""What a study's runs and evaluations came to: figures from its files alone."""
 
 from __future__ import annotations
 
@@ -15,23 +10,23 @@ from typing import Any
 import numpy as np
 
 from training import checkpoint
-from training.evaluate import wilson_interval
+from training.config import UserError
 from training.plots import Curve, read_metrics
+from training.run_log import PROVENANCE
+from training.study_intervals import Interval, share_interval
 from training.study_measures import read_json
+from training.study_runs import Run
 
 __all__ = [
     "Scores",
     "Spread",
-    "mean_interval",
+    "budget_of",
+    "commits",
     "pareto_front",
-    "ratio_interval",
     "read_scores",
     "read_training",
     "training_spread",
 ]
-
-DRAWS = 10_000
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -42,8 +37,8 @@ class Scores:
     """(seeds, scenes), undiscounted sums."""
     in_bowls: np.ndarray | None
     """(seeds, scenes), fraction of the balls; None for tasks without."""
-    successes: int
-    """Successful episodes of all."""
+    successes: np.ndarray
+    """(seeds, scenes), 1 where the episode succeeded, 0 elsewhere."""
 
     @property
     def seeds(self) -> int:
@@ -53,12 +48,12 @@ class Scores:
     @property
     def success(self) -> float:
         """Share of all episodes."""
-        return self.successes / self.rewards.size
+        return float(self.successes.mean())
 
     @property
     def success_interval(self) -> Interval:
-        """Wilson's 95% interval of that share, episodes of all seeds pooled."""
-        return wilson_interval(self.successes, self.rewards.size)
+        """95% interval of that share."""
+        return share_interval(self.successes)
 
     @property
     def reward(self) -> float:
@@ -71,55 +66,37 @@ class Scores:
         return float(self.rewards.mean(1).std(ddof=1)) if self.seeds > 1 else None
 
 
-def read_scores(paths: Sequence[Path]) -> Scores | None:
-    """The evaluations that are there, one a seed; None without any."""
-    entries = [read_json(path) for path in paths if path.is_file()]
-    if not entries:
-        return None
-    records = [entry["records"] for entry in entries]
-    swept = all("in_bowls" in record for rows in records for record in rows)
-    return Scores(
-        rewards=np.array([[record["reward"] for record in rows] for rows in records]),
-        in_bowls=np.array([[r["in_bowls"] for r in rows] for rows in records]) if swept else None,
-        successes=sum(round(e["success_rate"] * e["episodes"]) for e in entries),
-    )
+def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
+    """The first episodes of the evaluations that are there, one a seed; None without any.
 
-
-def _counts(generator: np.random.Generator, draws: int, size: int) -> np.ndarray:
-    """How often each of `size` things comes up in as many draws with replacement: (draws, size)."""
-    return generator.multinomial(size, np.full(size, 1 / size), size=draws)
-
-
-def _means(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Means (draws,) of `values` (seeds, scenes), rows and columns repeated as counted."""
-    return ((rows @ values) * columns).sum(1) / values.size
-
-
-def _percentiles(values: np.ndarray) -> Interval:
-    low, high = np.percentile(values, [2.5, 97.5])
-    return float(low), float(high)
-
-
-def mean_interval(
-    values: np.ndarray, generator: np.random.Generator, draws: int = DRAWS
-) -> Interval:
-    """95% bootstrap interval of the mean of `values` (seeds, scenes)."""
-    rows, columns = (_counts(generator, draws, size) for size in values.shape)
-    return _percentiles(_means(values, rows, columns))
-
-
-def ratio_interval(
-    ours: np.ndarray, theirs: np.ndarray, generator: np.random.Generator, draws: int = DRAWS
-) -> Interval | None:
-    """95% bootstrap interval of mean(ours) / mean(theirs), (seeds, scenes) each, the same scenes.
-
-    None where `theirs` is not clearly positive: a ratio to nothing says nothing.
+    UserError when a file does not hold as many episodes with a reward.
     """
-    assert ours.shape[1] == theirs.shape[1], f"{ours.shape} and {theirs.shape}: other scenes"
-    columns = _counts(generator, draws, ours.shape[1])
-    top = _means(ours, _counts(generator, draws, len(ours)), columns)
-    bottom = _means(theirs, _counts(generator, draws, len(theirs)), columns)
-    return _percentiles(top / bottom) if (bottom > 0).all() else None
+    tables = [_records(path, episodes) for path in paths if path.is_file()]
+    if not tables:
+        return None
+    swept = all("in_bowls" in record for rows in tables for record in rows)
+
+    def matrix(key: str) -> np.ndarray:
+        return np.array([[float(record.get(key, 0)) for record in rows] for rows in tables])
+
+    return Scores(matrix("reward"), matrix("in_bowls") if swept else None, matrix("success"))
+
+
+def _records(path: Path, episodes: int) -> list[dict[str, Any]]:
+    records = read_json(path, "records")["records"]
+    shown = ("reward", "success", "in_bowls")
+    whole = (
+        isinstance(records, list)
+        and len(records) >= episodes
+        and all(isinstance(record, dict) and "reward" in record for record in records)
+        and all(isinstance(r[key], int | float) for r in records for key in shown if key in r)
+    )
+    if not whole:
+        raise UserError(
+            f"{path} does not hold {episodes} episodes with their rewards; it is damaged, and is "
+            "made again once it is moved away"
+        )
+    return records[:episodes]
 
 
 def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> list[str]:
@@ -133,11 +110,12 @@ def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> li
 
 
 def read_training(run: Path, iterations: int) -> Curve | None:
-    """A finished run's metrics; None of another."""
+    """A finished run's metrics; None of another, or where no row of them is left."""
     saved = checkpoint.in_run(run)
     if not saved or int(saved[-1].stem) != iterations:
         return None
-    return read_metrics(run)
+    curve = read_metrics(run)
+    return curve if len(curve.columns["iteration"]) else None
 
 
 @dataclass(frozen=True)
@@ -164,6 +142,20 @@ def training_spread(curves: Sequence[Curve], column: str) -> Spread | None:
     mean = values.mean(0)
     sd = values.std(0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
     return Spread(x, mean, mean - sd, mean + sd)
+
+
+def commits(runs: Sequence[Run]) -> list[str]:
+    """The distinct states of the source that runs began or went on with, in their order."""
+    found: dict[str, None] = {}
+    for path in (run.directory / PROVENANCE for run in runs):
+        if not path.is_file():
+            continue
+        facts = read_json(path, "git")
+        for part in (facts, *facts.get("resumed", ())):
+            git = part.get("git") or {"commit": "unknown"}
+            changed = " with changes" if git.get("modified") else ""
+            found[f"commit {git['commit']}{changed}"] = None
+    return list(found)
 
 
 def budget_of(curve: Curve) -> dict[str, Any]:

@@ -6,20 +6,29 @@ import contextlib
 import dataclasses
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import bc, bc_config, checkpoint, dagger, es, es_config, implicit_bc, run_log
+from training import bc, bc_config, checkpoint, es, es_config, run_log
 from training import config as configuration
 from training import implicit_bc_config as implicit_config
 from training.any_config import JobConfig
+from training.bc_learner import load_data
 from training.config import UserError
+from training.players import check_device
 from training.starting import build_policy
 from training.study_config import ArmConfig, StudyConfig, slug, stage_file
 
-__all__ = ["Run", "StoppedError", "load_jobs", "prepare", "runs_of"]
+__all__ = [
+    "Run",
+    "StoppedError",
+    "check_demonstrations",
+    "check_policies",
+    "load_jobs",
+    "runs_of",
+]
 
 
 class StoppedError(Exception):
@@ -34,11 +43,6 @@ _COMMANDS: dict[str, Callable[[list[str]], int]] = {"es": es.main, "bc": bc.main
 _LOAD: dict[str, Callable[[str | Path, list[str]], JobConfig]] = {
     "es": es_config.load_config,
     "bc": bc.load_config,
-}
-_PREPARE: dict[type[Any], Callable[[Any], object]] = {
-    es_config.ESConfig: es.prepare,
-    bc_config.BCConfig: dagger.prepare,
-    implicit_config.ImplicitBCConfig: implicit_bc.prepare,
 }
 _FREE: dict[type[Any], tuple[str, ...]] = {
     es_config.ESConfig: es_config.FREE_ON_RESUME,
@@ -59,6 +63,8 @@ class Run:
     job: JobConfig
     arguments: tuple[str, ...]
     """Command line of the trainer that begins it, `--out` excepted."""
+    start: Path | None = None
+    """The run that it needs: the stage before, from whose policy it begins."""
 
     @property
     def label(self) -> str:
@@ -71,7 +77,8 @@ class Run:
         return bool(saved) and int(saved[-1].stem) == self.job.iterations
 
     def check(self) -> None:
-        """UserError when the directory holds a run of another configuration."""
+        """UserError when the directory holds a run of another configuration or another start."""
+        self._check_start()
         saved = self.directory / run_log.CONFIG
         if not saved.is_file():
             return
@@ -85,6 +92,21 @@ class Run:
                     f"{self.directory} was trained with {name} = {old!r}, but the study now has "
                     f"{new!r}; give another --out, or move that run and what followed from it away"
                 )
+
+    def _check_start(self) -> None:
+        """UserError when it began from another policy than the stage before has now."""
+        own = checkpoint.in_run(self.directory)
+        if self.start is None or not own:
+            return
+        before = checkpoint.in_run(self.start)
+        ours = checkpoint.load(own[0]).policy
+        theirs = checkpoint.load(before[-1]).policy if before else {}
+        same = ours.keys() == theirs.keys() and all(ours[k].equal(theirs[k]) for k in ours)
+        if not same:
+            raise UserError(
+                f"{self.directory} was trained from another policy than {self.start} has now; "
+                "bring that run back, or move the one that followed from it away too"
+            )
 
     def do(self) -> None:
         """Train from the beginning, or from its latest checkpoint. Raises StoppedError."""
@@ -135,32 +157,37 @@ def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int
     UserError when a stage's configuration cannot be loaded.
     """
     runs: list[Run] = []
+    before: Path | None = None
     jobs = load_jobs(study, path, arm, seed)
     for i, (trainer, arguments, job) in enumerate(jobs):
         name = f"{slug(arm.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
-        if runs:
-            start = str(runs[-1].directory)
-            arguments = [*arguments, f"init_from={json.dumps(start)}"]
-            job = dataclasses.replace(job, init_from=start)
+        if before is not None:
+            arguments = [*arguments, f"init_from={json.dumps(str(before))}"]
+            job = dataclasses.replace(job, init_from=str(before))
         directory = out / "runs" / name
-        runs.append(Run(arm, seed, i, directory, trainer, job, tuple(arguments)))
+        runs.append(Run(arm, seed, i, directory, trainer, job, tuple(arguments), before))
+        before = directory
     return runs
 
 
-def prepare(runs: list[Run]) -> None:
-    """UserError when one of an arm's runs could not begin, or not from the one before it."""
+def check_policies(runs: list[Run]) -> None:
+    """Build the policies of an arm's runs, writing nothing.
+
+    UserError when one cannot be built, or not be begun from the one before it.
+    """
     before: Any = None
     for run in runs:
         try:
             job: Any = run.job
-            if run.stage:
-                job = dataclasses.replace(job, init_from=None)  # not there yet
-            _PREPARE[type(job)](job)
-            if len(runs) > 1:
-                policy, _ = build_policy(job.env_id, job.env, job.policy)
-                if before is not None:
-                    _check_same_policy(before, policy, run)
-                before = policy
+            if isinstance(job, es_config.ESConfig):
+                policy = es.prepare(dataclasses.replace(job, init_from=None))[0]  # not there yet
+            else:
+                if isinstance(job, implicit_config.ImplicitBCConfig):
+                    check_device(job.device)
+                policy = build_policy(job.env_id, job.env, job.policy)[0]
+            if before is not None:
+                _check_same_policy(before, policy, run)
+            before = policy
         except UserError as error:
             raise UserError(f"arm {run.arm.name}, stage {run.stage + 1}: {error}") from None
 
@@ -173,4 +200,34 @@ def _check_same_policy(before: Any, policy: Any, run: Run) -> None:
             raise UserError(
                 f"its policy's tensor {name} has shape {new}, but that of the stage before, which "
                 f"it starts from, has {old}"
+            )
+
+
+def check_demonstrations(runs: Sequence[Run], begin: bool) -> None:
+    """UserError when runs were, or would be, cloned from different states of a recording.
+
+    Args:
+        runs: all of the study.
+        begin: whether those that have not begun are about to.
+    """
+    known: dict[tuple[str, Any], tuple[str, Path]] = {}
+    cloned = [run for run in runs if isinstance(run.job, implicit_config.ImplicitBCConfig)]
+    cloned.sort(key=lambda run: not checkpoint.in_run(run.directory))  # those that began first
+    begun: set[tuple[str, Any]] = set()
+    for run in cloned:
+        job: Any = run.job
+        key, saved = (job.demonstrations, job.demos_used), checkpoint.in_run(run.directory)
+        if saved:
+            identity = checkpoint.load(saved[-1]).state.get("basis", {}).get("demonstrations")
+        elif begin and key not in begun:
+            identity = load_data(job).identity
+            begun.add(key)
+        else:
+            continue
+        first = known.setdefault(key, (identity, run.directory))
+        if first[0] != identity:
+            raise UserError(
+                f"{first[1]} was cloned from other demonstrations than {run.directory} "
+                f"{'was' if saved else 'would be'}: {job.demonstrations} has changed between; "
+                "bring the old ones back, or give another --out"
             )

@@ -7,22 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from training.config import UserError
+from training.study_config import CurveConfig, PointConfig, StudyConfig, slug
+from training.study_intervals import Interval, mean_interval, ratio_interval
+from training.study_measures import COSTS, condition_file, read_json
+from training.study_results import Scores, pareto_front, read_scores
 
-from training.study_config import StudyConfig, slug
-from training.study_measures import condition_file, read_json
-from training.study_results import (
-    Interval,
-    Scores,
-    mean_interval,
-    pareto_front,
-    ratio_interval,
-    read_scores,
-)
+__all__ = ["Row", "Summary", "headline", "scores_of", "summarise"]
 
-__all__ = ["Row", "Summary", "headline", "summarise", "where"]
-
-_BOOTSTRAP_SEED = 0
+_KEYS = {"attention", "total", "latency_ms", "parameters"}
+"""What the page shows of an arm's costs."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +26,15 @@ class Row:
     name: str
     scores: Scores
     interval: Interval
-    """95% bootstrap interval of the reward."""
+    """95% interval of the reward."""
     ratio: float | None = None
     """Its reward, as a multiple of the baseline's."""
     ratio_interval: Interval | None = None
-    """95% bootstrap interval of the ratio."""
+    """95% interval of the ratio."""
+    of_oracle: float | None = None
+    """Its share of successful episodes, as a multiple of the oracle's."""
+    of_oracle_interval: Interval | None = None
+    """95% interval of that multiple."""
     cost: Mapping[str, Any] | None = None
     """FLOPs, latency and parameters, the keys of `StepCost`; None where not measured."""
     fewer: float | None = None
@@ -54,23 +52,31 @@ class Summary:
     provenance: dict[str, Any]
 
 
-def where(study: StudyConfig, out: Path, name: str, curve: str | None, x: float) -> list[Path]:
-    """The evaluations of an arm, one a seed, or the one of a reference."""
-    if name in study.references:
-        return [condition_file(out, name, curve, x)]
-    return [condition_file(out, f"{slug(name)}-s{seed}", curve, x) for seed in study.seeds]
+def scores_of(
+    study: StudyConfig, out: Path, name: str, curve: CurveConfig | None = None,
+    point: PointConfig | None = None,
+) -> Scores | None:  # fmt: skip
+    """An arm's or reference's episodes on the task, or at a point of a curve; None without any.
+
+    A point that changes nothing has the first episodes on the task.
+    """
+    who = [name] if name in study.references else [f"{slug(name)}-s{s}" for s in study.seeds]
+    episodes = study.episodes if curve is None else curve.episodes
+    if curve is None or point is None or not point.set:
+        return read_scores([condition_file(out, one) for one in who], episodes)
+    return read_scores([condition_file(out, one, curve.name, point.x) for one in who], episodes)
 
 
 def summarise(study: StudyConfig, out: Path) -> Summary:
-    """Read what is there; arms and references without an evaluation are left out."""
-    measured = read_json(out / "costs.json") if (out / "costs.json").is_file() else {}
-    costs = measured.get("costs", {})
-    baseline = read_scores(where(study, out, study.baseline, None, 0.0))
-    rows = {}
-    for name in [*(arm.name for arm in study.arms), *study.references]:
-        scores = read_scores(where(study, out, name, None, 0.0))
-        if scores is not None:
-            rows[name] = _row(study, name, scores, baseline, costs)
+    """Read what is there; arms and references without an evaluation are left out.
+
+    UserError when a file is damaged.
+    """
+    costs, origin = _measured_costs(out / "costs.json")
+    names = [*(arm.name for arm in study.arms), *study.references]
+    found = {name: scores_of(study, out, name) for name in names}
+    scores = {name: one for name, one in found.items() if one is not None}
+    rows = {name: _row(study, name, scores, costs) for name in scores}
     arms = {arm.name: rows[arm.name] for arm in study.arms if arm.name in rows}
     front = {
         kind: pareto_front(
@@ -80,23 +86,50 @@ def summarise(study: StudyConfig, out: Path) -> Summary:
         for kind in ("attention", "total")
     }
     references: dict[str, Row] = {name: rows[name] for name in study.references if name in rows}
-    return Summary(arms, references, front, measured.get("provenance", {}))
+    return Summary(arms, references, front, origin)
+
+
+def _measured_costs(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Costs by arm and where they were measured; nothing without the file."""
+    if not file.is_file():
+        return {}, {}
+    measured = read_json(file, *COSTS)
+    costs, origin = measured["costs"], measured["provenance"]
+    whole = isinstance(costs, dict) and isinstance(origin, dict)
+    if not whole or not all(isinstance(c, dict) and c.keys() >= _KEYS for c in costs.values()):
+        raise UserError(f"{file} is damaged; it is made again once it is moved away")
+    return costs, origin
 
 
 def _row(
-    study: StudyConfig, name: str, scores: Scores, baseline: Scores | None, costs: dict[str, Any]
+    study: StudyConfig, name: str, scores: Mapping[str, Scores], costs: Mapping[str, Any]
 ) -> Row:
-    generator = np.random.default_rng(_BOOTSTRAP_SEED)
-    interval = mean_interval(scores.rewards, generator)
+    ours, baseline, oracle = scores[name], scores.get(study.baseline), scores.get("oracle")
+    interval = mean_interval(ours.rewards)
+    if name in study.references:
+        return Row(name, ours, interval)
     ratio, between = None, None
-    if baseline is not None and name != study.baseline and name not in study.references:
-        between = ratio_interval(scores.rewards, baseline.rewards, generator)
-        ratio = scores.reward / baseline.reward if between else None
+    if baseline is not None and name != study.baseline:
+        between = ratio_interval(ours.rewards, baseline.rewards)
+        ratio = ours.reward / baseline.reward if between else None
+    share, around = None, None
+    if oracle is not None and oracle.success > 0:
+        share = ours.success / oracle.success
+        around = _share_of(ours, oracle)
     cost, reference = costs.get(name), costs.get(study.baseline)
     fewer = None
     if cost and reference and cost["attention"] and name != study.baseline:
         fewer = reference["attention"] / cost["attention"]
-    return Row(name, scores, interval, ratio, between, cost, fewer)
+    return Row(name, ours, interval, ratio, between, share, around, cost, fewer)
+
+
+def _share_of(ours: Scores, oracle: Scores) -> Interval | None:
+    """Interval of the ratio of success; where all our episodes went alike, from our own alone."""
+    if ours.success in (0.0, 1.0):
+        low, high = ours.success_interval
+        return low / oracle.success, high / oracle.success
+    between = ratio_interval(ours.successes, oracle.successes)
+    return None if between is None else (max(between[0], 0.0), between[1])
 
 
 def headline(study: StudyConfig, summary: Summary) -> list[str]:
@@ -118,20 +151,57 @@ def headline(study: StudyConfig, summary: Summary) -> list[str]:
     candidates = [name for name in compared if name not in controls] or list(compared)
     best = max(candidates, key=lambda name: compared[name].scores.reward)
     name = study.headline if study.headline in compared else best
-    sentences = [_against(compared[name], study.baseline), _success(compared[name], summary)]
-    equal = {n: r for n, r in compared.items() if _ratio(r) >= 1 - study.equal_within}
-    saving = {n: r.fewer for n, r in equal.items() if r.fewer is not None and r.fewer > 1}
-    saving = {n: fewer for n, fewer in saving.items() if n not in controls}
-    within = f"within {100 * study.equal_within:g} % of the baseline's reward"
-    if saving:
-        cheapest = max(saving, key=lambda n: saving[n])
-        if cheapest != name:
-            sentences.append(f"Cheapest {within}: {_against(equal[cheapest], study.baseline)}")
-    else:
-        sentences.append(f"No kind of attention with fewer FLOPs than the baseline is {within}.")
-    sentences += [
-        f"The control {n} is {within}, at {_times(r)}." for n, r in equal.items() if n in controls
+    verdict = _verdict(compared[name], study.equal_within)
+    sentences = [
+        f"{_against(compared[name], study.baseline)} Its reward is {verdict}.",
+        _success(compared[name], summary),
     ]
+    sentences += _cheapest(study, {n: compared[n] for n in compared if n not in controls}, name)
+    sentences += [
+        f"The control {n} is {verdict}, at {_times(r)}."
+        for n, r in compared.items()
+        if n in controls and (verdict := _verdict(r, study.equal_within)).startswith("not")
+    ]
+    return sentences
+
+
+def _verdict(row: Row, margin: float) -> str:
+    """What the interval of the ratio says of a margin below the baseline's reward."""
+    low, high = row.ratio_interval or (float("nan"), float("nan"))
+    percent = f"{100 * margin:g} %"
+    if low >= 1 - margin:
+        return f"not worse by more than {percent}"
+    if high < 1 - margin:
+        return f"worse by more than {percent}"
+    if _ratio(row) >= 1 - margin:
+        return f"not worse by more than {percent} as a point estimate alone"
+    return f"worse by more than {percent} as a point estimate alone"
+
+
+def _cheapest(study: StudyConfig, rows: Mapping[str, Row], told: str) -> list[str]:
+    """The cheapest kind of attention that is not worse, by its interval, else by its ratio."""
+    margin = study.equal_within
+    saving = {n: r for n, r in rows.items() if r.fewer is not None and r.fewer > 1}
+    sure = {
+        n: r for n, r in saving.items() if r.ratio_interval and r.ratio_interval[0] >= 1 - margin
+    }
+    likely = {n: r for n, r in saving.items() if _ratio(r) >= 1 - margin}
+    if not likely:
+        return [
+            "No kind of attention with fewer FLOPs than the baseline is within "
+            f"{100 * margin:g} % of the baseline's reward."
+        ]
+    sentences = []
+    if not sure:
+        sentences.append(
+            "Of no kind of attention with fewer FLOPs than the baseline the interval excludes a "
+            f"loss of more than {100 * margin:g} %."
+        )
+    found = sure or likely
+    cheapest = max(found, key=lambda n: found[n].fewer or 0.0)
+    if cheapest != told:
+        verdict = _verdict(found[cheapest], margin)
+        sentences.append(f"Cheapest {verdict}: {_against(found[cheapest], study.baseline)}")
     return sentences
 
 
@@ -146,7 +216,9 @@ def _times(row: Row) -> str:
 
 def _against(row: Row, baseline: str) -> str:
     seeds, scenes = row.scores.rewards.shape
-    count = f"{seeds} training seed{'s' if seeds > 1 else ''}, {scenes} scenes each"
+    count = f"{seeds} training seeds, {scenes} scenes each"
+    if seeds == 1:
+        count = f"one seed: intervals over {scenes} scenes alone"
     text = f"{row.name} earns {_times(row)} the reward of {baseline}"
     if row.fewer is None:
         return f"{text} ({count})."
@@ -165,5 +237,11 @@ def _success(row: Row, summary: Summary) -> str:
     oracle = summary.references.get("oracle")
     if oracle is None:
         return f"{text}."
-    known = 100 * oracle.scores.success
-    return f"{text}, the scripted oracle, which knows the scene, in {known:.1f} %."
+    known = (
+        f"{text}, the scripted oracle, which knows the scene, in "
+        f"{100 * oracle.scores.success:.1f} %"
+    )
+    if row.of_oracle is None or row.of_oracle_interval is None:
+        return f"{known}."
+    low, high = row.of_oracle_interval
+    return f"{known}: {row.of_oracle:.3f} times as often (95 % interval {low:.3f} to {high:.3f})."

@@ -1,6 +1,7 @@
 """The study command: whole, rerun, interrupted, killed, widened, and careful with bad input."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tests.training.study_jobs import (
     files,
     write_study,
 )  # fmt: skip
-from training import checkpoint, study
+from training import checkpoint, demos, study
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,7 +76,7 @@ def test_a_study_and_what_it_leaves(finished):
         "exact-s0.mp4", "favor-m-16-s0.mp4",
     ]  # fmt: skip
     names = [*(f"{arm}-s{seed}" for arm in ("favor-m-16", "exact") for seed in (0, 1)), "oracle"]
-    places = ("", "--head-wind-0", "--head-wind-0.05")
+    places = ("", "--head-wind-0.05")
     assert set(figures(out)) == {f"{name}{place}.json" for name in names for place in places}
     costs = json.loads((out / "costs.json").read_text())["costs"]
     assert costs["exact"]["latency_ms"] > 0
@@ -201,13 +202,81 @@ def test_an_unknown_setting_of_a_known_environment(tmp_path, capsys):
     refused(capsys, path, tmp_path / "out", "unknown key gap; the keys known there are")
 
 
-def test_a_trainer_that_fails_stops_the_study(tmp_path, capsys):
-    path, out = write_study(tmp_path, {"env": {"nan": True}}, references=[]), tmp_path / "out"
+def test_an_arm_that_fails_does_not_block_the_others(tmp_path, capsys):
+    """What needs it is left out, the rest is made, and a rerun tries it again."""
+    arms = [{"name": "exact", "set": {"env.nan": True}}, STUDY["arms"][0]]
+    changes = {"arms": arms, "stages": TWO_STAGES, "references": [], "seeds": [0]}
+    path, out = write_study(tmp_path, **changes), tmp_path / "out"
     assert conduct(path, out) == 2
     printed = capsys.readouterr()
     assert "error: training stopped: the rewards of the episode with seed" in printed.err
-    assert f"go on with: python -m training.study --config {path}" in printed.out
-    assert "not finished: 8 of its parts" in (out / "report.html").read_text()
+    assert f"3 parts failed, {out / 'report.html'} lists them; try them again with:" in printed.out
+    assert list(figures(out)) == ["favor-m-16-s0.json"]
+    text = (out / "report.html").read_text()
+    assert "not finished: 3 of its parts" in text
+    assert "train exact-s0-1 (es, 6 iterations): exit status 2, see the command" in text
+    assert f"evaluate exact-s0: not possible without {out / 'runs' / 'exact-s0'}" in text
+    assert conduct(path, out) == 2
+    assert "error: training stopped" in capsys.readouterr().err
+
+
+def test_what_was_made_from_a_run_that_is_gone(plain, finished, tmp_path, capsys):
+    path, whole = plain
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    shutil.rmtree(out / "runs" / "exact-s0")
+    refused(capsys, path, out, "exact-s0, which is not there any more; bring that run back, or")
+    path, whole = finished
+    out = tmp_path / "stages"
+    shutil.copytree(whole, out)
+    first = out / "runs" / "exact-s0-1"
+    shutil.rmtree(first)
+    sentence = f"exact-s0 was trained from another policy than {first} has now; bring"
+    refused(capsys, path, out, sentence)
+    shutil.copytree(out / "runs" / "exact-s1-1", first)  # as if it had been trained otherwise
+    for iteration in ("000000", "000003"):
+        assert (out / "runs" / "exact-s0" / "checkpoints" / f"{iteration}.safetensors").is_file()
+    config = first / "config.yaml"
+    config.write_bytes((whole / "runs" / "exact-s0-1" / "config.yaml").read_bytes())
+    refused(capsys, path, out, sentence)
+
+
+def test_damaged_files_are_one_sentence(plain, tmp_path, capsys):
+    path, whole = plain
+    for name, text, sentence in (
+        ("evaluations/exact-s0.json", "[1]", "or damaged: it has no env_settings"),
+        ("costs.json", '{"measured": {}}', "or damaged: it has no costs"),
+        ("study.yaml", "- 1", "must hold `key: value` lines"),
+        ("runs/exact-s0/metrics.csv", "seed\n", "has no column 'iteration'"),
+    ):
+        out = tmp_path / name.replace("/", "-")
+        shutil.copytree(whole, out)
+        (out / name).write_text(text)
+        refused(capsys, path, out, sentence)
+
+
+def test_metrics_without_a_row_are_left_out(plain, tmp_path):
+    path, whole = plain
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    for metrics in out.glob("runs/exact-s*/metrics.csv"):
+        metrics.write_text(metrics.read_text().splitlines(keepends=True)[0])
+    assert conduct(path, out) == 0
+    assert "All finished runs of a stage took" in (out / "report.html").read_text()
+
+
+def test_only_its_own_left_overs_are_removed(plain, tmp_path):
+    path, whole = plain
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    (out / "evaluations" / "oracle.json").unlink()
+    own = [".study.yaml.12", ".report.html.3", "evaluations/.exact-s0.json.77"]
+    others = [".notes.tar.gz", ".report.html.old", "evaluations/.mine.json.bak"]
+    for name in own + others:
+        (out / name).write_text("")
+    (out / "runs" / "exact-s0" / "checkpoints" / "best.safetensors").write_text("")
+    assert conduct(path, out) == 0
+    assert [name for name in own + others if (out / name).exists()] == others
 
 
 def start(path, out):
@@ -296,7 +365,7 @@ def test_a_place_that_cannot_be_written(tmp_path, capsys):
     assert "a file of the study cannot be written" in capsys.readouterr().err
 
 
-def test_arms_cloned_from_demonstrations_that_it_records(tmp_path):
+def test_arms_cloned_from_demonstrations_that_it_records(tmp_path, capsys):
     """A task with balls and bowls: the page shows their share, and loss while training."""
     demonstrations = tmp_path / "demos"
     env_id = "tests.training.picture_env:Picture-v0"
@@ -324,3 +393,12 @@ def test_arms_cloned_from_demonstrations_that_it_records(tmp_path):
     before = files(tmp_path)
     assert conduct(path, out) == 0
     assert files(tmp_path) == before
+    changes = {"stages": [{"trainer": "bc", "config": "bc.yaml"}], "episodes": 2, "references": []}
+    many = words.replace("--episodes 8", "--episodes 12")
+    path = write_study(tmp_path, seeds=[4], demonstrations=many, **changes)
+    refused(capsys, path, out, "out has runs with demonstrations = '--env tests.training.picture")
+    assert demos.main(many.split()) == 0  # by hand, after the runs
+    path = write_study(tmp_path, seeds=[4, 5], demonstrations=words, **changes)
+    capsys.readouterr()
+    assert conduct(path, out) == 2
+    assert "was cloned from other demonstrations than" in capsys.readouterr().err

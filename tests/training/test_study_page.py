@@ -88,7 +88,9 @@ def test_names_are_text_not_markup(out):
 def test_it_says_what_it_rests_on(out):
     text = re.sub(r"<[^>]+>", " ", (out / "report.html").read_text())
     for words in (
-        "Every arm had the same budget", "python -m training.study --config", "Training seeds 3",
+        "All finished runs of a stage took the same iterations", "Intervals: over seeds and scenes",
+        "(one seed: over scenes alone)", "Trained with: stage 1 (es) wind =",
+        "python -m training.study --config", "Training seeds 3",
         "seeds 100000 to 100004", "oracle (scripted)", "FAVOR+ m = 16 (baseline)", "torch 2.",
         "attention, FLOPs a step", "wind (m a step)", "ms a step",
     ):  # fmt: skip

@@ -5,16 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from training.config import UserError
 from training.plots import Curve
 from training.study_config import StudyConfig
-from training.study_results import (
-    Scores,
-    mean_interval,
-    pareto_front,
-    ratio_interval,
-    read_scores,
-    training_spread,
-)
+from training.study_figures import Point, draw_points
+from training.study_intervals import mean_interval, ratio_interval, share_interval, t_quantile
+from training.study_measures import read_json
+from training.study_results import Scores, pareto_front, read_scores, training_spread
 from training.study_summary import Row, Summary, headline
 
 
@@ -23,59 +20,89 @@ def generator(seed=1):
 
 
 def test_means_and_deviations_over_seeds():
-    scores = Scores(np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]), None, 3)
+    successes = np.array([[1, 0, 0], [1, 1, 0]])
+    scores = Scores(np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]), None, successes)
     assert scores.reward == 3.0  # of 2 and 4
     assert scores.reward_sd == pytest.approx(2**0.5)
     assert scores.success == 0.5
-    low, high = scores.success_interval  # Wilson, 3 of 6, by the formula
-    assert (low, high) == pytest.approx((0.18762, 0.81238), abs=1e-5)
-    assert Scores(np.ones((1, 5)), None, 5).reward_sd is None
+    assert Scores(np.ones((1, 5)), None, np.ones((1, 5))).reward_sd is None
 
 
-def test_bootstrap_of_the_mean_has_the_exact_percentiles():
-    """Two scenes of 0 and 1, one seed: the mean is 0, 0.5 or 1 with 1/4, 1/2, 1/4."""
-    assert mean_interval(np.array([[0.0, 1.0]]), generator()) == (0.0, 1.0)
-    assert mean_interval(np.array([[0.7, 0.7]]), generator()) == pytest.approx((0.7, 0.7))
+def test_quantiles_of_student():
+    """Of the usual tables."""
+    found = [t_quantile(freedom) for freedom in (1, 2, 5, 30, 199)]
+    assert found == pytest.approx([12.7062, 4.3027, 2.5706, 2.0423, 1.9720], rel=2e-4)
 
 
-def test_bootstrap_has_the_width_of_the_normal_interval():
-    """400 scenes of one seed: 1.96 standard errors of the mean to each side, to within 5%."""
-    rewards = generator(2).normal(3.0, 2.0, (1, 400))
-    low, high = mean_interval(rewards, generator())
-    half = 1.96 * rewards.std() / 20
-    assert low == pytest.approx(rewards.mean() - half, abs=0.05 * half)
-    assert high == pytest.approx(rewards.mean() + half, abs=0.05 * half)
+def test_one_seed_has_the_usual_interval_over_scenes():
+    rewards = generator(2).normal(3.0, 2.0, (1, 31))
+    half = 2.0423 * rewards.std(ddof=1) / 31**0.5
+    expected = rewards.mean() - half, rewards.mean() + half
+    assert mean_interval(rewards) == pytest.approx(expected, rel=1e-3)
 
 
-def test_the_seeds_are_a_level_of_their_own():
-    """Seeds of 1 and 3 on scenes all alike: means of two drawn seeds are 1, 2 and 3."""
-    rewards = np.repeat([[1.0], [3.0]], 50, axis=1)
-    assert mean_interval(rewards, generator()) == pytest.approx((1.0, 3.0))
+def test_seeds_alone_have_the_usual_interval_over_seeds():
+    """Seeds of 1, 2 and 3 on scenes all alike: t of two degrees times the standard error."""
+    rewards = np.repeat([[1.0], [2.0], [3.0]], 50, axis=1)
+    half = 4.3027 / 3**0.5
+    assert mean_interval(rewards) == pytest.approx((2 - half, 2 + half), rel=1e-4)
 
 
-def test_scenes_are_drawn_for_both_arms_together():
+def test_scenes_that_seeds_share_do_not_count_twice():
+    """Seeds all alike are one: the interval is over scenes."""
+    rewards = generator(3).normal(3.0, 2.0, (1, 40))
+    assert mean_interval(np.repeat(rewards, 4, axis=0)) == pytest.approx(mean_interval(rewards))
+
+
+def made(rng, seeds, scenes):
+    """Rewards around 10 of two arms, with effects of seed, scene and both."""
+    shared = rng.normal(0, 1, scenes)
+    shapes = (seeds, 1), (seeds, scenes)
+    return [10 + shared + rng.normal(0, 0.3, one) + rng.normal(0, 1, both)
+            for one, both in (shapes, shapes)]  # fmt: skip
+
+
+def test_intervals_cover_what_they_say():
+    """Three seeds: at least 93 of 100, where a bootstrap of the seeds has 75."""
+    rng, tries = generator(11), 400
+    held = np.zeros(3)
+    for _ in range(tries):
+        ours, theirs = made(rng, 3, 40)
+        truth = 0.8413  # of a success above one standard deviation below the mean
+        successes = (ours > 10 - (1 + 0.3**2 + 1) ** 0.5).astype(float)
+        intervals = mean_interval(ours), ratio_interval(ours, theirs), share_interval(successes)
+        for i, ((low, high), value) in enumerate(zip(intervals, (10, 1, truth), strict=True)):
+            held[i] += low <= value <= high
+    assert (held / tries >= 0.93).all(), held / tries
+    assert (held / tries <= 0.995).all(), held / tries
+
+
+def test_scenes_are_paired_in_a_ratio():
     """Twice the reward on every scene is a ratio of exactly 2, however the scenes differ."""
     rewards = generator(3).uniform(0.1, 10, (1, 30))
-    assert ratio_interval(2 * rewards, rewards, generator()) == pytest.approx((2.0, 2.0))
-    other = generator(4).uniform(0.1, 10, (1, 30))
-    low, high = ratio_interval(other, rewards, generator())
+    assert ratio_interval(2 * rewards, rewards) == pytest.approx((2.0, 2.0))
+    low, high = ratio_interval(generator(4).uniform(0.1, 10, (1, 30)), rewards)
     assert high - low > 0.3
 
 
-def test_seeds_are_drawn_for_each_arm_apart():
-    """Arms with seeds of 1 and 3: ratios from 1/3 to 3, each with probability 1/16."""
-    rewards = np.repeat([[1.0], [3.0]], 4, axis=1)
-    assert ratio_interval(rewards, rewards, generator()) == pytest.approx((1 / 3, 3.0))
-
-
-def test_the_bootstrap_follows_its_generator():
-    rewards = generator(5).uniform(1, 2, (3, 20))
-    assert mean_interval(rewards, generator(6)) == mean_interval(rewards, generator(6))
-    assert mean_interval(rewards, generator(6)) != mean_interval(rewards, generator(7))
+def test_a_ratio_has_the_seeds_of_both_arms():
+    """Seeds of 3.9 to 4.1 each: the variance of a difference of means of 2, t of 2 degrees."""
+    rewards = np.repeat([[3.9], [4.1]], 4, axis=1)
+    half = 4.3027 * (2 * 0.02 / 2) ** 0.5 / 4
+    assert ratio_interval(rewards, rewards) == pytest.approx((1 - half, 1 + half), rel=1e-3)
 
 
 def test_no_ratio_to_a_reward_around_zero():
-    assert ratio_interval(np.ones((1, 4)), np.array([[-1.0, 1.0, 1, 1]]), generator()) is None
+    assert ratio_interval(np.ones((1, 4)), np.array([[-1.0, 1.0, 1, 1]])) is None
+
+
+def test_shares_stay_inside_and_have_a_width_at_the_ends():
+    low, high = share_interval(np.ones((3, 200)))
+    assert (low, high) == (pytest.approx(0.981, abs=1e-3), 1.0)  # Wilson, 200 of 200
+    assert share_interval(np.zeros((3, 200)))[0] == 0.0
+    few = np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]])
+    low, high = share_interval(few)
+    assert 0 < low < 0.125 < high < 1
 
 
 def test_the_pareto_front():
@@ -100,26 +127,53 @@ def test_training_curves_over_seeds():
 
 def test_scores_of_evaluations(tmp_path):
     def write(name, rewards, rate, **info):
-        records = [{"seed": i, "reward": r, "steps": 3, **info} for i, r in enumerate(rewards)]
-        entry = {"records": records, "success_rate": rate, "episodes": len(rewards)}
+        records = [{"seed": i, "reward": r, "success": i < rate, **info}
+                   for i, r in enumerate(rewards)]  # fmt: skip
+        entry = {"records": records}
         (tmp_path / name).write_text(json.dumps(entry))
         return tmp_path / name
 
-    paths = [write("a.json", [1.0, 2.0, 3.0], 2 / 3), write("b.json", [2.0, 2.0, 2.0], 1 / 3)]
-    scores = read_scores([*paths, tmp_path / "absent.json"])
+    paths = [write("a.json", [1.0, 2.0, 3.0], 2), write("b.json", [2.0, 2.0, 2.0], 1)]
+    scores = read_scores([*paths, tmp_path / "absent.json"], 3)
     assert scores.rewards.tolist() == [[1, 2, 3], [2, 2, 2]]
-    assert scores.successes == 3
+    assert scores.successes.tolist() == [[1, 1, 0], [1, 0, 0]]
+    assert read_scores(paths, 2).rewards.tolist() == [[1, 2], [2, 2]]
     assert scores.in_bowls is None
-    swept = read_scores([write("c.json", [1.0], 0.0, in_bowls=0.25)])
+    swept = read_scores([write("c.json", [1.0], 0, in_bowls=0.25)], 1)
     assert swept.in_bowls.tolist() == [[0.25]]
-    assert read_scores([tmp_path / "absent.json"]) is None
+    assert read_scores([tmp_path / "absent.json"], 1) is None
 
 
-def row(name, reward, ratio=None, fewer=None, attention=100, successes=2):
-    scores = Scores(np.full((2, 2), reward), None, successes)
-    interval = None if ratio is None else (ratio - 0.01, ratio + 0.01)
+@pytest.mark.parametrize("text", ['{"records": 3}', '{"records": [{"reward": "much"}]}',
+                                  '{"records": []}', '{"records": [4]}'])  # fmt: skip
+def test_a_damaged_evaluation(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(UserError, match=r"a.json does not hold 1 episodes with their rewards"):
+        read_scores([tmp_path / "a.json"], 1)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null"])
+def test_a_file_without_what_it_must_hold(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(UserError, match="damaged: it has no seeds"):
+        read_json(tmp_path / "a.json", "seeds")
+
+
+def test_names_in_figures_are_text():
+    svg = draw_points([Point(0, 1.0, 1.0, 0.9, 1.1)], 'a "<b>" & c', "$a_b_c$ <i>", "y", {})
+    assert 'aria-label="a &quot;&lt;b&gt;&quot; &amp; c"' in svg
+    assert "$a_b_c$ &lt;i&gt;" in svg
+
+
+def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01):
+    won = np.arange(4).reshape(2, 2) < successes
+    scores = Scores(np.full((2, 2), reward), None, won.astype(float))
+    interval = None if ratio is None else (ratio - half, ratio + half)
     cost = {"attention": attention, "total": 1000}
-    return Row(name, scores, (reward, reward), ratio, interval, cost, fewer)
+    share = None, None
+    if ratio is not None:
+        share = scores.success, (0.5, 1.0)
+    return Row(name, scores, (reward, reward), ratio, interval, *share, cost, fewer)
 
 
 def sentences(*rows, oracle=None, **settings):
@@ -137,17 +191,33 @@ def sentences(*rows, oracle=None, **settings):
 
 def test_the_headline_is_made_from_the_figures():
     base, angular = row("base", 4.0), row("angular", 3.96, 0.99, 3.5, successes=3)
-    cheap, weak = row("cheap", 3.95, 0.985, 9.0), row("weak", 2.0, 0.5, 50.0)
-    found = sentences(base, angular, cheap, weak, oracle=4, headline="angular")
+    cheap, weak = row("cheap", 3.95, 0.995, 9.0), row("weak", 2.0, 0.5, 50.0)
+    unsure = row("unsure", 4.0, 1.0, 20.0, half=0.1)
+    found = sentences(base, angular, cheap, weak, unsure, oracle=4, headline="angular")
+    low, high = (100 * end for end in angular.scores.success_interval)
     assert found == [
         "angular earns 0.990 times (95 % interval 0.980 to 1.000) the reward of base, for 3.5 "
-        "times fewer attention FLOPs a step (2 training seeds, 2 scenes each).",
-        "It succeeds in 75.0 % of the episodes (30.1 to 95.4 %), the scripted oracle, which knows "
-        "the scene, in 100.0 %.",
-        "Cheapest within 2 % of the baseline's reward: cheap earns 0.985 times (95 % interval "
-        "0.975 to 0.995) the reward of base, for 9 times fewer attention FLOPs a step (2 training "
-        "seeds, 2 scenes each).",
+        "times fewer attention FLOPs a step (2 training seeds, 2 scenes each). Its reward is not "
+        "worse by more than 2 %.",
+        f"It succeeds in 75.0 % of the episodes ({low:.1f} to {high:.1f} %), the scripted oracle, "
+        "which knows the scene, in 100.0 %: 0.750 times as often (95 % interval 0.500 to 1.000).",
+        "Cheapest not worse by more than 2 %: cheap earns 0.995 times (95 % interval 0.985 to "
+        "1.005) the reward of base, for 9 times fewer attention FLOPs a step (2 training seeds, 2 "
+        "scenes each).",
     ]
+
+
+def test_what_the_interval_does_not_exclude_is_a_point_estimate():
+    base, unsure = row("base", 4.0), row("unsure", 4.0, 1.0, 20.0, half=0.1)
+    more = row("more", 4.0, 0.99, 30.0, half=0.1)
+    found = sentences(base, unsure, more, headline="unsure")
+    assert found[0].endswith("Its reward is not worse by more than 2 % as a point estimate alone.")
+    assert found[2].startswith("Of no kind of attention with fewer FLOPs than the baseline the")
+    assert found[3].startswith(
+        "Cheapest not worse by more than 2 % as a point estimate alone: more"
+    )
+    lost = sentences(base, row("lost", 3.8, 0.95, 20.0, half=0.1))
+    assert "worse by more than 2 % as a point estimate alone." in lost[0]
 
 
 def test_the_headline_does_not_hide_a_defeat():
@@ -155,12 +225,13 @@ def test_the_headline_does_not_hide_a_defeat():
     none = row("none", 4.4, 1.1, 300.0)
     found = sentences(base, weak, headline="weak")
     assert found[0].startswith("weak earns 0.500 times")
+    assert found[0].endswith("Its reward is worse by more than 2 %.")
     assert found[-1].startswith("No kind of attention with fewer FLOPs than the baseline is within")
     found = sentences(base, weak, none)
     assert found[0].startswith("weak earns 0.500 times")
     assert found[-2].startswith("No kind of attention")
     assert found[-1] == (
-        "The control none is within 2 % of the baseline's reward, at 1.100 times "
+        "The control none is not worse by more than 2 %, at 1.100 times "
         "(95 % interval 1.090 to 1.110)."
     )
 
