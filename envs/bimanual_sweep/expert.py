@@ -9,6 +9,7 @@ asked anywhere, after any disturbance, and what it answers can be learned from w
 """
 
 import math
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,12 @@ class SweepExpert:
         self._bowls_m = bowls_m
         self._inner_m = blade_width_m(config, -1) / 2
         self._depth_m = config.blade_length_m * math.cos(config.blade_slope_rad)
-        self._planner = StripePlanner(config, bowls_m)
+        self._config = config
+
+    @cached_property
+    def _planner(self) -> StripePlanner:
+        """Made when first asked: it takes as long as five steps, and policies never ask."""
+        return StripePlanner(self._config, self._bowls_m)
 
     def action(self, targets: Floats, balls_m: Floats, on_table: NDArray[np.bool_]) -> Floats:
         """The change (2, 6) of the tools' targets now.
