@@ -29,6 +29,7 @@ from training.config import exit_status
 
 CONTEXT, SIZE = 16, 12
 _KINDS = {"smooth": slice(0, 8), "constant": slice(8, 10), "two values": slice(10, 12)}
+COLUMNS = (*_KINDS, "all", "ms", "parameters")
 _BLUR = 0.005
 
 Search = Callable[[Tensor, torch.Generator], Tensor]
@@ -138,7 +139,7 @@ def measure(
 
 
 def run(seed: int, steps: int, batch: int, contexts: int) -> list[dict[str, Any]]:
-    """A row for each search."""
+    """A row for each search, printed as soon as it is there."""
     weights = torch.randn(CONTEXT, 8, generator=torch.Generator().manual_seed(seed)) / 4
     rows = []
 
@@ -151,6 +152,8 @@ def run(seed: int, steps: int, batch: int, contexts: int) -> list[dict[str, Any]
 
     def add(name: str, head: nn.Module, search: Search) -> None:
         rows.append(measure(name, head, search, weights, seed, contexts))
+        cells = "".join(f"{rows[-1][column]:>12.4g}" for column in COLUMNS)
+        print(f"{name:<40}{cells}", flush=True)
 
     head = learned(AutoregressiveEnergy(CONTEXT, SIZE, (64, 64), 64, _BLUR, generator()))
     add("autoregressive", head, autoregressive_search(head))
@@ -182,12 +185,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def command() -> int:
         arguments = make_parser("benchmarks.action_search", __doc__).parse_args(argv)
         torch.set_num_threads(1)
-        sizes = (10, 8, 1) if arguments.quick else (2000, 256, 200)
+        sizes = (10, 8, 1) if arguments.quick else (1500, 128, 100)
+        print(f"{'search':<40}" + "".join(f"{column:>12}" for column in COLUMNS), flush=True)
         rows = run(arguments.seed, *sizes)
-        columns = (*_KINDS, "all", "ms", "parameters")
-        print(f"{'search':<40}" + "".join(f"{column:>12}" for column in columns))
-        for row in rows:
-            print(f"{row['search']:<40}" + "".join(f"{row[c]:>12.4g}" for c in columns))
         save(arguments.out, "action_search", arguments.seed, rows, draw(rows))
         return 0
 
