@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass
 
 import attention
 
-__all__ = ["EXACT", "PolicyConfig"]
+__all__ = ["EXACT", "FEATURE_MAPS", "PolicyConfig", "check_feature_map"]
 
 EXACT = "softmax"
 """Name under which exact softmax attention is chosen in place of a feature map."""
@@ -16,6 +16,19 @@ FEATURE_MAPS = (
     *(name for name in attention.available() if name not in ("geometric", "poisson")),
 )
 """Names that a policy takes: its queries and keys can be negative, so no signed powers of them."""
+HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
+"""Of these, those with a choice of bases."""
+
+
+def check_feature_map(name: str, hybrid_base: str) -> None:
+    """ValueError for settings that no policy takes."""
+    if name not in FEATURE_MAPS:
+        raise ValueError(f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {name!r}")
+    if hybrid_base != "hyperbolic" and name not in HYBRIDS:
+        raise ValueError(
+            f"hybrid_base must be hyperbolic with the feature map {name}, got {hybrid_base}; "
+            f"{' and '.join(HYBRIDS)} take another"
+        )
 
 
 @dataclass(
@@ -43,6 +56,9 @@ class PolicyConfig:
     """Number m of random projections of the feature map."""
     num_lambda_features: int = Field(default=8, ge=1)
     """Number n of random projections of a hybrid's coefficient."""
+    hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
+    """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
+    own."""
     projection: Literal["iid", "orthogonal"] = "orthogonal"
     """Coupling of the random projections."""
     feature_seed: int = Field(default=0, ge=0)
@@ -58,10 +74,7 @@ class PolicyConfig:
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        if self.feature_map not in FEATURE_MAPS:
-            raise ValueError(
-                f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {self.feature_map!r}"
-            )
+        check_feature_map(self.feature_map, self.hybrid_base)
         rows, columns = self.patch
         if rows < 1 or columns < 1 or 24 % rows or 32 % columns:
             raise ValueError(

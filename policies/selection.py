@@ -5,8 +5,6 @@ The score of token j is sum_i kernel(q_i, k_j), computed in O(L) by random featu
 are kept (Implicit Attention Policy, its masking and rank variants).
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
@@ -14,6 +12,7 @@ from torch.nn.functional import normalize
 import attention
 from attention.components import PROJECTION, SCORE, component
 from policies.config import EXACT, PolicyConfig
+from policies.feature_maps import fit_to_directions, map_options
 
 __all__ = ["LearnedSelection", "RandomSelection"]
 
@@ -93,14 +92,12 @@ def attention_kernel(config: PolicyConfig) -> attention.FeatureMap | attention.E
     """The feature map, or exact softmax, that a policy's attention is computed with."""
     if config.feature_map == EXACT:
         return attention.ExactSoftmax(config.qk_dim)
-    options: dict[str, Any] = {}
-    if "hybrid" in config.feature_map:
-        options["num_lambda_features"] = config.num_lambda_features
-    return attention.feature_map(
+    features = attention.feature_map(
         config.feature_map,
         config.qk_dim,
         config.num_features,
-        projection=config.projection,
         seed=config.feature_seed,
-        **options,
+        **map_options(config),
     )
+    fit_to_directions(features, config.qk_dim, 1.0)
+    return features

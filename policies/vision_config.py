@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.config import FEATURE_MAPS
+from policies.config import check_feature_map
 
 __all__ = ["OPTIMISERS", "VisionPolicyConfig"]
 
@@ -40,11 +40,14 @@ class VisionPolicyConfig:
     mlp_ratio: float = Field(default=2.0, gt=0)
     """Width of a block's hidden layer, in units of `embed_dim`."""
     feature_map: str = "angular_hybrid"
-    """Random features that make attention linear (`FEATURE_MAPS`), or "softmax": exact."""
+    """Random features that make attention linear, as in `PolicyConfig`, or "softmax": exact."""
     num_features: int = Field(default=8, ge=1)
     """Number m of random projections of the feature map, a head."""
     num_lambda_features: int = Field(default=8, ge=1)
     """Number n of random projections of a hybrid's coefficient, a head."""
+    hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
+    """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
+    own."""
     projection: Literal["iid", "orthogonal"] = "orthogonal"
     """Coupling of the random projections."""
     feature_seed: int = Field(default=0, ge=0)
@@ -97,10 +100,7 @@ class VisionPolicyConfig:
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        if self.feature_map not in FEATURE_MAPS:
-            raise ValueError(
-                f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {self.feature_map!r}"
-            )
+        check_feature_map(self.feature_map, self.hybrid_base)
         if min(self.patch) < 1:
             raise ValueError(f"patch must be [rows, columns] of at least 1, got {list(self.patch)}")
         if self.embed_dim % 4 or self.embed_dim % self.heads:

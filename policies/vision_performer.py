@@ -7,7 +7,6 @@ pooled to.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from attention.components import component
 from attention.exact import ExactSoftmax
 from attention.matrix import kernel_estimates
 from policies.config import EXACT
+from policies.feature_maps import fit_to_directions, map_options
 from policies.patches import PatchEmbedding
 from policies.vision_config import VisionPolicyConfig
 from policies.waves import waves, waves_size
@@ -45,11 +45,6 @@ class Block(nn.Module):
     def __init__(self, config: VisionPolicyConfig, index: int) -> None:
         super().__init__()
         dim = config.embed_dim
-        options: dict[str, Any] = {}
-        if "hybrid" in config.feature_map:
-            options["num_lambda_features"] = config.num_lambda_features
-        if config.feature_map != EXACT:
-            options["projection"] = config.projection
         self.norm = nn.LayerNorm(dim)
         self.attention = RandomFeatureAttention(
             dim,
@@ -59,8 +54,12 @@ class Block(nn.Module):
             batch_first=True,
             qk_length=config.qk_length,
             seed=config.feature_seed + index,
-            **options,
+            **({} if config.feature_map == EXACT else map_options(config)),
         )
+        features = self.attention.feature_map
+        if config.qk_length is not None and not isinstance(features, ExactSoftmax):
+            head_dim = self.attention.head_dim
+            fit_to_directions(features, head_dim, config.qk_length, config.heads)
         self.mlp_norm = nn.LayerNorm(dim)
         hidden = max(1, round(config.mlp_ratio * dim))
         self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim))

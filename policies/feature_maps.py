@@ -1,0 +1,66 @@
+"""The feature map that a policy's settings name, its parameters set for what it will meet."""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from attention import FeatureMap
+from attention.hybrid import ClusteredHybrid
+
+__all__ = ["MapSettings", "fit_to_directions", "map_options"]
+
+_SAMPLES = 256
+
+
+class MapSettings(Protocol):
+    """What the settings of every policy with attention have."""
+
+    @property
+    def feature_map(self) -> str: ...
+    @property
+    def num_lambda_features(self) -> int: ...
+    @property
+    def projection(self) -> str: ...
+    @property
+    def hybrid_base(self) -> str: ...
+
+
+def map_options(config: MapSettings) -> dict[str, Any]:
+    """Options of `attention.feature_map` beside name, d, m and seed.
+
+    A hybrid's first base shares its random vectors with trig where it is hyperbolic. Another has
+    vectors of its own, simplex-coupled where trig's are orthogonal: both are then at their best
+    (`benchmarks.hybrid_bases`).
+    """
+    options: dict[str, Any] = {"projection": config.projection}
+    if "hybrid" in config.feature_map:
+        options["num_lambda_features"] = config.num_lambda_features
+    if config.hybrid_base != "hyperbolic":
+        own = "simplex" if config.projection == "orthogonal" else config.projection
+        options["projection"] = (own, config.projection)
+        options["lambda_projection"] = config.projection
+        options["base"] = (config.hybrid_base, "trig")
+        options["shared_projections"] = False
+    return options
+
+
+def fit_to_directions(features: FeatureMap, dim: int, length: float, heads: int = 0) -> None:
+    """Set a map's own parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
+    given length in random directions, which is all that is known of them before training.
+
+    Clustered maps are left as they are: random directions have no clusters.
+
+    Args:
+        features: the map, changed in place.
+        dim: d.
+        length: of all queries and keys.
+        heads: for a map with vectors of each head's own, how many; else 0.
+    """
+    if isinstance(features, ClusteredHybrid):
+        return
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, *([heads] if heads else []), _SAMPLES, dim)
+    both: Tensor = length * normalize(torch.randn(shape, generator=generator), dim=-1)
+    features.fit(both[0], both[1])
