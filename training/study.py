@@ -29,6 +29,7 @@ from training import config as configuration
 from training.config import ArgumentParser, UserError, exit_status
 from training.players import check_device
 from training.study_config import CurveConfig, StudyConfig, load_config, study_file
+from training.study_gaze import Look, has_gaze
 from training.study_making import Unit, make
 from training.study_measures import Conditions, Costs, Film
 from training.study_runs import (
@@ -70,6 +71,8 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
         of_seed = [stages for stages in runs if stages[0].seed == seed]
         for stages in of_seed:
             units += [*stages, evaluated(stages[-1])]
+            if has_gaze(stages[-1]):
+                units.append(Look(study, out, stages[-1]))
             if films and seed == study.seeds[0]:
                 units.append(Film(study, stages[-1]))
         for curve in study.curves:
@@ -170,6 +173,7 @@ def _clean(out: Path) -> None:
     for folder, names in (
         (out, rf"{re.escape(STUDY)}|{re.escape(PAGE)}|costs\.json"),
         (out / "evaluations", r"[a-z0-9.+-]+\.json"),
+        (out / "gaze", r"[a-z0-9-]+\.json"),
     ):
         for path in folder.iterdir() if folder.is_dir() else ():
             if re.fullmatch(rf"\.({names})\.\d+", path.name):

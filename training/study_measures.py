@@ -29,10 +29,13 @@ __all__ = [
     "Conditions",
     "Costs",
     "Film",
+    "check_there",
+    "checkpoint_sha256",
     "condition_file",
     "film_path",
     "read_json",
     "settings_of",
+    "write_json",
 ]
 
 TIMED_CALLS = 200
@@ -137,8 +140,8 @@ class Conditions:
             expected: dict[str, Any] = {"env_settings": settings, "seeds": list(self._seeds)}
             entry = read_json(path, *expected)
             if self.run is not None:
-                _check_there(path, self.run)
-                expected["checkpoint_sha256"] = _sha256(self.run)
+                check_there(path, self.run)
+                expected["checkpoint_sha256"] = checkpoint_sha256(self.run)
             for key, value in expected.items():
                 if entry.get(key) != json.loads(json.dumps(value)):
                     what = {"checkpoint_sha256": "another policy", "seeds": "other scenes"}
@@ -157,7 +160,7 @@ class Conditions:
             episodes = play(player, self._seeds, self.study.workers or 1)
             entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
             if self.run is not None:
-                entry |= {"checkpoint": str(file), "checkpoint_sha256": _sha256(self.run)}
+                entry |= {"checkpoint": str(file), "checkpoint_sha256": checkpoint_sha256(self.run)}
             entry["records"] = [
                 {"seed": e.seed, "reward": e.reward, "steps": e.steps, **e.info}
                 | {"success": float(e.success)}
@@ -166,7 +169,7 @@ class Conditions:
             write_json(path, entry)
 
 
-def _check_there(path: Path, run: Path) -> None:
+def check_there(path: Path, run: Path) -> None:
     """UserError when the run that `path` was made from is gone."""
     if not checkpoint.in_run(run):
         raise UserError(
@@ -175,7 +178,8 @@ def _check_there(path: Path, run: Path) -> None:
         )
 
 
-def _sha256(run: Path) -> str:
+def checkpoint_sha256(run: Path) -> str:
+    """SHA-256 of the file of a run's last policy."""
     return hashlib.sha256(checkpoint.resolve(run).read_bytes()).hexdigest()
 
 
@@ -277,7 +281,7 @@ class Film:
     def check(self) -> None:
         """UserError when the run that it was made from is gone; a finished one never changes."""
         if self.done():
-            _check_there(self.path, self.run.directory)
+            check_there(self.path, self.run.directory)
 
     def do(self) -> None:
         """Film it. Raises StoppedError when the environment cannot be filmed after all."""

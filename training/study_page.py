@@ -12,6 +12,8 @@ from training import environments
 from training.study_charts import curve_charts, finished_runs, pareto_charts, training_charts
 from training.study_config import CurveConfig, StudyConfig
 from training.study_figures import COLOURS, DASHES
+from training.study_gaze import gaze_section
+from training.study_html import note, table
 from training.study_measures import film_path
 from training.study_results import budget_of, commits
 from training.study_runs import Run
@@ -67,13 +69,14 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
         _failed(failed), _missing(missing),
         "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study, summary),
         "<h2>Cost against reward</h2>", _legend(study), _charts(pareto_charts(study, summary)),
-        _note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
+        note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
               "joined: the Pareto front, arms that none beats at as low a cost. Scripted policies "
               "that are far off are in the table alone."),
         "<h2>Training</h2>", _legend(study), _charts(training_charts(study, runs)),
-        _note("Mean over the training seeds, the standard deviation over them shaded. "
+        note("Mean over the training seeds, the standard deviation over them shaded. "
               "Finished runs only."),
         *_curves(study, out, runs, summary),
+        *gaze_section(study, out),
         "<h2>Budget</h2>", _budget(study, runs),
         "<h2>How to run it again</h2>", _origin(study, summary, command, runs),
     ]  # fmt: skip
@@ -84,10 +87,6 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
         + "\n".join(part for part in parts if part)
         + "\n</body>\n</html>\n"
     )
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{escape(text)}</p>'
 
 
 def _failed(failed: Sequence[str]) -> str:
@@ -126,7 +125,7 @@ def _legend(study: StudyConfig) -> str:
 
 def _charts(charts: Sequence[str]) -> str:
     figures = "".join(f"<figure>{chart}</figure>" for chart in charts)
-    return f'<div class="charts">{figures}</div>' if charts else _note("Nothing to draw yet.")
+    return f'<div class="charts">{figures}</div>' if charts else note("Nothing to draw yet.")
 
 
 def _curves(study: StudyConfig, out: Path, runs: Sequence[Run], summary: Summary) -> list[str]:
@@ -135,7 +134,7 @@ def _curves(study: StudyConfig, out: Path, runs: Sequence[Run], summary: Summary
         parts += [
             f"<h2>{escape(curve.name[:1].upper() + curve.name[1:])}</h2>", _legend(study),
             _charts(curve_charts(study, curve, out)),
-            _note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
+            note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
                   f"point. Bands: 95 % interval over seeds and scenes{_alone(summary)}. "
                   f"Dotted: scripted policies. {_trained_on(curve, runs)}"),
         ]  # fmt: skip
@@ -153,23 +152,6 @@ def _trained_on(curve: CurveConfig, runs: Sequence[Run]) -> str:
         values = (f"{key} = {json.dumps(settings.get(key, 'the default'))}" for key in keys)
         stages.append(f"stage {run.stage + 1} ({run.trainer}) {', '.join(values)}")
     return f"Trained with: {'; '.join(stages)}." if stages else ""
-
-
-def _table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: int = -1) -> str:
-    """Columns as (title, unit or remark); cells are HTML; column `text` may be long."""
-    kinds = [' class="text"' if i == text else "" for i in range(len(head))]
-    cells = "".join(
-        f"<th{kind}>{escape(title)}" + (f"<small>{escape(unit)}</small>" if unit else "") + "</th>"
-        for kind, (title, unit) in zip(kinds, head, strict=True)
-    )
-    body = "".join(
-        f"<tr>{''.join(f'<td{k}>{c}</td>' for k, c in zip(kinds, row, strict=True))}</tr>\n"
-        for row in rows
-    )
-    return (
-        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{cells}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody></table></div>"
-    )
 
 
 def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run]) -> str:
@@ -194,7 +176,7 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
             cells.append(f"{row.scores.in_bowls.mean():.3f}" if row.scores.in_bowls is not None
                          else "-")  # fmt: skip
         rows.append([*cells, *_figures(row), _video(out, row.name, runs)])
-    return _table(head, rows) if rows else _note("Nothing is measured yet.")
+    return table(head, rows) if rows else note("Nothing is measured yet.")
 
 
 def _success(row: Row) -> str:
@@ -231,7 +213,7 @@ def _video(out: Path, name: str, runs: Sequence[Run]) -> str:
 
 def _results_note(study: StudyConfig, summary: Summary) -> str:
     last = study.evaluation_seed + study.episodes - 1
-    return _note(
+    return note(
         f"{study.episodes} scenes (seeds {study.evaluation_seed} to {last}), the same for all, and "
         f"none of them used in training. Baseline: {study.baseline}. Intervals: over seeds and "
         f"scenes as crossed random effects, Student's t{_alone(summary)}; ratios on "
@@ -264,7 +246,7 @@ def _budget(study: StudyConfig, runs: Sequence[Run]) -> str:
         for key, found in values.items():
             given.setdefault(key, []).append(found)
     if not rows:
-        return _note("No run is finished yet.")
+        return note("No run is finished yet.")
     same = [_SPENT[key] for key, stages in given.items() if all(len(v) == 1 for v in stages)]
     other = [_SPENT[key] for key in given if _SPENT[key] not in same]
     text = f"All finished runs of a stage took the same {_listed(same)}" if same else ""
@@ -273,7 +255,7 @@ def _budget(study: StudyConfig, runs: Sequence[Run]) -> str:
     head = [("arm", ""), ("stage", ""), ("finished", "seeds"),
             *((name, "a run") for name in _SPENT.values()),
             ("wall time", "minutes a run, mean"), ("what makes the arm", "")]  # fmt: skip
-    return f"<p>{text}.</p>" + _table(head, rows, text=len(head) - 1)
+    return f"<p>{text}.</p>" + table(head, rows, text=len(head) - 1)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -1,0 +1,130 @@
+"""Where the policies of a study look: measured for each run, and a section of the page."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+import envs
+from policies import PolicyConfig
+from training import checkpoint
+from training.gaze import Gaze, gaze, oracle_views
+from training.study_config import StudyConfig, slug
+from training.study_html import note, table
+from training.study_measures import (
+    check_there,
+    checkpoint_sha256,
+    read_json,
+    settings_of,
+    write_json,
+)
+from training.study_runs import Run
+
+__all__ = ["Look", "gaze_section", "has_gaze"]
+
+EPISODES = 4
+"""Terrains that the oracle walks, the first of the evaluation."""
+_SHARES = tuple(one.name for one in dataclasses.fields(Gaze))
+
+
+def has_gaze(run: Run) -> bool:
+    """Whether a run's policy chooses among tokens of depth images."""
+    policy = run.job.policy
+    if not isinstance(policy, PolicyConfig) or run.job.env_id != envs.STEPPING_STONES:
+        return False
+    return policy.selection != "all" and policy.variant != "trans"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the policy of a run keeps, in what the oracle sees."""
+
+    study: StudyConfig
+    out: Path
+    run: Run = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The result file."""
+        return _file(self.out, self.run.directory.name)
+
+    @property
+    def label(self) -> str:
+        """What is printed before it, and what the page calls it."""
+        return f"measure where {self.run.directory.name} looks"
+
+    @property
+    def start(self) -> Path:
+        """The run that it needs."""
+        return self.run.directory
+
+    def done(self) -> bool:
+        """Whether it is there."""
+        return self.path.is_file()
+
+    def check(self) -> None:
+        """UserError when the run that it was made from is gone; a finished one never changes."""
+        if self.done():
+            check_there(self.path, self.run.directory)
+
+    def do(self) -> None:
+        """Measure it."""
+        settings = settings_of(self.run.job.env_id, self.run.job.env, self.study.env)
+        first = self.study.evaluation_seed
+        views = oracle_views(settings, range(first, first + EPISODES))
+        policy, _ = checkpoint.load_policy(self.run.directory)
+        found = dataclasses.asdict(gaze(policy, views))
+        origin = {"checkpoint_sha256": checkpoint_sha256(self.run.directory)}
+        write_json(self.path, found | origin | {"views": len(views)})
+
+
+def _file(out: Path, run: str) -> Path:
+    return out / "gaze" / f"{run}.json"
+
+
+def gaze_section(study: StudyConfig, out: Path) -> list[str]:
+    """HTML of what is measured; nothing without.
+
+    UserError when a file is damaged.
+    """
+    rows = []
+    for number, arm in enumerate(study.arms):
+        paths = [_file(out, f"{slug(arm.name)}-s{seed}") for seed in study.seeds]
+        read = [read_json(path, *_SHARES) for path in paths if path.is_file()]
+        found = [Gaze(**{name: float(one[name]) for name in _SHARES}) for one in read]
+        if found:
+            rows.append([f"{number + 1}. {escape(arm.name)}", str(len(found)), *_cells(found)])
+    if not rows:
+        return []
+    head = [
+        ("arm", ""), ("seeds", ""), ("on a gap's edge", "of the tokens kept, mean ± sd"),
+        ("chance", "of all tokens"), ("times", "chance"),
+        ("past the stones", "of the pixels kept"), ("chance", "of all pixels"),
+    ]  # fmt: skip
+    return [
+        "<h2>Where the policies look</h2>",
+        table(head, rows),
+        note(f"What they keep of the views of the oracle on {EPISODES} evaluation terrains. "
+             "A gap's edge is where depth crosses 0.6 m, between stone and floor, from one row of "
+             "the image to the next."),
+    ]  # fmt: skip
+
+
+def _cells(found: list[Gaze]) -> list[str]:
+    def mean(of: Callable[[Gaze], float]) -> float:
+        return float(np.mean([of(one) for one in found]))
+
+    edges = [one.edges_kept for one in found]
+    spread = f" ± {100 * np.std(edges, ddof=1):.1f}" if len(edges) > 1 else ""
+    return [
+        f"{100 * np.mean(edges):.1f}{spread} %",
+        f"{100 * mean(lambda one: one.edges):.1f} %",
+        f"{mean(lambda one: one.edges_kept / one.edges):.2f} ×",
+        f"{100 * mean(lambda one: one.past_kept):.1f} %",
+        f"{100 * mean(lambda one: one.past):.1f} %",
+    ]

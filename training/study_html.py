@@ -1,0 +1,30 @@
+"""Pieces of a study's page: tables and notes as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+__all__ = ["note", "table"]
+
+
+def note(text: str) -> str:
+    """A remark in small print."""
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: int = -1) -> str:
+    """Columns as (title, unit or remark); cells are HTML; column `text` may be long."""
+    kinds = [' class="text"' if i == text else "" for i in range(len(head))]
+    cells = "".join(
+        f"<th{kind}>{escape(title)}" + (f"<small>{escape(unit)}</small>" if unit else "") + "</th>"
+        for kind, (title, unit) in zip(kinds, head, strict=True)
+    )
+    body = "".join(
+        f"<tr>{''.join(f'<td{k}>{c}</td>' for k, c in zip(kinds, row, strict=True))}</tr>\n"
+        for row in rows
+    )
+    return (
+        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{cells}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>"
+    )
