@@ -242,7 +242,7 @@ def _run(path: Path, out: Path, command: str, page_alone: bool) -> int:
         if _unfinished(runs):
             _record(study)
             check_demonstrations(every, begin=True)
-        failures = make(units, page.write)
+        failures = make(units, page.write, study.parallel)
     if failures.reasons:
         print(
             f"{len(failures.reasons)} parts failed, {out / PAGE} lists them; try them again with: "

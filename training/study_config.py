@@ -118,6 +118,8 @@ class StudyConfig:
     workers: int | None = Field(default=None, ge=1)
     """Episodes run at the same time, in training and evaluation; null: the stages' own number, and
     one in evaluations."""
+    parallel: int = Field(default=1, ge=1)
+    """Runs and evaluations made at the same time, each in a process of its own with `workers`."""
     ray_address: str | None = None
     """Ray cluster for the stages that can use one ("auto", "host:6379")."""
     device: str = "cpu"

@@ -47,6 +47,7 @@ class Look:
     study: StudyConfig
     out: Path
     run: Run = field(repr=False)
+    alone = False
 
     @property
     def path(self) -> Path:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import torch
+
 from training.config import UserError
+from training.processes import open_processes
 from training.study_runs import Run, StoppedError
 
 __all__ = ["Failures", "Unit", "make"]
@@ -28,6 +35,10 @@ class Unit(Protocol):
     @property
     def start(self) -> Path | None:
         """The run that must be finished before."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else may run beside it: it measures times."""
 
     def done(self) -> bool:
         """Whether it is there."""
@@ -48,23 +59,26 @@ class Failures:
     runs: set[Path] = field(default_factory=set)
     """The runs among them, and those that need one of them."""
 
-    def attempt(self, unit: Unit) -> None:
-        """Make a unit, or note why not. Interrupts and a full disk are raised."""
-        if unit.start in self.runs:
-            self._note(unit, f"not possible without {unit.start}")
-            return
+    def conclude(self, unit: Unit, made: Future[None]) -> None:
+        """Note why a unit failed, if it did. Interrupts and a full disk are raised."""
         try:
-            unit.do()
+            made.result()
         except UserError as error:
             reason = " ".join(str(error).split())
             print(f"error: {reason}", file=sys.stderr)
-            self._note(unit, reason)
+            self.note(unit, reason)
         except StoppedError as error:
             if error.status == 130:
                 raise
-            self._note(unit, f"exit status {error.status}, see the command's messages")
+            self.note(unit, f"exit status {error.status}, see the command's messages")
+        except BrokenProcessPool:
+            raise UserError(
+                f"a process of the study ended while it made this: {unit.label} (out of memory?); "
+                "what is finished is kept, and the same command goes on"
+            ) from None
 
-    def _note(self, unit: Unit, reason: str) -> None:
+    def note(self, unit: Unit, reason: str) -> None:
+        """Note a failure."""
         print(f"failed: {unit.label}", flush=True)
         self.reasons.append(f"{unit.label}: {reason}")
         if isinstance(unit, Run):
@@ -72,32 +86,82 @@ class Failures:
 
 
 def make(
-    units: Sequence[Unit], write_page: Callable[[Sequence[str], Sequence[str]], object]
+    units: Sequence[Unit],
+    write_page: Callable[[Sequence[str], Sequence[str]], object],
+    parallel: int = 1,
 ) -> Failures:
     """Try what is missing, in turn; the page now and then, and however this ends.
 
     Args:
-        units: in the order in which they are made, those that others need before them.
+        units: in the order in which they are begun, those that others need before them.
         write_page: is given what is missing and what of it failed, in words.
+        parallel: units made at the same time, each in a process of its own; 1: in this one.
     """
     waiting = [unit for unit in units if not unit.done()]
+    running: dict[Future[None], Unit] = {}
     failures, kept = Failures(), list[Unit]()
+    begun = len(units) - len(waiting)
     due = time.monotonic()
 
     def write() -> None:
-        write_page([unit.label for unit in (*kept, *waiting)], failures.reasons)
+        missing = (*kept, *running.values(), *waiting)
+        write_page([unit.label for unit in missing], failures.reasons)
 
+    pool = None
+    if parallel > 1:
+        os.environ["TQDM_DISABLE"] = "1"  # bars of several processes would overwrite each other
+        pool = open_processes(parallel, torch.set_num_threads, 1)
     try:
-        while waiting:
+        while waiting or running:
             if time.monotonic() >= due:
                 write()
                 due = time.monotonic() + PAGE_EVERY_S
-            number = len(units) - len(waiting) + 1
-            print(f"[{number}/{len(units)}] {waiting[0].label}", flush=True)
-            failures.attempt(waiting[0])
-            unit = waiting.pop(0)
-            if not unit.done():
-                kept.append(unit)
+            while len(running) < parallel and (unit := _next(waiting, running.values())):
+                begun += 1
+                print(f"[{begun}/{len(units)}] {unit.label}", flush=True)
+                if unit.start in failures.runs:
+                    failures.note(unit, f"not possible without {unit.start}")
+                    kept.append(unit)
+                else:
+                    running[_here(unit) if pool is None else pool.submit(_do, unit)] = unit
+                waiting.remove(unit)
+            for future in wait(running, PAGE_EVERY_S, FIRST_COMPLETED).done:
+                unit = running.pop(future)
+                failures.conclude(unit, future)
+                if not unit.done():
+                    kept.append(unit)
     finally:
+        if pool is not None:
+            for process in multiprocessing.active_children():  # their files are whole at any moment
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
         write()
     return failures
+
+
+def _next(waiting: Sequence[Unit], running: Collection[Unit]) -> Unit | None:
+    """The first that can begin beside those that run."""
+    if any(unit.alone for unit in running):
+        return None
+    unmade = {unit.directory for unit in (*waiting, *running) if isinstance(unit, Run)}
+    for unit in waiting:
+        if unit.alone and running:
+            return None
+        if unit.start not in unmade:
+            return unit
+    return None
+
+
+def _here(unit: Unit) -> Future[None]:
+    """Make it in this process. Interrupts are raised."""
+    future: Future[None] = Future()
+    try:
+        unit.do()
+        future.set_result(None)
+    except Exception as error:
+        future.set_exception(error)
+    return future
+
+
+def _do(unit: Unit) -> None:
+    unit.do()

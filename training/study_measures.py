@@ -93,6 +93,7 @@ class Conditions:
     run: Path | None = None
     """The run whose last policy it is; None for a reference."""
     curve: CurveConfig | None = None
+    alone = False
 
     @property
     def label(self) -> str:
@@ -198,6 +199,7 @@ class Costs:
     label: str = "measure the cost of a step of every arm"
     start: Path | None = None
     """It needs no run."""
+    alone = True
 
     @property
     def path(self) -> Path:
@@ -258,6 +260,7 @@ class Film:
 
     study: StudyConfig
     run: Run
+    alone = False
 
     @property
     def path(self) -> Path:

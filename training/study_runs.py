@@ -35,7 +35,7 @@ class StoppedError(Exception):
     """A trainer ended early, having said why; `status` is its exit status."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"exit status {status}")
+        super().__init__(status)
         self.status = status
 
 
@@ -65,6 +65,7 @@ class Run:
     """Command line of the trainer that begins it, `--out` excepted."""
     start: Path | None = None
     """The run that it needs: the stage before, from whose policy it begins."""
+    alone = False
 
     @property
     def label(self) -> str:

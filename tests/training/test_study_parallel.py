@@ -1,0 +1,68 @@
+"""Parts of a study made side by side: the same results, interrupted and with failures too."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.training.study_jobs import CURVE, TWO_STAGES, checkpoints, figures, write_study
+from training import study
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def bars(monkeypatch):
+    monkeypatch.setenv("TQDM_DISABLE", "1")  # what a study with processes sets is put back
+
+
+def conduct(path, out):
+    return study.main(["--config", str(path), "--out", str(out)])
+
+
+def write(folder, parallel):
+    return write_study(folder, stages=TWO_STAGES, curves=[CURVE], parallel=parallel)
+
+
+@pytest.fixture(scope="module")
+def in_turn(tmp_path_factory):
+    """A study whose parts were made one after the other, in `out` of its folder."""
+    folder = tmp_path_factory.mktemp("turn")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)  # where a second stage began is in its checkpoint
+        assert conduct(write(folder, 1), "out") == 0
+    return folder / "out"
+
+
+@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_and_gone_on_with(tmp_path, monkeypatch, in_turn, kill):
+    path = write(tmp_path, 2)
+    command = [sys.executable, "-m", "training.study", "--config", str(path), "--out", "out"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 90
+    while len(list(Path("out").glob("runs/*/checkpoints/*"))) < 5 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(kill)
+    process.communicate(timeout=60)
+    assert process.returncode == (130 if kill == signal.SIGINT else -signal.SIGKILL)
+    assert conduct(path, "out") == 0
+    assert checkpoints(tmp_path / "out") == checkpoints(in_turn)
+    assert figures(tmp_path / "out") == figures(in_turn)
+
+
+def test_a_failure_holds_up_nothing_else(tmp_path, capsys):
+    arms = [
+        {"name": "good", "set": {"feature_map": "softmax"}},
+        {"name": "bad", "set": {"env.nan": True}},
+    ]
+    path = write_study(tmp_path, arms=arms, baseline="good", seeds=[0], parallel=2)
+    assert conduct(path, tmp_path / "out") == 2
+    printed = capsys.readouterr()
+    assert "failed: train bad-s0" in printed.out
+    assert "Traceback" not in printed.err
+    assert set(figures(tmp_path / "out")) == {"good-s0.json", "oracle.json"}
