@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from training import checkpoint, demos, run_log, study_page
+from training import checkpoint, demos, run_log, study_charts, study_page
 from training import config as configuration
 from training.config import ArgumentParser, UserError, exit_status
 from training.players import check_device
@@ -39,10 +39,11 @@ from training.study_runs import (
     check_policies,
     runs_of,
 )
+from training.study_summary import summarise
 
 __all__ = ["load_config", "main"]
 
-STUDY, PAGE = "study.yaml", "report.html"
+STUDY, PAGE, PICTURE = "study.yaml", "report.html", "pareto.png"
 
 
 def all_runs(study: StudyConfig, path: Path, out: Path) -> list[list[Run]]:
@@ -89,7 +90,7 @@ def _can_be_filmed(run: Run) -> bool:
 
 @dataclass(frozen=True)
 class Page:
-    """The page and where it is written."""
+    """The page and its picture, and where they are written."""
 
     study: StudyConfig
     out: Path
@@ -108,6 +109,9 @@ class Page:
         path = self.out / PAGE
         if path.is_file() and path.read_bytes() == text:
             return False
+        picture = study_charts.pareto_picture(self.study, summarise(self.study, self.out))
+        if picture is not None:
+            checkpoint.write_atomically(self.out / PICTURE, picture)
         checkpoint.write_atomically(path, text)
         return True
 
@@ -171,7 +175,7 @@ def _record(study: StudyConfig) -> None:
 def _clean(out: Path) -> None:
     """Remove half a file of a process that was killed: the names that the study itself gives."""
     for folder, names in (
-        (out, rf"{re.escape(STUDY)}|{re.escape(PAGE)}|costs\.json"),
+        (out, "|".join(map(re.escape, (STUDY, PAGE, PICTURE, "costs.json")))),
         (out / "evaluations", r"[a-z0-9.+-]+\.json"),
         (out / "gaze", r"[a-z0-9-]+\.json"),
     ):

@@ -9,13 +9,13 @@ import numpy as np
 
 from training.plots import Curve
 from training.study_config import CurveConfig, StudyConfig
-from training.study_figures import Line, Point, draw_lines, draw_points
+from training.study_figures import Line, Point, draw_lines, draw_picture, draw_points
 from training.study_intervals import Interval, mean_interval
 from training.study_results import Scores, read_training, training_spread
 from training.study_runs import Run
 from training.study_summary import Summary, scores_of
 
-__all__ = ["curve_charts", "finished_runs", "pareto_charts", "training_charts"]
+__all__ = ["curve_charts", "finished_runs", "pareto_charts", "pareto_picture", "training_charts"]
 
 PANELS = (
     ("center_reward", "reward per episode, search centre", False),
@@ -58,27 +58,46 @@ def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
     return charts
 
 
+COSTS = {
+    "attention": "attention, FLOPs a step (multiply-add = 2)",
+    "total": "whole policy, FLOPs a step (multiply-add = 2)",
+}
+REWARD = "reward per episode"
+
+
 def pareto_charts(study: StudyConfig, summary: Summary) -> list[str]:
     """Attention FLOPs and total FLOPs against reward."""
-    numbers = {arm.name: number for number, arm in enumerate(study.arms)}
     charts = []
-    for kind, xlabel in (
-        ("attention", "attention, FLOPs a step (multiply-add = 2)"),
-        ("total", "whole policy, FLOPs a step (multiply-add = 2)"),
-    ):
-        points = [
-            Point(
-                numbers[name], row.cost[kind], row.scores.reward, *row.interval,
-                on_front=name in summary.front[kind],
-            )
-            for name, row in summary.arms.items()
-            if row.cost is not None
-        ]  # fmt: skip
-        across = {name: row.scores.reward for name, row in summary.references.items()}
+    for kind, xlabel in COSTS.items():
+        points, across = _pareto_points(study, summary, kind)
         if points:
             title = f"FLOPs against reward, {kind}"
-            charts.append(draw_points(points, title, xlabel, "reward per episode", across))
+            charts.append(draw_points(list(points.values()), title, xlabel, REWARD, across))
     return charts
+
+
+def pareto_picture(study: StudyConfig, summary: Summary) -> bytes | None:
+    """Attention FLOPs against reward as a PNG; None before anything is measured."""
+    points, across = _pareto_points(study, summary, "attention")
+    if not points:
+        return None
+    return draw_picture(list(points.values()), list(points), COSTS["attention"], REWARD, across)
+
+
+def _pareto_points(
+    study: StudyConfig, summary: Summary, kind: str
+) -> tuple[dict[str, Point], dict[str, float]]:
+    """Points by arm, and the level of each scripted policy."""
+    numbers = {arm.name: number for number, arm in enumerate(study.arms)}
+    points = {
+        name: Point(
+            numbers[name], row.cost[kind], row.scores.reward, *row.interval,
+            on_front=name in summary.front[kind],
+        )
+        for name, row in summary.arms.items()
+        if row.cost is not None
+    }  # fmt: skip
+    return points, {name: row.scores.reward for name, row in summary.references.items()}
 
 
 def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLOURS", "DASHES", "Line", "Point", "draw_lines", "draw_points"]
+__all__ = ["COLOURS", "DASHES", "Line", "Point", "draw_lines", "draw_picture", "draw_points"]
 
 COLOURS = (
     "#3b82d6", "#e07b1a", "#2f9e5b", "#d64545", "#9467d6", "#a0714f", "#d65fa8", "#7f8794",
@@ -132,11 +132,38 @@ def draw_points(
     """Cost against reward as SVG, numbered as in the legend; `across` are dashed levels by
     name, where they are near.
 
-    An arm without cost is drawn at the left edge of the logarithmic axis, which is labelled 0.
+    An arm without cost is drawn at the left edge of the logarithmic axis, which is labelled none.
     """
-    from matplotlib.ticker import EngFormatter, NullFormatter
+    figure, axis = _begin(xlabel, ylabel)
+    _scatter(axis, points, across)
+    return _finish(figure, title)
+
+
+def draw_picture(
+    points: Sequence[Point], names: Sequence[str], xlabel: str, ylabel: str,
+    across: dict[str, float],
+) -> bytes:  # fmt: skip
+    """The same as a PNG on white, with the points' names beside it."""
+    from matplotlib.lines import Line2D
 
     figure, axis = _begin(xlabel, ylabel)
+    _scatter(axis, points, across)
+    handles = [
+        Line2D([], [], marker="o", linestyle="", color=COLOURS[point.number % len(COLOURS)],
+               label=f"{point.number + 1}. {name}")
+        for point, name in zip(points, names, strict=True)
+    ]  # fmt: skip
+    figure.set_size_inches(_WIDTH_IN + 2.6, _HEIGHT_IN)
+    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
+    figure.patch.set(facecolor="white", alpha=1)
+    data = io.BytesIO()
+    figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
+    return data.getvalue()
+
+
+def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> None:
+    from matplotlib.ticker import EngFormatter, NullFormatter
+
     costs = [point.x for point in points if point.x > 0] or [1.0]
     edge = min(costs) / 4
     for point in points:
@@ -174,4 +201,3 @@ def draw_points(
             name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom",
             color=_INK, fontsize=8,
         )  # fmt: skip
-    return _finish(figure, title)

@@ -63,7 +63,7 @@ def plain(tmp_path_factory):
 def test_a_study_and_what_it_leaves(finished):
     _, out = finished
     assert sorted(p.name for p in out.iterdir() if p.name != ".lock") == [
-        "costs.json", "evaluations", "report.html", "runs", "study.yaml", "videos",
+        "costs.json", "evaluations", "pareto.png", "report.html", "runs", "study.yaml", "videos",
     ]  # fmt: skip
     runs = {p.name: int(checkpoint.in_run(p)[-1].stem) for p in (out / "runs").iterdir()}
     assert runs == {
