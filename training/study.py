@@ -39,6 +39,7 @@ from training.study_runs import (
     check_policies,
     runs_of,
 )
+from training.study_stages import earlier_stages
 from training.study_summary import summarise
 
 __all__ = ["load_config", "main"]
@@ -76,8 +77,11 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
                 units.append(Look(study, out, stages[-1]))
             if films and seed == study.seeds[0]:
                 units.append(Film(study, stages[-1]))
+        earlier = [run for stages in of_seed for run in earlier_stages(study, stages)]
+        units += [evaluated(run) for run in earlier]
         for curve in study.curves:
-            units += [evaluated(stages[-1], curve) for stages in of_seed]
+            last = [stages[-1] for stages in of_seed]
+            units += [evaluated(run, curve) for run in (*last, *earlier)]
             if seed == study.seeds[0]:
                 units += scripted(curve)
     return units

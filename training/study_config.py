@@ -113,6 +113,8 @@ class StudyConfig:
     """Seed of the first; training uses none from 100000 up."""
     curves: tuple[CurveConfig, ...] = ()
     """Evaluations where the task is changed."""
+    compare_stages: bool = False
+    """Evaluate the policies of the headline arm's earlier stages too: what each stage brings."""
     demonstrations: str | None = None
     """Arguments of `python -m training.demos` that records what the stages clone; null: none."""
     workers: int | None = Field(default=None, ge=1)
@@ -135,6 +137,8 @@ class StudyConfig:
         for key, name in (("baseline", self.baseline), ("headline", self.headline)):
             if name is not None and name not in names:
                 raise ValueError(f"{key} must be one of the arms {', '.join(names)}, got {name!r}")
+        if self.compare_stages and (self.headline is None or len(self.stages) < 2):
+            raise ValueError("compare_stages needs a headline arm and at least 2 stages")
         for key, values in (("seeds", self.seeds), ("references", self.references)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{key} must be distinct, got {list(values)}")

@@ -17,6 +17,7 @@ from training.study_html import note, table
 from training.study_measures import film_path
 from training.study_results import budget_of, commits
 from training.study_runs import Run
+from training.study_stages import stages_section
 from training.study_summary import Row, Summary, headline, summarise
 
 __all__ = ["render"]
@@ -76,6 +77,7 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
         note("Mean over the training seeds, the standard deviation over them shaded. "
               "Finished runs only."),
         *_curves(study, out, runs, summary),
+        *stages_section(study, out, runs),
         *gaze_section(study, out),
         "<h2>Budget</h2>", _budget(study, runs),
         "<h2>How to run it again</h2>", _origin(study, summary, command, runs),

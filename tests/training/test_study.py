@@ -46,7 +46,8 @@ def refused(capsys, path, out, sentence):
 def finished(tmp_path_factory):
     """A finished study of two stages with a curve and videos: its file, its directory."""
     folder = tmp_path_factory.mktemp("finished")
-    path = write_study(folder, {"env_id": WALK}, stages=TWO_STAGES, curves=[CURVE])
+    shape = {"stages": TWO_STAGES, "curves": [CURVE], "headline": "exact", "compare_stages": True}
+    path = write_study(folder, {"env_id": WALK}, **shape)
     assert conduct(path, folder / "out") == 0
     return path, folder / "out"
 
@@ -76,6 +77,7 @@ def test_a_study_and_what_it_leaves(finished):
         "exact-s0.mp4", "favor-m-16-s0.mp4",
     ]  # fmt: skip
     names = [*(f"{arm}-s{seed}" for arm in ("favor-m-16", "exact") for seed in (0, 1)), "oracle"]
+    names += ["exact-s0-1", "exact-s1-1"]  # its first stage is compared
     places = ("", "--head-wind-0.05")
     assert set(figures(out)) == {f"{name}{place}.json" for name in names for place in places}
     costs = json.loads((out / "costs.json").read_text())["costs"]
@@ -89,6 +91,16 @@ def test_evaluations_are_of_the_final_policies_on_evaluation_scenes(finished):
     assert entry["seeds"] == [100_000, 100_001, 100_002]
     assert entry["env_settings"] == {"wind": 0.05}
     assert figures(out)["exact-s1.json"]["episodes"] == 5
+
+
+def test_the_page_shows_what_each_stage_brings(finished):
+    _, out = finished
+    page = (out / "report.html").read_text()
+    table = page[page.index("What each stage brings") :].split("</table>")[0]
+    rewards = [figures(out)[f"exact-s{seed}-1.json"]["reward_mean"] for seed in (0, 1)]
+    assert f"; {sum(rewards) / 2:.3f}</td>" in table
+    assert "head wind, 0.05" in table
+    assert "after stage 2" in table
 
 
 def test_the_last_stage_starts_from_the_one_before(finished):

@@ -1,0 +1,68 @@
+"""What each stage of training brings to a study's headline arm: a section of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from training.study_config import CurveConfig, StudyConfig
+from training.study_html import note, table
+from training.study_measures import condition_file
+from training.study_results import Scores, read_scores
+from training.study_runs import Run
+
+__all__ = ["earlier_stages", "stages_section"]
+
+
+def earlier_stages(study: StudyConfig, stages: Sequence[Run]) -> list[Run]:
+    """The runs before the last of an arm and seed whose policies are evaluated too."""
+    wanted = study.compare_stages and stages[0].arm.name == study.headline
+    return list(stages[:-1]) if wanted else []
+
+
+def stages_section(study: StudyConfig, out: Path, runs: Sequence[Run]) -> list[str]:
+    """HTML of the headline arm's policy after each stage, on the task and along the curves; nothing
+    where earlier stages are not evaluated. UserError when a file is damaged.
+    """
+    if not study.compare_stages or study.headline is None:
+        return []
+    of_arm = [run for run in runs if run.arm.name == study.headline]
+    by_stage = [[run for run in of_arm if run.stage == i] for i in range(len(study.stages))]
+    rows = []
+    for name, curve, x in _conditions(study):
+        found = [_scores(study, out, of_stage, curve, x) for of_stage in by_stage]
+        if all(found):
+            rows.append([escape(name), *(_cell(scores) for scores in found if scores)])
+    if not rows:
+        return []
+    head = [
+        ("condition", ""),
+        *((f"after stage {i + 1}", stage.trainer) for i, stage in enumerate(study.stages)),
+    ]
+    text = f"{study.headline}: success, or share of balls in bowls, with 95 % intervals; rewards."
+    return ["<h2>What each stage brings</h2>", table(head, rows), note(text)]
+
+
+def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, float]]:
+    """The task, and every point that changes it."""
+    changed = [(curve, point) for curve in study.curves for point in curve.points if point.set]
+    return [
+        ("the task", None, 0.0),
+        *((f"{curve.name}, {point.x:g}", curve, point.x) for curve, point in changed),
+    ]
+
+
+def _scores(
+    study: StudyConfig, out: Path, runs: Sequence[Run], curve: CurveConfig | None, x: float
+) -> Scores | None:
+    where = (None, 0.0) if curve is None else (curve.name, x)
+    files = [condition_file(out, run.directory.name, *where) for run in runs]
+    return read_scores(files, (curve or study).episodes)
+
+
+def _cell(scores: Scores) -> str:
+    if scores.in_bowls is not None:
+        return f"{scores.in_bowls.mean():.3f}; {scores.reward:.3f}"
+    low, high = scores.success_interval
+    return f"{100 * scores.success:.1f} % ({100 * low:.0f} – {100 * high:.0f}); {scores.reward:.3f}"
