@@ -31,7 +31,8 @@ from training.players import check_device
 from training.study_config import CurveConfig, StudyConfig, load_config, study_file
 from training.study_gaze import Look, has_gaze
 from training.study_making import Unit, make
-from training.study_measures import Conditions, Costs, Film
+from training.study_measures import Conditions, Costs
+from training.study_products import Film, Share
 from training.study_runs import (
     Run,
     StoppedError,
@@ -75,8 +76,9 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
             units += [*stages, evaluated(stages[-1])]
             if has_gaze(stages[-1]):
                 units.append(Look(study, out, stages[-1]))
-            if films and seed == study.seeds[0]:
-                units.append(Film(study, stages[-1]))
+            if seed == study.seeds[0]:
+                units.append(Share(stages[-1]))
+                units += [Film(study, stages[-1])] if films else []
         earlier = [run for stages in of_seed for run in earlier_stages(study, stages)]
         units += [evaluated(run) for run in earlier]
         for curve in study.curves:
@@ -181,6 +183,7 @@ def _clean(out: Path) -> None:
     for folder, names in (
         (out, "|".join(map(re.escape, (STUDY, PAGE, PICTURE, "costs.json")))),
         (out / "evaluations", r"[a-z0-9.+-]+\.json"),
+        (out / "policies", r"[a-z0-9-]+\.safetensors"),
         (out / "gaze", r"[a-z0-9-]+\.json"),
     ):
         for path in folder.iterdir() if folder.is_dir() else ():

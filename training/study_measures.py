@@ -1,11 +1,9 @@
-"""What a study measures once there are policies: evaluations, costs of a step, films."""
+"""What a study measures: evaluations of its policies, costs of a step."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import io
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 import torch
 
 from policies import build
-from training import checkpoint, environments, rollout
+from training import checkpoint, environments
 from training import config as configuration
 from training.config import UserError
 from training.evaluate import play, summarise
@@ -22,17 +20,15 @@ from training.players import Player
 from training.run_log import provenance
 from training.step_cost import measure_all
 from training.study_config import CurveConfig, StudyConfig, slug
-from training.study_runs import Run, StoppedError
+from training.study_runs import Run
 
 __all__ = [
     "COSTS",
     "Conditions",
     "Costs",
-    "Film",
     "check_there",
     "checkpoint_sha256",
     "condition_file",
-    "film_path",
     "read_json",
     "settings_of",
     "write_json",
@@ -247,52 +243,3 @@ class Costs:
         }
         facts = {"measured": measured, "costs": found, "timed_calls": TIMED_CALLS}
         write_json(self.path, facts | {"provenance": provenance({})})
-
-
-def film_path(run: Path) -> Path:
-    """Where the video of a run's policy lies."""
-    return run.parents[1] / "videos" / f"{run.name}.mp4"
-
-
-@dataclass(frozen=True)
-class Film:
-    """A video of an arm's policy in the first evaluation scene."""
-
-    study: StudyConfig
-    run: Run
-    alone = False
-
-    @property
-    def path(self) -> Path:
-        """The video."""
-        return film_path(self.run.directory)
-
-    @property
-    def label(self) -> str:
-        """What is printed before it."""
-        return f"film {self.run.directory.name}"
-
-    @property
-    def start(self) -> Path:
-        """The run that it needs."""
-        return self.run.directory
-
-    def done(self) -> bool:
-        """Whether it is there."""
-        return self.path.is_file()
-
-    def check(self) -> None:
-        """UserError when the run that it was made from is gone; a finished one never changes."""
-        if self.done():
-            check_there(self.path, self.run.directory)
-
-    def do(self) -> None:
-        """Film it. Raises StoppedError when the environment cannot be filmed after all."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        settings = [f"{key}={json.dumps(value)}" for key, value in self.study.env.items()]
-        arguments = [str(self.run.directory), "--video", str(self.path), "--seed",
-                     str(self.study.evaluation_seed), "--device", self.study.device]  # fmt: skip
-        with contextlib.redirect_stdout(io.StringIO()):
-            status = rollout.main([*arguments, *(["--set", *settings] if settings else [])])
-        if status != 0:
-            raise StoppedError(status)

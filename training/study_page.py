@@ -14,7 +14,7 @@ from training.study_config import CurveConfig, StudyConfig
 from training.study_figures import COLOURS, DASHES
 from training.study_gaze import gaze_section
 from training.study_html import note, table
-from training.study_measures import film_path
+from training.study_products import film_path, shared_path
 from training.study_results import budget_of, commits
 from training.study_runs import Run
 from training.study_stages import stages_section
@@ -165,7 +165,7 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
         ("ratio to baseline", "of rewards, 95 % interval"),
         ("ratio to oracle", "of success, 95 % interval"), ("attention", "FLOPs a step"),
         ("fewer", "times, than the baseline"), ("total", "FLOPs a step"),
-        ("latency", "ms a step"), ("parameters", ""), ("video", ""),
+        ("latency", "ms a step"), ("parameters", ""), ("files", "first seed's"),
     ]  # fmt: skip
     rows = []
     numbers = {arm.name: i + 1 for i, arm in enumerate(study.arms)}
@@ -177,7 +177,7 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
         if swept:
             cells.append(f"{row.scores.in_bowls.mean():.3f}" if row.scores.in_bowls is not None
                          else "-")  # fmt: skip
-        rows.append([*cells, *_figures(row), _video(out, row.name, runs)])
+        rows.append([*cells, *_figures(row), _files(out, row.name, runs)])
     return table(head, rows) if rows else note("Nothing is measured yet.")
 
 
@@ -207,10 +207,14 @@ def _figures(row: Row) -> list[str]:
     ]  # fmt: skip
 
 
-def _video(out: Path, name: str, runs: Sequence[Run]) -> str:
-    films = [film_path(run.directory) for run in runs if run.arm.name == name]
-    found = [path.relative_to(out).as_posix() for path in films if path.is_file()]
-    return f'<a href="{escape(found[0])}">video</a>' if found else "-"
+def _files(out: Path, name: str, runs: Sequence[Run]) -> str:
+    directories = [run.directory for run in runs if run.arm.name == name]
+    links = []
+    for kind, place in (("video", film_path), ("policy", shared_path)):
+        found = [path for path in map(place, directories) if path.is_file()]
+        if found:
+            links.append(f'<a href="{escape(found[0].relative_to(out).as_posix())}">{kind}</a>')
+    return ", ".join(links) or "-"
 
 
 def _results_note(study: StudyConfig, summary: Summary) -> str:

@@ -180,6 +180,8 @@ def _verdict(row: Row, margin: float) -> str:
 
 def _cheapest(study: StudyConfig, rows: Mapping[str, Row], told: str) -> list[str]:
     """The cheapest kind of attention that is not worse, by its interval, else by its ratio."""
+    if all(row.fewer is None for row in rows.values()):
+        return []  # costs are not measured
     margin = study.equal_within
     saving = {n: r for n, r in rows.items() if r.fewer is not None and r.fewer > 1}
     sure = {

@@ -52,5 +52,5 @@ def figures(out):
 
 
 def checkpoints(out):
-    """Bytes of every checkpoint."""
-    return {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*.safetensors")}
+    """Bytes of every checkpoint of the runs."""
+    return {str(p.relative_to(out)): p.read_bytes() for p in out.glob("runs/**/*.safetensors")}

@@ -64,7 +64,8 @@ def plain(tmp_path_factory):
 def test_a_study_and_what_it_leaves(finished):
     _, out = finished
     assert sorted(p.name for p in out.iterdir() if p.name != ".lock") == [
-        "costs.json", "evaluations", "pareto.png", "report.html", "runs", "study.yaml", "videos",
+        "costs.json", "evaluations", "pareto.png", "policies", "report.html", "runs", "study.yaml",
+        "videos",
     ]  # fmt: skip
     runs = {p.name: int(checkpoint.in_run(p)[-1].stem) for p in (out / "runs").iterdir()}
     assert runs == {
@@ -108,6 +109,17 @@ def test_the_last_stage_starts_from_the_one_before(finished):
     start = checkpoint.load(out / "runs" / "exact-s1" / "checkpoints" / "000000.safetensors")
     end = checkpoint.load(out / "runs" / "exact-s1-1" / "checkpoints" / "000006.safetensors")
     assert all(torch.equal(start.policy[name], end.policy[name]) for name in end.policy)
+
+
+def test_the_first_seed_s_policies_are_put_aside(finished):
+    _, out = finished
+    names = sorted(path.name for path in (out / "policies").iterdir())
+    assert names == ["exact-s0.safetensors", "favor-m-16-s0.safetensors"]
+    whole = checkpoint.load(checkpoint.resolve(out / "runs" / "exact-s0"))
+    alone = checkpoint.load(out / "policies" / "exact-s0.safetensors")
+    assert alone.search == {}
+    assert all(torch.equal(whole.policy[name], alone.policy[name]) for name in whole.policy)
+    assert alone.config == whole.config
 
 
 def test_seeds_reach_policy_and_features(finished):
@@ -222,10 +234,10 @@ def test_an_arm_that_fails_does_not_block_the_others(tmp_path, capsys):
     assert conduct(path, out) == 2
     printed = capsys.readouterr()
     assert "error: training stopped: the rewards of the episode with seed" in printed.err
-    assert f"3 parts failed, {out / 'report.html'} lists them; try them again with:" in printed.out
+    assert f"4 parts failed, {out / 'report.html'} lists them; try them again with:" in printed.out
     assert list(figures(out)) == ["favor-m-16-s0.json"]
     text = (out / "report.html").read_text()
-    assert "not finished: 3 of its parts" in text
+    assert "not finished: 4 of its parts" in text
     assert "train exact-s0-1 (es, 6 iterations): exit status 2, see the command" in text
     assert f"evaluate exact-s0: not possible without {out / 'runs' / 'exact-s0'}" in text
     assert conduct(path, out) == 2
@@ -351,7 +363,7 @@ def test_the_page_alone(plain, tmp_path):
     path, _ = plain
     assert conduct(path, tmp_path / "out", "--page") == 0
     text = (tmp_path / "out" / "report.html").read_text()
-    assert "The study is not finished: 10 of its parts" in text
+    assert "The study is not finished: 12 of its parts" in text
     assert not (tmp_path / "out" / "runs").exists()
 
 

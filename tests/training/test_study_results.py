@@ -236,6 +236,12 @@ def test_the_headline_does_not_hide_a_defeat():
     )
 
 
+def test_the_headline_says_nothing_of_costs_before_they_are_measured():
+    found = sentences(row("base", 4.0), row("angular", 4.0, 1.0))
+    assert len(found) == 2
+    assert found[0].startswith("angular earns 1.000 times")
+
+
 def test_the_headline_before_there_is_one():
     assert "Not enough is measured yet" in sentences(row("base", 4.0))[0]
     assert "a ratio to it says nothing" in sentences(row("base", 0.0), row("a", 1.0))[0]
