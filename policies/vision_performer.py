@@ -40,42 +40,54 @@ def draw(module: nn.Module, generator: torch.Generator) -> None:
 
 
 class Block(nn.Module):
-    """Attention among the tokens, then a small network for each."""
+    """Attention among the tokens, unless the settings have none; then a small network for each."""
 
     def __init__(self, config: VisionPolicyConfig, index: int) -> None:
         super().__init__()
         dim = config.embed_dim
-        self.norm = nn.LayerNorm(dim)
-        self.attention = RandomFeatureAttention(
-            dim,
-            config.heads,
-            config.feature_map,
-            config.num_features,
-            batch_first=True,
-            qk_length=config.qk_length,
-            seed=config.feature_seed + index,
-            **({} if config.feature_map == EXACT else map_options(config)),
-        )
-        features = self.attention.feature_map
-        if config.qk_length is not None and not isinstance(features, ExactSoftmax):
-            head_dim = self.attention.head_dim
-            fit_to_directions(features, head_dim, config.qk_length, config.heads)
+        self.attention: RandomFeatureAttention | None = None
+        if config.attend:
+            self.norm = nn.LayerNorm(dim)
+            self.attention = _attention(config, index)
         self.mlp_norm = nn.LayerNorm(dim)
         hidden = max(1, round(config.mlp_ratio * dim))
         self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim))
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(batch, tokens, dim) -> the same."""
-        x = self.norm(tokens)
-        tokens = tokens + self.attention(x, x, x)[0]
+        if self.attention is not None:
+            x = self.norm(tokens)
+            tokens = tokens + self.attention(x, x, x)[0]
         refined: Tensor = tokens + self.mlp(self.mlp_norm(tokens))
         return refined
 
     def attention_matrix(self, tokens: Tensor) -> Tensor:
-        """What each token (row) takes from each (column), a head: (batch, heads, L, L)."""
+        """What each token (row) takes from each (column), a head: (batch, heads, L, L).
+
+        Without attention each token takes itself: (batch, 1, L, L).
+        """
+        if self.attention is None:
+            return torch.eye(tokens.shape[1]).to(tokens).expand(len(tokens), 1, -1, -1)
         x = self.norm(tokens)
         weights: Tensor = self.attention(x, x, x, need_weights=True, average_attn_weights=False)[1]
         return weights
+
+
+def _attention(config: VisionPolicyConfig, index: int) -> RandomFeatureAttention:
+    """That of block number `index`."""
+    made = RandomFeatureAttention(
+        config.embed_dim,
+        config.heads,
+        config.feature_map,
+        config.num_features,
+        batch_first=True,
+        qk_length=config.qk_length,
+        seed=config.feature_seed + index,
+        **({} if config.feature_map == EXACT else map_options(config)),
+    )
+    if config.qk_length is not None and not isinstance(made.feature_map, ExactSoftmax):
+        fit_to_directions(made.feature_map, made.head_dim, config.qk_length, config.heads)
+    return made
 
 
 class VisionPerformer(nn.Module):
@@ -166,13 +178,15 @@ class VisionPerformer(nn.Module):
 
 
 def head_diagnoses(block: Block, tokens: Tensor) -> list[dict[str, float]]:
-    """For each head, over a batch and up to 64 queries a sequence:
+    """For each head of a block with attention, over a batch and up to 64 queries a sequence:
 
     `smallest_denominator`, as a share of the sum of absolute kernel estimates (1 where none is
     negative); `raised_share` of denominators below the floor of `attention.denominators`;
     `negative_share` of kernel estimates; `non_finite` numbers among queries, keys, values and
     estimates.
     """
+    if block.attention is None:
+        return []
     x = block.norm(tokens)
     q, k, v = block.attention.project(x, x, x)
     features = block.attention.feature_map

@@ -231,12 +231,10 @@ class Learner:
         with (self._run / NOT_FINITE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(_plain(facts)) + "\n")
         heads = found["attention"]
+        attention = _soundness(self.config.policy.feature_map, heads)
         summary = (
             f"update {update} has loss {loss} and gradient norm {norm}, where finite numbers are "
-            f"needed; the {self.config.policy.feature_map} attention has "
-            f"{sum(h['non_finite'] for h in heads)} numbers that are not finite and its smallest "
-            f"denominator is {min(h['smallest_denominator'] for h in heads):.2g} of the sum of "
-            f"absolute estimates; {len(found['parameters'])} parameters are not finite; details "
+            f"needed; {attention}; {len(found['parameters'])} parameters are not finite; details "
             f"in {self._run / NOT_FINITE}"
         )
         if self.config.not_finite == "stop":
@@ -283,6 +281,18 @@ class Learner:
     def _autocast(self) -> torch.autocast:
         mixed = self.config.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=mixed)
+
+
+def _soundness(feature_map: str, heads: list[dict[str, Any]]) -> str:
+    """What a sentence says of the diagnoses of a policy's heads."""
+    if not heads:
+        return "the policy has no attention"
+    return (
+        f"the {feature_map} attention has {sum(head['non_finite'] for head in heads)} numbers that "
+        "are not finite and its smallest denominator is "
+        f"{min(head['smallest_denominator'] for head in heads):.2g} of the sum of absolute "
+        "estimates"
+    )
 
 
 def _generator(*numbers: int) -> torch.Generator:

@@ -6,7 +6,8 @@ import torch
 
 from attention import RandomFeatureAttention
 from policies.patches import PatchEmbedding, sinusoidal_positions
-from tests.policies.vision_cases import HEIGHT, WIDTH, batch, generator, make
+from tests.policies.vision_cases import HEIGHT, WIDTH, batch, generator, make, observation
+from training.flops import count
 
 
 def embedding(scale: int = 1, patch: tuple[int, int] = (6, 4), dim: int = 8) -> PatchEmbedding:
@@ -96,3 +97,24 @@ def test_a_patch_moved_is_seen():
     rgb[1, 18:, 30:] = 250
     context = policy.encode(rgb, torch.zeros(2, 5))
     assert (context[0] - context[1]).abs().max() > 1e-3
+
+
+def test_without_attention_patches_only_meet_in_the_pool():
+    policy = make(attend=False)
+    assert not [m for m in policy.modules() if isinstance(m, RandomFeatureAttention)]
+    rgb, pose, actions = batch(2)
+    policy.loss(rgb, pose, actions, generator()).backward()
+    assert all(p.grad is not None for p in policy.parameters())
+    assert policy.diagnose(rgb, pose)["attention"] == []
+    tokens = policy.encoder.tokens(rgb, pose)
+    changed = tokens.clone()
+    changed[:, 0] += 1.0
+    for block in policy.encoder.blocks:
+        tokens, changed = block(tokens), block(changed)
+    assert torch.equal(tokens[:, 1:], changed[:, 1:])
+    assert not torch.equal(tokens[:, 0], changed[:, 0])
+    view = observation()
+    flops = count(lambda: policy.act(view)).by_component
+    assert not {"projection", "exponentials", "score"} & {k for k, v in flops.items() if v}
+    looked = policy.attention_map(view)
+    assert np.allclose(looked, looked.mean())

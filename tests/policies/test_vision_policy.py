@@ -256,7 +256,7 @@ def test_diagnoses_tell_sound_from_broken():
         ({"patch": (5, 6)}, r"patch must be .* divide the 24 x 36 image, got \[5, 6\]"),
         ({"image_scale": 5}, "image_scale must divide the 24 x 36 image, got 5"),
         ({"qk_length": 0.0}, "qk_length = 0.0, but input should be greater than 0"),
-        ({"tokens": 3}, "unknown key tokens; the keys known there are action_noise, context"),
+        ({"tokens": 3}, "unknown key tokens; the keys known there are action_noise, attend, con"),
     ],
 )
 def test_settings_out_of_range_are_one_sentence(settings, message):
