@@ -71,8 +71,8 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
         "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study, summary),
         "<h2>Cost against reward</h2>", _legend(study), _charts(pareto_charts(study, summary)),
         note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
-              "joined: the Pareto front, arms that none beats at as low a cost. Scripted policies "
-              "that are far off are in the table alone."),
+              "joined: the Pareto front, arms that none beats at as low a cost, controls aside. "
+              "Scripted policies that are far off are in the table alone."),
         "<h2>Training</h2>", _legend(study), _charts(training_charts(study, runs)),
         note("Mean over the training seeds, the standard deviation over them shaded. "
               "Finished runs only."),

@@ -48,7 +48,7 @@ class Summary:
     arms: dict[str, Row]
     references: dict[str, Row]
     front: dict[str, list[str]]
-    """Arms on the Pareto front, by the cost: attention or total FLOPs."""
+    """Arms on the Pareto front, controls aside, by the cost: attention or total FLOPs."""
     provenance: dict[str, Any]
 
 
@@ -78,10 +78,12 @@ def summarise(study: StudyConfig, out: Path) -> Summary:
     scores = {name: one for name, one in found.items() if one is not None}
     rows = {name: _row(study, name, scores, costs) for name in scores}
     arms = {arm.name: rows[arm.name] for arm in study.arms if arm.name in rows}
+    controls = {arm.name for arm in study.arms if arm.control}
+    rivals = {name: row for name, row in arms.items() if name not in controls}
     front = {
         kind: pareto_front(
-            {name: row.cost[kind] for name, row in arms.items() if row.cost is not None},
-            {name: row.scores.reward for name, row in arms.items()},
+            {name: row.cost[kind] for name, row in rivals.items() if row.cost is not None},
+            {name: row.scores.reward for name, row in rivals.items()},
         )
         for kind in ("attention", "total")
     }
