@@ -24,7 +24,9 @@ def conduct(path, out):
 
 
 def write(folder, parallel):
-    return write_study(folder, stages=TWO_STAGES, curves=[CURVE], parallel=parallel)
+    return write_study(
+        folder, stages=TWO_STAGES, curves=[CURVE], seeds=[0], parallel=parallel
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
