@@ -46,7 +46,7 @@ def map_options(config: MapSettings) -> dict[str, Any]:
     return options
 
 
-def fit_to_directions(features: FeatureMap, dim: int, length: float, heads: int = 0) -> None:
+def fit_to_directions(features: FeatureMap, length: float) -> None:
     """Set a map's own parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
     given length in random directions, which is all that is known of them before training.
 
@@ -54,13 +54,11 @@ def fit_to_directions(features: FeatureMap, dim: int, length: float, heads: int 
 
     Args:
         features: the map, changed in place.
-        dim: d.
         length: of all queries and keys.
-        heads: for a map with vectors of each head's own, how many; else 0.
     """
     if isinstance(features, ClusteredHybrid):
         return
     generator = torch.Generator().manual_seed(0)
-    shape = (2, *([heads] if heads else []), _SAMPLES, dim)
+    shape = (2, *([features.heads] if features.heads else []), _SAMPLES, features.dim)
     both: Tensor = length * normalize(torch.randn(shape, generator=generator), dim=-1)
     features.fit(both[0], both[1])

@@ -99,5 +99,5 @@ def attention_kernel(config: PolicyConfig) -> attention.FeatureMap | attention.E
         seed=config.feature_seed,
         **map_options(config),
     )
-    fit_to_directions(features, config.qk_dim, 1.0)
+    fit_to_directions(features, 1.0)
     return features

@@ -86,7 +86,7 @@ def _attention(config: VisionPolicyConfig, index: int) -> RandomFeatureAttention
         **({} if config.feature_map == EXACT else map_options(config)),
     )
     if config.qk_length is not None and not isinstance(made.feature_map, ExactSoftmax):
-        fit_to_directions(made.feature_map, made.head_dim, config.qk_length, config.heads)
+        fit_to_directions(made.feature_map, config.qk_length)
     return made
 
 

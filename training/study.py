@@ -75,14 +75,14 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
         for stages in of_seed:
             units += [*stages, evaluated(stages[-1])]
             if has_gaze(stages[-1]):
-                units.append(Look(study, out, stages[-1]))
+                units.append(Look(study, stages[-1]))
             if seed == study.seeds[0]:
-                units.append(Share(stages[-1]))
+                units.append(Share(study, stages[-1]))
                 units += [Film(study, stages[-1])] if films else []
         earlier = [run for stages in of_seed for run in earlier_stages(study, stages)]
         units += [evaluated(run) for run in earlier]
+        last = [stages[-1] for stages in of_seed]
         for curve in study.curves:
-            last = [stages[-1] for stages in of_seed]
             units += [evaluated(run, curve) for run in (*last, *earlier)]
             if seed == study.seeds[0]:
                 units += scripted(curve)
@@ -111,14 +111,17 @@ class Page:
             failed: what of it was tried, and why it failed.
         """
         runs = [run for stages in self.runs for run in stages]
-        text = study_page.render(self.study, self.out, self.command, runs, missing, failed).encode()
+        summary = summarise(self.study, self.out)
+        page = study_page.render(
+            self.study, self.out, summary, self.command, runs, missing, failed
+        ).encode()
         path = self.out / PAGE
-        if path.is_file() and path.read_bytes() == text:
+        if path.is_file() and path.read_bytes() == page:
             return False
-        picture = study_charts.pareto_picture(self.study, summarise(self.study, self.out))
+        picture = study_charts.pareto_picture(self.study, summary)
         if picture is not None:
             checkpoint.write_atomically(self.out / PICTURE, picture)
-        checkpoint.write_atomically(path, text)
+        checkpoint.write_atomically(path, page)
         return True
 
 

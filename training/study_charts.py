@@ -26,6 +26,11 @@ PANELS = (
     ("level", "curriculum level", False),
 )
 """Column of metrics.csv, what it is, whether it is a share."""
+COST_LABELS = {
+    "attention": "attention, FLOPs a step (multiply-add = 2)",
+    "total": "whole policy, FLOPs a step (multiply-add = 2)",
+}
+REWARD_LABEL = "reward per episode"
 
 
 def finished_runs(runs: Sequence[Run], arm: str, stage: int) -> list[Curve]:
@@ -58,21 +63,14 @@ def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
     return charts
 
 
-COSTS = {
-    "attention": "attention, FLOPs a step (multiply-add = 2)",
-    "total": "whole policy, FLOPs a step (multiply-add = 2)",
-}
-REWARD = "reward per episode"
-
-
 def pareto_charts(study: StudyConfig, summary: Summary) -> list[str]:
     """Attention FLOPs and total FLOPs against reward."""
     charts = []
-    for kind, xlabel in COSTS.items():
+    for kind, xlabel in COST_LABELS.items():
         points, across = _pareto_points(study, summary, kind)
         if points:
             title = f"FLOPs against reward, {kind}"
-            charts.append(draw_points(list(points.values()), title, xlabel, REWARD, across))
+            charts.append(draw_points(list(points.values()), title, xlabel, REWARD_LABEL, across))
     return charts
 
 
@@ -81,7 +79,9 @@ def pareto_picture(study: StudyConfig, summary: Summary) -> bytes | None:
     points, across = _pareto_points(study, summary, "attention")
     if not points:
         return None
-    return draw_picture(list(points.values()), list(points), COSTS["attention"], REWARD, across)
+    return draw_picture(
+        list(points.values()), list(points), COST_LABELS["attention"], REWARD_LABEL, across
+    )
 
 
 def _pareto_points(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -14,15 +13,10 @@ import envs
 from policies import PolicyConfig
 from training import checkpoint
 from training.gaze import Gaze, gaze, oracle_views
-from training.study_config import StudyConfig, slug
+from training.study_config import StudyConfig
 from training.study_html import note, table
-from training.study_measures import (
-    check_there,
-    checkpoint_sha256,
-    read_json,
-    settings_of,
-    write_json,
-)
+from training.study_measures import checkpoint_sha256, read_json, settings_of, write_json
+from training.study_products import Product
 from training.study_runs import Run
 
 __all__ = ["Look", "gaze_section", "has_gaze"]
@@ -40,38 +34,23 @@ def has_gaze(run: Run) -> bool:
     return policy.selection != "all" and policy.variant != "trans"
 
 
-@dataclass(frozen=True)
-class Look:
-    """What the policy of a run keeps, in what the oracle sees."""
+def gaze_path(run: Path) -> Path:
+    """Where it is written where the policy of a run looks."""
+    return run.parents[1] / "gaze" / f"{run.name}.json"
 
-    study: StudyConfig
-    out: Path
-    run: Run = field(repr=False)
-    alone = False
+
+class Look(Product):
+    """What the policy of a run keeps, in what the oracle sees."""
 
     @property
     def path(self) -> Path:
         """The result file."""
-        return _file(self.out, self.run.directory.name)
+        return gaze_path(self.run.directory)
 
     @property
     def label(self) -> str:
         """What is printed before it, and what the page calls it."""
         return f"measure where {self.run.directory.name} looks"
-
-    @property
-    def start(self) -> Path:
-        """The run that it needs."""
-        return self.run.directory
-
-    def done(self) -> bool:
-        """Whether it is there."""
-        return self.path.is_file()
-
-    def check(self) -> None:
-        """UserError when the run that it was made from is gone; a finished one never changes."""
-        if self.done():
-            check_there(self.path, self.run.directory)
 
     def do(self) -> None:
         """Measure it."""
@@ -84,18 +63,14 @@ class Look:
         write_json(self.path, found | origin | {"views": len(views)})
 
 
-def _file(out: Path, run: str) -> Path:
-    return out / "gaze" / f"{run}.json"
-
-
-def gaze_section(study: StudyConfig, out: Path) -> list[str]:
-    """HTML of what is measured; nothing without.
+def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
+    """HTML of what is measured of these runs; nothing without.
 
     UserError when a file is damaged.
     """
     rows = []
     for number, arm in enumerate(study.arms):
-        paths = [_file(out, f"{slug(arm.name)}-s{seed}") for seed in study.seeds]
+        paths = [gaze_path(run.directory) for run in runs if run.arm.name == arm.name]
         read = [read_json(path, *_SHARES) for path in paths if path.is_file()]
         found = [Gaze(**{name: float(one[name]) for name in _SHARES}) for one in read]
         if found:

@@ -123,7 +123,7 @@ def make(
                     failures.note(unit, f"not possible without {unit.start}")
                     kept.append(unit)
                 else:
-                    running[_here(unit) if pool is None else pool.submit(_do, unit)] = unit
+                    running[_here(unit) if pool is None else pool.submit(unit.do)] = unit
                 waiting.remove(unit)
             for future in wait(running, PAGE_EVERY_S, FIRST_COMPLETED).done:
                 unit = running.pop(future)
@@ -161,7 +161,3 @@ def _here(unit: Unit) -> Future[None]:
     except Exception as error:
         future.set_exception(error)
     return future
-
-
-def _do(unit: Unit) -> None:
-    unit.do()

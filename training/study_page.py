@@ -18,7 +18,7 @@ from training.study_products import film_path, shared_path
 from training.study_results import budget_of, commits
 from training.study_runs import Run
 from training.study_stages import stages_section
-from training.study_summary import Row, Summary, headline, summarise
+from training.study_summary import Row, Summary, headline
 
 __all__ = ["render"]
 
@@ -49,19 +49,19 @@ pre { padding: .7rem; overflow-x: auto; } .text { text-align: left; white-space:
 """
 
 
-def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
+def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: Sequence[Run],
            missing: Sequence[str], failed: Sequence[str] = ()) -> str:  # fmt: skip
     """The page as text, the same for the same files.
 
     Args:
         study: what is compared.
         out: where its results are.
+        summary: what they come to.
         command: what runs it, as a shell takes it.
         runs: all training runs, seeds outermost.
         missing: what is not done yet, in words.
         failed: what of it was tried, and why it failed.
     """
-    summary = summarise(study, out)
     sentences = headline(study, summary)
     parts = [
         f"<h1>{escape(study.title)}</h1>",
@@ -71,14 +71,14 @@ def render(study: StudyConfig, out: Path, command: str, runs: Sequence[Run],
         "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study, summary),
         "<h2>Cost against reward</h2>", _legend(study), _charts(pareto_charts(study, summary)),
         note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
-              "joined: the Pareto front, arms that none beats at as low a cost, controls aside. "
-              "Scripted policies that are far off are in the table alone."),
+             "joined: the Pareto front, arms that none beats at as low a cost, controls aside. "
+             "Scripted policies that are far off are in the table alone."),
         "<h2>Training</h2>", _legend(study), _charts(training_charts(study, runs)),
         note("Mean over the training seeds, the standard deviation over them shaded. "
-              "Finished runs only."),
+             "Finished runs only."),
         *_curves(study, out, runs, summary),
         *stages_section(study, out, runs),
-        *gaze_section(study, out),
+        *gaze_section(study, runs),
         "<h2>Budget</h2>", _budget(study, runs),
         "<h2>How to run it again</h2>", _origin(study, summary, command, runs),
     ]  # fmt: skip
@@ -137,8 +137,8 @@ def _curves(study: StudyConfig, out: Path, runs: Sequence[Run], summary: Summary
             f"<h2>{escape(curve.name[:1].upper() + curve.name[1:])}</h2>", _legend(study),
             _charts(curve_charts(study, curve, out)),
             note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
-                  f"point. Bands: 95 % interval over seeds and scenes{_alone(summary)}. "
-                  f"Dotted: scripted policies. {_trained_on(curve, runs)}"),
+                 f"point. Bands: 95 % interval over seeds and scenes{_alone(summary)}. "
+                 f"Dotted: scripted policies. {_trained_on(curve, runs)}"),
         ]  # fmt: skip
     return parts
 

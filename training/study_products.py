@@ -1,10 +1,11 @@
-"""What a study hands out of a run: a film, and the policy alone."""
+"""What a study makes once of a finished run: a film, the policy alone."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,31 +14,21 @@ from training.study_config import StudyConfig
 from training.study_measures import check_there
 from training.study_runs import Run, StoppedError
 
-__all__ = ["Film", "Share", "film_path", "shared_path"]
-
-
-def film_path(run: Path) -> Path:
-    """Where the video of a run's policy lies."""
-    return run.parents[1] / "videos" / f"{run.name}.mp4"
+__all__ = ["Film", "Product", "Share", "film_path", "shared_path"]
 
 
 @dataclass(frozen=True)
-class Film:
-    """A video of an arm's policy in the first evaluation scene."""
+class Product(ABC):
+    """A file that is made from the last policy of a run; a finished run never changes."""
 
-    study: StudyConfig
-    run: Run
+    study: StudyConfig = field(repr=False)
+    run: Run = field(repr=False)
     alone = False
 
     @property
+    @abstractmethod
     def path(self) -> Path:
-        """The video."""
-        return film_path(self.run.directory)
-
-    @property
-    def label(self) -> str:
-        """What is printed before it."""
-        return f"film {self.run.directory.name}"
+        """The file."""
 
     @property
     def start(self) -> Path:
@@ -49,9 +40,28 @@ class Film:
         return self.path.is_file()
 
     def check(self) -> None:
-        """UserError when the run that it was made from is gone; a finished one never changes."""
+        """UserError when the run that it was made from is gone."""
         if self.done():
             check_there(self.path, self.run.directory)
+
+
+def film_path(run: Path) -> Path:
+    """Where the video of a run's policy lies."""
+    return run.parents[1] / "videos" / f"{run.name}.mp4"
+
+
+class Film(Product):
+    """A video of an arm's policy in the first evaluation scene."""
+
+    @property
+    def path(self) -> Path:
+        """The video."""
+        return film_path(self.run.directory)
+
+    @property
+    def label(self) -> str:
+        """What is printed before it."""
+        return f"film {self.run.directory.name}"
 
     def do(self) -> None:
         """Film it. Raises StoppedError when the environment cannot be filmed after all."""
@@ -70,12 +80,8 @@ def shared_path(run: Path) -> Path:
     return run.parents[1] / "policies" / f"{run.name}.safetensors"
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Product):
     """An arm's policy as a checkpoint without the search or the optimiser: a smaller file."""
-
-    run: Run = field(repr=False)
-    alone = False
 
     @property
     def path(self) -> Path:
@@ -86,20 +92,6 @@ class Share:
     def label(self) -> str:
         """What is printed before it."""
         return f"put aside the policy of {self.run.directory.name}"
-
-    @property
-    def start(self) -> Path:
-        """The run that it needs."""
-        return self.run.directory
-
-    def done(self) -> bool:
-        """Whether it is there."""
-        return self.path.is_file()
-
-    def check(self) -> None:
-        """UserError when the run that it was made from is gone; a finished one never changes."""
-        if self.done():
-            check_there(self.path, self.run.directory)
 
     def do(self) -> None:
         """Write it."""

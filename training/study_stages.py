@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from training.study_config import CurveConfig, StudyConfig
+from training.study_config import CurveConfig, PointConfig, StudyConfig
 from training.study_html import note, table
-from training.study_measures import condition_file
-from training.study_results import Scores, read_scores
+from training.study_results import Scores
 from training.study_runs import Run
+from training.study_summary import scores_at
 
 __all__ = ["earlier_stages", "stages_section"]
 
@@ -28,10 +28,12 @@ def stages_section(study: StudyConfig, out: Path, runs: Sequence[Run]) -> list[s
     if not study.compare_stages or study.headline is None:
         return []
     of_arm = [run for run in runs if run.arm.name == study.headline]
-    by_stage = [[run for run in of_arm if run.stage == i] for i in range(len(study.stages))]
+    by_stage = [
+        [run.directory.name for run in of_arm if run.stage == i] for i in range(len(study.stages))
+    ]
     rows = []
-    for name, curve, x in _conditions(study):
-        found = [_scores(study, out, of_stage, curve, x) for of_stage in by_stage]
+    for name, curve, point in _conditions(study):
+        found = [scores_at(study, out, who, curve, point) for who in by_stage]
         if all(found):
             rows.append([escape(name), *(_cell(scores) for scores in found if scores)])
     if not rows:
@@ -44,21 +46,17 @@ def stages_section(study: StudyConfig, out: Path, runs: Sequence[Run]) -> list[s
     return ["<h2>What each stage brings</h2>", table(head, rows), note(text)]
 
 
-def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, float]]:
+def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, PointConfig | None]]:
     """The task, and every point that changes it."""
-    changed = [(curve, point) for curve in study.curves for point in curve.points if point.set]
     return [
-        ("the task", None, 0.0),
-        *((f"{curve.name}, {point.x:g}", curve, point.x) for curve, point in changed),
+        ("the task", None, None),
+        *(
+            (f"{curve.name}, {point.x:g}", curve, point)
+            for curve in study.curves
+            for point in curve.points
+            if point.set
+        ),
     ]
-
-
-def _scores(
-    study: StudyConfig, out: Path, runs: Sequence[Run], curve: CurveConfig | None, x: float
-) -> Scores | None:
-    where = (None, 0.0) if curve is None else (curve.name, x)
-    files = [condition_file(out, run.directory.name, *where) for run in runs]
-    return read_scores(files, (curve or study).episodes)
 
 
 def _cell(scores: Scores) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from training.study_intervals import Interval, mean_interval, ratio_interval
 from training.study_measures import COSTS, condition_file, read_json
 from training.study_results import Scores, pareto_front, read_scores
 
-__all__ = ["Row", "Summary", "headline", "scores_of", "summarise"]
+__all__ = ["Row", "Summary", "headline", "scores_at", "scores_of", "summarise"]
 
 _KEYS = {"attention", "total", "latency_ms", "parameters"}
 """What the page shows of an arm's costs."""
@@ -56,11 +56,19 @@ def scores_of(
     study: StudyConfig, out: Path, name: str, curve: CurveConfig | None = None,
     point: PointConfig | None = None,
 ) -> Scores | None:  # fmt: skip
-    """An arm's or reference's episodes on the task, or at a point of a curve; None without any.
+    """An arm's or reference's episodes on the task, or at a point of a curve; None without any."""
+    who = [name] if name in study.references else [f"{slug(name)}-s{s}" for s in study.seeds]
+    return scores_at(study, out, who, curve, point)
+
+
+def scores_at(
+    study: StudyConfig, out: Path, who: Sequence[str], curve: CurveConfig | None,
+    point: PointConfig | None,
+) -> Scores | None:  # fmt: skip
+    """Episodes of policies by their files' names, one a seed, as in `scores_of`.
 
     A point that changes nothing has the first episodes on the task.
     """
-    who = [name] if name in study.references else [f"{slug(name)}-s{s}" for s in study.seeds]
     episodes = study.episodes if curve is None else curve.episodes
     if curve is None or point is None or not point.set:
         return read_scores([condition_file(out, one) for one in who], episodes)

@@ -72,5 +72,5 @@ def test_what_cannot_be_is_refused():
 def test_clustered_maps_are_left_alone():
     features = attention.feature_map("clustered_hybrid", 4, 8)
     before = {name: tensor.clone() for name, tensor in features.state_dict().items()}
-    fit_to_directions(features, 4, 1.0)
+    fit_to_directions(features, 1.0)
     assert all(tensor.equal(before[name]) for name, tensor in features.state_dict().items())
