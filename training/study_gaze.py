@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from html import escape
-from pathlib import Path
 
 import numpy as np
 
@@ -34,23 +33,10 @@ def has_gaze(run: Run) -> bool:
     return policy.selection != "all" and policy.variant != "trans"
 
 
-def gaze_path(run: Path) -> Path:
-    """Where it is written where the policy of a run looks."""
-    return run.parents[1] / "gaze" / f"{run.name}.json"
-
-
 class Look(Product):
     """What the policy of a run keeps, in what the oracle sees."""
 
-    @property
-    def path(self) -> Path:
-        """The result file."""
-        return gaze_path(self.run.directory)
-
-    @property
-    def label(self) -> str:
-        """What is printed before it, and what the page calls it."""
-        return f"measure where {self.run.directory.name} looks"
+    folder, suffix, words = "gaze", ".json", "measure where {} looks"
 
     def do(self) -> None:
         """Measure it."""
@@ -70,7 +56,7 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
     """
     rows = []
     for number, arm in enumerate(study.arms):
-        paths = [gaze_path(run.directory) for run in runs if run.arm.name == arm.name]
+        paths = [Look.path_of(run.directory) for run in runs if run.arm.name == arm.name]
         read = [read_json(path, *_SHARES) for path in paths if path.is_file()]
         found = [Gaze(**{name: float(one[name]) for name in _SHARES}) for one in read]
         if found:

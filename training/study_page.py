@@ -14,7 +14,7 @@ from training.study_config import CurveConfig, StudyConfig
 from training.study_figures import COLOURS, DASHES
 from training.study_gaze import gaze_section
 from training.study_html import note, table
-from training.study_products import film_path, shared_path
+from training.study_products import Film, Share
 from training.study_results import budget_of, commits
 from training.study_runs import Run
 from training.study_stages import stages_section
@@ -210,8 +210,8 @@ def _figures(row: Row) -> list[str]:
 def _files(out: Path, name: str, runs: Sequence[Run]) -> str:
     directories = [run.directory for run in runs if run.arm.name == name]
     links = []
-    for kind, place in (("video", film_path), ("policy", shared_path)):
-        found = [path for path in map(place, directories) if path.is_file()]
+    for kind, product in (("video", Film), ("policy", Share)):
+        found = [path for path in map(product.path_of, directories) if path.is_file()]
         if found:
             links.append(f'<a href="{escape(found[0].relative_to(out).as_posix())}">{kind}</a>')
     return ", ".join(links) or "-"

@@ -8,13 +8,14 @@ import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from training import checkpoint, rollout
 from training.study_config import StudyConfig
 from training.study_measures import check_there
 from training.study_runs import Run, StoppedError
 
-__all__ = ["Film", "Product", "Share", "film_path", "shared_path"]
+__all__ = ["Film", "Product", "Share"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,27 @@ class Product(ABC):
     study: StudyConfig = field(repr=False)
     run: Run = field(repr=False)
     alone = False
+    folder: ClassVar[str]
+    """Directory of the study that such files are in."""
+    suffix: ClassVar[str]
+    """How their names end."""
+    words: ClassVar[str]
+    """What is printed before one is made, {} for the run."""
+
+    @classmethod
+    def path_of(cls, run: Path) -> Path:
+        """Where that of a run directory lies."""
+        return run.parents[1] / cls.folder / f"{run.name}{cls.suffix}"
 
     @property
-    @abstractmethod
     def path(self) -> Path:
         """The file."""
+        return self.path_of(self.run.directory)
+
+    @property
+    def label(self) -> str:
+        """What is printed before it, and what the page calls it."""
+        return self.words.format(self.run.directory.name)
 
     @property
     def start(self) -> Path:
@@ -44,24 +61,15 @@ class Product(ABC):
         if self.done():
             check_there(self.path, self.run.directory)
 
-
-def film_path(run: Path) -> Path:
-    """Where the video of a run's policy lies."""
-    return run.parents[1] / "videos" / f"{run.name}.mp4"
+    @abstractmethod
+    def do(self) -> None:
+        """Make it."""
 
 
 class Film(Product):
     """A video of an arm's policy in the first evaluation scene."""
 
-    @property
-    def path(self) -> Path:
-        """The video."""
-        return film_path(self.run.directory)
-
-    @property
-    def label(self) -> str:
-        """What is printed before it."""
-        return f"film {self.run.directory.name}"
+    folder, suffix, words = "videos", ".mp4", "film {}"
 
     def do(self) -> None:
         """Film it. Raises StoppedError when the environment cannot be filmed after all."""
@@ -75,23 +83,10 @@ class Film(Product):
             raise StoppedError(status)
 
 
-def shared_path(run: Path) -> Path:
-    """Where the policy of a run lies, alone."""
-    return run.parents[1] / "policies" / f"{run.name}.safetensors"
-
-
 class Share(Product):
     """An arm's policy as a checkpoint without the search or the optimiser: a smaller file."""
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return shared_path(self.run.directory)
-
-    @property
-    def label(self) -> str:
-        """What is printed before it."""
-        return f"put aside the policy of {self.run.directory.name}"
+    folder, suffix, words = "policies", ".safetensors", "put aside the policy of {}"
 
     def do(self) -> None:
         """Write it."""

@@ -24,9 +24,7 @@ def conduct(path, out):
 
 
 def write(folder, parallel):
-    return write_study(
-        folder, stages=TWO_STAGES, curves=[CURVE], seeds=[0], parallel=parallel
-    )  # fmt: skip
+    return write_study(folder, stages=TWO_STAGES, curves=[CURVE], seeds=[0], parallel=parallel)
 
 
 @pytest.fixture(scope="module")
