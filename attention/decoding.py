@@ -42,7 +42,10 @@ def decode(
     """Take in one key and value, then answer one query.
 
     x, y (..., 1, d), v (..., 1, dv) -> output (..., 1, dv) and the next state.
+
+    Raises ValueError for tokens that the map refuses to attend with.
     """
+    features.check_attended(x, y)
     phi_q, phi_k = features.scaled_queries(x), features.scaled_keys(y)
     keys, log_floor = state.keys, None
     if features.signed:

@@ -32,6 +32,8 @@ _SETTLED = (
     "dtype",
 )
 """Arguments that `from_multihead` takes from the module that it converts."""
+_NO_LENGTH = 1e-12
+"""Tokens shorter than this are left as they are, not brought to `qk_length`."""
 _EXACT = "softmax"
 """Name under which exact attention is chosen in place of a feature map."""
 
@@ -351,7 +353,10 @@ class RandomFeatureAttention(nn.Module):
 
     @torch.no_grad()
     def fit(self, query: Tensor, key: Tensor) -> Self:
-        """Set the map's data-dependent parameters, head by head, from tokens as in `forward`."""
+        """Set the map's data-dependent parameters, head by head, from tokens as in `forward`.
+
+        All of them count: leave padding out.
+        """
         batched = self._check_inputs(query, key, None)
         weights, biases = self._in_projections()
         q = self._split(functional.linear(query, weights[0], biases[0]), batched)
@@ -371,7 +376,8 @@ class RandomFeatureAttention(nn.Module):
         if self.qk_length is None:
             return tokens * self.head_dim**-0.25
         length = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True)
-        return tokens * (self.qk_length / length.clamp_min(torch.finfo(tokens.dtype).tiny))
+        # Padding projects to zero: what has no direction gets no length, and a sound gradient.
+        return tokens * (self.qk_length / length.masked_fill(length < _NO_LENGTH, 1.0))
 
     def _random_features(self) -> FeatureMap:
         if isinstance(self.feature_map, ExactSoftmax):

@@ -8,6 +8,8 @@ the exact one is summed in blocks of queries.
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, SCORE, component
+from attention.linear import check_features
+from attention.precision import full_precision, working_dtype
 
 CPU_BLOCK = 2**16
 """Entries computed at once on a CPU: 256 KiB in float32, within a core's L2 cache."""
@@ -17,17 +19,18 @@ ACCELERATOR_BLOCK = 2**24
 
 def block_rows(width: int, like: Tensor) -> int:
     """How many tokens to treat at once when each needs `width` numbers."""
-    return max(1, (CPU_BLOCK if like.device.type == "cpu" else ACCELERATOR_BLOCK) // width)
+    block = CPU_BLOCK if like.device.type == "cpu" else ACCELERATOR_BLOCK
+    return max(1, block // max(width, 1))
 
 
 def token_scores(phi_q: Tensor, phi_k: Tensor) -> Tensor:
-    """Scores from features: phi_q (..., L, F), phi_k (..., S, F) -> (..., S)."""
-    if phi_q.shape[-1] != phi_k.shape[-1]:
-        raise ValueError(
-            f"phi_q and phi_k must have the same last dimension F, got {phi_q.shape[-1]} "
-            f"and {phi_k.shape[-1]}"
-        )
-    with component(SCORE):
+    """Scores from features: phi_q (..., L, F), phi_k (..., S, F) -> (..., S).
+
+    In float32 for float16 and bfloat16, autocast or not.
+    """
+    check_features(phi_q, phi_k)
+    phi_q, phi_k = (phi.to(working_dtype(phi.dtype)) for phi in (phi_q, phi_k))
+    with component(SCORE), full_precision(phi_k):
         return (phi_k @ phi_q.sum(-2).unsqueeze(-1)).squeeze(-1)
 
 
@@ -35,15 +38,17 @@ def softmax_token_scores(q: Tensor, k: Tensor) -> Tensor:
     """Exact scores sum_i exp(q_i.k_j): q (..., L, d), k (..., S, d) -> (..., S).
 
     Values are the sums themselves, so exp(q.k) must be representable: in float32 q.k below 88.
+    In float32 for float16 and bfloat16, autocast or not.
     """
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"q and k must have the same last dimension d, got {q.shape[-1]} and {k.shape[-1]}"
         )
+    q, k = (tokens.to(working_dtype(tokens.dtype)) for tokens in (q, k))
     transposed = k.mT
     scores: Tensor | None = None
     for rows in q.split(block_rows(k.shape[-2], k), -2):
-        with component(SCORE):
+        with component(SCORE), full_precision(k):
             products = rows @ transposed
         with component(EXPONENTIALS):
             kernel = products.exp_()

@@ -47,6 +47,7 @@ class StreamedMap(Protocol):
     @property
     def output_dim(self) -> int: ...
 
+    def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None: ...
     def scaled_queries(self, x: Tensor) -> Scaled: ...
     def scaled_keys(self, y: Tensor) -> Scaled: ...
 
@@ -66,6 +67,7 @@ def attend(
     example. Export it for each length, or the step of `attention.decoding` for all.
     """
     check_tokens(x, y, values, causal, key_mask)
+    features.check_attended(x, y, key_mask)
     if x.shape[-2] == 0:
         return without_queries(x, y, values)
     output_dtype = values.dtype

@@ -19,3 +19,9 @@ def golden() -> dict[str, dict[str, Any]]:
     if not path.is_file():
         pytest.skip(f"reference values not found: set FOVEATE_SHARED to a folder with {path.name}")
     return {entry["id"]: entry for entry in json.loads(path.read_text())}
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    """Initial parameters that do not depend on which tests ran before."""
+    torch.manual_seed(0)

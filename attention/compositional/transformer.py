@@ -21,6 +21,7 @@ from attention.compositional.dedup import deduplicate
 from attention.compositional.features import LAYOUTS, phase_offsets
 from attention.compositional.sampling import draw, draw_distinct
 from attention.compositional.skeleton import Internal, Skeleton
+from attention.options import check_count
 
 BUDGETS = ("draws", "distinct")
 _BLOCK_COLUMNS = 8
@@ -96,8 +97,7 @@ class CompositionalFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 raise ValueError(
                     f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}"
                 )
-        if self.n_components < 1:
-            raise ValueError(f"n_components must be at least 1, got {self.n_components}")
+        check_count("n_components", self.n_components)
         X = validate_data(self, X, dtype=_DTYPES)
         skeleton = self.skeleton
         if skeleton is None:

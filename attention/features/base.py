@@ -139,6 +139,12 @@ class FeatureMap(nn.Module):
         """
         return attend(self, x, y, values, causal=causal, key_mask=key_mask)
 
+    def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None:
+        """Raise ValueError for tokens that attention with this map makes no sense for; here none.
+
+        x (..., L, d), y (..., S, d) and key_mask (..., S) as in `attend`, checked already.
+        """
+
     def _blocks(self, tokens: Tensor) -> tuple[Tensor, ...]:
         """Tokens (..., L, d) in blocks whose features fit the cache.
 

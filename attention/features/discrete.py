@@ -8,7 +8,7 @@ leaves the Gaussian kernel as it is and makes features positive above c (section
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -158,24 +158,21 @@ class DiscreteFeatures(FeatureMap):
         self._derive()
         return self
 
-    def attend(self, x: Tensor, y: Tensor, values: Tensor, **options: Any) -> Tensor:
-        """As `FeatureMap.attend`, but without a shift negative queries and keys are refused.
+    def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None:
+        """Raise ValueError for negative queries or visible keys, where there is no shift.
 
         Features change sign with them, and sums over keys are mostly noise. Not checked while
         compiling, which admits no such question.
-
-        Raises ValueError for a negative entry in a query or in a key that takes part.
         """
-        if self.shift is None and not torch.compiler.is_compiling():
-            key_mask = options.get("key_mask")
-            for argument, u, mask in (("queries", x, None), ("keys", y, key_mask)):
-                negative = (u < 0).any(-1)
-                if bool((negative if mask is None else negative & mask).any()):
-                    raise ValueError(
-                        f"{argument} must not be negative in attention with features that are "
-                        "signed powers, got negative entries; the map's _plus form takes them"
-                    )
-        return super().attend(x, y, values, **options)
+        if self.shift is not None or torch.compiler.is_compiling():
+            return
+        for argument, u, mask in (("queries", x, None), ("keys", y, key_mask)):
+            negative = (u < 0).any(-1)
+            if bool((negative if mask is None else negative & mask).any()):
+                raise ValueError(
+                    f"{argument} must not be negative in attention with features that are "
+                    "signed powers, got negative entries; the map's _plus form takes them"
+                )
 
     def _logarithms(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log|f| and sign (..., m), and the log-weight common to a token (..., 1)."""

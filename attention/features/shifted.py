@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from attention.features.discrete import DiscreteFeatures
+from attention.features.parameters import given_numbers
 
 MARGIN = 0.01
 """Small: the error grows with the distance of the data from the shift."""
@@ -45,6 +46,7 @@ class Shifted(DiscreteFeatures):
         self._shift_given = shift is not None
         if shift is None:
             shift = torch.zeros((dim,) if heads is None else (heads, dim))
+        shift = given_numbers("shift", shift)
         if shift.shape not in ((dim,), (heads, dim)):
             allowed = f"({dim},)" if heads is None else f"({dim},) or ({heads}, {dim})"
             raise ValueError(
@@ -54,7 +56,7 @@ class Shifted(DiscreteFeatures):
             raise ValueError("shift must be finite, got an entry that is not")
         if heads is not None:
             shift = shift.expand(heads, dim).unsqueeze(-2)
-        self.register_buffer("shift", shift.detach().to(self.parameter, copy=True))
+        self.register_buffer("shift", shift.to(self.parameter, copy=True))
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:

@@ -32,7 +32,7 @@ from attention.hybrid.bases import (
 )
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.composition import common_scale
-from attention.options import check_count
+from attention.options import check_count, check_generator
 from attention.precision import full_precision
 
 
@@ -170,6 +170,7 @@ class BipolarHybrid(FeatureMap):
 
     def redraw(self, generator: torch.Generator) -> None:
         check_named(self.projection, self.lambda_projection)
+        check_generator(generator)
         place = self.weight.dtype, self.weight.device
         self.weight.copy_(self._draw(self.projection, self.lambda_projection, generator, *place))
 

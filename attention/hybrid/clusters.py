@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from attention.features.parameters import given_numbers
 from attention.features.vectors import sums_by_vector
 from attention.options import check_count
 
@@ -20,12 +21,13 @@ def initial_centers(
     if centers is None:
         number = check_count(f"num_{side}_clusters", 2 if number is None else number)
         return omega.new_zeros(*leading, number, dim)
+    centers = given_numbers(f"{side}_centers", centers)
     shape = tuple(centers.shape)
     number = shape[-2] if number is None and len(shape) > 1 else number
     allowed = (*leading, number, dim)
     if shape != allowed:
         raise ValueError(f"{side}_centers must have shape {allowed}, got {shape}")
-    return centers.detach().to(omega, copy=True)
+    return centers.to(omega, copy=True)
 
 
 def fit_clusters(u: Tensor, centers: Tensor, rms: Tensor, seed: int) -> None:
@@ -66,7 +68,7 @@ def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
         raise ValueError(
             f"fit needs at least {clusters} tokens for as many clusters, got {len(points)}"
         )
-    fitted = KMeans(clusters, n_init=10, random_state=seed).fit(
+    fitted = KMeans(clusters, n_init=10, random_state=seed % 2**32).fit(
         points.detach().double().cpu().numpy()
     )
     return torch.as_tensor(fitted.cluster_centers_).to(points)

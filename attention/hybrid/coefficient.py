@@ -11,8 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
+from attention.options import check_seed
 from attention.precision import full_precision, working_dtype
 from attention.projections import resolve_projection
+
+_OWN_STREAM = 0x5851F42D4C957F2D
+
+
+def coefficient_seed(seed: int) -> int:
+    """Seed of a coefficient's generator: a base with the same `seed` draws other vectors."""
+    return check_seed(seed) ^ _OWN_STREAM
 
 
 class Coefficient(nn.Module):
@@ -57,7 +65,8 @@ class ProjectedCoefficient(Coefficient):
         num_features: n, number of random vectors tau.
         projection: name of the taus' coupling; an explicit (n, d) or (heads, n, d) tensor; or None
             for a coefficient whose taus a hybrid keeps beside its omegas.
-        seed, heads, dtype, device: as in `ProjectedFeatures`.
+        seed: of the taus; they are independent of the vectors of a map with the same seed.
+        heads, dtype, device: as in `ProjectedFeatures`.
     """
 
     tau: Tensor | None
@@ -81,7 +90,7 @@ class ProjectedCoefficient(Coefficient):
         self.projection = coupling_name(projection)
         tau = None
         if projection is not None:
-            generator = torch.Generator().manual_seed(seed)
+            generator = torch.Generator().manual_seed(coefficient_seed(seed))
             tau = resolve_projection(
                 "projection", projection, num_features, dim, generator, dtype, device, heads
             )

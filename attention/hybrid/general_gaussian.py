@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from attention.features import FeatureMap, PositiveFeatures, TrigFeatures
-from attention.hybrid.coefficient import Coefficient
+from attention.features.parameters import given_numbers
+from attention.hybrid.coefficient import Coefficient, coefficient_seed
 from attention.hybrid.gaussian import check_lambda_features
 from attention.precision import full_precision, working_dtype
 
@@ -23,7 +24,7 @@ class GaussianCoefficient(Coefficient):
         M: (d, d), or (heads, d, d); default the identity.
         c: width of the region, above 0.
         lambda_features: "positive" (estimates above 0) or "trig" (exact at x = -M y).
-        projection, seed, heads, dtype, device: of the taus, as in `ProjectedFeatures`.
+        projection, seed, heads, dtype, device: of the taus, as in `ProjectedCoefficient`.
 
     Raises:
         ValueError: c not above 0, an M of another shape, unknown lambda_features.
@@ -50,11 +51,18 @@ class GaussianCoefficient(Coefficient):
         if not c > 0:
             raise ValueError(f"c must be above 0, got {c}")
         self.features = gaussian_features(
-            lambda_features, dim, num_features, projection, seed, heads, dtype, device
+            lambda_features,
+            dim,
+            num_features,
+            projection,
+            coefficient_seed(seed),
+            heads,
+            dtype,
+            device,
         )
         omega = self.features.omega
         assert isinstance(omega, Tensor)
-        matrix = torch.eye(dim) if M is None else M.detach()
+        matrix = torch.eye(dim) if M is None else given_numbers("M", M)
         shapes = ((dim, dim), (heads, dim, dim))
         if tuple(matrix.shape) not in shapes:
             allowed = f"{shapes[0]}" if heads is None else f"{shapes[0]} or {shapes[1]}"

@@ -50,6 +50,9 @@ def clustered_hybrid(
 ) -> Tensor:
     """(..., d), (..., d) -> (...), for independent rows.
 
+    In float64 inside, since Gaussian coefficients' large terms cancel. Some widths away from all
+    centres they do so beyond its digits too, and what is left is no error.
+
     Args:
         query_centers: (nq, d), of the clusters that queries belong to by least distance; like x
             and y in units of a Gaussian kernel's bandwidth.
@@ -83,9 +86,12 @@ def clustered_hybrid(
     ):
         if value not in known:
             raise ValueError(f"{argument} must be one of {', '.join(known)}, got {value!r}")
+    dtype = x.dtype
+    x, y, query_centers, key_centers = (t.double() for t in (x, y, query_centers, key_centers))
     x, y = torch.broadcast_tensors(x, y)
     if coefficients == "zero_one":
-        return _zero_one(x, y, m, kernel, query_centers, key_centers, complex_a, a_limits)
+        error = _zero_one(x, y, m, kernel, query_centers, key_centers, complex_a, a_limits)
+        return error.to(dtype)
     if num_lambda_features < 1:
         raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
     if not lambda_scale > 0:
@@ -95,7 +101,7 @@ def clustered_hybrid(
     moments = _weight_moments(
         x, y, torch.stack(diagonals), num_lambda_features, lambda_scale, lambda_features
     )
-    return hybrid_mse(moments, _covariances(x, y, diagonals, default_base, kernel) / m)
+    return hybrid_mse(moments, _covariances(x, y, diagonals, default_base, kernel) / m).to(dtype)
 
 
 def _zero_one(

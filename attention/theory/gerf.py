@@ -40,10 +40,10 @@ def gerf(
     real, imaginary = _parts(A, square)
     if bool((real >= 1 / 8).any()):
         raise ValueError(f"A must have a real part below 1/8 for a finite error, got {A}")
-    p, phase, q = _exponents(real, imaginary, square, dim, s)
+    p, phase, q, mean = _exponents(real, imaginary, square, dim, s)
     log_kernel_square = base.log_weight(of, kernel) - of.minus
     # (exp p + exp q)/2 - 1 = (exp((p+q)/2) - 1) + exp(max) (1 - exp(-|p-q|/2))^2 / 2.
-    mean, largest = (p + q) / 2, torch.maximum(p, q)
+    largest = torch.maximum(p, q)
     spread = (-(p - q).abs() / 2).expm1().square() / 2
     pairs = base.mean_covariance(projection, s * square, m, dim, even=s == -1)
     # The weight of cosines is KG^2 exp(|x-y|^2).
@@ -87,8 +87,8 @@ def _parts(A: complex | Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
 
 def _exponents(
     real: Tensor, imaginary: Tensor, square: Tensor, dim: int, s: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Real part and phase of p, and q: a1, a2 and a3, a4 of Theorem 3.2, less KG^2."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Real part and phase of p, q: a1, a2 and a3, a4 of Theorem 3.2, less KG^2; and (p + q)/2."""
     below = 1 - 8 * real
     modulus = below.square() + 64 * imaginary.square()
     # (1-4A)^2 / (1-8A) = 1 + 16 A^2 / (1-8A), whose square root has a positive real part.
@@ -101,7 +101,13 @@ def _exponents(
     size = real.square() + imaginary.square()
     a3 = dim / 2 * (16 * size / below).log1p()
     root = ((1 - 4 * real).square() + 16 * imaginary.square()).sqrt()
-    return p, phase, a3 + (-s / 2 + (s + 2 * root) / (2 * below)) * square
+    q = a3 + (-s / 2 + (s + 2 * root) / (2 * below)) * square
+    if s == 1:
+        return p, phase, q, (p + q) / 2
+    # For small A and s = -1 the multiples of w2 cancel but for this.
+    left = 64 * imaginary.square() / modulus + 16 * imaginary.square() / (root + 1 - 4 * real)
+    mean = (dim / 2 * log_modulus + a3 + (left - 8 * real) / below * square) / 2
+    return p, phase, q, mean
 
 
 def oprf_tail_bound(

@@ -115,6 +115,8 @@ def test_negative_inputs_are_refused_in_attention_only(name: str) -> None:
         fm.attend(-x, y, values)
     with pytest.raises(ValueError, match=r"keys must not be negative .* got negative entries"):
         fm.attend(x, -y, values)
+    with pytest.raises(ValueError, match="key_mask must be a bool tensor"):
+        fm.attend(x, y, values, key_mask=torch.ones(5))
     mask = torch.arange(5) < 4
     expected = fm.attend(x, y, values, key_mask=mask)
     y[4] = -1

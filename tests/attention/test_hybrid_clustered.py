@@ -407,3 +407,11 @@ def test_errors() -> None:
     fixed = attention.feature_map("clustered_hybrid", D, 3, projection=torch.ones(3, D))
     with pytest.raises(ValueError, match="redraw needs projections given by name"):
         fixed.redraw(torch.Generator())
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**64 - 1])
+def test_any_seed_of_pytorchs_finds_clusters(seed: int) -> None:
+    fm = attention.feature_map("clustered_hybrid", D, 6, seed=seed).fit(
+        points(9, 1).float(), points(9, 2).float()
+    )
+    assert fm.query_centers.abs().sum() > 0

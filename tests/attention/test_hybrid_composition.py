@@ -187,3 +187,18 @@ def test_errors() -> None:
     fixed = AngularCoefficient(D, 2, projection=torch.ones(2, D))
     with pytest.raises(ValueError, match="redraw needs projections given by name"):
         fixed.redraw(torch.Generator())
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize(
+    "kind", [AngularCoefficient, GaussianCoefficient, BipolarGaussianCoefficient]
+)
+def test_coefficients_are_independent_of_bases_with_their_seed(
+    kind: type[Coefficient], seed: int
+) -> None:
+    """Equal vectors would bias the estimate by a quarter of its value."""
+    base = attention.feature_map("positive", D, 4, projection="iid", seed=seed)
+    coefficient = kind(D, 4, projection="iid", seed=seed)  # type: ignore[call-arg]
+    (tau,) = (t for name, t in coefficient.named_buffers() if name in ("tau", "features.omega"))
+    distances = torch.cdist(base.omega, tau)
+    assert distances.min() > 1e-3

@@ -324,9 +324,31 @@ def test_projections_are_taken_from_lists_and_arrays() -> None:
 
 
 @pytest.mark.parametrize("name", ["positive", "angular_hybrid", "clustered_hybrid"])
-def test_redraw_needs_a_generator(name: str) -> None:
-    with pytest.raises(ValueError, match=r"^generator must be a torch.Generator.*, got 0$"):
-        attention.feature_map(name, 4, 6).redraw(0)  # type: ignore[arg-type]
+@pytest.mark.parametrize("given", [0, None])
+def test_redraw_needs_a_generator(name: str, given: object) -> None:
+    """None would be PyTorch's global one."""
+    with pytest.raises(ValueError, match=rf"^generator must be a torch.Generator.*, got {given}$"):
+        attention.feature_map(name, 4, 6).redraw(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("poisson_plus", {"shift": [-1.0, -2.0]}),
+        ("clustered_hybrid", {"query_centers": [[1.0, 1.0]], "key_centers": [[1.0, 2.0]]}),
+    ],
+)
+def test_numbers_are_taken_from_lists(name: str, options: dict[str, list[float]]) -> None:
+    """As a tensor of them would be; words are refused by the argument's name."""
+    listed = attention.feature_map(name, 2, 3, **options)
+    given = {argument: torch.tensor(value) for argument, value in options.items()}
+    for ours, theirs in zip(
+        listed.buffers(), attention.feature_map(name, 2, 3, **given).buffers(), strict=True
+    ):
+        assert torch.equal(ours, theirs)
+    for argument in options:
+        with pytest.raises(ValueError, match=f"{argument} must be made of real numbers, got 'no'"):
+            attention.feature_map(name, 2, 3, **{argument: "no"})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -419,6 +419,21 @@ def test_qk_length_scales_queries_and_keys() -> None:
     assert zeros.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("name", ["positive", "softmax"])
+@pytest.mark.parametrize("length", [1.0, 8.0])
+def test_qk_length_leaves_a_zero_token_as_it_is(length: float, name: str) -> None:
+    """Padding has no direction: no NaN, and no gradient that would drown all others."""
+    module = RandomFeatureAttention(EMBED, HEADS, name, 16, qk_length=length, batch_first=True)
+    x = tokens(1, 4, EMBED)
+    x[0, 1] = 0
+    output = module(x, x, x)[0]
+    output.square().sum().backward()
+    assert output.isfinite().all()
+    assert module.in_proj_bias is not None
+    assert module.in_proj_bias.grad is not None
+    assert 0 < module.in_proj_bias.grad.abs().max() < 1e4
+
+
 @pytest.mark.parametrize("length", [0.0, -1.0, float("nan"), float("inf")])
 def test_qk_length_out_of_range(length: float) -> None:
     with pytest.raises(ValueError, match="qk_length must be above 0 and finite, or None, got"):

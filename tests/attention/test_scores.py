@@ -67,6 +67,29 @@ def test_exact_scores(length: int) -> None:
     torch.testing.assert_close(attention.ExactSoftmax(5).token_scores(x, y), expected)
 
 
+def test_scores_are_summed_in_full_precision() -> None:
+    """Sums of 4000 in bfloat16 stand still below the half of their value."""
+    x, y = (tokens(4000, 5, seed=seed).float() for seed in (0, 1))
+    expected = attention.softmax_token_scores(x, y)
+    low = attention.softmax_token_scores(x.bfloat16(), y.bfloat16())
+    assert low.dtype == torch.float32
+    torch.testing.assert_close(low, expected, rtol=0.02, atol=0)
+    fm = attention.feature_map("positive", 5, 16)
+    phi_q, phi_k = fm.queries(x), fm.keys(y)
+    from_features = attention.token_scores(phi_q, phi_k)
+    low = attention.token_scores(phi_q.bfloat16(), phi_k.bfloat16())
+    assert low.dtype == torch.float32
+    torch.testing.assert_close(low, from_features, rtol=0.02, atol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(attention.softmax_token_scores(x, y), expected)
+        assert torch.equal(attention.ExactSoftmax(5).token_scores(x, y), expected)
+        assert torch.equal(attention.token_scores(phi_q, phi_k), from_features)
+
+
+def test_no_keys_have_no_scores() -> None:
+    assert attention.softmax_token_scores(tokens(3, 5), tokens(0, 5)).shape == (0,)
+
+
 @pytest.mark.parametrize("name", sorted(set(attention.available()) - {"relu", "elu"}))
 def test_many_features_approach_the_exact_scores(name: str) -> None:
     x, y = 0.5 * tokens(40, 5), 0.5 * tokens(40, 5, seed=1)

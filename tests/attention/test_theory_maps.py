@@ -656,3 +656,12 @@ def test_errors() -> None:
         theory.small_sum_factor("halton", 2, 2)
     with pytest.raises(ValueError, match="needs dimension 2 or more, got 1"):
         theory.small_sum_factor("simplex", 1, 1)
+
+
+def test_cosine_errors_near_equal_points_keep_their_digits() -> None:
+    """In float32, where p and q of Theorem 3.2 all but cancel for s = -1."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = 1e-4 * torch.randn(2, 1000, 4, generator=generator, dtype=torch.float64)
+    expected = theory.mse("gerf", x, y, 8, s=-1)
+    computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
+    torch.testing.assert_close(computed.double(), expected, rtol=1e-4, atol=0)
