@@ -52,6 +52,7 @@ _PROPRIO_LIMIT = 50.0  # only a tumbling robot's estimates come near it
 _LOWEST_BASE_M, _STEEPEST_ROLL_RAD, _STEEPEST_PITCH_RAD = 0.25, 0.6, 1.0
 _MARGIN_CLIP_M = 0.05
 _TERRAIN_STREAM = 1
+_TERRAINS_A_WORLD = 500  # PyBullet keeps the shapes of removed stones, 55 KB a terrain
 _TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # what a rocking robot's cameras may come to see
 
 
@@ -94,8 +95,7 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         )
         self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
         self._client = BulletClient(gui=render_mode == "human")
-        self._robot = Laikago(self._client)
-        self._scenery = Scenery(self._client) if render_mode else None
+        self._begin_world()
         self._cameras = DepthCameras(
             (self.config.front_camera, self.config.belly_camera), self.config.camera_far_m
         )
@@ -127,6 +127,9 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             lying_rng,
         )
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
+        if self._terrains == _TERRAINS_A_WORLD:
+            self._begin_world()
+        self._terrains += 1
         self._state = self._robot.place(self._stones, self._sensors.posture_error_rad())
         if self._scenery:
             self._scenery.dress(self._stones, self._robot.stones, clutter)
@@ -197,6 +200,13 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     def close(self) -> None:
         """Disconnect from the physics; calling it again does nothing."""
         self._client.close()
+
+    def _begin_world(self) -> None:
+        """Empty the physics world of all but the robot."""
+        self._client.resetSimulation()
+        self._robot = Laikago(self._client)
+        self._scenery = Scenery(self._client) if self.render_mode else None
+        self._terrains = 0
 
     def _read_options(self, options: dict[str, Any]) -> tuple[int | None, tuple[float, float]]:
         """Terrain seed and range of gaps that `reset` was asked for."""

@@ -1,12 +1,15 @@
 """SteppingStones-v0 as a Gymnasium environment: contract, determinism, isolation."""
 
 import multiprocessing
+import os
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+import envs.stepping_stones.env as stepping_stones_env
 from tests.envs.episodes import blind, expert, fingerprint, fresh_fingerprint, make
 
 
@@ -242,10 +245,30 @@ def test_rendering_shows_a_picture_and_changes_nothing(env):
     assert env.render() is None
 
 
-def test_memory_stays_flat_over_resets(env):
-    """Bodies of earlier terrains are gone."""
-    env.reset(seed=0)
-    bodies = env.unwrapped._client.getNumBodies()
-    for seed in range(20):
-        env.reset(seed=seed)
-    assert abs(env.unwrapped._client.getNumBodies() - bodies) < 10
+def test_memory_stays_flat_over_resets(monkeypatch):
+    """Bodies of earlier terrains are gone, and in time their shapes, of 55 KB a terrain."""
+    monkeypatch.setattr(stepping_stones_env, "_TERRAINS_A_WORLD", 100)
+
+    def resident_mb():
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGESIZE") / 1e6
+
+    with make() as env:
+        for seed in range(150):
+            env.reset(seed=seed)
+        before, bodies = resident_mb(), env.unwrapped._client.getNumBodies()
+        for seed in range(400):
+            env.reset(seed=seed)
+        assert resident_mb() - before < 10
+        assert abs(env.unwrapped._client.getNumBodies() - bodies) < 10
+
+
+def test_a_new_world_changes_nothing(env, monkeypatch):
+    """The world that is emptied between terrains, with the picture that people see."""
+    expected = fingerprint(env, 5, steps=30)
+    monkeypatch.setattr(stepping_stones_env, "_TERRAINS_A_WORLD", 2)
+    with make(render_mode="rgb_array") as other:
+        for seed in range(4):
+            other.reset(seed=seed)
+        assert fingerprint(other, 5, steps=30) == expected
+        assert np.ptp(other.render()) > 50
