@@ -63,7 +63,8 @@ class BulletClient:
         return bound
 
     def close(self) -> None:
-        """Disconnect; calling it again does nothing."""
+        """Disconnect; calling it again does nothing, any other call is then a pybullet.error."""
         if self.id >= 0 and pybullet.isConnected(self.id):
             pybullet.disconnect(self.id)
+        vars(self).clear()  # methods bound to the number too: PyBullet gives it to a later client
         self.id = -1

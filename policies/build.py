@@ -65,9 +65,12 @@ def build(
 def _read(settings: Mapping[str, Any]) -> PolicyConfig | VisionPolicyConfig:
     """The settings of the policy that a mapping describes."""
     run = settings if "policy" in settings else {}
-    own = dict((run["policy"] or {}) if run else settings)
+    own = run["policy"] if run else settings
+    own = {} if own is None else own
+    if not isinstance(own, Mapping):
+        raise ValueError(f"policy = {own!r}, where `key: value` pairs are needed")
     name = own.get("name", "implicit_attention")
-    if name not in CONFIGS:
+    if not isinstance(name, str) or name not in CONFIGS:
         raise ValueError(f"policy name must be one of {', '.join(CONFIGS)}, got {name!r}")
     known = sorted(part.name for part in fields(CONFIGS[name]))
     shorthands = {k: v for k, v in run.items() if k in known and k != "name" and v is not None}

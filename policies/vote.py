@@ -36,12 +36,15 @@ _ATTITUDE, _VELOCITY, _HEIGHT, _FOOTHOLDS = slice(0, 3), slice(6, 9), 9, slice(2
 class VoteController(nn.Module):
     """Template votes for the footholds and an edge read-out for the lateral speed.
 
+    Where the cameras are, how they look and how far an action of 1 reaches are the defaults of
+    SteppingStones-v0: an environment with others is not told apart here, and is misread.
+
     Args:
         cameras, height, width: shape of the depth images.
         normaliser: of proprioception.
 
     Raises:
-        ValueError: if these are not the cameras and the proprioception of SteppingStones-v0.
+        ValueError: if there are not 2 cameras and 45 numbers of proprioception.
     """
 
     rays: Tensor

@@ -39,7 +39,7 @@ class BCConfig:
     disturbance_steps: float = Field(default=10.0, ge=1)
     """Decisions over which that noise is correlated."""
     held_out: float = Field(default=0.1, gt=0, le=0.5)
-    """Share of the episodes that only `val_loss` is computed on."""
+    """Share of the episodes that only `val_loss` is computed on: rounded down, at least one."""
     updates: int = Field(default=1500, ge=1)
     """Gradient steps a round; the learning rate falls from its peak to zero in each."""
     batch_size: int = Field(default=256, ge=1)

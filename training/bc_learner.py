@@ -25,8 +25,9 @@ from training.demo_files import DemoReader
 from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig
 from training.optimiser_state import optimiser_tensors, set_optimiser
-from training.players import Player
+from training.players import Player, check_device
 from training.seeds import VALIDATION_SEEDS_FROM
+from training.starting import going_on, iterations_done
 
 __all__ = ["NOT_FINITE", "Data", "Fit", "Learner", "learning_rate", "load_data"]
 
@@ -46,7 +47,8 @@ class Data:
     train: FrameSet
     held_out: FrameSet
     identity: str
-    """SHA-256 over the demonstrations used: a run may only go on with the same ones."""
+    """SHA-256 over all of the demonstrations used but their frames: a run may only go on with the
+    same ones."""
 
 
 def load_data(config: ImplicitBCConfig) -> Data:
@@ -72,10 +74,19 @@ def load_data(config: ImplicitBCConfig) -> Data:
         )
     frames = FrameSet(reader, chosen)
     policy.set_statistics(frames.pose, frames.actions)
-    used = [(reader.demos[i].seed, len(reader.demos[i])) for i in (*chosen, *held_out)]
-    facts = json.dumps([reader.recording.to_json(), len(chosen), used])
-    identity = hashlib.sha256(facts.encode()).hexdigest()
-    return Data(policy, frames, FrameSet(reader, held_out), identity)
+    return Data(policy, frames, FrameSet(reader, held_out), _identity(reader, chosen, held_out))
+
+
+def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str:
+    """SHA-256 over all of these demonstrations but their frames, which are not in memory."""
+    used = [reader.demos[i] for i in (*chosen, *held_out)]
+    lengths = [(demo.seed, len(demo)) for demo in used]
+    facts = json.dumps([reader.recording.to_json(), len(chosen), lengths])
+    digest = hashlib.sha256(facts.encode())
+    for demo in used:
+        for values in (demo.actions, demo.rewards, *demo.arrays.values()):
+            digest.update(values.tobytes())
+    return digest.hexdigest()
 
 
 def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:
@@ -129,6 +140,8 @@ class Learner:
         self, config: ImplicitBCConfig, run: Path, group: Group, start: checkpoint.Checkpoint | None
     ) -> None:
         self.config, self._run, self._group = config, run, group
+        if group.is_first:  # the others must not take memory of its GPU
+            check_device(config.device)
         self.device = group.device(config.device)
         data = load_data(config)
         self._frames, self._held_out, policy = data.train, data.held_out, data.policy
@@ -141,16 +154,18 @@ class Learner:
         self._basis = {"demonstrations": data.identity, "processes": group.size}
         self.iteration = 0
         if start is not None:
-            self._check_basis(start)
+            with going_on(start):
+                self._check_basis(start)
             checkpoint.load_into(policy, start)
-            self.iteration = start.state["progress"]["iteration"]
+            self.iteration = iterations_done(start)
         self.policy = policy.to(self.device)
         self._model = group.wrap(self.policy)
         self.optimiser = torch.optim.AdamW(
             self.policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
         if start is not None:
-            set_optimiser(self.optimiser, start.search)
+            with going_on(start):
+                set_optimiser(self.optimiser, start.search)
         pinned = self.device.type == "cuda"
         self._prefetcher = Prefetcher(self._frames, config.readers, pinned=pinned)
         first, last = (n * config.updates for n in (self.iteration, config.iterations))

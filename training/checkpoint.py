@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKPOINTS",
     "Checkpoint",
+    "check_tensors",
     "in_run",
     "load",
     "load_into",
@@ -43,6 +45,10 @@ FORMAT, VERSION = "foveate-checkpoint", "1"
 CHECKPOINTS = "checkpoints"
 """The folder of a run directory that holds them."""
 POLICY, SEARCH = "policy/", "search/"
+
+
+class _ForeignId(str):
+    """The `env_id` of a checkpoint: who wrote that file must not choose what is imported here."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +141,13 @@ def load(path: str | Path) -> Checkpoint:
         )
     try:
         config, state = dict(json.loads(metadata["config"])), dict(json.loads(metadata["state"]))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise UserError(f"{path} is a checkpoint without a readable config and state") from None
+    env_id = config.get("env_id", "")
+    if not isinstance(env_id, str):
+        raise UserError(f"{path}: env_id is {env_id!r}, where a Gymnasium id is needed")
+    if ":" in env_id:
+        config["env_id"] = _ForeignId(env_id)
     for key in ("env", "policy"):
         if not isinstance(config.get(key, {}), dict):
             raise UserError(
@@ -191,24 +202,44 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
     )
 
 
-def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
-    """Set a policy's parameters and buffers; UserError names the first tensor that differs."""
-    ours, theirs = policy.state_dict(), checkpoint.policy
+def check_tensors(
+    path: Path, kind: str, theirs: dict[str, Tensor], ours: dict[str, Tensor]
+) -> None:
+    """UserError names the first tensor of a file that is not as the configured `kind` has it."""
     for name in sorted(ours.keys() | theirs.keys()):
-        here = tuple(ours[name].shape) if name in ours else "absent"
-        there = tuple(theirs[name].shape) if name in theirs else "absent"
+        there, here = (_described(tensors.get(name)) for tensors in (theirs, ours))
         if here != there:
             raise UserError(
-                f"{checkpoint.path} holds another policy: tensor {name} has shape {there} there, "
-                f"but the configured policy needs {here}"
+                f"{path} holds another {kind}: tensor {name} is {there} there, but the configured "
+                f"{kind} needs {here}"
             )
-    policy.load_state_dict(theirs)
+
+
+def _described(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "absent"
+    return f"{tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
+    """Set a policy's parameters and buffers; UserError names the first tensor that differs."""
+    check_tensors(checkpoint.path, "policy", checkpoint.policy, policy.state_dict())
+    policy.load_state_dict(checkpoint.policy)
 
 
 def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
-    """`gymnasium.make` with this project's environments registered; UserError when it fails."""
+    """`gymnasium.make` with this project's environments registered.
+
+    UserError when it fails, or when the `env_id` of a checkpoint would import something.
+    """
     import envs  # noqa: F401 - registers them
 
+    module = env_id.partition(":")[0]
+    if isinstance(env_id, _ForeignId) and module not in sys.modules:
+        raise UserError(
+            f"cannot make the environment env_id = {env_id!r} of a checkpoint: it would import "
+            f"{module}, which only --env or a configuration of your own may ask for"
+        )
     try:
         return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)
     except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
@@ -239,8 +270,9 @@ def load_policy(
         spaces = env.observation_space, env.action_space
     try:
         policy = policies.build(settings, *spaces)
-    except ValueError as error:
-        raise UserError(f"{checkpoint.path}: its policy does not fit here: {error}") from None
+    except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{checkpoint.path}: its policy does not fit here: {reason}") from None
     load_into(policy, checkpoint)
     policy.requires_grad_(False)
     return policy, config

@@ -137,9 +137,15 @@ def merge(into: dict[str, Any], new: dict[str, Any]) -> None:
             into[key] = value
 
 
-def _get(data: Any, names: list[str]) -> Any:
-    for name in names:
-        data = data.get(name) if isinstance(data, dict) else None
+def _get(data: Any, names: list[str], source: str) -> Any:
+    """The value under nested keys, None where there is none; UserError when one holds no keys."""
+    for depth, name in enumerate(names):
+        if data is None:
+            return None
+        if not isinstance(data, dict):
+            above = ".".join(names[:depth])
+            raise UserError(f"{source}: {above} = {data!r}, where `key: value` pairs are needed")
+        data = data.get(name)
     return data
 
 
@@ -147,11 +153,11 @@ def fill_shorthands(data: dict[str, Any], shorthands: dict[str, str], source: st
     """Make each top-level shorthand and the nested key that it stands for equal, in place.
 
     `shorthands` maps "episode_s" to "env.episode_s", say. UserError when both are given
-    and differ.
+    and differ, or when `env` is something else than keys with values.
     """
     for short, full in shorthands.items():
         names = full.split(".")
-        above, below = data.get(short), _get(data, names)
+        above, below = data.get(short), _get(data, names, source)
         if above is not None and below is not None and above != below:
             raise UserError(
                 f"{source}: {short} = {above!r} and {full} = {below!r} are the same setting; "

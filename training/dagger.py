@@ -22,10 +22,10 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.bc_config import BCConfig
 from training.cloning import fit, validate
-from training.demonstrations import Collector, Demonstrations, Task
+from training.demonstrations import Collector, Demonstrations, Task, check_expert
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.seeds import derived_seeds
-from training.starting import build_policy
+from training.starting import build_policy, going_on
 
 __all__ = ["COLUMNS", "prepare", "train"]
 
@@ -46,7 +46,9 @@ class Progress:
 
 
 def prepare(config: BCConfig) -> Policy:
-    """The initial policy; UserError when it does not fit the environment."""
+    """The initial policy; UserError when it does not fit the environment, or that has no expert."""
+    with checkpoint.make_env(config.env_id, config.env) as env:
+        check_expert(env, config.env_id)
     return build_policy(config.env_id, config.env, config.policy)[0]
 
 
@@ -95,8 +97,9 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     progress = Progress()
     if start is not None:
         checkpoint.load_into(policy, start)
-        set_optimiser(optimiser, start.search)
-        progress = Progress(**start.state["progress"])
+        with going_on(start):
+            set_optimiser(optimiser, start.search)
+            progress = Progress(**start.state["progress"])
     size = sum(parameter.numel() for parameter in policy.parameters())
     print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
     if progress.iteration >= config.iterations:

@@ -154,7 +154,8 @@ def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.
 def _group(owner: h5py.Group, path: str) -> Any:
     """What lies under a path in this very file: every step of it is a hard link."""
     for name in path.split("/"):
-        if not isinstance(owner.get(name, getlink=True), h5py.HardLink):
+        inside = isinstance(owner, h5py.Group)
+        if not inside or not isinstance(owner.get(name, getlink=True), h5py.HardLink):
             raise ValueError(f"{path} is missing")
         owner = owner[name]
     return owner
@@ -344,4 +345,8 @@ def _listed(file: h5py.File) -> list[int]:
 
 
 def _names(dataset: h5py.Dataset) -> list[str]:
+    if not isinstance(dataset, h5py.Dataset) or dataset.ndim != 1:
+        raise ValueError(f"{dataset.name} is not a list")
+    if h5py.check_string_dtype(dataset.dtype) is None:
+        raise ValueError(f"{dataset.name} holds {dataset.dtype}, where names are needed")
     return [name.decode() for name in dataset[()].tolist()]

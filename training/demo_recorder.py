@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 from collections.abc import Generator, Sequence
 from concurrent.futures import as_completed
@@ -22,7 +21,7 @@ from training.checkpoint import make_env
 from training.config import UserError
 from training.demo_format import Recording, episode_path
 from training.demo_writer import EpisodeWriter
-from training.episode import Policy, run_episode
+from training.episode import Policy, finite_numbers, run_episode
 from training.processes import open_processes
 
 __all__ = ["SEGMENT_STEPS", "Job", "record"]
@@ -133,7 +132,7 @@ class _Recorder:
         with closing(writer):
             try:
                 episode = run_episode(self._env, expert, seed, on_step=keep)
-                writer.save(directory, seed, _numbers(episode.info))
+                writer.save(directory, seed, finite_numbers(episode.info))
             except FloatingPointError as error:
                 raise UserError(str(error)) from None
             except OSError as error:
@@ -143,13 +142,6 @@ class _Recorder:
 
     def close(self) -> None:
         self._env.close()
-
-
-def _numbers(info: dict[str, Any]) -> dict[str, float]:
-    """The finite numbers of an `info`."""
-    kinds = (bool, int, float, np.bool_, np.integer, np.floating)
-    numbers = {key: float(value) for key, value in info.items() if isinstance(value, kinds)}
-    return {key: value for key, value in numbers.items() if math.isfinite(value)}
 
 
 _recorder: _Recorder | None = None  # of a worker process

@@ -31,7 +31,7 @@ from training.processes import open_processes
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.workers import explained
 
-__all__ = ["Collector", "Demonstrations", "Task", "Walk"]
+__all__ = ["Collector", "Demonstrations", "Task", "Walk", "check_expert"]
 
 Floats = NDArray[np.float32]
 
@@ -54,10 +54,12 @@ class Demonstrations:
 
     @classmethod
     def of(cls, walks: Sequence[Walk], held_out: float) -> Demonstrations:
-        """Those of several episodes, of which every (1 / held_out)-th is held out."""
-        every = round(1 / held_out)
+        """Those of several episodes, the share `held_out` of them, rounded down, held out: spread
+        evenly, and at least the last."""
         lengths = torch.tensor([len(walk.actions) for walk in walks])
-        marks = torch.arange(1, len(walks) + 1) % min(every, len(walks)) == 0
+        due = torch.arange(len(walks) + 1, dtype=torch.float64) * held_out
+        marks = (due + 1e-9).floor().diff() > 0  # 100 * 0.29 is a little less than 29
+        marks[-1] |= not marks.any()
         return cls(
             torch.from_numpy(np.concatenate([walk.depth_m for walk in walks])),
             torch.from_numpy(np.concatenate([walk.proprio for walk in walks])),
@@ -151,14 +153,19 @@ class _Labelled:
         return np.clip(action + self._noise, -1, 1)
 
 
+def check_expert(env: gymnasium.Env, env_id: str) -> None:
+    """UserError when an environment has no expert."""
+    if not env.has_wrapper_attr("expert_action"):
+        raise UserError(f"env_id = {env_id!r} has no expert_action() that could be cloned")
+
+
 class _Walker:
     """One environment and one policy; walks one task at a time."""
 
     def __init__(self, env_id: str, env: dict[str, Any], policy: dict[str, Any]) -> None:
         torch.set_num_threads(1)
         self._env = make_env(env_id, env)
-        if not self._env.has_wrapper_attr("expert_action"):
-            raise UserError(f"env_id = {env_id!r} has no expert_action() that could be cloned")
+        check_expert(self._env, env_id)
         settings = configuration.validate(policies.PolicyConfig, policy, "policy")
         self._policy = policies.build(settings, self._env.observation_space, self._env.action_space)
 

@@ -19,13 +19,14 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
 
-from training import config, environments, run_log
+from training import environments, run_log
 from training.checkpoint import make_env, write_atomically
 from training.config import ArgumentParser, UserError, exit_status
 from training.demo_files import DemoReader, read_demo, read_recording, verify_demo
@@ -39,7 +40,7 @@ from training.demo_format import (
 )
 from training.demo_recorder import SEGMENT_STEPS, Job, record
 from training.demo_writer import decisive_packages, write_master
-from training.players import positive
+from training.players import positive, settings_given
 from training.processes import open_processes
 from training.seeds import VALIDATION_SEEDS_FROM
 
@@ -50,9 +51,7 @@ _MASTER_EVERY_S = 60.0
 
 def _plan(arguments: argparse.Namespace) -> Job:
     """What is to be recorded; UserError when the environment cannot be."""
-    changes = config.read_overrides(arguments.set)
-    given = {**changes.pop("env", {}), **changes}
-    settings = environments.resolved(arguments.env, given)
+    settings = environments.resolved(arguments.env, settings_given(arguments.set))
     with make_env(arguments.env, settings) as env:
         if not env.has_wrapper_attr("expert_action"):
             raise UserError(f"--env {arguments.env} has no expert_action() to record")
@@ -191,12 +190,16 @@ def _verify(directory: Path, workers: int) -> int:
     count = len(numbers)
     tasks = [reader.directory] * count, numbers, [reader.recording] * count
     with open_processes(min(workers, max(count, 1))) as pool:
-        results = pool.map(verify_demo, *tasks)
         try:
+            results = pool.map(verify_demo, *tasks)
             steps = sum(tqdm(results, total=count, unit="episode", disable=not sys.stderr.isatty()))
         except UserError:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+        except BrokenProcessPool:
+            raise UserError(
+                f"--verify {directory}: a worker process died (killed, or out of memory)"
+            ) from None
     print(f"{count} episodes in {reader.directory} are whole: {steps} steps, every checksum right")
     return 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -98,3 +98,10 @@ def run_episode(
         distance_m=float(info.get("distance_m", math.nan)),
         info=info,
     )
+
+
+def finite_numbers(info: Mapping[str, Any]) -> dict[str, float]:
+    """What of an environment's `info` can be written down: its finite numbers."""
+    kinds = (bool, int, float, np.bool_, np.integer, np.floating)
+    numbers = {key: float(value) for key, value in info.items() if isinstance(value, kinds)}
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}

@@ -24,7 +24,14 @@ from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job
 from training.seeds import derived_seeds
-from training.starting import build_policy, hold_and_train, make_parser, print_next, start_run
+from training.starting import (
+    build_policy,
+    going_on,
+    hold_and_train,
+    make_parser,
+    print_next,
+    start_run,
+)
 from training.workers import (
     Outcome,
     Pool,
@@ -111,7 +118,9 @@ def prepare(
     except ValueError as error:
         raise UserError(str(error)) from None
     if start is not None:
-        searcher.load_state(start.search, start.state["search"])
+        checkpoint.check_tensors(start.path, "searcher", start.search, searcher.state()[0])
+        with going_on(start):
+            searcher.load_state(start.search, start.state["search"])
     return policy, searcher, step_s
 
 
@@ -130,9 +139,12 @@ def save(
 def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
     """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
     policy, searcher, step_s = prepare(config, start)
-    progress = Progress() if start is None else Progress(**start.state["progress"])
+    progress = Progress()
     if start is None:
         save(run, policy, searcher, progress, config)
+    else:
+        with going_on(start):
+            progress = Progress(**start.state["progress"])
     print(f"{len(searcher.center)} parameters, {config.searcher.name}, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return

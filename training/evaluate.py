@@ -28,13 +28,13 @@ import torch
 from envs import BIMANUAL_SWEEP
 from training.checkpoint import write_atomically
 from training.config import ArgumentParser, UserError, exit_status
-from training.episode import Episode, Policy, run_episode
+from training.episode import Episode, Policy, finite_numbers, run_episode
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
 from training.run_log import provenance
 
-__all__ = ["evaluate", "main", "play", "summarise", "wilson_interval"]
+__all__ = ["evaluate", "main", "play", "record", "summarise", "wilson_interval"]
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
 
@@ -74,9 +74,7 @@ class _Stage:
         self.policy = player.for_episode(self.policy, self.env, seed)
         with torch.no_grad():
             episode = run_episode(self.env, self.policy, seed)
-        numbers = (bool, int, float, np.bool_, np.integer, np.floating)
-        kept = {k: float(v) for k, v in episode.info.items() if isinstance(v, numbers)}
-        return dataclasses.replace(episode, info=kept)
+        return dataclasses.replace(episode, info=finite_numbers(episode.info))
 
     def close(self) -> None:
         if self.env is not None:
@@ -147,6 +145,16 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
     return entry
 
 
+def record(episode: Episode) -> dict[str, float]:
+    """An episode's entry in `records`; a key of `info` that is ours too means ours."""
+    return {
+        **episode.info,
+        "seed": episode.seed,
+        "reward": episode.reward,
+        "steps": episode.steps,
+    }
+
+
 def _standard_error(values: np.ndarray) -> float | None:
     """Standard error of the mean; None of a single value."""
     if len(values) < 2:
@@ -207,9 +215,7 @@ def evaluate(
             entry = summarise(player, episodes)
             _add_costs(entry, player, seeds[0])
             entry |= _origin(player)
-            entry["records"] = [
-                {"seed": e.seed, "reward": e.reward, "steps": e.steps, **e.info} for e in episodes
-            ]
+            entry["records"] = [record(episode) for episode in episodes]
             yield entry
 
 

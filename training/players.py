@@ -27,6 +27,7 @@ __all__ = [
     "find_players",
     "positive",
     "scripted_policy",
+    "settings_given",
 ]
 
 SCRIPTED = ("oracle", "blind", "random")
@@ -48,7 +49,8 @@ class Player:
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
         """The environment, open; the caller closes it."""
-        return checkpoint.make_env(self.env_id, self.env_settings, render_mode=render_mode)
+        mode = {} if render_mode is None else {"render_mode": render_mode}
+        return checkpoint.make_env(self.env_id, self.env_settings, **mode)
 
     def make_policy(self, env: gymnasium.Env) -> Policy:
         """The policy for `env`, one made by `make_env`."""
@@ -147,8 +149,7 @@ def find_players(
 
     `overrides` are `key=value` settings of the environment. Raises UserError.
     """
-    changes = config.read_overrides(overrides)
-    changes = {**changes.pop("env", {}), **changes}
+    changes = settings_given(overrides)
     check_device(device)
     players = []
     for file in files:
@@ -160,7 +161,7 @@ def find_players(
         settings = environments.embodiment(own_env, trained.get("env", {}))
         config.merge(settings, changes)
         settings = environments.resolved(own_env, settings)
-        players.append(Player(_name(file, path), own_env, settings, path, device))
+        players.append(Player(_name(file, path), env_id or own_env, settings, path, device))
     for name in scripted:
         scripted_env = env_id or envs.STEPPING_STONES
         settings = environments.resolved(scripted_env, changes)
@@ -176,11 +177,23 @@ def find_players(
     return players
 
 
+def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
+    """The environment's settings that `key=value` overrides give; `env.key=value` is the same.
+
+    UserError when one cannot be read.
+    """
+    changes = config.read_overrides(overrides)
+    nested = changes.pop("env", {})
+    if not isinstance(nested, dict):
+        raise UserError(f"--set: env = {nested!r}, where `key: value` pairs are needed")
+    return {**nested, **changes}
+
+
 def check_device(device: str) -> None:
-    """Raise UserError when PyTorch cannot use `device` here."""
+    """Raise UserError when PyTorch cannot compute on `device` here."""
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"device {device} cannot be used here: {reason}") from None
 

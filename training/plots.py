@@ -17,13 +17,34 @@ import numpy as np
 
 from training.config import ArgumentParser, UserError, exit_status
 
-PANELS = {
-    "reward": (("reward_mean", "-", 0.45), ("center_reward", "-", 1.0)),
-    "distance (m)": (("distance_m_mean", "-", 0.45), ("center_distance_m", "-", 1.0)),
-    "success": (("success_rate", "-", 0.45), ("center_success", "-", 1.0)),
-    "curriculum level": (("level", "-", 1.0),),
-}
-"""Panel title -> columns of metrics.csv, line style, opacity; absent columns are left out."""
+
+@dataclass(frozen=True)
+class Panel:
+    """A column of metrics.csv that training curves are drawn of."""
+
+    column: str
+    meaning: str
+    share: bool = False
+    """Whether it lies between 0 and 1."""
+    behind: str = ""
+    """Another column, drawn faintly behind it where every run has lines of its own."""
+
+    @property
+    def lines(self) -> dict[str, float]:
+        """Opacity of each column, in the order of drawing."""
+        return ({self.behind: 0.45} if self.behind else {}) | {self.column: 1.0}
+
+
+PANELS = (
+    Panel("center_reward", "reward per episode, search centre", behind="reward_mean"),
+    Panel("center_distance_m", "distance (m)", behind="distance_m_mean"),
+    Panel("center_success", "success of the search centre", True, behind="success_rate"),
+    Panel("val_loss", "loss on held-out data", behind="loss"),
+    Panel("success", "success in training", True),
+    Panel("in_bowls", "balls in bowls, share", True),
+    Panel("level", "curriculum level"),
+)
+"""What can be drawn; columns that a run does not have are left out."""
 AXES = {"iteration": "iteration", "wall": "wall_s", "episodes": "episodes", "steps": "env_steps"}
 """--x -> column of metrics.csv."""
 
@@ -63,45 +84,52 @@ def _number(text: str) -> float:
 def plot_training(
     curves: Sequence[Curve], out: str | Path, x: str = "iteration", smooth: int = 1
 ) -> None:
-    """Draw reward, distance and success of the runs against `x` (a key of AXES) into `out`.
+    """Draw the runs' columns among PANELS against `x` (a key of AXES) into `out`.
 
-    The bold line is the centre policy, the faint one the mean of the population; `smooth` is the
-    width of a trailing mean, in iterations.
+    Faint behind the search's centre is the mean of the population, and behind the loss on held-out
+    data that on the batches; `smooth` is the width of a trailing mean, in measured iterations.
+    UserError when there is nothing to draw.
     """
     plt = _pyplot()
-    panels = {title: lines for title, lines in PANELS.items() if _worth_a_panel(curves, lines)}
+    panels = [panel for panel in PANELS if _worth_a_panel(curves, panel)]
     if not panels:
-        raise UserError("none of the runs has a measured iteration to draw yet")
+        known = ", ".join(name for panel in PANELS for name in panel.lines)
+        found = ", ".join(dict.fromkeys(name for curve in curves for name in curve.columns))
+        raise UserError(
+            f"none of the runs has a measured value yet of what can be drawn, {known}; their "
+            f"columns are {found}"
+        )
     figure, axes = plt.subplots(
         1, len(panels), figsize=(4.2 * len(panels), 3.2), squeeze=False, layout="constrained"
     )
-    for panel, (title, lines) in zip(axes[0], panels.items(), strict=True):
+    for axis, panel in zip(axes[0], panels, strict=True):
         for index, curve in enumerate(curves):
             positions, label = _positions(curve, x)
-            for name, style, opacity in lines:
+            for name, opacity in panel.lines.items():
                 values = curve.columns.get(name)
                 if values is None or not np.isfinite(values).any():
                     continue
-                known = np.isfinite(values)
-                panel.plot(
-                    positions[known],
-                    _trailing_mean(values[known], 1 if name == "level" else smooth),
-                    style,
+                measured = np.isfinite(values)
+                axis.plot(
+                    positions[measured],
+                    _trailing_mean(values[measured], 1 if name == "level" else smooth),
+                    marker="o" if measured.sum() <= 15 else "",
+                    markersize=3,
                     color=f"C{index % 10}",
                     alpha=opacity,
                     linewidth=1.0 + opacity,
                     label=f"{curve.name}: {name}",
                 )
-        panel.set(xlabel=label, title=title)
-        panel.grid(alpha=0.3)
-        panel.legend(fontsize=7)
+        axis.set(xlabel=label, title=panel.meaning)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7)
     _save(figure, out)
 
 
-def _worth_a_panel(curves: Sequence[Curve], lines: tuple[tuple[str, str, float], ...]) -> bool:
+def _worth_a_panel(curves: Sequence[Curve], panel: Panel) -> bool:
     """Whether a run has such a value; a level that is always 0 is no curriculum."""
-    columns = [c.columns[name] for c in curves for name, *_ in lines if name in c.columns]
-    if lines[0][0] == "level":
+    columns = [c.columns[name] for c in curves for name in panel.lines if name in c.columns]
+    if panel.column == "level":
         return any((column > 0).any() for column in columns)
     return any(np.isfinite(column).any() for column in columns)
 

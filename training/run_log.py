@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,23 @@ def new_directory(env_id: str) -> Path:
 
 
 def create(directory: Path, config: dict[str, Any]) -> None:
-    """Make a run directory; UserError when it is not writable or holds another run."""
+    """Make a run directory; UserError when it is not writable or holds another run.
+
+    One that was killed before its configuration was written holds none.
+    """
     try:
-        taken = [name for name in (CONFIG, METRICS, CHECKPOINTS) if (directory / name).exists()]
-        if taken:
-            raise UserError(
-                f"{directory} holds another run ({taken[0]}): continue it with "
-                f"--resume {directory}, or give another directory"
-            )
-        (directory / CHECKPOINTS).mkdir(parents=True)
-        _write(directory, provenance(config), config)
+        directory.mkdir(parents=True, exist_ok=True)
+        with lock(directory):
+            taken = [name for name in (CONFIG, METRICS) if (directory / name).exists()]
+            if any((directory / CHECKPOINTS).glob("*")):
+                taken.append(CHECKPOINTS)
+            if taken:
+                raise UserError(
+                    f"{directory} holds another run ({taken[0]}): continue it with "
+                    f"--resume {directory}, or give another directory"
+                )
+            (directory / CHECKPOINTS).mkdir(exist_ok=True)
+            _write(directory, provenance(config), config)
     except OSError as error:
         raise UserError(f"cannot write the run directory {directory}: {error.strerror}") from None
 
@@ -57,6 +65,8 @@ def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> No
     """Note in a run's provenance that it goes on from `iteration`, under which configuration."""
     try:
         facts = json.loads((directory / PROVENANCE).read_text(encoding="utf-8"))
+        if not isinstance(facts, dict):
+            raise ValueError(f"{PROVENANCE} holds a {type(facts).__name__}, where a dict is needed")
         facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
         _write(directory, facts, config)
         for left_over in (directory / CHECKPOINTS).glob(".*.safetensors.*"):
@@ -148,7 +158,8 @@ class RunLog:
     """One row an iteration, to metrics.csv, TensorBoard and a progress bar.
 
     Rows after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv
-    and hidden in TensorBoard; `last` is the last one kept, as text by column, {} at the start.
+    and hidden in TensorBoard; so is from the former what a crash left damaged, and all after it.
+    `last` is the last row kept, as text by column, {} at the start.
     """
 
     def __init__(
@@ -192,14 +203,18 @@ class RunLog:
             self._file.write(header)
             self._file.flush()
             return {}
-        kept = [
-            line
-            for line in lines[1:]
-            if line.endswith(b"\n") and int(line.split(b",")[0]) <= iteration
-        ]
+        kept = list(takewhile(lambda line: self._iteration(line) <= iteration, lines[1:]))
         self._file.truncate(len(header) + sum(map(len, kept)))
         last = next(csv.reader([kept[-1].decode()])) if kept else []
         return dict(zip(self.columns, last, strict=False))
+
+    def _iteration(self, line: bytes) -> float:
+        """Which one a row is of; infinity for a row that is damaged."""
+        try:
+            cells = [float(cell) for cell in line.split(b",")]
+        except ValueError:
+            return math.inf
+        return cells[0] if line.endswith(b"\n") and len(cells) == len(self.columns) else math.inf
 
     @staticmethod
     def _line(cells: Any) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,15 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.config import UserError
 
-__all__ = ["build_policy", "hold_and_train", "make_parser", "print_next", "start_run"]
+__all__ = [
+    "build_policy",
+    "going_on",
+    "hold_and_train",
+    "iterations_done",
+    "make_parser",
+    "print_next",
+    "start_run",
+]
 
 T = TypeVar("T")
 
@@ -68,6 +77,11 @@ def start_run(
         raise UserError(f"{run} holds no run to resume: there is no {saved}")
     config = load(args.config or saved, args.set)
     before, after = configuration.dump(load(saved, [])), configuration.dump(config)
+    if before.keys() != after.keys():
+        raise UserError(
+            f"policy.name = {after['policy']['name']!r} differs from "
+            f"{before['policy']['name']!r} in {saved}; a resumed run keeps its kind of policy"
+        )
     free = free_on_resume(config)
     changed = [key for key in before if before[key] != after[key] and key not in free]
     if changed:
@@ -76,7 +90,43 @@ def start_run(
             f"a resumed run may change {', '.join(free)} alone"
         )
     paths = checkpoint.in_run(run)
-    return config, run, checkpoint.load(paths[-1]) if paths else None
+    start = checkpoint.load(paths[-1]) if paths else None
+    done = iterations_done(start)
+    if after["iterations"] < done:
+        raise UserError(
+            f"iterations = {after['iterations']}, but {run} has done {done}; a resumed run needs "
+            "at least as many"
+        )
+    return config, run, start
+
+
+def iterations_done(start: checkpoint.Checkpoint | None) -> int:
+    """How many iterations a run has behind it; UserError for a checkpoint that is not a run's."""
+    if start is None:
+        return 0
+    progress = start.state.get("progress")
+    done = progress.get("iteration") if isinstance(progress, dict) else None
+    if type(done) is not int or done < 0:
+        raise UserError(
+            f"{start.path} holds no progress of a run, so none can go on from it; it may be a "
+            "policy alone"
+        )
+    return done
+
+
+@contextmanager
+def going_on(start: checkpoint.Checkpoint) -> Iterator[None]:
+    """UserError that names the file when the block does not find in it what it goes on from."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{start.path} does not hold the state that this run can go on from ({reason}); it may "
+            "be another trainer's"
+        ) from None
 
 
 def build_policy(
@@ -104,8 +154,8 @@ def hold_and_train(
     try:
         with run_log.lock(run):
             if args.resume is not None:
-                iteration = start.state["progress"]["iteration"] if start else 0
-                run_log.record_resume(run, iteration, configuration.dump(config))
+                done = iterations_done(start)
+                run_log.record_resume(run, done, configuration.dump(config))
             train(config, run, start)
     except KeyboardInterrupt:
         latest = checkpoint.in_run(run)

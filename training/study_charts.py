@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.plots import Curve
+from training.plots import PANELS, Curve
 from training.study_config import CurveConfig, StudyConfig
 from training.study_figures import Line, Point, draw_lines, draw_picture, draw_points
 from training.study_intervals import Interval, mean_interval
@@ -17,15 +17,6 @@ from training.study_summary import Summary, scores_of
 
 __all__ = ["curve_charts", "finished_runs", "pareto_charts", "pareto_picture", "training_charts"]
 
-PANELS = (
-    ("center_reward", "reward per episode, search centre", False),
-    ("center_success", "success of the search centre", True),
-    ("val_loss", "loss on held-out data", False),
-    ("success", "success in training", True),
-    ("in_bowls", "balls in bowls, share", True),
-    ("level", "curriculum level", False),
-)
-"""Column of metrics.csv, what it is, whether it is a share."""
 COST_LABELS = {
     "attention": "attention, FLOPs a step (multiply-add = 2)",
     "total": "whole policy, FLOPs a step (multiply-add = 2)",
@@ -48,18 +39,18 @@ def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
     charts = []
     for stage, settings in enumerate(study.stages):
         curves = [finished_runs(runs, arm.name, stage) for arm in study.arms]
-        for column, meaning, share in PANELS:
+        for panel in PANELS:
             lines = []
             for number, of_arm in enumerate(curves):
-                spread = training_spread(of_arm, column)
+                spread = training_spread(of_arm, panel.column)
                 if spread is not None:
                     lines.append(Line(number, spread.x, spread.mean, spread.low, spread.high))
-            if not lines or (column == "level" and max(line.y.max() for line in lines) == 0):
+            if not lines or (panel.column == "level" and max(line.y.max() for line in lines) == 0):
                 continue
             of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
-            title = f"Training, {of_stage}{meaning}"
+            title = f"Training, {of_stage}{panel.meaning}"
             xlabel = f"{of_stage}iteration of training.{settings.trainer}"
-            charts.append(draw_lines(lines, title, xlabel, meaning, share))
+            charts.append(draw_lines(lines, title, xlabel, panel.meaning, panel.share))
     return charts
 
 

@@ -15,7 +15,7 @@ from policies import build
 from training import checkpoint, environments
 from training import config as configuration
 from training.config import UserError
-from training.evaluate import play, summarise
+from training.evaluate import play, record, summarise
 from training.players import Player
 from training.run_log import provenance
 from training.step_cost import measure_all
@@ -158,11 +158,7 @@ class Conditions:
             entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
             if self.run is not None:
                 entry |= {"checkpoint": str(file), "checkpoint_sha256": checkpoint_sha256(self.run)}
-            entry["records"] = [
-                {"seed": e.seed, "reward": e.reward, "steps": e.steps, **e.info}
-                | {"success": float(e.success)}
-                for e in episodes
-            ]
+            entry["records"] = [record(e) | {"success": float(e.success)} for e in episodes]
             write_json(path, entry)
 
 

@@ -76,7 +76,8 @@ class Film(Product):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         settings = [f"{key}={json.dumps(value)}" for key, value in self.study.env.items()]
         arguments = [str(self.run.directory), "--video", str(self.path), "--seed",
-                     str(self.study.evaluation_seed), "--device", self.study.device]  # fmt: skip
+                     str(self.study.evaluation_seed), "--env", self.run.job.env_id,
+                     "--device", self.study.device]  # fmt: skip
         with contextlib.redirect_stdout(io.StringIO()):
             status = rollout.main([*arguments, *(["--set", *settings] if settings else [])])
         if status != 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -129,10 +130,13 @@ class VideoRecorder:
     """An `on_step` of the episode loop that draws every step into a FrameWriter.
 
     Of a .gif every second frame is taken; a .png is the frame at `still_s` seconds of the first
-    episode, or the episode's last frame when it ends earlier.
+    episode, or the episode's last frame when it ends earlier. UserError for a `still_s` that is
+    negative or not finite.
     """
 
     def __init__(self, env: LastInfo, writer: FrameWriter, still_s: float = 4.0, title: str = ""):
+        if not 0 <= still_s < math.inf:
+            raise UserError(f"--still-s must be a finite number of at least 0, got {still_s}")
         self.env = env
         self.writer = writer
         self.title = title

@@ -23,7 +23,7 @@ from envs.bimanual_sweep.camera import SweepCamera
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.expert import SweepExpert
 from envs.bimanual_sweep.scene import PHYSICS_S, Scene
-from envs.bimanual_sweep.targets import ToolTargets
+from envs.bimanual_sweep.targets import ToolTargets, check_starts
 from envs.bullet import BulletClient, has_display
 from envs.settings import read_settings
 
@@ -54,7 +54,8 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         settings: the fields of `BimanualSweepConfig`.
 
     Raises:
-        ValueError: one sentence, for an unknown setting or one out of its range.
+        ValueError: one sentence, for an unknown setting, one out of its range, or arms that cannot
+            reach where their tools may start.
     """
 
     metadata = {  # noqa: RUF012
@@ -77,6 +78,7 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._largest = np.tile([config.step_m] * 3 + [config.step_rad] * 3, 2).astype(np.float32)
         self.action_space = spaces.Box(-self._largest, self._largest, dtype=np.float32)
         self._models = [ArmModel(config, side) for side in SIDES]
+        check_starts(config, self._models)
         self._client = BulletClient(gui=render_mode == "human")
         self._camera = SweepCamera(config)
         self._black = np.zeros(picture, np.uint8)

@@ -1,6 +1,7 @@
 """What the two tools are asked to do: their target poses, and the joint angles that meet them."""
 
 import math
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +10,7 @@ from envs.bimanual_sweep.arm import ArmModel
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.kinematics import rotation_of
 
-__all__ = ["ToolTargets"]
+__all__ = ["ToolTargets", "check_starts"]
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +57,7 @@ class ToolTargets:
                 raise ValueError(
                     f"arm_distance_m = {config.arm_distance_m}: an arm there, with a handle of "
                     f"handle_m = {config.handle_m}, cannot reach "
-                    f"{np.round(pose[:3], 3).tolist()} m, where its tool starts"
+                    f"{np.round(pose[:3], 3).tolist()} m, where its tool may start"
                 )
             self.joints_rad.append(joints)
 
@@ -119,6 +120,20 @@ class ToolTargets:
             return None
         change = joints - joints_rad
         return joints_rad + change * min(1.0, _FASTEST_RAD / max(float(np.abs(change).max()), 1e-9))
+
+
+def check_starts(config: BimanualSweepConfig, models: list[ArmModel]) -> None:
+    """Try the middle, the faces, the edges and the corners of the box that each tool starts in.
+
+    Args:
+        config: the task's settings.
+        models: of the left and the right arm.
+
+    Raises:
+        ValueError: if an arm cannot reach one of them.
+    """
+    for place in product((-1, 0, 1), repeat=3):
+        ToolTargets(config, models, np.array([place, place]) * config.start_jitter_m)
 
 
 def _gap_m(poses: Floats) -> tuple[float, Floats]:

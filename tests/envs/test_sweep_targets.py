@@ -153,11 +153,15 @@ def test_a_frozen_arm_ignores_its_action(arm, side):
     world.close()
 
 
-def test_an_arm_too_far_away_is_one_sentence():
-    world = make(arm_distance_m=1.5)
+@pytest.mark.parametrize("distance_m", [0.36, 1.5])
+def test_an_arm_too_near_or_too_far_away_is_one_sentence(distance_m):
+    """0.36 m are too near for the middle of where a tool starts, not for the corners."""
     with pytest.raises(
-        ValueError, match=r"arm_distance_m = 1.5: an arm there, .* cannot reach \[.*\] m"
-    ) as error:
-        world.reset(seed=0)
-    assert "\n" not in str(error.value)
-    world.close()
+        ValueError,
+        match=rf"^arm_distance_m = {distance_m}: an arm there, .* cannot reach \[[^\n]*\] m[^\n]*$",
+    ):
+        make(arm_distance_m=distance_m)
+
+
+def test_the_widest_start_can_be_reached():
+    make(start_jitter_m=0.1).close()

@@ -253,6 +253,9 @@ def test_spaces_of_another_kind():
         ({"patch": (4,)}, r"^patch.1 is missing$"),
         ({"hidden": (32, 0)}, r"^hidden must be widths of at least 1, got \[32, 0\]$"),
         ({"variant": "best"}, r"^variant = 'best', but input should be 'masking'[^\n]*$"),
+        ({"policy": 5}, r"^policy = 5, where `key: value` pairs are needed$"),
+        ({"policy": "x"}, r"^policy = 'x', where `key: value` pairs are needed$"),
+        ({"name": ["a"]}, r"^policy name must be one of implicit_attention, .*, got \['a'\]$"),
         ({"qk_dims": 4}, r"^unknown key qk_dims; the keys known there are controller, [^\n]*$"),
     ],
 )

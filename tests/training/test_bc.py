@@ -189,6 +189,23 @@ def test_whole_episodes_are_held_out(job):
     assert torch.equal(held_out.actions, torch.from_numpy(walks[3].actions))
 
 
+def marks(count, share):
+    """Which of `count` episodes of one decision are held out."""
+    one = demonstrations.Walk(None, *(np.zeros((1, 1), np.float32) for _ in range(3)))
+    return Demonstrations.of([one] * count, share).held_out.tolist()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.29, 0.3, 0.4, 0.5])
+def test_as_many_are_held_out_as_is_said(share):
+    for count in (2, 5, 7, 10, 40, 100):
+        assert sum(marks(count, share)) == max(1, math.floor(round(share * count, 6)))
+
+
+def test_the_default_holds_out_every_tenth():
+    for count in (*range(2, 60), 1000):
+        assert marks(count, 0.1) == [i % min(10, count) == 0 for i in range(1, count + 1)]
+
+
 def test_the_expert_is_disturbed_and_its_labels_are_not(job):
     """Labels follow the observation exactly; the noise has the standard deviation asked for."""
     config = load_config(job(disturbance=0.2, expert_episodes=40), [])
@@ -254,6 +271,7 @@ def test_es_starts_from_a_clone(job, tmp_path):
 )
 def test_bad_configurations(job, tmp_path, capsys, changes, sentence):
     refused(capsys, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
+    assert not (tmp_path / "run").exists()
 
 
 def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
@@ -262,6 +280,11 @@ def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
     refused(capsys, ["--config", job(), "--out", str(run)], f"--resume {run}")
     refused(capsys, ["--resume", str(run), "--set", "updates=9"], "updates = 9 differs from 20")
     refused(capsys, ["--resume", str(tmp_path)], "holds no run to resume")
+    sweep = str(ROOT / "configs" / "bimanual_sweep.yaml")
+    refused(
+        capsys, ["--resume", str(run), "--config", sweep],
+        "policy.name = 'vision_performer' differs from 'implicit_attention' in",
+    )  # fmt: skip
     assert files(run) == before
     damaged = run / "data" / "000001.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:100])
@@ -269,6 +292,19 @@ def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
     refused(capsys, more, f"cannot read the demonstrations {damaged}")
     damaged.unlink()
     refused(capsys, more, "No such file or directory")
+
+
+def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    saved = checkpoint.load(checkpoint.resolve(run))
+    more = ["--resume", str(run), "--set", "iterations=3"]
+    for search, state, sentence in (
+        ({}, {}, f"{saved.path} holds no progress of a run, so none can go on from it"),
+        ({"center": torch.zeros(3)}, saved.state, f"{saved.path} does not hold the state that"),
+        ({}, {"progress": {"iteration": 2, "level": 0}}, f"{saved.path} does not hold the state"),
+    ):
+        checkpoint.save(saved.path, saved.policy, search, saved.config, state)
+        refused(capsys, more, sentence)
 
 
 def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from training import checkpoint
+from training import checkpoint, flops, rollout
 from training.config import UserError
 
 TENSORS = {
@@ -95,7 +95,7 @@ def test_another_version(tmp_path):
         checkpoint.load(path)
 
 
-@pytest.mark.parametrize("config", [None, "[", "3"])
+@pytest.mark.parametrize("config", [None, "[", "3", f'{{"env": {"[" * 200_000}'])
 def test_unreadable_metadata(tmp_path, config):
     path = tmp_path / "m.safetensors"
     metadata = {"format": "foveate-checkpoint", "version": "1", "state": "{}"}
@@ -105,8 +105,68 @@ def test_unreadable_metadata(tmp_path, config):
 
 
 def test_load_into_names_the_first_tensor_that_differs(saved):
-    with pytest.raises(UserError, match=r"tensor bias has shape absent there, but .* needs \(3,\)"):
+    with pytest.raises(UserError, match=r"tensor bias is absent there, .* needs \(3,\) of float32"):
         checkpoint.load_into(nn.Linear(2, 3), checkpoint.load(saved))
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn, torch.float64])
+def test_load_into_casts_nothing(tmp_path, dtype):
+    layer = nn.Linear(2, 3)
+    odd = {name: tensor.to(dtype) for name, tensor in layer.state_dict().items()}
+    checkpoint.save(tmp_path / "odd.safetensors", odd, {}, {}, {})
+    sentence = rf"tensor bias is \(3,\) of {str(dtype)[6:]} there, but .* needs \(3,\) of float32"
+    with pytest.raises(UserError, match=sentence):
+        checkpoint.load_into(layer, checkpoint.load(tmp_path / "odd.safetensors"))
+
+
+def changed(path, **changes):
+    """The shipped policy with another configuration."""
+    shipped = checkpoint.load(checkpoint.resolve("stepping_stones"))
+    checkpoint.save(path, shipped.policy, {}, {**shipped.config, **changes}, {})
+    return path
+
+
+@pytest.mark.parametrize("env_id", [3, None, ["SteppingStones-v0"], {"id": "SteppingStones-v0"}])
+def test_an_env_id_is_text(tmp_path, env_id):
+    path = changed(tmp_path / "odd.safetensors", env_id=env_id)
+    with pytest.raises(UserError, match=r"env_id is .*, where a Gymnasium id is needed"):
+        checkpoint.load(path)
+
+
+def test_a_policy_that_fits_in_no_memory_is_refused(tmp_path):
+    policy = {"controller": "mlp", "hidden": [10**13]}
+    path = changed(tmp_path / "huge.safetensors", policy=policy)
+    with pytest.raises(UserError, match=r"its policy does not fit here: .*allocate"):
+        checkpoint.load_policy(path)
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A module within reach that leaves a file when it is imported."""
+    (tmp_path / "stranger.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / "ran"
+    sys.modules.pop("stranger", None)
+
+
+def test_a_checkpoint_chooses_nothing_to_import(stranger, tmp_path, capsys):
+    path = changed(tmp_path / "odd.safetensors", env_id="stranger:SteppingStones-v0")
+    sentence = "'stranger:SteppingStones-v0' of a checkpoint: it would import stranger"
+    with pytest.raises(UserError, match=sentence):
+        checkpoint.load_policy(path)
+    for command in (rollout, flops):
+        assert command.main([str(path)]) == 2
+        assert sentence in capsys.readouterr().err
+    assert not stranger.exists()
+
+
+def test_a_configuration_of_ones_own_does(stranger, tmp_path):
+    path = changed(tmp_path / "own.safetensors", env_id="stranger:SteppingStones-v0")
+    checkpoint.make_env("stranger:SteppingStones-v0", {}).close()
+    assert stranger.exists()
+    checkpoint.load_policy(path)  # and what is imported already stays allowed
 
 
 def test_resolve(saved, tmp_path):

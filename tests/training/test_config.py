@@ -82,7 +82,7 @@ def test_dump_and_yaml_round_trip(tmp_path):
     assert config.load(Outer, path) == original
 
 
-@pytest.mark.parametrize("text", ["gap_count: 5", "inner: {count: 5}"])
+@pytest.mark.parametrize("text", ["gap_count: 5", "inner: {count: 5}", "inner:\ngap_count: 5"])
 def test_shorthands_fill_each_other(write, text):
     loaded = load(write(text))
     assert loaded.gap_count == loaded.inner.count == 5
@@ -110,6 +110,8 @@ def test_a_shorthand_on_the_command_line_beats_the_file(write):
         ("inner: {gap_m: [1, 2, 3]}", [], r"inner.gap_m"),
         ("inner: {count: 2}\ngap_count: 3", [], r"gap_count = 3 and inner.count = 2 are the same"),
         ("", ["gap_count=3", "inner.count=2"], r"--set: gap_count = 3 and inner.count = 2"),
+        ("", ["inner=5", "gap_count=3"], r"--set: inner = 5, where `key: value` pairs are needed"),
+        ("gap_count: 3\ninner: all", [], r"inner = 'all', where `key: value` pairs are needed"),
         ("seed: 1\nseed: 2", [], r"'seed' is given twice"),
         ("seed: [", [], r"is not valid YAML"),
         ("- 1", [], r"must hold `key: value` lines, but holds a list"),

@@ -271,6 +271,12 @@ def unfinished(path):
         file["data/demo_1/dones"][-1] = 0
 
 
+def observe_nothing(path):
+    with h5py.File(path, "r+") as file:
+        del file["data/demo_1/obs"]
+        file["data/demo_1/obs"] = np.zeros(3)
+
+
 WHOLE = "it may have been cut short, damaged or be of another kind: "
 
 
@@ -298,6 +304,7 @@ def test_a_damaged_or_foreign_file_is_named(copied, name, damage, message):
     ("damage", "message"),
     [
         (drop_rewards, "rewards is missing"),
+        (observe_nothing, "obs/pose is missing"),
         (point_elsewhere, "rewards is missing"),
         (keep_outside, "rewards is not stored as checksummed chunks"),
         (claim_more, "is not stored as checksummed chunks of all its steps"),
@@ -312,6 +319,11 @@ def test_an_episode_with_other_contents_is_refused(copied, damage, message):
         DemoReader(copied)
 
 
+def replace(file, name, **contents):
+    del file[name]
+    file.create_dataset(name, **contents)
+
+
 def relink(file, target, path="/data/demo_1"):
     del file["data/demo_1"]
     file["data/demo_1"] = h5py.ExternalLink(target, path)
@@ -324,6 +336,13 @@ def relink(file, target, path="/data/demo_1"):
         (lambda file: relink(file, "episodes/000002.hdf5"), "leads to episodes/000002.hdf5"),
         (lambda file: file["data"].create_group("extra"), "data/extra is not a link"),
         (lambda file: file.pop("mask/valid"), WHOLE),
+        (lambda file: replace(file, "mask", data=[1, 2]), f"{WHOLE}mask/train is missing"),
+        (lambda file: replace(file, "data", data=[1, 2]), WHOLE),
+        (
+            lambda file: replace(file, "mask/train", data=[1, 2]),
+            "/mask/train holds int64, where names are needed",
+        ),
+        (lambda file: replace(file, "mask/valid", data="demo_1"), "/mask/valid is not a list"),
         (lambda file: file["data"].pop("demo_2"), "has a mask that names 'demo_2', which it lacks"),
     ],
 )

@@ -142,6 +142,11 @@ def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
             "--env tests.training.toy_env:Toy-v0 has no expert_action() to record",
         ),
         (["--env", PICTURE, "--out", "x", "--set", "colour=3"], "unexpected keyword argument"),
+        (["--env", PICTURE, "--out", "x", "--set", "env=5"], "--set: env = 5, where `key: value`"),
+        (
+            ["--env", "BimanualSweep-v0", "--out", "x", "--set", "arm_distance_m=2"],
+            "arm_distance_m = 2.0: an arm there, with a handle of handle_m = 0.12, cannot reach",
+        ),
         (
             ["--env", PICTURE, "--out", "x", "--set", "bound=.inf", "--noise", "0.1"],
             "--noise 0.1 is a share of the action's range, but the actions of",
@@ -202,6 +207,17 @@ def test_verify_reads_everything(recorded, tmp_path, capsys):
     demo.path.write_bytes(data)
     assert demos.main(["--verify", str(tmp_path), "--workers", "1"]) == 2
     assert re.search("error: .*000001.hdf5 is not a whole file of", capsys.readouterr().err)
+
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, capsys):
+    monkeypatch.setattr(demos, "verify_demo", die)
+    assert demos.main(["--verify", str(recorded), "--workers", "1"]) == 2
+    sentence = f"error: --verify {recorded}: a worker process died (killed, or out of memory)\n"
+    assert capsys.readouterr().err == sentence
 
 
 def test_an_expert_that_does_not_know_stops_the_recording(tmp_path, capsys):

@@ -269,6 +269,40 @@ def test_resume_refuses_a_damaged_checkpoint(job, tmp_path, capsys):
     refused(capsys, ["--resume", str(run)], "is not a complete safetensors file")
 
 
+def test_resume_refuses_fewer_iterations_than_are_done(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    before = (run / "config.yaml").read_bytes()
+    refused(
+        capsys, ["--resume", str(run), "--set", "iterations=3"],
+        f"iterations = 3, but {run} has done 4; a resumed run needs at least as many",
+    )  # fmt: skip
+    assert (run / "config.yaml").read_bytes() == before
+    assert es.main(["--resume", str(run), "--set", "iterations=4"]) == 0
+
+
+def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    ars = train(job(searcher={"name": "ars"}), tmp_path / "ars")
+    saved, other = (checkpoint.load(checkpoint.resolve(one)) for one in (run, ars))
+    state = saved.state
+    for search, found, sentence in (
+        ({}, {}, "holds no progress of a run, so none can go on from it"),
+        (saved.search, state | {"progress": {"iteration": "4"}}, "holds no progress of a run"),
+        ({}, state, "holds another searcher: tensor center is absent there"),
+        (other.search, other.state, "holds another searcher: tensor stdev is absent there"),
+        (saved.search, {"progress": state["progress"]}, "can go on from ('search'); it may be"),
+        (saved.search, state | {"progress": {"iteration": 4, "x": 1}}, "unexpected keyword"),
+    ):
+        checkpoint.save(saved.path, saved.policy, search, saved.config, found)
+        refused(capsys, ["--resume", str(run)], f"{saved.path} ")
+        refused(capsys, ["--resume", str(run)], sentence)
+
+
+def test_a_run_killed_before_its_configuration_was_written_begins_again(job, tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    train(job(iterations=1), tmp_path / "run")
+
+
 def test_nan_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
     run = tmp_path / "run"
     path = job(env={"episode_s": 0.15, "nan_after": 2})

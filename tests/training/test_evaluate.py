@@ -1,6 +1,7 @@
 """Evaluation: figures from episodes, the same whatever runs them, and files that survive."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -76,6 +77,30 @@ def test_the_number_of_workers_changes_nothing():
     # The same episode, whatever came before it in the process.
     (alone,) = evaluate(players[:1], [104])
     assert alone["records"] == [random["records"][4]]
+
+
+def test_info_neither_replaces_what_was_measured_nor_stops_the_writing(tmp_path, monkeypatch):
+    step = walk_env.WalkEnv.step
+
+    def tell(self, action):
+        *rest, info = step(self, action)
+        return *rest, info | {"reward": 9.0, "steps": -1, "seed": 0, "speed": math.nan, "clock": 2}
+
+    monkeypatch.setattr(walk_env.WalkEnv, "step", tell)
+    arguments = ["--policy", "oracle", "--episodes", "2", "--out", str(tmp_path), *WALK]
+    assert main(arguments) == 0
+    (entry,) = json.loads((tmp_path / "evaluation.json").read_text())
+    records = entry["records"]
+    assert [record["seed"] for record in records] == entry["seeds"]
+    assert [record["steps"] for record in records] == [10, 10]
+    assert np.mean([record["reward"] for record in records]) == pytest.approx(entry["reward_mean"])
+    assert all("speed" not in record and record["clock"] == 2 for record in records)
+
+
+def test_an_environment_need_not_know_of_rendering(capsys):
+    toy = ["--env", "tests.training.toy_env:Toy-v0"]
+    assert main(["--policy", "blind", "--episodes", "1", *toy]) == 0
+    assert "blind" in capsys.readouterr().out
 
 
 def test_the_command_writes_figures_and_picture(tmp_path, capsys):

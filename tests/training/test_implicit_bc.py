@@ -316,12 +316,34 @@ def test_a_run_goes_on_only_with_its_data_and_processes(job, tmp_path, capsys, r
     text = config.read_text()
     config.write_text(text.replace(str(recorded), str(other)))
     refused(capsys, fewer, f"{other} holds other demonstrations now than those that")
+    shutil.rmtree(other)
+    shutil.copytree(recorded, other)
+    with h5py.File(other / "episodes/000000.hdf5", "r+") as file:
+        actions = file["data/demo_0/actions"]
+        actions[:] = -actions[()]
+    refused(capsys, fewer, f"{other} holds other demonstrations now than those that")
     config.write_text(text)
     start = checkpoint.load(checkpoint.resolve(run))
     with pytest.raises(UserError, match=r"was trained by 1 processes, and a resumed run .* got 2"):
         bc_learner.Learner(load_config(config, []), run, Group(0, 2), start)
     assert sorted((run / "checkpoints").iterdir()) == checkpoints
     assert bc.main(fewer) == 0
+
+
+def test_a_run_goes_on_only_with_its_state_and_a_device(job, tmp_path, capsys):
+    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    saved = checkpoint.load(checkpoint.resolve(run))
+    more = ["--resume", str(run), "--set", "iterations=2"]
+    for state, sentence in (
+        ({}, "holds no progress of a run, so none can go on from it"),
+        ({"progress": {"iteration": 1}}, "can go on from ('basis'); it may be another trainer's"),
+    ):
+        checkpoint.save(saved.path, saved.policy, saved.search, saved.config, state)
+        refused(capsys, more, f"{saved.path} ")
+        refused(capsys, more, sentence)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("device: cpu", "device: cuda:99"))
+    refused(capsys, more, "device cuda:99 cannot be used here")
 
 
 @pytest.mark.parametrize("negatives", [False, True])

@@ -5,6 +5,7 @@ import csv
 import numpy as np
 import pytest
 
+from training import dagger, implicit_bc, plots
 from training.config import UserError
 from training.es import COLUMNS
 from training.plots import PANELS, main, plot_pareto, read_metrics
@@ -24,8 +25,60 @@ def run(tmp_path):
     return directory
 
 
+@pytest.fixture
+def sweep(tmp_path):
+    """A run directory of cloning, which is evaluated in every second iteration."""
+    directory = tmp_path / "sweep"
+    directory.mkdir()
+    values = dict.fromkeys(implicit_bc.COLUMNS, 1.0)
+    with (directory / "metrics.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, implicit_bc.COLUMNS)
+        writer.writeheader()
+        for i in range(1, 21):
+            measured = i / 20 if i % 2 == 0 else np.nan
+            row = {"iteration": i, "loss": 3 / i, "success": measured, "in_bowls": measured}
+            writer.writerow(values | row)
+    return directory
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The names of the columns in each panel that is drawn, by its title."""
+    found = {}
+
+    def keep(figure, out):
+        for axis in figure.axes:
+            lines = {line.get_label().split(": ")[1]: line for line in axis.get_lines()}
+            found[axis.get_title()] = lines
+
+    monkeypatch.setattr(plots, "_save", keep)
+    return found
+
+
 def test_the_panels_are_of_columns_that_training_writes():
-    assert {name for lines in PANELS.values() for name, _, _ in lines} <= set(COLUMNS)
+    written = {*COLUMNS, *implicit_bc.COLUMNS, *dagger.COLUMNS}
+    assert {name for panel in PANELS for name in panel.lines} <= written
+
+
+def test_a_run_is_drawn_by_the_columns_that_it_has(run, sweep, drawn):
+    assert main([str(run), "--out", "x.png"]) == 0
+    assert [list(lines) for lines in drawn.values()] == [
+        ["reward_mean", "center_reward"],
+        ["distance_m_mean", "center_distance_m"],
+        ["success_rate", "center_success"],
+        ["level"],
+    ]
+    drawn.clear()
+    assert main([str(sweep), "--out", "x.png"]) == 0
+    assert {title: list(lines) for title, lines in drawn.items()} == {
+        "loss on held-out data": ["loss", "val_loss"],
+        "success in training": ["success"],
+        "balls in bowls, share": ["in_bowls"],
+    }
+    balls = drawn["balls in bowls, share"]["in_bowls"]
+    assert balls.get_xdata().tolist() == list(range(2, 21, 2))
+    assert balls.get_ydata() == pytest.approx(np.arange(2, 21, 2) / 20)
+    assert balls.get_marker() == "o"
 
 
 def test_metrics_are_read_up_to_a_row_that_is_cut_off(run):
@@ -47,7 +100,8 @@ def test_the_command_draws_runs(run, tmp_path, x):
     [
         (None, "cannot be read"),
         ("a,b\n1,2\n", "no column 'iteration'"),
-        ("iteration,reward_mean\n", "measured iteration"),
+        ("iteration,reward_mean\n", "measured value yet of what can be drawn, reward_mean, cen"),
+        ("iteration,colour\n1,2\n", "in_bowls, level; their columns are iteration, colour\n"),
     ],
 )
 def test_runs_that_cannot_be_drawn(tmp_path, capsys, text, message):

@@ -144,11 +144,17 @@ def test_the_live_window_is_drawn_in_real_time(monkeypatch):
         (["--policy", "random", "--episodes", "0"], "at least 1"),
         (["--policy", "random", "--seed", "-1"], "--seed"),
         (["--policy", "random", "--device", "quantum"], "device quantum"),
+        (["--policy", "random", "--device", "meta"], "device meta cannot be used here: "),
         (["--policy", "random", "--set", "wind"], "key=value"),
+        (["--policy", "oracle", "--set", "env=5"], "env = 5, where `key: value` pairs are needed"),
         (["--policy", "random", "--set", "wnd=1", *WALK], "wnd"),
         (["--policy", "random", "--video", "film.avi"], ".mp4, .gif, .png"),
         (["--policy", "random", "--video", "nowhere/film.mp4"], "nowhere"),
         (["--policy", "random", "--video", "a.mp4", "--render"], "cannot be combined"),
+        (
+            ["--policy", "random", "--video", "a.png", "--still-s", "nan", *WALK],
+            "--still-s must be a finite number of at least 0, got nan",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_and_status_2(arguments, message, capsys):

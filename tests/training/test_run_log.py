@@ -53,7 +53,10 @@ def test_rows_are_exact(run):
     assert rows(run) == [[1, 1 / 3, 0.5], [2, 2 / 3, 1.0]]
 
 
-@pytest.mark.parametrize("end", ["", "3,1.0,1.5\n", "3,1.", "3", "3,1.0,1.5\n4,1.3"])
+LOST = ["\0" * 20, "\0" * 20 + "\n", "\0\0\n3,1.0,1.5\n", "2,\0\0\0\n", "2,1.0\n", "x,1.0,1.5\n"]
+
+
+@pytest.mark.parametrize("end", ["", "3,1.0,1.5\n", "3,1.", "3", "3,1.0,1.5\n4,1.3", *LOST])
 def test_rows_after_the_checkpoint_are_dropped(run, end):
     write(run, [1, 2])
     whole = (run / "metrics.csv").read_bytes()
@@ -83,6 +86,28 @@ def test_an_occupied_directory_is_refused(run):
     assert (run / "config.yaml").read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv", "checkpoints/000000.safetensors"])
+def test_any_part_of_a_run_occupies_a_directory(tmp_path, name):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / name).write_text("")
+    with pytest.raises(UserError, match=rf"holds another run \({name.split('/')[0]}\)"):
+        run_log.create(tmp_path, CONFIG)
+
+
+def test_a_run_killed_before_its_configuration_was_written_occupies_nothing(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "provenance.json").write_text("{")
+    run_log.create(tmp_path, CONFIG)
+    assert configuration.read_yaml(tmp_path / "config.yaml") == CONFIG
+    assert json.loads((tmp_path / "provenance.json").read_text())["seed"] == 3
+
+
+def test_a_run_that_another_process_is_making_is_refused(run):
+    (run / "config.yaml").unlink()
+    with run_log.lock(run), pytest.raises(UserError, match="another process is training in"):
+        run_log.create(run, CONFIG)
+
+
 def test_an_unwritable_place_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write the run directory .*Not a directory"):
@@ -98,9 +123,15 @@ def test_a_resume_is_recorded(run):
     assert not list((run / "checkpoints").iterdir())
 
 
-def test_a_lock_that_cannot_be_written_is_one_sentence(run):
-    (run / ".lock").mkdir()
-    with pytest.raises(UserError, match="cannot write the run directory"), run_log.lock(run):
+def test_a_provenance_of_another_kind_is_one_sentence(run):
+    (run / "provenance.json").write_text("[]")
+    with pytest.raises(UserError, match=r"cannot continue .* provenance.json holds a list, where"):
+        run_log.record_resume(run, 7, CONFIG)
+
+
+def test_a_lock_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(UserError, match="cannot write the run directory"), run_log.lock(tmp_path):
         pass
 
 

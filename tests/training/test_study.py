@@ -1,6 +1,7 @@
 """The study command: whole, rerun, interrupted, killed, widened, and careful with bad input."""
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+from tests.training import walk_env
 from tests.training.study_jobs import (
     CURVE,
     STUDY,
@@ -23,6 +25,7 @@ from tests.training.study_jobs import (
     write_study,
 )  # fmt: skip
 from training import checkpoint, demos, study
+from training.study_measures import Conditions
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -92,6 +95,23 @@ def test_evaluations_are_of_the_final_policies_on_evaluation_scenes(finished):
     assert entry["seeds"] == [100_000, 100_001, 100_002]
     assert entry["env_settings"] == {"wind": 0.05}
     assert figures(out)["exact-s1.json"]["episodes"] == 5
+
+
+def test_info_does_not_replace_what_an_evaluation_measured(tmp_path, monkeypatch):
+    step = walk_env.WalkEnv.step
+
+    def tell(self, action):
+        *rest, info = step(self, action)
+        return *rest, info | {"reward": 9.0, "steps": -1, "seed": 0, "speed": math.nan}
+
+    monkeypatch.setattr(walk_env.WalkEnv, "step", tell)
+    settings = study.load_config(write_study(tmp_path))
+    Conditions(settings, tmp_path, "oracle", WALK, {}).do()
+    entry = figures(tmp_path)["oracle.json"]
+    assert [record["seed"] for record in entry["records"]] == entry["seeds"]
+    assert {record["steps"] for record in entry["records"]} == {10}
+    assert max(record["reward"] for record in entry["records"]) < 2
+    assert all(record["success"] == 1 and "speed" not in record for record in entry["records"])
 
 
 def test_the_page_shows_what_each_stage_brings(finished):
@@ -209,6 +229,8 @@ MISTAKES = [
     ({"stages": [*STUDY["stages"], {"trainer": "es", "config": "es.yaml",
                                     "set": {"policy.hidden": [5]}}]},
      "arm FAVOR+ m = 16, stage 2: its policy's tensor controller"),
+    ({"demonstrations": "--env 'x"},
+     "demonstrations = \"--env 'x\", where arguments of training.demos are needed: No closing"),
     ({"color": "red"}, "unknown key color; the keys known there are arms, baseline"),
 ]  # fmt: skip
 

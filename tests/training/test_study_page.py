@@ -72,7 +72,7 @@ def test_it_has_title_viewport_language_and_figures(elements):
     assert tags.count("title") >= 1
     labels = [a["aria-label"] for tag, a in elements if tag == "svg" and "aria-label" in a]
     assert [label.split(",")[0] for label in labels] == [
-        "FLOPs against reward", "FLOPs against reward", "Training", "Training", "head wind",
+        *["FLOPs against reward"] * 2, *["Training"] * 3, "head wind",
     ]  # fmt: skip
     ids = [a["id"] for _, a in elements if "id" in a]
     assert len(ids) == len(set(ids))
@@ -139,7 +139,7 @@ def test_it_opens_in_a_browser(out, tmp_path, width):
     copy.write_text((out / "report.html").read_text().replace("</body>", MEASURE))
     dom, messages = dump(copy, tmp_path, width)
     assert messages == []
-    assert 'data-figures="5"' in dom
+    assert 'data-figures="6"' in dom
     assert 'data-sideways="false"' in dom
     assert 'data-rows="5"' in dom
 

@@ -164,6 +164,13 @@ def test_feature_maps_are_compared_for_encoding_a_picture(recipe, capsys):
     assert float(rows[2].split()[2]) < 1 / 3
 
 
+def test_flops_of_a_task_that_cannot_begin_are_one_sentence(recipe, capsys):
+    assert flops.main([str(recipe), "--set", "env.arm_distance_m=2"]) == 2
+    error = capsys.readouterr().err
+    assert "arm_distance_m = 2.0: an arm there" in error
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", [rollout, evaluate])
 @pytest.mark.parametrize(
     ("arguments", "message"),
