@@ -184,7 +184,8 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         )
         action = np.zeros(9, np.float32)
         action[:4] = np.clip(offsets / self.config.foothold_forward_m, -1, 1)
-        action[8] = np.clip(speed / self.config.lateral_speed_m_s, -1, 1)
+        largest_m_s = self.config.lateral_speed_m_s
+        action[8] = np.clip(speed / largest_m_s, -1, 1) if largest_m_s > 0 else 0.0
         return action
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]

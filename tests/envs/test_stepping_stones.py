@@ -272,3 +272,13 @@ def test_a_new_world_changes_nothing(env, monkeypatch):
             other.reset(seed=seed)
         assert fingerprint(other, 5, steps=30) == expected
         assert np.ptp(other.render()) > 50
+
+
+def test_the_expert_walks_without_lateral_speed():
+    """Of a robot that cannot be told to move sideways every action stays finite."""
+    with make(lateral_speed_m_s=0.0) as env:
+        env.reset(seed=2)
+        for _ in range(20):
+            action = expert(env)
+            assert action[8] == 0
+            assert np.isfinite(env.step(action)[1])
