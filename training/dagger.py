@@ -22,7 +22,8 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.bc_config import BCConfig
 from training.cloning import fit, validate
-from training.demonstrations import Collector, Demonstrations, Task, check_expert
+from training.config import UserError
+from training.demonstrations import Collector, Demonstrations, Task
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.seeds import derived_seeds
 from training.starting import build_policy, going_on
@@ -48,7 +49,10 @@ class Progress:
 def prepare(config: BCConfig) -> Policy:
     """The initial policy; UserError when it does not fit the environment, or that has no expert."""
     with checkpoint.make_env(config.env_id, config.env) as env:
-        check_expert(env, config.env_id)
+        if not env.has_wrapper_attr("expert_action"):
+            raise UserError(
+                f"env_id = {config.env_id!r} has no expert_action() that could be cloned"
+            )
     return build_policy(config.env_id, config.env, config.policy)[0]
 
 

@@ -31,7 +31,7 @@ from training.processes import open_processes
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.workers import explained
 
-__all__ = ["Collector", "Demonstrations", "Task", "Walk", "check_expert"]
+__all__ = ["Collector", "Demonstrations", "Task", "Walk"]
 
 Floats = NDArray[np.float32]
 
@@ -153,19 +153,12 @@ class _Labelled:
         return np.clip(action + self._noise, -1, 1)
 
 
-def check_expert(env: gymnasium.Env, env_id: str) -> None:
-    """UserError when an environment has no expert."""
-    if not env.has_wrapper_attr("expert_action"):
-        raise UserError(f"env_id = {env_id!r} has no expert_action() that could be cloned")
-
-
 class _Walker:
     """One environment and one policy; walks one task at a time."""
 
     def __init__(self, env_id: str, env: dict[str, Any], policy: dict[str, Any]) -> None:
         torch.set_num_threads(1)
         self._env = make_env(env_id, env)
-        check_expert(self._env, env_id)
         settings = configuration.validate(policies.PolicyConfig, policy, "policy")
         self._policy = policies.build(settings, self._env.observation_space, self._env.action_space)
 
@@ -209,7 +202,7 @@ class Collector:
         workers: how many processes.
 
     Raises:
-        UserError: if the environment cannot be made or has no expert.
+        UserError: if the environment cannot be made.
     """
 
     def __init__(

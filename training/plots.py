@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,12 @@ class Panel:
     def lines(self) -> dict[str, float]:
         """Opacity of each column, in the order of drawing."""
         return ({self.behind: 0.45} if self.behind else {}) | {self.column: 1.0}
+
+    def is_told_by(self, values: Iterable[np.ndarray]) -> bool:
+        """Whether these, NaN where not measured, say something; a level of 0 is no curriculum."""
+        if self.column == "level":
+            return any((column > 0).any() for column in values)
+        return any(np.isfinite(column).any() for column in values)
 
 
 PANELS = (
@@ -127,11 +133,10 @@ def plot_training(
 
 
 def _worth_a_panel(curves: Sequence[Curve], panel: Panel) -> bool:
-    """Whether a run has such a value; a level that is always 0 is no curriculum."""
-    columns = [c.columns[name] for c in curves for name in panel.lines if name in c.columns]
-    if panel.column == "level":
-        return any((column > 0).any() for column in columns)
-    return any(np.isfinite(column).any() for column in columns)
+    """Whether a run has such a value."""
+    return panel.is_told_by(
+        curve.columns[name] for curve in curves for name in panel.lines if name in curve.columns
+    )
 
 
 def _positions(curve: Curve, x: str) -> tuple[np.ndarray, str]:

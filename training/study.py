@@ -173,22 +173,10 @@ def _unfinished(runs: list[list[Run]]) -> list[list[Run]]:
     return list(arms.values())
 
 
-def _demonstration_words(study: StudyConfig) -> list[str]:
-    """The arguments of training.demos, none without demonstrations; UserError for a quotation mark
-    that is left open."""
-    try:
-        return shlex.split(study.demonstrations or "")
-    except ValueError as error:
-        raise UserError(
-            f"demonstrations = {study.demonstrations!r}, where arguments of training.demos are "
-            f"needed: {error}"
-        ) from None
-
-
 def _record(study: StudyConfig) -> None:
     """Record what is cloned, as far as it is not there. Raises StoppedError."""
     if study.demonstrations is not None:
-        status = demos.main(_demonstration_words(study))
+        status = demos.main(shlex.split(study.demonstrations))
         if status != 0:
             raise StoppedError(status)
 
@@ -243,7 +231,6 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _run(path: Path, out: Path, command: str, page_alone: bool) -> int:
     study = load_config(path)
     check_device(study.device)
-    _demonstration_words(study)
     _check_directory(out, study)
     runs = all_runs(study, path, out)
     every = [run for stages in runs for run in stages]

@@ -45,7 +45,7 @@ def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
                 spread = training_spread(of_arm, panel.column)
                 if spread is not None:
                     lines.append(Line(number, spread.x, spread.mean, spread.low, spread.high))
-            if not lines or (panel.column == "level" and max(line.y.max() for line in lines) == 0):
+            if not panel.is_told_by(line.y for line in lines):
                 continue
             of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
             title = f"Training, {of_stage}{panel.meaning}"

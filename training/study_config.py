@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from dataclasses import field
 from importlib import resources
 from pathlib import Path
@@ -144,6 +145,13 @@ class StudyConfig:
                 raise ValueError(f"{key} must be distinct, got {list(values)}")
         if min(self.seeds) < 0:
             raise ValueError(f"seeds must be at least 0, got {list(self.seeds)}")
+        try:
+            shlex.split(self.demonstrations or "")
+        except ValueError as error:
+            raise ValueError(
+                f"demonstrations = {self.demonstrations!r}, where arguments of training.demos are "
+                f"needed: {error}"
+            ) from None
         for curve in self.curves:
             places = [point.x for point in curve.points]
             if len(set(places)) < len(places):
