@@ -23,6 +23,7 @@ from training.demonstrations import Demonstrations
 __all__ = ["Fit", "batches", "cloning_loss", "fit", "learning_rate", "validate"]
 
 _CHUNK = 1024  # decisions validated at once
+_PART = 16  # decisions whose gradient is computed at once: what they need stays in the cache
 
 
 def two_bin_labels(offsets: Tensor) -> Tensor:
@@ -85,13 +86,16 @@ def fit(
     for update, index in enumerate(
         batches(len(data), config.batch_size, config.updates, generator)
     ):
-        batch = data[index]
-        votes = policy(batch.depth_m.float(), batch.proprio)
-        loss = cloning_loss(votes, batch.actions, config.speed_weight)
         optimiser.zero_grad()
-        loss.backward()
+        losses.append(0.0)
+        for part in index.split(_PART):
+            batch = data[part]
+            votes = policy(batch.depth_m.float(), batch.proprio)
+            loss = cloning_loss(votes, batch.actions, config.speed_weight)
+            loss = loss * (len(part) / len(index))
+            loss.backward()
+            losses[-1] += loss.item()
         norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
-        losses.append(loss.item())
         norms.append(norm.item())
         if not (math.isfinite(losses[-1]) and math.isfinite(norms[-1])):
             raise UserError(

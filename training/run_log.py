@@ -104,7 +104,7 @@ def provenance(config: dict[str, Any]) -> dict[str, Any]:
     canonical = json.dumps(config, sort_keys=True).encode()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
+        "command": _command(),
         "git": _git(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES},
@@ -119,6 +119,14 @@ def provenance(config: dict[str, Any]) -> dict[str, Any]:
             ),
         },
     }
+
+
+def _command() -> list[str]:
+    """The command line, without where on this machine the program lies."""
+    program = Path(sys.argv[0])
+    if program.suffix == ".py" and program.parent == Path(__file__).parent:
+        return ["python", "-m", f"training.{program.stem}", *sys.argv[1:]]
+    return [program.name, *sys.argv[1:]]
 
 
 def _version(package: str) -> str | None:

@@ -55,7 +55,7 @@ def all_runs(study: StudyConfig, path: Path, out: Path) -> list[list[Run]]:
 
 
 def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
-    """All units in their order: all arms have one seed, before any has two."""
+    """All units in their order: the leading arms first, of each seed all of them, then curves."""
     first = [stages[-1] for stages in runs[: len(study.arms)]]
     base = next(run for run in first if run.arm.name == study.baseline)
 
@@ -70,22 +70,22 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
 
     films = study.videos and _can_be_filmed(base)
     units: list[Unit] = [Costs(study, out, tuple(first)), *scripted()]
-    for seed in study.seeds:
-        of_seed = [stages for stages in runs if stages[0].seed == seed]
-        for stages in of_seed:
+    leading = study.arms[: study.leading_arms]
+    for group in (leading, study.arms[len(leading) :]):
+        of_group = [stages for stages in runs if stages[0].arm in group]
+        for stages in of_group:
             units += [*stages, evaluated(stages[-1])]
             if has_gaze(stages[-1]):
                 units.append(Look(study, stages[-1]))
-            if seed == study.seeds[0]:
+            if stages[0].seed == study.seeds[0]:
                 units.append(Share(study, stages[-1]))
                 units += [Film(study, stages[-1])] if films else []
-        earlier = [run for stages in of_seed for run in earlier_stages(study, stages)]
+        earlier = [run for stages in of_group for run in earlier_stages(study, stages)]
         units += [evaluated(run) for run in earlier]
-        last = [stages[-1] for stages in of_seed]
         for curve in study.curves:
-            units += [evaluated(run, curve) for run in (*last, *earlier)]
-            if seed == study.seeds[0]:
-                units += scripted(curve)
+            units += [evaluated(stages[-1], curve) for stages in of_group]
+            units += [evaluated(run, curve) for run in earlier]
+            units += scripted(curve) if group == leading else []
     return units
 
 

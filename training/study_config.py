@@ -93,6 +93,9 @@ class StudyConfig:
     policy is the arm's."""
     arms: tuple[ArmConfig, ...] = Field(min_length=1)
     """What is compared."""
+    leading_arms: int | None = Field(default=None, ge=1)
+    """How many of them, the first, have all their seeds and curves before the others begin; null:
+    all."""
     baseline: str
     """Name of the arm that the others are measured against."""
     headline: str | None = None
