@@ -69,6 +69,7 @@ def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> No
             raise ValueError(f"{PROVENANCE} holds a {type(facts).__name__}, where a dict is needed")
         facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
         _write(directory, facts, config)
+        (directory / CHECKPOINTS).mkdir(exist_ok=True)
         for left_over in (directory / CHECKPOINTS).glob(".*.safetensors.*"):
             left_over.unlink()
     except (OSError, ValueError) as error:

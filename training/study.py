@@ -75,9 +75,9 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
         of_group = [stages for stages in runs if stages[0].arm in group]
         for stages in of_group:
             units += [*stages, evaluated(stages[-1])]
-            if has_gaze(stages[-1]):
+            if has_gaze(stages[-1]) and not stages[-1].has_no_policy():
                 units.append(Look(study, stages[-1]))
-            if stages[0].seed == study.seeds[0]:
+            if stages[0].seed == study.seeds[0] and not stages[-1].has_no_policy():
                 units.append(Share(study, stages[-1]))
                 units += [Film(study, stages[-1])] if films else []
         earlier = [run for stages in of_group for run in earlier_stages(study, stages)]

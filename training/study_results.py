@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from training import checkpoint
 from training.config import UserError
 from training.plots import Curve, read_metrics
 from training.run_log import PROVENANCE
 from training.study_intervals import Interval, share_interval
 from training.study_measures import read_json
-from training.study_runs import Run
+from training.study_runs import Run, iterations_made
 
 __all__ = [
     "Scores",
@@ -111,8 +110,7 @@ def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> li
 
 def read_training(run: Path, iterations: int) -> Curve | None:
     """A finished run's metrics; None of another, or where no row of them is left."""
-    saved = checkpoint.in_run(run)
-    if not saved or int(saved[-1].stem) != iterations:
+    if iterations_made(run) != iterations:
         return None
     curve = read_metrics(run)
     return curve if len(curve.columns["iteration"]) else None

@@ -18,6 +18,7 @@ from training.any_config import JobConfig
 from training.bc_learner import load_data
 from training.config import UserError
 from training.players import check_device
+from training.plots import read_metrics
 from training.starting import build_policy
 from training.study_config import ArmConfig, StudyConfig, slug, stage_file
 
@@ -26,6 +27,7 @@ __all__ = [
     "StoppedError",
     "check_demonstrations",
     "check_policies",
+    "iterations_made",
     "load_jobs",
     "runs_of",
 ]
@@ -73,9 +75,12 @@ class Run:
         return f"train {self.directory.name} ({self.trainer}, {self.job.iterations} iterations)"
 
     def done(self) -> bool:
-        """Whether its last iteration is saved."""
-        saved = checkpoint.in_run(self.directory)
-        return bool(saved) and int(saved[-1].stem) == self.job.iterations
+        """Whether it has made all its iterations."""
+        return iterations_made(self.directory) == self.job.iterations
+
+    def has_no_policy(self) -> bool:
+        """Whether it is done and its checkpoints were removed."""
+        return self.done() and not checkpoint.in_run(self.directory)
 
     def check(self) -> None:
         """UserError when the directory holds a run of another configuration or another start."""
@@ -100,6 +105,8 @@ class Run:
         if self.start is None or not own:
             return
         before = checkpoint.in_run(self.start)
+        if not before and iterations_made(self.start):
+            return  # its checkpoints were removed
         ours = checkpoint.load(own[0]).policy
         theirs = checkpoint.load(before[-1]).policy if before else {}
         same = ours.keys() == theirs.keys() and all(ours[k].equal(theirs[k]) for k in ours)
@@ -123,6 +130,17 @@ class Run:
             status = _COMMANDS[self.trainer](arguments)
         if status != 0:
             raise StoppedError(status)
+
+
+def iterations_made(run: Path) -> int:
+    """By a run's last checkpoint; by its metrics, where all checkpoints were removed."""
+    saved = checkpoint.in_run(run)
+    if saved:
+        return int(saved[-1].stem)
+    if not (run / run_log.METRICS).is_file():
+        return 0
+    made = read_metrics(run).columns["iteration"]
+    return int(made[-1]) if len(made) else 0
 
 
 def _difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
@@ -220,7 +238,7 @@ def check_demonstrations(runs: Sequence[Run], begin: bool) -> None:
         key, saved = (job.demonstrations, job.demos_used), checkpoint.in_run(run.directory)
         if saved:
             identity = checkpoint.load(saved[-1]).state.get("basis", {}).get("demonstrations")
-        elif begin and key not in begun:
+        elif begin and key not in begun and not run.done():
             identity = load_data(job).identity
             begun.add(key)
         else:

@@ -15,7 +15,7 @@ import yaml
 import policies
 from policies.footholds import FootholdVotes
 from training import bc, checkpoint, cloning, dagger, demonstrations, es
-from training.bc_config import load_config
+from training.bc_config import BCConfig, load_config
 from training.demonstrations import Demonstrations
 from training.seeds import EVALUATION_SEEDS_FROM
 
@@ -168,6 +168,32 @@ def test_batches_are_shuffled_passes():
     assert [len(index) for index in drawn] == [4] * 5
     assert len(set(torch.cat(drawn[:2]).tolist())) == len(set(torch.cat(drawn[2:4]).tolist())) == 8
     assert len(next(cloning.batches(3, 8, 1, torch.Generator()))) == 3
+
+
+def test_a_batch_in_parts_has_the_gradient_of_the_whole(monkeypatch):
+    """The update from 50 decisions, 16 at once and a rest, is that from all of them at once."""
+    generator = torch.Generator().manual_seed(0)
+    job = BCConfig(updates=1, batch_size=50, policy=policies.PolicyConfig(patch=(4, 4)))
+    with checkpoint.make_env("SteppingStones-v0", {}) as env:
+        made = [policies.build(job.policy, env.observation_space, env.action_space)
+                for _ in range(2)]  # fmt: skip
+        shape = env.observation_space["depth"].shape
+        proprio = env.observation_space["proprio"].shape
+    data = Demonstrations(
+        depth_m=torch.rand((50, *shape), generator=generator).half(),
+        proprio=torch.randn((50, *proprio), generator=generator),
+        actions=2 * torch.rand((50, 9), generator=generator) - 1,
+        held_out=torch.zeros(50, dtype=torch.bool),
+    )
+    fits = []
+    for policy, part in zip(made, (16, 50), strict=True):
+        monkeypatch.setattr(cloning, "_PART", part)
+        optimiser = torch.optim.SGD(policy.parameters(), 0.1)
+        fits.append(cloning.fit(policy, optimiser, data, job, 1, generator))
+    assert fits[0].loss == pytest.approx(fits[1].loss, rel=1e-5)
+    assert fits[0].grad_norm == pytest.approx(fits[1].grad_norm, rel=1e-4)
+    for mine, theirs in zip(*(policy.parameters() for policy in made), strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-6)
 
 
 def test_the_learning_rate_is_a_cosine():

@@ -3,6 +3,7 @@
 import csv
 import json
 import multiprocessing
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,15 @@ def test_everything_exists_before_the_first_iteration(run):
     assert facts["versions"]["torch"]
     assert facts["hardware"]["cores"] >= 1
     assert len(facts["config_sha256"]) == 64
+
+
+def test_the_command_is_that_of_any_machine(monkeypatch, tmp_path):
+    for program, words in (
+        (Path(run_log.__file__).parent / "study.py", ["python", "-m", "training.study"]),
+        (tmp_path / "bin" / "foveate-study", ["foveate-study"]),
+    ):
+        monkeypatch.setattr("sys.argv", [str(program), "--config", "x.yaml"])
+        assert run_log.provenance({})["command"] == [*words, "--config", "x.yaml"]
 
 
 def test_rows_are_exact(run):

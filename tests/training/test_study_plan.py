@@ -1,0 +1,89 @@
+"""What a study makes in which order, and what it does where checkpoints were removed."""
+
+import shutil
+
+import pytest
+
+from tests.training.study_jobs import CURVE, STUDY, files, write_study
+from training import checkpoint, study
+from training.study_config import load_config
+
+
+def conduct(path, out, *more):
+    return study.main(["--config", str(path), "--out", str(out), *more])
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory):
+    """A finished study whose checkpoints were removed: its file, its directory, its page before."""
+    folder = tmp_path_factory.mktemp("light")
+    path, out = write_study(folder), folder / "out"
+    assert conduct(path, out) == 0
+    page = (out / "report.html").read_text()
+    for directory in (out / "runs").glob("*/checkpoints"):
+        shutil.rmtree(directory)
+    shutil.rmtree(out / "policies")
+    return path, out, page
+
+
+def test_leading_arms_have_all_seeds_and_curves_first(tmp_path):
+    arms = [{"name": name} for name in ("a", "b", "c")]
+    changes = {"arms": arms, "baseline": "a", "curves": [CURVE], "leading_arms": 2}
+    path = write_study(tmp_path, **changes)
+    config, out = load_config(path), tmp_path / "out"
+    labels = [unit.label for unit in study.plan(config, out, study.all_runs(config, path, out))]
+    made = [label.split()[1] + (" curve" if "along" in label else "") for label in labels
+            if label.startswith(("train", "evaluate")) and "oracle" not in label]  # fmt: skip
+    order = list(dict.fromkeys(made))
+    assert order == [
+        "a-s0", "b-s0", "a-s1", "b-s1", "a-s0 curve", "b-s0 curve", "a-s1 curve", "b-s1 curve",
+        "c-s0", "c-s1", "c-s0 curve", "c-s1 curve",
+    ]  # fmt: skip
+    assert labels.count("evaluate oracle along head wind") == 1
+
+
+def test_without_checkpoints_a_finished_study_stays_finished(light, capsys):
+    path, out, page = light
+    before = {name for name in files(out) if name.name != "report.html"}
+    assert conduct(path, out) == 0
+    assert "train" not in capsys.readouterr().out
+    assert {name for name in files(out) if name.name != "report.html"} == before
+    now = (out / "report.html").read_text()
+    assert "not finished" not in now
+    assert "policies/" not in now  # no link to what is gone
+    assert now.count("<svg") == page.count("<svg")
+    assert conduct(path, out) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_without_checkpoints_it_can_be_widened(light, tmp_path):
+    _, whole, _ = light
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    assert conduct(write_study(tmp_path, seeds=[0, 1, 2]), out) == 0
+    runs = {path.name for path in (out / "runs").iterdir() if checkpoint.in_run(path)}
+    assert runs == {"favor-m-16-s2", "exact-s2"}
+
+
+def test_what_needs_a_removed_policy_says_so(light, tmp_path):
+    _, whole, _ = light
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    assert conduct(write_study(tmp_path, curves=[CURVE]), out) == 2
+    page = (out / "report.html").read_text()
+    assert "evaluate exact-s0 along head wind" in page
+    assert "holds no checkpoint" in page
+    (out / "evaluations" / "exact-s0.json").unlink()
+    assert conduct(write_study(tmp_path, arms=STUDY["arms"][::-1]), out) == 2
+    assert "evaluate exact-s0: " in (out / "report.html").read_text()
+
+
+def test_an_unfinished_run_without_checkpoints_is_trained(light, tmp_path):
+    _, whole, _ = light
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    metrics = out / "runs" / "exact-s1" / "metrics.csv"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:3]))
+    (out / "evaluations" / "exact-s1.json").unlink()
+    assert conduct(write_study(tmp_path), out) == 0
+    assert checkpoint.in_run(out / "runs" / "exact-s1")
