@@ -1,6 +1,5 @@
 """Multi-head attention by random features, with the parameters of `torch.nn.MultiheadAttention`."""
 
-import math
 from typing import Any, Self
 
 import torch
@@ -13,7 +12,7 @@ from attention.exact import ExactSoftmax
 from attention.features.base import FeatureMap
 from attention.masks import is_causal_mask, visible_keys
 from attention.matrix import attention_matrix
-from attention.options import check_count
+from attention.module_checks import check_inputs, check_length, check_options, check_sizes
 from attention.precision import working_dtype
 from attention.registry import check_map_options
 from attention.registry import feature_map as build_feature_map
@@ -109,7 +108,7 @@ class RandomFeatureAttention(nn.Module):
         **map_options: Any,
     ) -> None:
         super().__init__()
-        _check_options(
+        check_options(
             map_options,
             {
                 "name": "follows feature_map",
@@ -123,8 +122,8 @@ class RandomFeatureAttention(nn.Module):
             check_map_options(feature_map, map_options, settled)
         elif map_options:
             raise ValueError(f"feature_map softmax takes no options, got {', '.join(map_options)}")
-        _check_sizes(embed_dim, num_heads, dropout)
-        self.qk_length = _check_length(qk_length)
+        check_sizes(embed_dim, num_heads, dropout)
+        self.qk_length = check_length(qk_length)
         for argument, value in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
             if value:
                 raise ValueError(f"{argument} must be False, got {value}")
@@ -201,7 +200,7 @@ class RandomFeatureAttention(nn.Module):
             raise ValueError(
                 f"multihead must be an nn.MultiheadAttention, got {type(multihead).__name__}"
             )
-        _check_options(
+        check_options(
             options, dict.fromkeys(_SETTLED, "follows multihead"), "options of from_multihead"
         )
         weight = multihead.out_proj.weight
@@ -406,82 +405,11 @@ class RandomFeatureAttention(nn.Module):
         return tokens.unflatten(-1, (self.num_heads, self.head_dim)).transpose(-2, -3)
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor | None) -> bool:
-        """Whether there is a batch dimension; raises for inputs that do not fit."""
+        """Whether inputs have a batch dimension; ValueError for those that do not fit."""
         inputs = [("query", query, self.embed_dim), ("key", key, self.kdim)]
         inputs += [] if value is None else [("value", value, self.vdim)]
-        weight = self.out_proj.weight
-        device, dtype = weight.device, weight.dtype
-        for argument, tokens, size in inputs:
-            if tokens.is_nested:
-                raise ValueError(
-                    f"{argument} must not be a nested tensor; build nn.TransformerEncoder with "
-                    "enable_nested_tensor=False"
-                )
-            if tokens.ndim not in (2, 3) or tokens.ndim != query.ndim or tokens.shape[-1] != size:
-                raise ValueError(
-                    f"{argument} must have {query.ndim if query.ndim in (2, 3) else '2 or 3'} "
-                    f"dimensions, the last of size {size}, got shape {tuple(tokens.shape)}"
-                )
-            if tokens.device != device:
-                raise ValueError(
-                    f"{argument} must be on the module's device {device}, got {tokens.device}"
-                )
-            if tokens.dtype != dtype and not _autocast_converts(tokens.dtype, weight):
-                raise ValueError(
-                    f"{argument} must have the module's dtype {dtype}, got {tokens.dtype}; cast "
-                    "either with .to(dtype)"
-                )
-        batched = query.ndim == 3
-        length_dim, batch_dim = (1, 0) if batched and self.batch_first else (0, 1)
-        for argument, tokens, _ in inputs[1:]:
-            if batched and tokens.shape[batch_dim] != query.shape[batch_dim]:
-                raise ValueError(
-                    f"{argument} must have the batch size of query, {query.shape[batch_dim]}, got "
-                    f"{tokens.shape[batch_dim]}"
-                )
-        if value is None:
-            return batched
-        queries, keys, values = (t.shape[length_dim] for t in (query, key, value))
-        if values != keys:
-            raise ValueError(f"value must have as many tokens as key, {keys}, got {values}")
-        if keys == 0 and queries != 0:
-            raise ValueError(f"key must have at least one token for {queries} of query, got none")
-        return batched
-
-
-def _autocast_converts(dtype: torch.dtype, weight: Tensor) -> bool:
-    """Whether autocast is on for the weight's device and takes this dtype beside it."""
-    device_type = weight.device.type
-    # Asking whether it is enabled raises for a device without autocast.
-    if not torch.amp.is_autocast_available(device_type):
-        return False
-    same = working_dtype(dtype) == working_dtype(weight.dtype)
-    return torch.is_autocast_enabled(device_type) and same
-
-
-def _check_options(options: dict[str, Any], refused: dict[str, str], argument: str) -> None:
-    """Raise ValueError for an option that another argument settles."""
-    for name in options:
-        if name in refused:
-            raise ValueError(
-                f"{argument} must be projection, seed and those of the feature map, got {name!r}, "
-                f"which {refused[name]}"
-            )
-
-
-def _check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
-    check_count("embed_dim", embed_dim)
-    check_count("num_heads", num_heads)
-    if embed_dim % num_heads:
-        raise ValueError(f"embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {dropout}")
-
-
-def _check_length(qk_length: float | None) -> float | None:
-    if qk_length is not None and not 0 < qk_length < math.inf:
-        raise ValueError(f"qk_length must be above 0 and finite, or None, got {qk_length}")
-    return qk_length
+        check_inputs(inputs, self.out_proj.weight, self.batch_first)
+        return query.ndim == 3
 
 
 def _keep_random_vectors(
