@@ -95,7 +95,7 @@ class DepthCameras:
             (cameras, height, width) planar depth, metres.
         """
         origin = position_m + self._positions @ rotation.T  # (cameras, 3)
-        direction = (self._directions @ rotation.T).astype(np.float32).transpose(2, 0, 1)
+        direction = (self._directions @ rotation.T).transpose(2, 0, 1).astype(np.float32, order="C")
         with np.errstate(divide="ignore"):
             inverse = np.float32(1) / direction  # (3, cameras, rays)
         near_m = np.where(inverse[2] < 0, (floor_m - origin[:, 2, None]) * inverse[2], self.far_m)
