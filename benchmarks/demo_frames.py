@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from training.config import ArgumentParser, UserError, exit_status
-from training.demo_files import DemoReader
-from training.demo_format import ArraySpec, Recording
-from training.demo_writer import EpisodeWriter, write_master
+from training.demo.files import DemoReader
+from training.demo.format import ArraySpec, Recording
+from training.demo.writer import EpisodeWriter, write_master
 from training.players import positive
 from training.run_log import provenance
 

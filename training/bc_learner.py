@@ -20,8 +20,8 @@ from policies import VisionPerformerPolicy
 from training import checkpoint, environments, evaluate
 from training import config as configuration
 from training.config import UserError
-from training.demo_batches import Batch, FrameSet, Prefetcher, frames_of_update
-from training.demo_files import DemoReader
+from training.demo.batches import Batch, FrameSet, Prefetcher, frames_of_update
+from training.demo.files import DemoReader
 from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig
 from training.optimiser_state import optimiser_tensors, set_optimiser

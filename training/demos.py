@@ -29,8 +29,8 @@ from gymnasium import spaces
 from training import environments, run_log
 from training.checkpoint import make_env, write_atomically
 from training.config import ArgumentParser, UserError, exit_status
-from training.demo_files import DemoReader, read_demo, read_recording, verify_demo
-from training.demo_format import (
+from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
+from training.demo.format import (
     EPISODES,
     MASTER,
     ArraySpec,
@@ -38,8 +38,8 @@ from training.demo_format import (
     check_same,
     observation_spec,
 )
-from training.demo_recorder import SEGMENT_STEPS, Job, record
-from training.demo_writer import decisive_packages, write_master
+from training.demo.recorder import SEGMENT_STEPS, Job, record
+from training.demo.writer import decisive_packages, write_master
 from training.players import positive, settings_given
 from training.processes import open_processes
 from training.seeds import VALIDATION_SEEDS_FROM
@@ -159,7 +159,7 @@ def _rescue(job: Job, valid_share: float) -> str:
 
 def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
     """Write the summary and print it; `new` has the steps of the episodes just recorded."""
-    from training.demo_summary import PICTURE, SUMMARY, draw, summarise
+    from training.demo.summary import PICTURE, SUMMARY, draw, summarise
 
     reader = DemoReader(directory)
     facts = summarise(reader)

@@ -24,24 +24,26 @@ from pathlib import Path
 
 import torch
 
-from training import checkpoint, demos, run_log, study_charts, study_page
+from training import checkpoint, demos, run_log
 from training import config as configuration
 from training.config import ArgumentParser, UserError, exit_status
 from training.players import check_device
-from training.study_config import CurveConfig, StudyConfig, load_config, study_file
-from training.study_gaze import Look, has_gaze
-from training.study_making import Unit, make
-from training.study_measures import Conditions, Costs
-from training.study_products import Film, Share
-from training.study_runs import (
+from training.studies.charts import pareto_picture
+from training.studies.config import CurveConfig, StudyConfig, load_config, study_file
+from training.studies.gaze import Look, has_gaze
+from training.studies.making import Unit, make
+from training.studies.measures import Conditions, Costs
+from training.studies.page import render
+from training.studies.products import Film, Share
+from training.studies.runs import (
     Run,
     StoppedError,
     check_demonstrations,
     check_policies,
     runs_of,
 )
-from training.study_stages import earlier_stages
-from training.study_summary import summarise
+from training.studies.stages import earlier_stages
+from training.studies.summary import summarise
 
 __all__ = ["load_config", "main"]
 
@@ -112,13 +114,11 @@ class Page:
         """
         runs = [run for stages in self.runs for run in stages]
         summary = summarise(self.study, self.out)
-        page = study_page.render(
-            self.study, self.out, summary, self.command, runs, missing, failed
-        ).encode()
+        page = render(self.study, self.out, summary, self.command, runs, missing, failed).encode()
         path = self.out / PAGE
         if path.is_file() and path.read_bytes() == page:
             return False
-        picture = study_charts.pareto_picture(self.study, summary)
+        picture = pareto_picture(self.study, summary)
         if picture is not None:
             checkpoint.write_atomically(self.out / PICTURE, picture)
         checkpoint.write_atomically(path, page)

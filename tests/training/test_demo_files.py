@@ -12,9 +12,9 @@ from gymnasium import spaces
 
 from benchmarks import demo_frames
 from training.config import UserError
-from training.demo_files import DemoReader, read_demo, verify_demo
-from training.demo_format import ArraySpec, Recording, observation_spec
-from training.demo_writer import EpisodeWriter, split, write_master
+from training.demo.files import DemoReader, read_demo, verify_demo
+from training.demo.format import ArraySpec, Recording, observation_spec
+from training.demo.writer import EpisodeWriter, split, write_master
 
 RECORDING = Recording(
     env_id="Picture-v0",

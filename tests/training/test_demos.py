@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from training import demos
-from training.demo_files import DemoReader
+from training.demo.files import DemoReader
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = "tests.training.picture_env:Picture-v0"

@@ -18,7 +18,7 @@ import yaml
 
 from training import bc, bc_learner, checkpoint, demos, implicit_bc
 from training.config import UserError
-from training.demo_batches import Prefetcher, frames_of_update
+from training.demo.batches import Prefetcher, frames_of_update
 from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig, load_config
 

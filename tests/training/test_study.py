@@ -25,7 +25,7 @@ from tests.training.study_jobs import (
     write_study,
 )  # fmt: skip
 from training import checkpoint, demos, study
-from training.study_measures import Conditions
+from training.studies.measures import Conditions
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.training.study_jobs import CURVE, STUDY, files, write_study
 from training import checkpoint, study
-from training.study_config import load_config
+from training.studies.config import load_config
 
 
 def conduct(path, out, *more):

@@ -7,12 +7,12 @@ import pytest
 
 from training.config import UserError
 from training.plots import Curve
-from training.study_config import StudyConfig
-from training.study_figures import Point, draw_points
-from training.study_intervals import mean_interval, ratio_interval, share_interval, t_quantile
-from training.study_measures import read_json
-from training.study_results import Scores, pareto_front, read_scores, training_spread
-from training.study_summary import Row, Summary, headline
+from training.studies.config import StudyConfig
+from training.studies.figures import Point, draw_points
+from training.studies.intervals import mean_interval, ratio_interval, share_interval, t_quantile
+from training.studies.measures import read_json
+from training.studies.results import Scores, pareto_front, read_scores, training_spread
+from training.studies.summary import Row, Summary, headline
 
 
 def generator(seed=1):

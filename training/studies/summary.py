@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from training.config import UserError
-from training.study_config import CurveConfig, PointConfig, StudyConfig, slug
-from training.study_intervals import Interval, mean_interval, ratio_interval
-from training.study_measures import COSTS, condition_file, read_json
-from training.study_results import Scores, pareto_front, read_scores
+from training.studies.config import CurveConfig, PointConfig, StudyConfig, slug
+from training.studies.intervals import Interval, mean_interval, ratio_interval
+from training.studies.measures import COSTS, condition_file, read_json
+from training.studies.results import Scores, pareto_front, read_scores
 
 __all__ = ["Row", "Summary", "headline", "scores_at", "scores_of", "summarise"]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from training.checkpoint import make_env
 from training.config import UserError
-from training.demo_format import Recording, episode_path
-from training.demo_writer import EpisodeWriter
+from training.demo.format import Recording, episode_path
+from training.demo.writer import EpisodeWriter
 from training.episode import Policy, finite_numbers, run_episode
 from training.processes import open_processes
 

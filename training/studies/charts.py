@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from training.plots import PANELS, Curve
-from training.study_config import CurveConfig, StudyConfig
-from training.study_figures import Line, Point, draw_lines, draw_picture, draw_points
-from training.study_intervals import Interval, mean_interval
-from training.study_results import Scores, read_training, training_spread
-from training.study_runs import Run
-from training.study_summary import Summary, scores_of
+from training.studies.config import CurveConfig, StudyConfig
+from training.studies.figures import Line, Point, draw_lines, draw_picture, draw_points
+from training.studies.intervals import Interval, mean_interval
+from training.studies.results import Scores, read_training, training_spread
+from training.studies.runs import Run
+from training.studies.summary import Summary, scores_of
 
 __all__ = ["curve_charts", "finished_runs", "pareto_charts", "pareto_picture", "training_charts"]
 

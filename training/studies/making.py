@@ -17,7 +17,7 @@ import torch
 
 from training.config import UserError
 from training.processes import open_processes
-from training.study_runs import Run, StoppedError
+from training.studies.runs import Run, StoppedError
 
 __all__ = ["Failures", "Unit", "make"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from training.config import UserError
 from training.plots import Curve, read_metrics
 from training.run_log import PROVENANCE
-from training.study_intervals import Interval, share_interval
-from training.study_measures import read_json
-from training.study_runs import Run, iterations_made
+from training.studies.intervals import Interval, share_interval
+from training.studies.measures import read_json
+from training.studies.runs import Run, iterations_made
 
 __all__ = [
     "Scores",

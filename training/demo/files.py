@@ -1,6 +1,6 @@
 """Reading demonstrations: numbers at once, a frame when it is asked for, all of it checked.
 
-The files are described in training.demo_format and written by training.demo_writer. Reading runs
+The files are described in training.demo.format and written by training.demo.writer. Reading runs
 no code from them and follows no link out of their directory.
 """
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from zlib_ng import zlib_ng
 
 from training.config import UserError
-from training.demo_format import (
+from training.demo.format import (
     FORMAT,
     MASTER,
     VERSION,

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from training import environments
-from training.study_charts import curve_charts, finished_runs, pareto_charts, training_charts
-from training.study_config import CurveConfig, StudyConfig
-from training.study_figures import COLOURS, DASHES
-from training.study_gaze import gaze_section
-from training.study_html import note, table
-from training.study_products import Film, Share
-from training.study_results import budget_of, commits
-from training.study_runs import Run
-from training.study_stages import stages_section
-from training.study_summary import Row, Summary, headline
+from training.studies.charts import curve_charts, finished_runs, pareto_charts, training_charts
+from training.studies.config import CurveConfig, StudyConfig
+from training.studies.figures import COLOURS, DASHES
+from training.studies.gaze import gaze_section
+from training.studies.html import note, table
+from training.studies.products import Film, Share
+from training.studies.results import budget_of, commits
+from training.studies.runs import Run
+from training.studies.stages import stages_section
+from training.studies.summary import Row, Summary, headline
 
 __all__ = ["render"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.config import UserError
-from training.demo_files import DemoReader
+from training.demo.files import DemoReader
 
 __all__ = ["PICTURE", "SUMMARY", "draw", "summarise"]
 

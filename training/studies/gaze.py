@@ -12,11 +12,11 @@ import envs
 from policies import PolicyConfig
 from training import checkpoint
 from training.gaze import Gaze, gaze, oracle_views
-from training.study_config import StudyConfig
-from training.study_html import note, table
-from training.study_measures import checkpoint_sha256, read_json, settings_of, write_json
-from training.study_products import Product
-from training.study_runs import Run
+from training.studies.config import StudyConfig
+from training.studies.html import note, table
+from training.studies.measures import checkpoint_sha256, read_json, settings_of, write_json
+from training.studies.products import Product
+from training.studies.runs import Run
 
 __all__ = ["Look", "gaze_section", "has_gaze"]
 

@@ -19,8 +19,8 @@ from training.evaluate import play, record, summarise
 from training.players import Player
 from training.run_log import provenance
 from training.step_cost import measure_all
-from training.study_config import CurveConfig, StudyConfig, slug
-from training.study_runs import Run, iterations_made
+from training.studies.config import CurveConfig, StudyConfig, slug
+from training.studies.runs import Run, iterations_made
 
 __all__ = [
     "COSTS",

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from training.study_config import CurveConfig, PointConfig, StudyConfig
-from training.study_html import note, table
-from training.study_results import Scores
-from training.study_runs import Run
-from training.study_summary import scores_at
+from training.studies.config import CurveConfig, PointConfig, StudyConfig
+from training.studies.html import note, table
+from training.studies.results import Scores
+from training.studies.runs import Run
+from training.studies.summary import scores_at
 
 __all__ = ["earlier_stages", "stages_section"]
 

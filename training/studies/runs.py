@@ -20,7 +20,7 @@ from training.config import UserError
 from training.players import check_device
 from training.plots import read_metrics
 from training.starting import build_policy
-from training.study_config import ArmConfig, StudyConfig, slug, stage_file
+from training.studies.config import ArmConfig, StudyConfig, slug, stage_file
 
 __all__ = [
     "Run",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training.checkpoint import write_atomically
-from training.demo_format import (
+from training.demo.format import (
     BOX_KEY,
     FORMAT,
     MASTER,

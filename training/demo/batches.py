@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.demo_files import DemoReader
+from training.demo.files import DemoReader
 
 __all__ = ["Batch", "FrameSet", "Prefetcher", "frames_of_update"]
 

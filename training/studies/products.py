@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from training import checkpoint, rollout
-from training.study_config import StudyConfig
-from training.study_measures import check_there
-from training.study_runs import Run, StoppedError
+from training.studies.config import StudyConfig
+from training.studies.measures import check_there
+from training.studies.runs import Run, StoppedError
 
 __all__ = ["Film", "Product", "Share"]
 

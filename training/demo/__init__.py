@@ -1,0 +1,1 @@
+"""Recorded demonstrations: robomimic's HDF5, written, checked and read in batches."""
