@@ -22,8 +22,9 @@ from training.demonstrations import Demonstrations
 
 __all__ = ["Fit", "batches", "cloning_loss", "fit", "learning_rate", "validate"]
 
+PART = 16
+"""Decisions whose gradient is computed at once: what they need stays in the cache."""
 _CHUNK = 1024  # decisions validated at once
-_PART = 16  # decisions whose gradient is computed at once: what they need stays in the cache
 
 
 def two_bin_labels(offsets: Tensor) -> Tensor:
@@ -88,7 +89,7 @@ def fit(
     ):
         optimiser.zero_grad()
         losses.append(0.0)
-        for part in index.split(_PART):
+        for part in index.split(PART):
             batch = data[part]
             votes = policy(batch.depth_m.float(), batch.proprio)
             loss = cloning_loss(votes, batch.actions, config.speed_weight)

@@ -124,9 +124,10 @@ def provenance(config: dict[str, Any]) -> dict[str, Any]:
 
 def _command() -> list[str]:
     """The command line, without where on this machine the program lies."""
-    program = Path(sys.argv[0])
-    if program.suffix == ".py" and program.parent == Path(__file__).parent:
-        return ["python", "-m", f"training.{program.stem}", *sys.argv[1:]]
+    program, root = Path(sys.argv[0]), Path(__file__).resolve().parents[1]
+    if program.suffix == ".py" and program.is_relative_to(root):
+        module = ".".join(program.relative_to(root).with_suffix("").parts)
+        return ["python", "-m", module, *sys.argv[1:]]
     return [program.name, *sys.argv[1:]]
 
 

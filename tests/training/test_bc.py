@@ -187,7 +187,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(monkeypatch):
     )
     fits = []
     for policy, part in zip(made, (16, 50), strict=True):
-        monkeypatch.setattr(cloning, "_PART", part)
+        monkeypatch.setattr(cloning, "PART", part)
         optimiser = torch.optim.SGD(policy.parameters(), 0.1)
         fits.append(cloning.fit(policy, optimiser, data, job, 1, generator))
     assert fits[0].loss == pytest.approx(fits[1].loss, rel=1e-5)

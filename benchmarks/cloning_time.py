@@ -1,0 +1,95 @@
+"""Time of a gradient step of cloning against how many decisions are differentiated at once.
+
+    python -m benchmarks.cloning_time [--batch 128] [--rounds 5]
+
+A batch's gradient is summed over parts. Small parts keep what the backward pass needs in the
+cache; very small ones pay for more calls. Sizes are timed in turn, round after round, on random
+observations; medians in milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+
+import torch
+
+from training import bc_config, checkpoint, cloning
+from training.config import ArgumentParser, exit_status
+from training.demonstrations import Demonstrations
+from training.starting import build_policy
+
+PARTS = (8, 16, 32, 128)
+ARMS = {
+    "FAVOR+ m = 256": ["feature_map=positive", "num_features=256"],
+    "angular m = n = 8": ["feature_map=angular_hybrid", "num_features=8"],
+    "exact softmax": ["feature_map=softmax"],
+    "no attention": ["policy.selection=all"],
+}
+PRESET = "configs/stepping_stones_clone.yaml"
+SIZES = ["policy.patch=[2,2]", "policy.hidden=[64,32]", "updates=1"]
+
+
+def random_data(job: bc_config.BCConfig, generator: torch.Generator) -> Demonstrations:
+    """A batch of random observations and actions."""
+    with checkpoint.make_env(job.env_id, job.env) as env:
+        observation, _ = env.reset(seed=0)
+    size = job.batch_size
+    shapes = {key: (size, *value.shape) for key, value in observation.items()}
+    return Demonstrations(
+        depth_m=torch.rand(shapes["depth"], generator=generator).half(),
+        proprio=torch.randn(shapes["proprio"], generator=generator),
+        actions=2 * torch.rand((size, 9), generator=generator) - 1,
+        held_out=torch.zeros(size, dtype=torch.bool),
+    )
+
+
+def measure(words: list[str], batch: int, rounds: int) -> dict[int, float]:
+    """Median milliseconds of a step, by the size of the parts."""
+    job = bc_config.load_config(PRESET, [*SIZES, f"batch_size={batch}", *words])
+    generator = torch.Generator().manual_seed(0)
+    data = random_data(job, generator)
+    policy = build_policy(job.env_id, job.env, job.policy)[0]
+    optimiser = torch.optim.Adam(policy.parameters(), job.learning_rate)
+    times: dict[int, list[float]] = {part: [] for part in PARTS}
+    usual = cloning.PART
+    for i in range(rounds + 1):
+        for part in PARTS:
+            cloning.PART = part
+            began = time.perf_counter()
+            cloning.fit(policy, optimiser, data, job, 1, generator)
+            if i:  # the first warms up
+                times[part].append(1e3 * (time.perf_counter() - began))
+    cloning.PART = usual
+    return {part: statistics.median(found) for part, found in times.items()}
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks.cloning_time", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--batch", type=int, default=128, help="decisions a step (default 128)")
+    parser.add_argument("--rounds", type=int, default=5, help="steps of each size (default 5)")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    print(f"{'ms a step, parts of':<22}" + "".join(f"{part:>8}" for part in PARTS))
+    for name, words in ARMS.items():
+        found = measure(words, arguments.batch, arguments.rounds)
+        print(f"{name:<22}" + "".join(f"{found[part]:>8.1f}" for part in PARTS), flush=True)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of `python -m benchmarks.cloning_time`; returns the exit status."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
