@@ -5,9 +5,9 @@ from training import cloning
 
 
 def test_figures(capsys):
-    before = cloning.PART
+    usual = cloning.PART
     assert cloning_time.main(["--batch", "16", "--rounds", "1"]) == 0
     table = capsys.readouterr().out.splitlines()
     assert [row[:22].strip() for row in table[1:]] == list(cloning_time.ARMS)
     assert all(float(cell) > 0 for row in table[1:] for cell in row[22:].split())
-    assert cloning.PART == before
+    assert usual == cloning.PART
