@@ -58,15 +58,12 @@ def measure(words: list[str], batch: int, rounds: int) -> dict[int, float]:
     policy = build_policy(job.env_id, job.env, job.policy)[0]
     optimiser = torch.optim.Adam(policy.parameters(), job.learning_rate)
     times: dict[int, list[float]] = {part: [] for part in PARTS}
-    usual = cloning.PART
     for i in range(rounds + 1):
         for part in PARTS:
-            cloning.PART = part
             began = time.perf_counter()
-            cloning.fit(policy, optimiser, data, job, 1, generator)
+            cloning.fit(policy, optimiser, data, job, 1, generator, part)
             if i:  # the first warms up
                 times[part].append(1e3 * (time.perf_counter() - began))
-    cloning.PART = usual
     return {part: statistics.median(found) for part, found in times.items()}
 
 

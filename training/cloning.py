@@ -76,8 +76,9 @@ class Fit:
 def fit(
     policy: policies.ImplicitAttentionPolicy, optimiser: torch.optim.Optimizer,
     data: Demonstrations, config: BCConfig, iteration: int, generator: torch.Generator,
+    part_size: int = PART,
 ) -> Fit:  # fmt: skip
-    """Train a policy on demonstrations for one round, in place.
+    """Train a policy on demonstrations for one round, in place, `part_size` decisions at once.
 
     Raises:
         UserError: when a loss or gradient is not finite, before it reaches the parameters.
@@ -89,7 +90,7 @@ def fit(
     ):
         optimiser.zero_grad()
         losses.append(0.0)
-        for part in index.split(PART):
+        for part in index.split(part_size):
             batch = data[part]
             votes = policy(batch.depth_m.float(), batch.proprio)
             loss = cloning_loss(votes, batch.actions, config.speed_weight)

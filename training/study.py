@@ -75,18 +75,19 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
     leading = study.arms[: study.leading_arms]
     for group in (leading, study.arms[len(leading) :]):
         of_group = [stages for stages in runs if stages[0].arm in group]
-        for stages in of_group:
-            units += [*stages, evaluated(stages[-1])]
-            if has_gaze(stages[-1]) and not stages[-1].has_no_policy():
-                units.append(Look(study, stages[-1]))
-            if stages[0].seed == study.seeds[0] and not stages[-1].has_no_policy():
-                units.append(Share(study, stages[-1]))
-                units += [Film(study, stages[-1])] if films else []
+        last = [stages[-1] for stages in of_group]
         earlier = [run for stages in of_group for run in earlier_stages(study, stages)]
+        for stages, run in zip(of_group, last, strict=True):
+            units += [*stages, evaluated(run)]
+            if run.has_no_policy():
+                continue
+            units += [Look(study, run)] if has_gaze(run) else []
+            if run.seed == study.seeds[0]:
+                units.append(Share(study, run))
+                units += [Film(study, run)] if films else []
         units += [evaluated(run) for run in earlier]
         for curve in study.curves:
-            units += [evaluated(stages[-1], curve) for stages in of_group]
-            units += [evaluated(run, curve) for run in earlier]
+            units += [evaluated(run, curve) for run in (*last, *earlier)]
             units += scripted(curve) if group == leading else []
     return units
 

@@ -4,6 +4,8 @@ import json
 
 import yaml
 
+from training import study
+
 WALK, PLAIN = "tests.training.walk_env:Walk-v0", "tests.training.plain_env:Plain-v0"
 TINY = {
     "env_id": PLAIN, "iterations": 6, "popsize": 4, "terrains": 1, "center_terrains": 1,
@@ -35,6 +37,11 @@ def write_study(folder, job=None, **changes):
     path = folder / "small.yaml"
     path.write_text(yaml.safe_dump(STUDY | changes))
     return path
+
+
+def conduct(path, out, *more):
+    """The study's command; returns its exit status."""
+    return study.main(["--config", str(path), "--out", str(out), *more])
 
 
 def files(out):

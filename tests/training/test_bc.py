@@ -13,11 +13,13 @@ import torch
 import yaml
 
 import policies
+from benchmarks.cloning_time import random_data
 from policies.footholds import FootholdVotes
 from training import bc, checkpoint, cloning, dagger, demonstrations, es
 from training.bc_config import BCConfig, load_config
 from training.demonstrations import Demonstrations
 from training.seeds import EVALUATION_SEEDS_FROM
+from training.starting import build_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.expert_env:Expert-v0"
@@ -170,26 +172,16 @@ def test_batches_are_shuffled_passes():
     assert len(next(cloning.batches(3, 8, 1, torch.Generator()))) == 3
 
 
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(monkeypatch):
+def test_a_batch_in_parts_has_the_gradient_of_the_whole():
     """The update from 50 decisions, 16 at once and a rest, is that from all of them at once."""
     generator = torch.Generator().manual_seed(0)
     job = BCConfig(updates=1, batch_size=50, policy=policies.PolicyConfig(patch=(4, 4)))
-    with checkpoint.make_env("SteppingStones-v0", {}) as env:
-        made = [policies.build(job.policy, env.observation_space, env.action_space)
-                for _ in range(2)]  # fmt: skip
-        shape = env.observation_space["depth"].shape
-        proprio = env.observation_space["proprio"].shape
-    data = Demonstrations(
-        depth_m=torch.rand((50, *shape), generator=generator).half(),
-        proprio=torch.randn((50, *proprio), generator=generator),
-        actions=2 * torch.rand((50, 9), generator=generator) - 1,
-        held_out=torch.zeros(50, dtype=torch.bool),
-    )
+    data = random_data(job, generator)
+    made = [build_policy(job.env_id, job.env, job.policy)[0] for _ in range(2)]
     fits = []
     for policy, part in zip(made, (16, 50), strict=True):
-        monkeypatch.setattr(cloning, "PART", part)
         optimiser = torch.optim.SGD(policy.parameters(), 0.1)
-        fits.append(cloning.fit(policy, optimiser, data, job, 1, generator))
+        fits.append(cloning.fit(policy, optimiser, data, job, 1, generator, part))
     assert fits[0].loss == pytest.approx(fits[1].loss, rel=1e-5)
     assert fits[0].grad_norm == pytest.approx(fits[1].grad_norm, rel=1e-4)
     for mine, theirs in zip(*(policy.parameters() for policy in made), strict=True):

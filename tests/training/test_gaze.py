@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import envs
-from tests.training.study_jobs import write_study
-from training import study
+from tests.training.study_jobs import conduct, write_study
 from training.gaze import gap_edges, gaze, oracle_views
 
 STONE, FLOOR = 0.4, 0.85
@@ -76,9 +75,9 @@ def test_a_study_of_stepping_stones_says_where_its_policies_look(tmp_path):
         env={"episode_s": 0.3}, videos=False,
     )  # fmt: skip
     out = tmp_path / "out"
-    assert study.main(["--config", str(path), "--out", str(out)]) == 0
+    assert conduct(path, out) == 0
     found = {p.name: json.loads(p.read_text()) for p in (out / "gaze").iterdir()}
     assert set(found) == {"kept-s0.json"}
     assert 0 < found["kept-s0.json"]["edges_kept"] < 1
     assert "Where the policies look" in (out / "report.html").read_text()
-    assert study.main(["--config", str(path), "--out", str(out)]) == 0
+    assert conduct(path, out) == 0

@@ -20,6 +20,7 @@ from tests.training.study_jobs import (
     TWO_STAGES,
     WALK,
     checkpoints,
+    conduct,
     figures,
     files,
     write_study,
@@ -28,10 +29,6 @@ from training import checkpoint, demos, study
 from training.studies.measures import Conditions
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def conduct(path, out, *more):
-    return study.main(["--config", str(path), "--out", str(out), *more])
 
 
 def refused(capsys, path, out, sentence):

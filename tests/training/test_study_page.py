@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tests.training.study_jobs import CURVE, WALK, write_study
-from training import study
+from tests.training.study_jobs import CURVE, WALK, conduct, write_study
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VOID = {"meta", "br", "img", "link", "hr"}
@@ -23,7 +22,7 @@ def out(tmp_path_factory):
     ]
     changes = {"arms": arms, "seeds": [3], "curves": [CURVE], "title": "Less & <i>less</i>"}
     path = write_study(folder, {"env_id": WALK, "iterations": 3}, **changes)
-    assert study.main(["--config", str(path), "--out", str(folder / "out")]) == 0
+    assert conduct(path, folder / "out") == 0
     return folder / "out"
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.study_jobs import CURVE, TWO_STAGES, checkpoints, figures, write_study
-from training import study
+from tests.training.study_jobs import CURVE, TWO_STAGES, checkpoints, conduct, figures, write_study
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,10 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def bars(monkeypatch):
     monkeypatch.setenv("TQDM_DISABLE", "1")  # what a study with processes sets is put back
-
-
-def conduct(path, out):
-    return study.main(["--config", str(path), "--out", str(out)])
 
 
 def write(folder, parallel):

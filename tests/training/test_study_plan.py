@@ -4,13 +4,9 @@ import shutil
 
 import pytest
 
-from tests.training.study_jobs import CURVE, STUDY, files, write_study
+from tests.training.study_jobs import CURVE, STUDY, conduct, files, write_study
 from training import checkpoint, study
 from training.studies.config import load_config
-
-
-def conduct(path, out, *more):
-    return study.main(["--config", str(path), "--out", str(out), *more])
 
 
 @pytest.fixture(scope="module")
