@@ -1,6 +1,8 @@
 """The statistics of a study against values worked out by hand, and its sentences."""
 
+import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -163,6 +165,17 @@ def test_names_in_figures_are_text():
     svg = draw_points([Point(0, 1.0, 1.0, 0.9, 1.1)], 'a "<b>" & c', "$a_b_c$ <i>", "y", {})
     assert 'aria-label="a &quot;&lt;b&gt;&quot; &amp; c"' in svg
     assert "$a_b_c$ &lt;i&gt;" in svg
+
+
+def test_numbers_of_points_that_coincide_stand_apart():
+    svg = draw_points(
+        [Point(number, 1.0, 1.0, 0.9, 1.1) for number in range(20, 26)], "t", "x", "y", {}
+    )
+    found = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>2[1-6]</text>', svg)
+    assert len(found) == 6
+    places = [(float(x), float(y)) for x, y in found]
+    for one, other in itertools.combinations(places, 2):
+        assert abs(one[0] - other[0]) > 5 or abs(one[1] - other[1]) > 7
 
 
 def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01):

@@ -20,8 +20,12 @@ COLOURS = (
 """Of things by number; all of them can be told from white and from black."""
 DASHES = ("", "6 2", "2 2")
 """Line patterns of the first ten, the next ten and the rest."""
+MARKERS = "os^"
+"""Shapes of their points."""
 _INK = "#010203"  # becomes the page's own text colour
 _WIDTH_IN, _HEIGHT_IN = 5.4, 3.7
+_BESIDE = tuple((x, y) for far in (1, 2, 3) for y in (8 * far, -8 * far) for x in (10, -10))
+"""Where a point's number may stand, in points of a print from it, the nearest first."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,11 @@ def _style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": pattern}
 
 
+def _mark(number: int) -> dict[str, Any]:
+    shape = MARKERS[min(number // len(COLOURS), len(MARKERS) - 1)]
+    return {"color": COLOURS[number % len(COLOURS)], "marker": shape}
+
+
 def draw_lines(
     lines: Sequence[Line], title: str, xlabel: str, ylabel: str, share: bool = False
 ) -> str:
@@ -147,14 +156,13 @@ def draw_picture(
     from matplotlib.lines import Line2D
 
     figure, axis = _begin(xlabel, ylabel)
-    _scatter(axis, points, across)
+    figure.set_size_inches(_WIDTH_IN + 2.6, _HEIGHT_IN)
     handles = [
-        Line2D([], [], marker="o", linestyle="", color=COLOURS[point.number % len(COLOURS)],
-               label=f"{point.number + 1}. {name}")
+        Line2D([], [], **_mark(point.number), linestyle="", label=f"{point.number + 1}. {name}")
         for point, name in zip(points, names, strict=True)
     ]  # fmt: skip
-    figure.set_size_inches(_WIDTH_IN + 2.6, _HEIGHT_IN)
     figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
+    _scatter(axis, points, across)
     figure.patch.set(facecolor="white", alpha=1)
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
@@ -168,13 +176,10 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
     edge = min(costs) / 4
     for point in points:
         x = point.x or edge
-        colour = COLOURS[point.number % len(COLOURS)]
         error = [[point.y - point.low], [point.high - point.y]]
-        axis.errorbar(x, point.y, yerr=error, fmt="o", color=colour, capsize=3, markersize=6)
-        axis.annotate(
-            str(point.number + 1), (x, point.y), textcoords="offset points", xytext=(7, 4),
-            color=_INK, fontsize=9,
-        )  # fmt: skip
+        axis.errorbar(
+            x, point.y, yerr=error, **_mark(point.number), linestyle="", capsize=3, markersize=6
+        )
     front = sorted((point.x or edge, point.y) for point in points if point.on_front)
     if front:
         axis.plot(*zip(*front, strict=True), color=_INK, linewidth=1, alpha=0.6, zorder=0)
@@ -198,6 +203,29 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
             continue  # it would press the arms together
         axis.axhline(level, color=_INK, linewidth=0.8, linestyle="--", alpha=0.6)
         axis.annotate(
-            name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom",
-            color=_INK, fontsize=8,
+            name, (1, level), xycoords=("axes fraction", "data"), textcoords="offset points",
+            xytext=(4, 0), va="center", color=_INK, fontsize=8,
         )  # fmt: skip
+    _number_points(axis, [(point.number, point.x or edge, point.y) for point in points])
+
+
+def _number_points(axis: Any, points: Sequence[tuple[int, float, float]]) -> None:
+    """A number beside each point (number, x, y), where none before it stands."""
+    from matplotlib.transforms import Bbox
+
+    axis.figure.draw_without_rendering()  # only now is it known where things will lie
+    taken = [
+        Bbox.from_extents(x - 6, y - 6, x + 6, y + 6)
+        for x, y in axis.transData.transform([place for _, *place in points])
+    ]
+    for number, *place in points:
+        for offset in _BESIDE:
+            label = axis.annotate(
+                str(number + 1), place, textcoords="offset points", xytext=offset, ha="center",
+                va="center", color=_INK, fontsize=9,
+            )  # fmt: skip
+            box = label.get_window_extent()
+            if offset == _BESIDE[-1] or not box.count_overlaps(taken):
+                taken.append(box)
+                break
+            label.remove()
