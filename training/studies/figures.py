@@ -24,7 +24,7 @@ MARKERS = "os^"
 """Shapes of their points."""
 _INK = "#010203"  # becomes the page's own text colour
 _WIDTH_IN, _HEIGHT_IN = 5.4, 3.7
-_BESIDE = tuple((x, y) for far in (1, 2, 3) for y in (8 * far, -8 * far) for x in (10, -10))
+_BESIDE = tuple((x, y) for y in (9, -9, 18, -18, 27, -27) for x in (10, -10))
 """Where a point's number may stand, in points of a print from it, the nearest first."""
 
 
