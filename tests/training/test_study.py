@@ -222,6 +222,7 @@ MISTAKES = [
     ({"env": {"rain": 1}}, "cannot make the environment"),
     ({"seeds": [1, 1]}, "seeds must be distinct, got [1, 1]"),
     ({"evaluation_seed": 7}, "evaluation_seed = 7, but input should be"),
+    ({"evaluation_seed": 90_000}, "evaluation_seed must be at least 100000 where training makes"),
     ({"device": "abacus"}, "device abacus cannot be used here"),
     ({"stages": [*STUDY["stages"], {"trainer": "es", "config": "es.yaml",
                                     "set": {"policy.hidden": [5]}}]},

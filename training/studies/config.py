@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from training import config as configuration
 from training.config import UserError
-from training.seeds import EVALUATION_SEEDS_FROM
+from training.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
 
 __all__ = [
     "ArmConfig",
@@ -113,8 +113,9 @@ class StudyConfig:
     """Settings of the environment in all evaluations."""
     episodes: int = Field(default=200, ge=2)
     """Evaluation episodes of every arm, seed and reference, the same scenes for all."""
-    evaluation_seed: int = Field(default=EVALUATION_SEEDS_FROM, ge=EVALUATION_SEEDS_FROM, lt=2**32)
-    """Seed of the first; training uses none from 100000 up."""
+    evaluation_seed: int = Field(default=EVALUATION_SEEDS_FROM, ge=VALIDATION_SEEDS_FROM, lt=2**32)
+    """Seed of the first; training uses none from 100000 up. Below that, from 90000 up, are
+    validation scenes, to choose an arm by: for studies that clone recorded demonstrations."""
     curves: tuple[CurveConfig, ...] = ()
     """Evaluations where the task is changed."""
     compare_stages: bool = False
@@ -148,6 +149,14 @@ class StudyConfig:
                 raise ValueError(f"{key} must be distinct, got {list(values)}")
         if min(self.seeds) < 0:
             raise ValueError(f"seeds must be at least 0, got {list(self.seeds)}")
+        if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
+            self.demonstrations is None or len(self.stages) > 1
+        ):
+            raise ValueError(
+                f"evaluation_seed must be at least {EVALUATION_SEEDS_FROM} where training makes "
+                f"scenes of its own and does not only clone demonstrations, got "
+                f"{self.evaluation_seed}"
+            )
         try:
             shlex.split(self.demonstrations or "")
         except ValueError as error:
