@@ -1,0 +1,161 @@
+"""Closed-form errors in floating point: no overflow, no lost digits, dtypes and gradients."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from attention import theory
+from attention.theory.base import times_exp
+from tests.attention.test_theory_maps import KERNELS, vector
+
+ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
+ALL_DISCRETE = ("geometric", "geometric_plus", "poisson", "poisson_plus")
+
+
+def test_large_inputs_stay_finite() -> None:
+    """Orthogonal vectors of length 20 and opposite ones: factors overflow, errors do not."""
+    x = torch.zeros(2, 64, dtype=torch.float64)
+    y = torch.zeros(2, 64, dtype=torch.float64)
+    x[:, 0] = 20
+    y[0, 1], y[1, 0] = 20, -20
+    for name in ALL_COUPLED:
+        for coupling in ("iid", "orthogonal", "simplex"):
+            error = theory.mse(name, x, y, 64, kernel="gaussian", projection=coupling)
+            assert error.isfinite().all(), (name, coupling)
+            assert (error >= 0).all(), (name, coupling)
+    assert (theory.mse("positive", x, y, 64, kernel="gaussian")[0] * 64).item() == pytest.approx(1)
+
+
+OPPOSITE: list[tuple[str, dict[str, Any]]] = [
+    *((name, {"projection": c}) for name in ALL_COUPLED for c in ("iid", "orthogonal", "simplex")),
+    *(("gerf", {"s": -1, "projection": c}) for c in ("iid", "orthogonal", "simplex")),
+    ("gerf", {"A": 0.02 + 0.05j, "s": -1}),
+    ("gerf", {"A": -0.1 + 0.05j}),
+    ("complex_exponential", {"A": 1j}),
+    ("complex_exponential", {"A": 1.0}),
+    ("geometric", {}),
+    ("poisson", {}),
+    *(
+        (name, {"base": base, "shared_projections": shared, **options})
+        for name, options in (
+            ("angular_hybrid", {}),
+            ("gaussian_hybrid", {}),
+            ("gaussian_hybrid", {"lambda_features": "positive"}),
+        )
+        for base in (("hyperbolic", "trig"), ("oprf", "trig"), ("positive", "oprf"))
+        for shared in (True, False)
+    ),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("name", "options"), OPPOSITE)
+def test_no_error_is_undefined(
+    name: str, options: dict[str, Any], kernel: str, dtype: torch.dtype
+) -> None:
+    """Factors overflow and vanish together at y = x and y = -x, for lengths up to 40."""
+    generator = torch.Generator().manual_seed(9)
+    drawn = torch.randn(40, 4, generator=generator, dtype=torch.float64)
+    lengths = torch.arange(1.0, 41.0, dtype=torch.float64).unsqueeze(-1)
+    x = (lengths * drawn / drawn.norm(dim=-1, keepdim=True)).to(dtype)
+    for y in (x, -x):
+        error = theory.mse(name, x, y, 6, kernel=kernel, **options)
+        assert not error.isnan().any()
+        assert (error >= 0).all()
+
+
+@pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
+def test_zero_stays_zero_and_overflow_is_infinite(coupling: str) -> None:
+    for x in (torch.full((16,), 1.75), vector(20.0, 0.0), vector(*[40.0] * 4)):
+        for name, sign in (("trig", 1), ("positive", -1), ("hyperbolic", -1), ("oprf", -1)):
+            assert theory.mse(name, x, sign * x, 8, projection=coupling) == 0, name
+    x = vector(*[40.0] * 4)
+    for name, sign in (("hyperbolic", 1), ("positive", 1), ("trig", -1), ("trig_phase", 1)):
+        assert theory.mse(name, x, sign * x, 8, projection=coupling) == math.inf, name
+
+
+def test_product_of_a_huge_and_a_tiny_factor() -> None:
+    """y = x + e: MSE = exp(2|x|^2 + 2 x.e) (1 - exp(-|e|^2))^2 / 2m, finite in float32."""
+    x, y = torch.tensor([7.0, 0.0]), torch.tensor([7.0, 2.0**-20])
+    log_error = 98 + 2 * math.log(2.0**-40) - math.log(16)
+    assert theory.mse("trig", x, y, 8).log().item() == pytest.approx(log_error, rel=1e-5)
+    # For opposite signs, Gaussian: exp(-4|x|^2) (1 - exp(-|x+y|^2))^2 / 2m.
+    computed = theory.mse("hyperbolic", x.double(), -y.double(), 8, kernel="gaussian").log()
+    log_error = -4 * 49 + 2 * math.log(2.0**-40) - math.log(16)
+    assert computed.item() == pytest.approx(log_error, rel=1e-9)
+
+
+def test_times_exp() -> None:
+    factor = vector(0.0, 0.0, -2.0, 1e-300, -1e-300, 3.0, -3.0).requires_grad_()
+    log_scale = vector(5000.0, 0.5, 0.5, 1000.0, 1500.0, 1000.0, -5000.0).requires_grad_()
+    computed = times_exp(factor, log_scale)
+    tiny = math.exp(1000 - 300 * math.log(10))
+    expected = vector(0.0, 0.0, -2 * math.exp(0.5), tiny, -math.inf, math.inf, 0.0)
+    torch.testing.assert_close(computed, expected, rtol=1e-12, atol=0)
+    gradients = torch.autograd.grad(computed[[0, 1, 2, 3]].sum(), (factor, log_scale))
+    assert all(gradient.isfinite()[:3].all() for gradient in gradients)
+    slopes = vector(math.exp(0.5), math.exp(0.5))
+    torch.testing.assert_close(gradients[0][1:3], slopes, rtol=1e-12, atol=0)
+    torch.testing.assert_close(gradients[1][:4], expected[:4], rtol=1e-12, atol=0)
+
+
+def test_hybrid_of_infinite_terms() -> None:
+    inf = math.inf
+    weights, errors = vector(1.0, 0.0, 0.0, 0.0), vector(2.0, inf, inf, inf)
+    assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == 2
+    assert theory.hybrid_mse(errors.view(2, 2), weights.view(2, 2)) == 2
+    weights, errors = vector(inf, -inf, -inf, inf), vector(1.0, 1.0, 1.0, 3.0)
+    assert theory.hybrid_mse(weights.view(2, 2), errors.view(2, 2)) == inf
+
+
+def test_angle_of_a_zero_vector() -> None:
+    """sgn(0) = 1: the coefficient's signs differ from any other vector's half of the time."""
+    zero, y = vector(0.0, 0.0, 0.0), vector(0.3, -0.4, 0.2)
+    for pair in ((zero, y), (y, zero)):
+        assert theory.angle(*pair).item() == pytest.approx(math.pi / 2, rel=1e-15)
+    assert theory.angle(zero, zero) == 0
+    first, second, mixed = 0.25 + 0.25 / 3, 0.25 + 0.25 / 3, 0.25 - 0.25 / 3
+    hyperbolic, trig = (theory.mse(name, zero, y, 5) for name in ("hyperbolic", "trig"))
+    shared = theory.shared_covariance("hyperbolic", "trig", zero, y) / 5
+    expected = first * hyperbolic + second * trig + 2 * mixed * shared
+    computed = theory.mse("angular_hybrid", zero, y, 5, num_lambda_features=3)
+    assert computed.item() == pytest.approx(expected.item(), rel=1e-12)
+    # Both bases are exact at two zero vectors.
+    assert theory.mse("angular_hybrid", zero, zero, 5) == 0
+
+
+def test_dtype_and_gradient() -> None:
+    for dtype in (torch.float32, torch.float64):
+        x = torch.full((3, 4), 0.5, dtype=dtype, requires_grad=True)
+        for name in (*ALL_COUPLED, *ALL_DISCRETE):
+            options = {"shift": torch.full((4,), -0.1, dtype=dtype)} if "plus" in name else {}
+            error = theory.mse(name, x, 0.6 * x, 4, **options)
+            assert error.shape == (3,)
+            assert error.dtype == dtype
+            (gradient,) = torch.autograd.grad(error.sum(), x)
+            assert gradient.isfinite().all()
+
+
+def test_gradient_through_the_coupling() -> None:
+    x = vector(0.4, -0.1, 0.3).requires_grad_()
+    y = vector(0.2, 0.5, -0.3).requires_grad_()
+    for name in ("positive", "trig"):
+        for coupling in ("orthogonal", "simplex"):
+
+            def error(x: Tensor, y: Tensor, name: str = name, coupling: str = coupling) -> Tensor:
+                return theory.mse(name, x, y, 3, projection=coupling)
+
+            assert torch.autograd.gradcheck(error, (x, y))
+
+
+def test_cosine_errors_near_equal_points_keep_their_digits() -> None:
+    """In float32, where p and q of Theorem 3.2 all but cancel for s = -1."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = 1e-4 * torch.randn(2, 1000, 4, generator=generator, dtype=torch.float64)
+    expected = theory.mse("gerf", x, y, 8, s=-1)
+    computed = theory.mse("gerf", x.float(), y.float(), 8, s=-1)
+    torch.testing.assert_close(computed.double(), expected, rtol=1e-4, atol=0)
