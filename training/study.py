@@ -205,6 +205,10 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--config", metavar="FILE", required=True, help="the study, YAML")
     parser.add_argument("--out", metavar="DIR", help="where all goes (default: studies/<config>)")
     parser.add_argument(
+        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
+        help="set fields of the study, as in --set 'seeds=[0]' parallel=4",
+    )  # fmt: skip
+    parser.add_argument(
         "--page", action="store_true", help="write the page from what is there, and nothing else"
     )
     return parser
@@ -216,11 +220,12 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     path = study_file(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("studies") / path.stem
+    overrides = ["--set", *arguments.set] if arguments.set else []
     command = shlex.join(
-        ["python", "-m", "training.study", "--config", str(path), "--out", str(out)]
+        ["python", "-m", "training.study", "--config", str(path), "--out", str(out), *overrides]
     )
     try:
-        return _run(path, out, command, arguments.page)
+        return _run(path, out, arguments.set, command, arguments.page)
     except (KeyboardInterrupt, StoppedError) as error:
         status = error.status if isinstance(error, StoppedError) else 130
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)
@@ -229,8 +234,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError(f"{out}: a file of the study cannot be written: {error}") from None
 
 
-def _run(path: Path, out: Path, command: str, page_alone: bool) -> int:
-    study = load_config(path)
+def _run(path: Path, out: Path, overrides: Sequence[str], command: str, page_alone: bool) -> int:
+    study = load_config(path, overrides)
     check_device(study.device)
     _check_directory(out, study)
     runs = all_runs(study, path, out)

@@ -170,9 +170,11 @@ def test_two_studies_agree_bit_for_bit(plain, tmp_path):
 
 def test_arms_and_seeds_can_be_added(plain, tmp_path):
     _, whole = plain
-    few = write_study(tmp_path, arms=STUDY["arms"][:1], seeds=[1])
+    few = write_study(tmp_path, arms=STUDY["arms"][:1])
     out = tmp_path / "out"
-    assert conduct(few, out) == 0
+    assert conduct(few, out, "--set", "seeds=[1]") == 0
+    assert [path.name for path in (out / "runs").iterdir()] == ["favor-m-16-s1"]
+    assert "--set &#x27;seeds=[1]&#x27;" in (out / "report.html").read_text()
     before = files(out / "runs")
     assert conduct(write_study(tmp_path), out) == 0
     assert {path: files(out / "runs")[path] for path in before} == before
@@ -237,6 +239,12 @@ MISTAKES = [
 def test_bad_input(tmp_path, capsys, changes, sentence):
     refused(capsys, write_study(tmp_path, **changes), tmp_path / "out", sentence)
     assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_field_of_the_command_line(tmp_path, capsys):
+    path = write_study(tmp_path)
+    assert conduct(path, tmp_path / "out", "--set", "speed=1") == 2
+    assert f"{path} with --set speed=1: unknown key speed" in capsys.readouterr().err
 
 
 def test_an_unknown_setting_of_a_known_environment(tmp_path, capsys):

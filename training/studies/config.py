@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import field
 from importlib import resources
 from pathlib import Path
@@ -228,6 +229,6 @@ def study_file(given: str) -> Path:
     return shipped if not Path(given).exists() and shipped.is_file() else Path(given)
 
 
-def load_config(path: str | Path) -> StudyConfig:
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> StudyConfig:
     """The study with every default filled in; UserError when something is wrong."""
-    return configuration.load(StudyConfig, path, [])
+    return configuration.load(StudyConfig, path, overrides)
