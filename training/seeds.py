@@ -10,8 +10,8 @@ EVALUATION_SEEDS_FROM = 100_000
 """Episode seeds from here on are for evaluation; training never uses them."""
 
 VALIDATION_SEEDS_FROM = 90_000
-"""Scenes from here on are for the closed-loop evaluations while a clone trains; demonstrations
-never use them."""
+"""Scenes from here on are for the closed-loop evaluations while a clone trains, and for choosing
+between clones; demonstrations never use them."""
 
 
 def derived_seeds(run_seed: int, iteration: int, group: int, count: int) -> list[int]:

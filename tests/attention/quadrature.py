@@ -1,4 +1,4 @@
-"""Expectations over a projection in d = 2, as sums over 80 x 80 Gauss-Hermite nodes."""
+"""Gauss-Hermite quadrature: expectations over a projection in d = 2 are sums over 80 x 80 nodes."""
 
 import numpy as np
 import torch
@@ -13,12 +13,13 @@ REAL = torch.tensor([[0.9, 0.4], [-0.3, 1.2]], dtype=torch.float64)
 COMPLEX = torch.complex(REAL, torch.tensor([[0.2, -0.5], [0.6, 0.3]], dtype=torch.float64))
 
 
-def nodes() -> tuple[Tensor, Tensor]:
-    points, weights = np.polynomial.hermite_e.hermegauss(80)
-    return torch.tensor(points), torch.tensor(weights / weights.sum())
+def gaussian_nodes(count: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights of the standard normal distribution."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
+    return torch.tensor(nodes), torch.tensor(weights / weights.sum())
 
 
-LINE, LINE_WEIGHT = nodes()
+LINE, LINE_WEIGHT = gaussian_nodes(80)
 OMEGA = torch.cartesian_prod(LINE, LINE)
 WEIGHT = torch.outer(LINE_WEIGHT, LINE_WEIGHT).flatten()
 

@@ -7,12 +7,12 @@ sum is the kernel itself, to rounding, whatever the parameters.
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import attention
+from tests.attention.quadrature import OMEGA, WEIGHT
 
 DOUBLE = {"dtype": torch.float64}
 
@@ -24,12 +24,6 @@ def pair() -> tuple[Tensor, Tensor]:
 def grid(nodes: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """All pairs of nodes (n^2, 2) and the products of their weights (n^2,)."""
     return torch.cartesian_prod(nodes, nodes), torch.cartesian_prod(weights, weights).prod(-1)
-
-
-def gaussian_nodes() -> tuple[Tensor, Tensor]:
-    """Gauss-Hermite nodes of N(0, I_2)."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    return grid(torch.tensor(nodes), torch.tensor(weights / math.sqrt(2 * math.pi)))
 
 
 def expectation(fm: attention.FeatureMap, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
@@ -62,27 +56,25 @@ GAUSSIAN: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 @pytest.mark.parametrize(("name", "options"), GAUSSIAN)
 def test_expectation_over_gaussians(name: str, options: dict[str, Any], kernel: str) -> None:
-    (nodes, weights), (x, y) = gaussian_nodes(), pair()
-    m = len(nodes)
-    fm = attention.feature_map(name, 2, m, kernel=kernel, projection=nodes, **options)
+    (x, y), m = pair(), len(OMEGA)
+    fm = attention.feature_map(name, 2, m, kernel=kernel, projection=OMEGA, **options)
     exact = getattr(attention.kernels, kernel)(x, y)
-    torch.testing.assert_close(expectation(fm, x, y, weights), exact, rtol=1e-9, atol=0)
+    torch.testing.assert_close(expectation(fm, x, y, WEIGHT), exact, rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
 def test_expectation_over_phases(kernel: str) -> None:
     """Eight equal steps of the offset integrate its harmonics away."""
-    (nodes, weights), (x, y) = gaussian_nodes(), pair()
-    m = len(nodes)
+    (x, y), m = pair(), len(OMEGA)
     steps = torch.arange(8, dtype=torch.float64) * math.pi / 4 + 0.1
     values = [
         expectation(
             attention.feature_map(
-                "trig_phase", 2, m, kernel=kernel, projection=nodes, phase=b.expand(m)
+                "trig_phase", 2, m, kernel=kernel, projection=OMEGA, phase=b.expand(m)
             ),
             x,
             y,
-            weights,
+            WEIGHT,
         )
         for b in steps
     ]

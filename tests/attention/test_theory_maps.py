@@ -14,18 +14,14 @@ from torch import Tensor
 import attention
 from attention import theory
 from attention.theory.special import hyp1f1_half_excess, log_bessel_i0, scaled_expm1
+from tests.attention.quadrature import gaussian_nodes
 
 KERNELS = ("softmax", "gaussian")
+ALL_DISCRETE = ("geometric", "geometric_plus", "poisson", "poisson_plus")
 
 
 def vector(*values: float) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
-
-
-def gaussian_nodes(count: int = 120) -> tuple[Tensor, Tensor]:
-    """Nodes and weights of the standard normal distribution."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(count)
-    return torch.tensor(nodes), torch.tensor(weights / weights.sum())
 
 
 def weight(x: Tensor, y: Tensor, kernel: str) -> Tensor:
@@ -48,7 +44,7 @@ def gerf_term(omega: Tensor, x: Tensor, y: Tensor, A: complex, s: int) -> Tensor
 def test_gerf_against_quadrature(A: complex, s: int, kernel: str) -> None:
     """Mean and error in two dimensions on a grid of Gauss-Hermite nodes."""
     x, y = vector(0.3, -0.5), vector(0.7, 0.2)
-    nodes, weights = gaussian_nodes()
+    nodes, weights = gaussian_nodes(120)
     omega = torch.cartesian_prod(nodes, nodes)
     probability = (weights.unsqueeze(-1) * weights).flatten()
     terms = gerf_term(omega, x, y, A, s) * weight(x, y, kernel)
@@ -66,7 +62,7 @@ def test_gerf_against_quadrature(A: complex, s: int, kernel: str) -> None:
 def test_phase_against_quadrature(kernel: str) -> None:
     """One dimension; the offset's mean by equal steps, exact for a trigonometric polynomial."""
     x, y = vector(0.6), vector(-0.5)
-    nodes, weights = gaussian_nodes()
+    nodes, weights = gaussian_nodes(120)
     offset = torch.arange(16, dtype=torch.float64) * (2 * math.pi / 16)
     phases = [nodes.unsqueeze(-1) * u + offset for u in (x, y)]
     terms = 2 * phases[0].cos() * phases[1].cos() * weight(x, y, kernel)
@@ -461,9 +457,6 @@ def test_simplex_helps_one_sided_features_only() -> None:
         one_sided = name in ("positive", "oprf")
         assert errors[0] > errors[1]
         assert (errors[2] < errors[1]) == one_sided
-
-
-ALL_DISCRETE = ("geometric", "geometric_plus", "poisson", "poisson_plus")
 
 
 def test_errors() -> None:

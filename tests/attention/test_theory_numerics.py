@@ -9,10 +9,9 @@ from torch import Tensor
 
 from attention import theory
 from attention.theory.base import times_exp
-from tests.attention.test_theory_maps import KERNELS, vector
+from tests.attention.test_theory_maps import ALL_DISCRETE, KERNELS, vector
 
 ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
-ALL_DISCRETE = ("geometric", "geometric_plus", "poisson", "poisson_plus")
 
 
 def test_large_inputs_stay_finite() -> None:

@@ -151,7 +151,7 @@ class StudyConfig:
         if min(self.seeds) < 0:
             raise ValueError(f"seeds must be at least 0, got {list(self.seeds)}")
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
-            self.demonstrations is None or len(self.stages) > 1
+            self.demonstrations is None or any(stage.trainer == "es" for stage in self.stages)
         ):
             raise ValueError(
                 f"evaluation_seed must be at least {EVALUATION_SEEDS_FROM} where training makes "

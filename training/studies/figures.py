@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLOURS", "DASHES", "Line", "Point", "draw_lines", "draw_picture", "draw_points"]
+__all__ = ["Line", "Point", "draw_lines", "draw_picture", "draw_points", "look"]
 
-COLOURS = (
+_COLOURS = (
     "#3b82d6", "#e07b1a", "#2f9e5b", "#d64545", "#9467d6", "#a0714f", "#d65fa8", "#7f8794",
     "#a3a322", "#1ba3b5",
 )  # fmt: skip
 """Of things by number; all of them can be told from white and from black."""
-DASHES = ("", "6 2", "2 2")
+_DASHES = ("", "6 2", "2 2")
 """Line patterns of the first ten, the next ten and the rest."""
-MARKERS = "os^"
+_MARKERS = "os^"
 """Shapes of their points."""
 _INK = "#010203"  # becomes the page's own text colour
 _WIDTH_IN, _HEIGHT_IN = 5.4, 3.7
@@ -95,15 +95,22 @@ def _finish(figure: Any, title: str) -> str:
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1)
 
 
+def look(number: int) -> tuple[str, str, str]:
+    """Colour, line pattern and shape of a point of the thing with this number."""
+    of_ten, place = divmod(number, len(_COLOURS))
+    kind = min(of_ten, len(_DASHES) - 1)
+    return _COLOURS[place], _DASHES[kind], _MARKERS[kind]
+
+
 def _style(number: int) -> dict[str, Any]:
-    dashes = DASHES[min(number // len(COLOURS), len(DASHES) - 1)]
+    colour, dashes, _ = look(number)
     pattern = (0, tuple(float(part) for part in dashes.split())) if dashes else "-"
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": pattern}
+    return {"color": colour, "linestyle": pattern}
 
 
 def _mark(number: int) -> dict[str, Any]:
-    shape = MARKERS[min(number // len(COLOURS), len(MARKERS) - 1)]
-    return {"color": COLOURS[number % len(COLOURS)], "marker": shape}
+    colour, _, shape = look(number)
+    return {"color": colour, "marker": shape}
 
 
 def draw_lines(

@@ -11,7 +11,7 @@ from typing import Any
 from training import environments
 from training.studies.charts import curve_charts, finished_runs, pareto_charts, training_charts
 from training.studies.config import CurveConfig, StudyConfig
-from training.studies.figures import COLOURS, DASHES
+from training.studies.figures import look
 from training.studies.gaze import gaze_section
 from training.studies.html import note, table
 from training.studies.products import Film, Share
@@ -114,8 +114,8 @@ def _missing(missing: Sequence[str]) -> str:
 
 def _legend(study: StudyConfig) -> str:
     def item(number: int, name: str) -> str:
-        dash = DASHES[min(number // len(COLOURS), len(DASHES) - 1)]
-        line = f'stroke="{COLOURS[number % len(COLOURS)]}" stroke-dasharray="{dash}"'
+        colour, dash, _ = look(number)
+        line = f'stroke="{colour}" stroke-dasharray="{dash}"'
         return (
             f'<li><svg width="26" height="10" aria-hidden="true"><line x1="0" y1="5" x2="26" '
             f'y2="5" stroke-width="3" {line}/></svg>{number + 1}. {escape(name)}</li>'
