@@ -2,8 +2,8 @@
 
     python -m benchmarks.sweep_time [--out DIR] [--seed S] [--quick]
 
-The expert acts; the figures are medians over its steps of CPU milliseconds, with and without
-pictures, first untouched, for the whole, then with a clock around each part.
+The expert acts; the figures are medians over its steps of CPU milliseconds, with pictures of two
+sizes and without, first untouched, for the whole, then with a clock around each part.
 """
 
 from __future__ import annotations
@@ -52,7 +52,14 @@ RESET_PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "first picture, the rest": ((SweepCamera, "picture"), (BimanualSweepEnv, "reset")),
 }
 """Part -> functions; time in a function inside another one counts for the inner one only."""
-TARGET_MS = {"with pictures": 45.0, "without pictures": 20.0}
+COLUMNS: dict[str, dict[str, Any]] = {
+    "500 x 500 pixels": {"image_px": 500},
+    "250 x 250 pixels": {"image_px": 250},
+    "no pictures": {"images": False},
+}
+"""Column -> settings of the environment."""
+AT_MOST_MS = (45.0, 45.0, 20.0)
+"""What a step may take, in each column."""
 
 
 class Clock:
@@ -149,8 +156,8 @@ def _by_part(parts: dict[str, Any], clock: Clock) -> dict[str, float]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """The figures as text, one column with pictures and one without."""
-    columns = list(TARGET_MS)
+    """The figures as text."""
+    columns = list(COLUMNS)
     lines = [f"{'median ms of CPU time':<36}" + "".join(f"{name:>18}" for name in columns)]
 
     def row(name: str, values: Sequence[float]) -> None:
@@ -161,7 +168,7 @@ def table(results: dict[str, Any]) -> str:
             row(f"  {part}", [results[c][f"{whole}_ms_parts"][part] for c in columns])
         row(whole, [results[c][f"{whole}_ms"] for c in columns])
         if whole == "step":
-            row("step, at most", list(TARGET_MS.values()))
+            row("step, at most", AT_MOST_MS)
             row("expert's decision", [results[c]["expert_ms"] for c in columns])
             row("expert's decision, mean", [results[c]["expert_ms_mean"] for c in columns])
         lines.append("")
@@ -171,13 +178,13 @@ def table(results: dict[str, Any]) -> str:
 
 
 def picture(results: dict[str, Any]) -> Any:
-    """Bars of the parts of a step, with and without pictures."""
+    """Bars of the parts of a step."""
     figure, axes = new_figure(1, size=(7, 2.6))
     (axis,) = axes[0]
-    left = [0.0, 0.0]
+    left = [0.0] * len(COLUMNS)
     for part in STEP_PARTS:
-        spent = [results[column]["step_ms_parts"][part] for column in TARGET_MS]
-        axis.barh(list(TARGET_MS), spent, left=left, label=part)
+        spent = [results[column]["step_ms_parts"][part] for column in COLUMNS]
+        axis.barh(list(COLUMNS), spent, left=left, label=part)
         left = [start + ms for start, ms in zip(left, spent, strict=True)]
     axis.set_xlabel("median ms of a step")
     axis.legend(fontsize="x-small")
@@ -189,8 +196,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser("benchmarks.sweep_time", __doc__).parse_args(argv)
     steps, resets = (12, 3) if arguments.quick else (120, 20)
     results: dict[str, Any] = {"steps": steps, "resets": resets, "load": os.getloadavg()[0]}
-    for column in TARGET_MS:
-        with gymnasium.make(envs.BIMANUAL_SWEEP, images=column == "with pictures") as env:
+    for column, settings in COLUMNS.items():
+        with gymnasium.make(envs.BIMANUAL_SWEEP, **settings) as env:
             world = env.unwrapped
             assert isinstance(world, BimanualSweepEnv)
             results[column] = measure(world, arguments.seed, steps, resets)

@@ -21,13 +21,14 @@ def test_figures(tmp_path, capsys):
     assert sweep_time.main(["--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
     assert functions() == before
     results = json.loads((tmp_path / "sweep_time.json").read_text())["results"]
-    seen, blind = (results[column] for column in sweep_time.TARGET_MS)
-    for column in (seen, blind):
+    seen, small, blind = (results[column] for column in sweep_time.COLUMNS)
+    for column in (seen, small, blind):
         for whole in ("step", "reset"):
             parts = column[f"{whole}_ms_parts"]
             assert sum(parts.values()) == pytest.approx(column[f"{whole}_ms"], rel=0.6)
         assert column["expert_ms_mean"] > 0
-    assert seen["step_ms_parts"]["drawing what moves"] > 1
+    drawing = [column["step_ms_parts"]["drawing what moves"] for column in (seen, small)]
+    assert drawing[0] > drawing[1] > 0
     assert blind["step_ms_parts"]["drawing what moves"] == 0
     assert blind["step_ms_parts"]["physics"] > 1
     assert seen["step_ms"] > blind["step_ms"]

@@ -38,13 +38,15 @@ def test_stopped_and_gone_on_with(tmp_path, monkeypatch, in_turn, kill):
     command = [sys.executable, "-m", "training.study", "--config", str(path), "--out", "out"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
     deadline = time.monotonic() + 90
     while len(list(Path("out").glob("runs/*/checkpoints/*"))) < 5 and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(kill)
-    process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == (130 if kill == signal.SIGINT else -signal.SIGKILL)
+    assert kill == signal.SIGKILL or "leaked" not in errors
     assert conduct(path, "out") == 0
     assert checkpoints(tmp_path / "out") == checkpoints(in_turn)
     assert figures(tmp_path / "out") == figures(in_turn)

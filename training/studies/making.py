@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -110,7 +111,7 @@ def make(
     pool = None
     if parallel > 1:
         os.environ["TQDM_DISABLE"] = "1"  # bars of several processes would overwrite each other
-        pool = open_processes(parallel, torch.set_num_threads, 1)
+        pool = open_processes(parallel, _begin)
     try:
         while waiting or running:
             if time.monotonic() >= due:
@@ -137,6 +138,14 @@ def make(
             pool.shutdown(cancel_futures=True)
         write()
     return failures
+
+
+def _begin() -> None:
+    """In a process of the study, before its first unit."""
+    from tqdm import tqdm
+
+    torch.set_num_threads(1)
+    tqdm.set_lock(threading.RLock())  # its own outlives a process that is terminated
 
 
 def _next(waiting: Sequence[Unit], running: Collection[Unit]) -> Unit | None:
