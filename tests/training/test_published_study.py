@@ -2,30 +2,31 @@
 
 import json
 from html import escape
-from pathlib import Path
 
 import pytest
 
+from tests.training.published import ROOT, STUDIES, needs_studies, published, quoted
 from training import evaluate
-from training.studies.config import load_config
-from training.studies.summary import headline, scores_of, summarise
+from training.studies.summary import headline, scores_of
 
-ROOT = Path(__file__).resolve().parents[2]
-PUBLISHED = ROOT / "docs" / "studies" / "stepping_stones"
-pytestmark = pytest.mark.skipif(
-    not PUBLISHED.is_dir(), reason="docs/studies is not part of a source distribution"
-)
+PUBLISHED = STUDIES / "stepping_stones"
+pytestmark = needs_studies
 HYBRID, CHEAPEST = "angular m = n = 8", "OPRF m = 16"
 
 
 @pytest.fixture(scope="module")
-def study():
-    return load_config(ROOT / "configs" / "studies" / "stepping_stones.yaml")
+def both():
+    return published("stepping_stones")
 
 
 @pytest.fixture(scope="module")
-def summary(study):
-    return summarise(study, PUBLISHED)
+def study(both):
+    return both[0]
+
+
+@pytest.fixture(scope="module")
+def summary(both):
+    return both[1]
 
 
 def test_a_third_of_the_attention_earns_as_much(study, summary):
@@ -60,12 +61,6 @@ def test_the_policy_that_ships_is_the_one_evaluated(tmp_path):
     first = json.loads(text)["records"][0]
     assert again["seeds"] == [first["seed"]]
     assert again["reward_mean"] == pytest.approx(first["reward"], abs=0.1)
-
-
-def quoted(name, end):
-    """Cells after the first of the rows of a document's tables that end like that."""
-    lines = (ROOT / name).read_text().splitlines()
-    return [line.split(" | ", 1)[1] for line in lines if line.startswith("| ") and end in line]
 
 
 def table_row(row):

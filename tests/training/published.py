@@ -1,0 +1,26 @@
+"""What the tests of the studies in docs/studies share."""
+
+from pathlib import Path
+
+import pytest
+
+from training.studies.config import load_config
+from training.studies.summary import summarise
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDIES = ROOT / "docs" / "studies"
+needs_studies = pytest.mark.skipif(
+    not STUDIES.is_dir(), reason="docs/studies is not part of a source distribution"
+)
+
+
+def published(name):
+    """A study's configuration and what it came to."""
+    study = load_config(ROOT / "configs" / "studies" / f"{name}.yaml")
+    return study, summarise(study, STUDIES / name)
+
+
+def quoted(name, end):
+    """Cells after the first of the rows of a document's tables that end like that."""
+    lines = (ROOT / name).read_text().splitlines()
+    return [line.split(" | ", 1)[1] for line in lines if line.startswith("| ") and end in line]
