@@ -29,7 +29,7 @@ def test_m_and_n_were_chosen_on_validation_scenes():
     assert best == study.headline
 
 
-def test_a_third_of_the_attention_sweeps_as_well():
+def test_the_hybrid_sweeps_for_a_third_of_the_attention():
     study, summary = published("bimanual_sweep")
     hybrid, baseline = summary.arms[study.headline], summary.arms[study.baseline]
     assert hybrid.scores.in_bowls.shape == baseline.scores.in_bowls.shape
