@@ -28,6 +28,7 @@ def test_figures(tmp_path, capsys):
             assert sum(parts.values()) == pytest.approx(column[f"{whole}_ms"], rel=0.6)
         assert column["expert_ms_mean"] > 0
     drawing = [column["step_ms_parts"]["drawing what moves"] for column in (seen, small)]
+    assert drawing[0] > 1
     assert drawing[0] > drawing[1] > 0
     assert blind["step_ms_parts"]["drawing what moves"] == 0
     assert blind["step_ms_parts"]["physics"] > 1
