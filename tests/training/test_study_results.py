@@ -178,9 +178,10 @@ def test_numbers_of_points_that_coincide_stand_apart():
         assert abs(one[0] - other[0]) > 5 or abs(one[1] - other[1]) > 7
 
 
-def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01):
+def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01, placed=None):
     won = np.arange(4).reshape(2, 2) < successes
-    scores = Scores(np.full((2, 2), reward), None, won.astype(float))
+    balls = None if placed is None else np.array(placed)
+    scores = Scores(np.full((2, 2), reward), balls, won.astype(float))
     interval = None if ratio is None else (ratio - half, ratio + half)
     cost = {"attention": attention, "total": 1000}
     share = None, None
@@ -218,6 +219,17 @@ def test_the_headline_is_made_from_the_figures():
         "1.005) the reward of base, for 9 times fewer attention FLOPs a step (2 training seeds, 2 "
         "scenes each).",
     ]
+
+
+def test_the_headline_of_sweeping_says_what_share_of_the_balls_is_placed():
+    base = row("base", 4.0, placed=[[0.8, 0.8], [0.8, 0.8]])
+    angular = row("angular", 4.0, 1.0, 3.0, successes=1, placed=[[0.4, 1.0], [0.6, 0.8]])
+    low, high = angular.scores.in_bowls_interval
+    assert (low, high) == (0.0, 1.0)  # two scenes say little, and no share lies outside
+    found = sentences(base, angular, headline="angular")
+    assert found[1].startswith("It places 0.700 of the balls (0.000 to 1.000), base 0.800 (of whic")
+    assert "which it is 0.875 times, " in found[1]
+    assert found[2].startswith("It places every ball, which counts as success, in 25.0 % of the ")
 
 
 def test_what_the_interval_does_not_exclude_is_a_point_estimate():

@@ -10,7 +10,7 @@ import numpy as np
 from training.plots import PANELS, Curve
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.figures import Line, Point, draw_lines, draw_picture, draw_points
-from training.studies.intervals import Interval, mean_interval
+from training.studies.intervals import Interval
 from training.studies.results import Scores, read_training, training_spread
 from training.studies.runs import Run
 from training.studies.summary import Summary, scores_of
@@ -116,6 +116,6 @@ def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]
 
 
 def _outcome(scores: Scores) -> tuple[float, Interval]:
-    if scores.in_bowls is None:
+    if scores.in_bowls is None or scores.in_bowls_interval is None:
         return scores.success, scores.success_interval
-    return float(scores.in_bowls.mean()), mean_interval(scores.in_bowls)
+    return float(scores.in_bowls.mean()), scores.in_bowls_interval

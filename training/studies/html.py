@@ -1,11 +1,13 @@
-"""Pieces of a study's page: tables and notes as HTML."""
+"""Pieces of a study's page: tables, their cells and notes as HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
-__all__ = ["note", "table"]
+from training.studies.results import Scores
+
+__all__ = ["balls_cell", "note", "success_cell", "table"]
 
 
 def note(text: str) -> str:
@@ -28,3 +30,17 @@ def table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: 
         f'<div class="wide" tabindex="0"><table>\n<thead><tr>{cells}</tr></thead>\n'
         f"<tbody>\n{body}</tbody></table></div>"
     )
+
+
+def success_cell(scores: Scores) -> str:
+    """Share of the episodes that succeeded, and its 95% interval."""
+    low, high = scores.success_interval
+    return f"{100 * scores.success:.1f} % ({100 * low:.1f} – {100 * high:.1f})"
+
+
+def balls_cell(scores: Scores) -> str:
+    """Share of the balls that lie in bowls, and its 95% interval; a dash for tasks without."""
+    if scores.in_bowls is None or scores.in_bowls_interval is None:
+        return "-"
+    low, high = scores.in_bowls_interval
+    return f"{scores.in_bowls.mean():.3f} ({low:.3f} – {high:.3f})"

@@ -13,7 +13,7 @@ from training.studies.charts import curve_charts, finished_runs, pareto_charts, 
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.figures import look
 from training.studies.gaze import gaze_section
-from training.studies.html import note, table
+from training.studies.html import balls_cell, note, success_cell, table
 from training.studies.products import Film, Share
 from training.studies.results import budget_of, commits
 from training.studies.runs import Run
@@ -160,7 +160,7 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
     swept = any(row.scores.in_bowls is not None for row in summary.arms.values())
     head = [
         ("arm", ""), ("seeds", ""), ("success", "of episodes, 95 % interval"),
-        *([("in bowls", "share of balls, mean")] if swept else []),
+        *([("in bowls", "share of balls, 95 % interval")] if swept else []),
         ("reward", "per episode, mean ± sd over seeds"),
         ("ratio to baseline", "of rewards, 95 % interval"),
         ("ratio to oracle", "of success, 95 % interval"), ("attention", "FLOPs a step"),
@@ -173,17 +173,11 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
         scripted = row.name in study.references
         name = f"{row.name} (scripted)" if scripted else f"{numbers[row.name]}. {row.name}"
         name += " (baseline)" if row.name == study.baseline else ""
-        cells = [escape(name), "-" if scripted else str(row.scores.seeds), _success(row)]
+        cells = [escape(name), "-" if scripted else str(row.scores.seeds), success_cell(row.scores)]
         if swept:
-            cells.append(f"{row.scores.in_bowls.mean():.3f}" if row.scores.in_bowls is not None
-                         else "-")  # fmt: skip
+            cells.append(balls_cell(row.scores))
         rows.append([*cells, *_figures(row), _files(out, row.name, runs)])
     return table(head, rows) if rows else note("Nothing is measured yet.")
-
-
-def _success(row: Row) -> str:
-    low, high = row.scores.success_interval
-    return f"{100 * row.scores.success:.1f} % ({100 * low:.1f} – {100 * high:.1f})"
 
 
 def _figures(row: Row) -> list[str]:

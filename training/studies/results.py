@@ -12,7 +12,7 @@ import numpy as np
 from training.config import UserError
 from training.plots import Curve, read_metrics
 from training.run_log import PROVENANCE
-from training.studies.intervals import Interval, share_interval
+from training.studies.intervals import Interval, mean_interval, share_interval
 from training.studies.measures import read_json
 from training.studies.runs import Run, iterations_made
 
@@ -53,6 +53,14 @@ class Scores:
     def success_interval(self) -> Interval:
         """95% interval of that share."""
         return share_interval(self.successes)
+
+    @property
+    def in_bowls_interval(self) -> Interval | None:
+        """95% interval of the mean fraction of the balls, inside [0, 1]; None for tasks without."""
+        if self.in_bowls is None:
+            return None
+        low, high = mean_interval(self.in_bowls)
+        return max(low, 0.0), min(high, 1.0)
 
     @property
     def reward(self) -> float:

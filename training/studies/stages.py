@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from training.studies.config import CurveConfig, PointConfig, StudyConfig
-from training.studies.html import note, table
+from training.studies.html import balls_cell, note, success_cell, table
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import scores_at
@@ -60,7 +60,5 @@ def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, Point
 
 
 def _cell(scores: Scores) -> str:
-    if scores.in_bowls is not None:
-        return f"{scores.in_bowls.mean():.3f}; {scores.reward:.3f}"
-    low, high = scores.success_interval
-    return f"{100 * scores.success:.1f} % ({100 * low:.0f} – {100 * high:.0f}); {scores.reward:.3f}"
+    outcome = success_cell(scores) if scores.in_bowls is None else balls_cell(scores)
+    return f"{outcome}; {scores.reward:.3f}"

@@ -164,6 +164,7 @@ def headline(study: StudyConfig, summary: Summary) -> list[str]:
     verdict = _verdict(compared[name], study.equal_within)
     sentences = [
         f"{_against(compared[name], study.baseline)} Its reward is {verdict}.",
+        *_placed(compared[name], base, summary),
         _success(compared[name], summary),
     ]
     sentences += _cheapest(study, {n: compared[n] for n in compared if n not in controls}, name)
@@ -240,12 +241,32 @@ def _against(row: Row, baseline: str) -> str:
     return f"{text}, for {amount} attention FLOPs a step ({count})."
 
 
+def _placed(row: Row, base: Row, summary: Summary) -> list[str]:
+    """What share of the balls it places; nothing for tasks without."""
+    ours, theirs = row.scores, base.scores
+    if ours.in_bowls is None or ours.in_bowls_interval is None:
+        return []
+    low, high = ours.in_bowls_interval
+    text = f"It places {ours.in_bowls.mean():.3f} of the balls ({low:.3f} to {high:.3f})"
+    if theirs.in_bowls is not None:
+        text += f", {base.name} {theirs.in_bowls.mean():.3f}"
+        around = ratio_interval(ours.in_bowls, theirs.in_bowls)
+        if around is not None:
+            times = ours.in_bowls.mean() / theirs.in_bowls.mean()
+            text += f" (of which it is {times:.3f} times, {around[0]:.3f} to {around[1]:.3f})"
+    oracle = summary.references.get("oracle")
+    if oracle is not None and oracle.scores.in_bowls is not None:
+        text += f", the scripted oracle {oracle.scores.in_bowls.mean():.3f}"
+    return [f"{text}."]
+
+
 def _success(row: Row, summary: Summary) -> str:
     low, high = row.scores.success_interval
-    text = (
-        f"It succeeds in {100 * row.scores.success:.1f} % of the episodes "
-        f"({100 * low:.1f} to {100 * high:.1f} %)"
-    )
+    share = f"{100 * row.scores.success:.1f} % of the episodes"
+    around = f"({100 * low:.1f} to {100 * high:.1f} %)"
+    text = f"It succeeds in {share} {around}"
+    if row.scores.in_bowls is not None:
+        text = f"It places every ball, which counts as success, in {share} {around}"
     oracle = summary.references.get("oracle")
     if oracle is None:
         return f"{text}."
