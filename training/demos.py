@@ -38,7 +38,7 @@ from training.demo.format import (
     check_same,
     observation_spec,
 )
-from training.demo.recorder import MISTAKE_STEPS, SEGMENT_STEPS, Job, record
+from training.demo.recorder import SEGMENT_STEPS, Job, record
 from training.demo.writer import decisive_packages, write_master
 from training.players import positive, settings_given
 from training.processes import open_processes
@@ -55,11 +55,6 @@ def _plan(arguments: argparse.Namespace) -> Job:
     with make_env(arguments.env, settings) as env:
         if not env.has_wrapper_attr("expert_action"):
             raise UserError(f"--env {arguments.env} has no expert_action() to record")
-        if arguments.mistakes and not env.has_wrapper_attr("imagine"):
-            raise UserError(
-                f"--mistakes {arguments.mistakes} needs an environment that can imagine(rng) "
-                f"another scene, and {arguments.env} cannot"
-            )
         space = env.action_space
         if not isinstance(space, spaces.Box):
             raise UserError(f"--env {arguments.env} has actions {space}, not a Box of numbers")
@@ -77,7 +72,6 @@ def _plan(arguments: argparse.Namespace) -> Job:
             observation=observation_spec(env.observation_space),
             action=ArraySpec.of(space),
             packages=decisive_packages(),
-            mistakes=arguments.mistakes,
         )
     return Job(Path(arguments.out), settings, Recording.from_json(recording.to_json()))
 
@@ -263,12 +257,6 @@ def _parser() -> ArgumentParser:
         help="standard deviation of noise on the executed actions, in a random half of the "
         f"episode's {SEGMENT_STEPS}-step segments, as a share of half the action's range; the "
         "recorded action is the expert's own (default %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--mistakes", type=_number(float, 0, 1), default=0.0, metavar="SHARE",
-        help=f"of the episode's {MISTAKE_STEPS}-step stretches, in which what is executed is the "
-        "expert's answer to another scene, imagined; the recorded action is the right one "
-        "(default %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--valid-share", type=_number(float, 0, 0.9), default=0.05, metavar="SHARE",

@@ -36,7 +36,6 @@ DECISION_S = 0.1
 """Time between the policy's decisions, seconds."""
 _PHYSICS_STEPS = round(DECISION_S / PHYSICS_S)
 _POSE_LIMIT = 10.0
-_MOST_IMAGINED = 3
 
 
 class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
@@ -135,21 +134,11 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
         return observation, info["in_bowls"], False, done, info
 
-    def expert_action(self, imagined: Floats | None = None) -> NDArray[np.float32]:
-        """The scripted expert's action now; it knows where the balls are.
-
-        With `imagined` (k, 3), metres, it is mistaken, and takes those on the table to lie there.
-        """
+    def expert_action(self) -> NDArray[np.float32]:
+        """The scripted expert's action now; it knows where the balls are."""
         seen = self._expert_sees()
-        change = self._expert.action(*seen, imagined)
+        change = self._expert.action(*seen)
         return np.clip(change.ravel().astype(np.float32), -self._largest, self._largest)
-
-    def imagine(self, rng: np.random.Generator) -> Floats:
-        """A few balls (k, 3) that are not there, for an expert that is to be mistaken."""
-        config = self.config
-        places = rng.uniform(-1, 1, (rng.integers(1, _MOST_IMAGINED + 1), 2)) * config.spawn_m
-        heights = np.full((len(places), 1), config.ball_radius_m)
-        return np.hstack([places, heights])
 
     @property
     def expert_done(self) -> bool:

@@ -54,41 +54,28 @@ class SweepExpert:
         """Made when first asked: it takes as long as five steps, and policies never ask."""
         return StripePlanner(self._config, self._bowls_m)
 
-    def action(
-        self,
-        targets: Floats,
-        balls_m: Floats,
-        on_table: NDArray[np.bool_],
-        imagined_m: Floats | None = None,
-    ) -> Floats:
+    def action(self, targets: Floats, balls_m: Floats, on_table: NDArray[np.bool_]) -> Floats:
         """The change (2, 6) of the tools' targets now.
 
         Args:
             targets: (2, 6) present targets of both tools: x, y, z, roll, pitch, yaw.
             balls_m: (n, 3) centres of the balls outside the bowls.
             on_table: (n,) which of them lie on the table.
-            imagined_m: (k, 3) where it takes the balls on the table to be, when it is mistaken:
-                it sweeps there, and takes closed blades to hold some.
         """
         tools = _Tools(targets)
         held = self._held(tools, balls_m)
-        loose_m, holds, between = balls_m[on_table & ~held], bool(held.any()), bool(held.any())
-        if imagined_m is not None:
-            loose_m, holds = imagined_m, holds or tools.closed
-            beside = (imagined_m[:, :2] - tools.middle) @ tools.across
-            between = holds or bool((np.abs(beside) < self._inner_m).any())
         bowl = self._bowls_m[np.linalg.norm(self._bowls_m - tools.middle, axis=1).argmin()]
         over = float(np.linalg.norm(bowl - tools.middle)) < _OVER_BOWL_M
         opening = (tools.tilted or tools.gap > 4 * _CLOSED_M) and not tools.open_wide
-        if over and tools.low > _DUMP_M - 0.03 and (holds or opening):
+        if over and tools.low > _DUMP_M - 0.03 and (held.any() or opening):
             return self._dump(tools, bowl)
         if over and tools.open_wide and tools.tilted and tools.low < _LEAVE_M - _NEAR_M:
             return _towards(tools.at(tools.ends, _LEAVE_M, 0.0, _DUMP_ROLL_RAD), targets, 0.03)
-        if holds and (tools.closed or tools.low > _LOW_M):
+        if held.any() and (tools.closed or tools.low > _LOW_M):
             return self._carry(tools, bowl)
-        if tools.can_sweep and between:
+        if tools.can_sweep and held.any():
             return self._close(tools)
-        return self._seek(tools, loose_m[:, :2])
+        return self._seek(tools, balls_m[on_table & ~held, :2])
 
     def done(self, targets: Floats, balls_m: Floats, on_table: NDArray[np.bool_]) -> bool:
         """Whether nothing is left that it could do; arguments as in `action`."""

@@ -85,39 +85,6 @@ def test_it_goes_on_after_a_push(shaken_at):
     env.close()
 
 
-def test_a_mistaken_expert_sweeps_where_nothing_lies_and_the_right_one_takes_over():
-    env = make(balls=1)
-    env.reset(seed=8)
-    imagined = env._balls_m * [-1, 1, 1]  # the mirror image, on the table's other half
-    assert abs(imagined[0, 0]) > 0.1
-    for _ in range(30):
-        env.step(env.expert_action(imagined))
-        if env._targets.poses[:, 2].max() < 0.01:
-            break
-    np.testing.assert_allclose(env._targets.poses[:, 0], imagined[0, 0], atol=0.1)
-    right, wrong = env.expert_action(), env.expert_action(imagined)
-    assert right[[2, 8]].min() > 0.01  # it would lift the tools, to go to the ball
-    assert wrong[1] < -0.01 < 0.01 < wrong[7]  # this one brings them together
-    bowl = 0.0
-    for _ in range(60):
-        env.step(env.expert_action(imagined))
-        bowl = max(bowl, float(np.abs(env._targets.poses[:, 0]).min()))
-    assert bowl > 0.35  # it carried what it took its closed blades to hold
-    while not env.expert_done:
-        *_, info = env.step(env.expert_action())
-    assert info["in_bowls"] == 1.0
-    env.close()
-
-
-def test_imagined_balls_lie_where_balls_start():
-    env = make()
-    balls = np.vstack([env.imagine(np.random.default_rng(seed)) for seed in range(20)])
-    assert (np.abs(balls[:, :2]) <= env.config.spawn_m).all()
-    assert (balls[:, 2] == env.config.ball_radius_m).all()
-    assert 20 < len(balls) < 60
-    env.close()
-
-
 def test_expert_needs_a_reset():
     env = make()
     with pytest.raises(RuntimeError, match="reset must be called before the expert can be asked"):

@@ -62,18 +62,6 @@ class PictureEnv(gymnasium.Env):
         return self._observe(), self._t / self._steps, False, self._t >= self._steps, info
 
 
-class DreamEnv(PictureEnv):
-    """Its expert can be mistaken: it takes the square to be elsewhere."""
-
-    def imagine(self, rng):
-        return rng.uniform(200, 300, 3).astype(np.float32)
-
-    def expert_action(self, imagined=None):
-        if imagined is None:
-            return super().expert_action()
-        return np.clip(imagined - self._pose, -0.4, 0.4).astype(np.float32)
-
-
 class TiringEnv(PictureEnv):
     """Its expert says when nothing is left to do."""
 
@@ -83,5 +71,4 @@ class TiringEnv(PictureEnv):
 
 
 gymnasium.register("Picture-v0", entry_point=PictureEnv)
-gymnasium.register("Dream-v0", entry_point=DreamEnv)
 gymnasium.register("Tiring-v0", entry_point=TiringEnv)

@@ -132,23 +132,6 @@ def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
     assert 5 < sum(undisturbed) < 22  # of 27, each with probability 1/2: fails 1 time in 600
 
 
-def test_mistakes_move_the_arm_elsewhere_and_not_the_recorded_action(tmp_path):
-    """In some stretches the arm goes as an imagined scene asks; the right answer is kept."""
-    dream = "tests.training.picture_env:Dream-v0"
-    more = ["--set", "steps=201", "--mistakes", "0.4"]
-    assert demos.main(arguments(tmp_path, *more, env=dream, episodes=10)) == 0
-    mistaken = []
-    for demo in DemoReader(tmp_path).demos:
-        poses = demo.arrays["pose"]
-        np.testing.assert_array_equal(demo.actions, np.clip(-0.2 * poses, -0.4, 0.4))
-        away = (np.diff(poses, axis=0) - demo.actions[:-1]).reshape(5, 40, 3)
-        wrong = np.abs(away).max(axis=2) > 1e-5
-        assert (wrong == wrong[:, :1]).all()
-        np.testing.assert_allclose((away + demo.actions[:-1].reshape(5, 40, 3))[wrong], 0.4, 1e-5)
-        mistaken += wrong[:, 0].tolist()
-    assert 9 < sum(mistaken) < 32  # of 50, each with probability 0.4: fails 1 time in 600
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -175,11 +158,6 @@ def test_mistakes_move_the_arm_elsewhere_and_not_the_recorded_action(tmp_path):
         (["--env", PICTURE, "--out", "x", "--valid-share", "1"], "from 0 to 0.9, got '1'"),
         (["--env", PICTURE, "--out", "x", "--noise", "nan"], "from 0 to 10, got 'nan'"),
         (["--env", PICTURE, "--out", "x", "--episodes", "0"], "integer of at least 1, got '0'"),
-        (["--env", PICTURE, "--out", "x", "--mistakes", "2"], "from 0 to 1, got '2'"),
-        (
-            ["--env", PICTURE, "--out", "x", "--mistakes", "0.2"],
-            "--mistakes 0.2 needs an environment that can imagine(rng) another scene, and",
-        ),
         (["--verify", "x"], "there is no x, where demonstrations should be"),
     ],
 )

@@ -102,8 +102,6 @@ class Recording:
     """An action."""
     packages: dict[str, str | None]
     """Versions of those that decide what an episode is."""
-    mistakes: float = 0.0
-    """Share of the stretches in which what is executed answers an imagined scene."""
 
     def to_json(self) -> str:
         """Equal text for equal recordings."""

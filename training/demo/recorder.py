@@ -24,15 +24,13 @@ from training.demo.writer import EpisodeWriter
 from training.episode import Policy, finite_numbers, run_episode
 from training.processes import open_processes
 
-__all__ = ["MISTAKE_STEPS", "SEGMENT_STEPS", "Job", "record"]
+__all__ = ["SEGMENT_STEPS", "Job", "record"]
 
 SEGMENT_STEPS = 10
 """Steps that are disturbed, or left alone, together."""
 _DISTURBED_SHARE = 0.5
 """Of the segments, on average."""
-MISTAKE_STEPS = 40
-"""Steps that are mistaken, or not, together."""
-_NOISE_STREAM, _MISTAKE_STREAM = 1, 2
+_NOISE_STREAM = 1
 
 
 @dataclass(frozen=True)
@@ -78,51 +76,34 @@ class _EndWhenDone(gymnasium.Wrapper):
 
 
 class _Expert:
-    """The scripted expert, whose hand may be shaken or mistaken; `label` is its right answer.
+    """The scripted expert, whose hand may be shaken; `label` is what it meant to do.
 
     With noise, a random half of the segments is executed with normal noise on each action, so that
-    the data show how to get back: noise injection as in DART (Laskey et al. 2017, section 3). With
-    mistakes, a share of longer stretches is executed as if the scene were another one, which the
-    environment imagines: the data show how a policy that saw wrongly goes on from there.
+    the data show how to get back: noise injection as in DART (Laskey et al. 2017, section 3).
     """
 
-    def __init__(self, env: gymnasium.Env, noise: float, mistakes: float, seed: int) -> None:
+    def __init__(self, env: gymnasium.Env, noise: float, seed: int) -> None:
         space = env.action_space
         assert isinstance(space, spaces.Box)
         self._env, self._space = env, space
         self._scale = noise * (space.high - space.low) / 2 if noise else None
-        self._mistakes = mistakes
         self._rng = np.random.default_rng((_NOISE_STREAM, seed))
-        self._dreams = np.random.default_rng((_MISTAKE_STREAM, seed))
 
     def reset(self) -> None:
-        self._step, self._disturbed, self._imagined = 0, False, None
+        self._step, self._disturbed = 0, False
 
     def act(self, observation: Any) -> NDArray[Any]:
-        self.label = self._ask()
-        action = self._mistaken() if self._mistakes else self.label
-        if self._scale is not None:
-            action = self._shaken(action, self._scale)
-        self._step += 1
-        return action
-
-    def _ask(self, *imagined: Any) -> NDArray[Any]:
-        return np.array(self._env.get_wrapper_attr("expert_action")(*imagined), self._space.dtype)
-
-    def _mistaken(self) -> NDArray[Any]:
-        if self._step % MISTAKE_STEPS == 0:
-            wrong = self._dreams.random() < self._mistakes
-            self._imagined = self._env.get_wrapper_attr("imagine")(self._dreams) if wrong else None
-        return self.label if self._imagined is None else self._ask(self._imagined)
-
-    def _shaken(self, action: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
+        self.label = np.array(self._env.get_wrapper_attr("expert_action")(), self._space.dtype)
+        if self._scale is None:
+            return self.label
         if self._step % SEGMENT_STEPS == 0:
             self._disturbed = self._rng.random() < _DISTURBED_SHARE
+        self._step += 1
         if not self._disturbed:
-            return action
-        noise = scale * self._rng.standard_normal(action.shape)
-        shaken = np.clip(action + noise, self._space.low, self._space.high)
-        return shaken.astype(action.dtype)
+            return self.label
+        noise = self._scale * self._rng.standard_normal(self.label.shape)
+        shaken = np.clip(self.label + noise, self._space.low, self._space.high)
+        return shaken.astype(self.label.dtype)
 
 
 class _Recorder:
@@ -139,7 +120,7 @@ class _Recorder:
         recording, directory = self._job.recording, self._job.directory
         seed = recording.seed + number
         writer = EpisodeWriter(recording, number)
-        expert = _Expert(self._env, recording.noise, recording.mistakes, seed)
+        expert = _Expert(self._env, recording.noise, seed)
 
         def keep(
             env: gymnasium.Env, observation: Any, action: Any, reward: float, policy: Policy
