@@ -1,0 +1,122 @@
+"""Does a sweeping policy look? It plays with its own pictures, and with one of another scene.
+
+    python -m benchmarks.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
+
+RUN is a run's directory, a checkpoint or a policy that ships; without any, the two that ship. In
+the second column every picture is the first one of a scene with other balls, and only the pose is
+the policy's own: what it still brings in is no work of vision. Validation scenes, from seed 90000.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import envs
+from benchmarks.report import make_parser, new_figure, save
+from training.config import UserError, exit_status
+from training.episode import Policy, run_episode
+from training.players import Player, find_players
+from training.seeds import VALIDATION_SEEDS_FROM
+
+SHIPPED = ("bimanual_sweep_angular_16x1", "bimanual_sweep_favor_256")
+OTHER_SCENE = VALIDATION_SEEDS_FROM + 9_000
+COLUMNS = ("own pictures", "one of another scene")
+
+
+class OnePicture:
+    """A policy that is shown the same picture always.
+
+    Args:
+        policy: what acts.
+        rgb: (height, width, 3) uint8.
+    """
+
+    def __init__(self, policy: Policy, rgb: NDArray[np.uint8]) -> None:
+        self._policy, self._rgb = policy, rgb
+
+    def reset(self) -> None:
+        """Begin an episode."""
+        self._policy.reset()
+
+    def act(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """The policy's action for the pose in the observation and the one picture."""
+        action: NDArray[np.float32] = self._policy.act({**observation, "rgb": self._rgb})
+        return action
+
+
+def measure(player: Player, seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Fraction of the balls in bowls at the end of each scene, by column."""
+    with player.make_env() as env:
+        policy = player.make_policy(env)
+        seeing = [run_episode(env, policy, seed).in_bowls for seed in seeds]
+        rgb = env.reset(seed=OTHER_SCENE)[0]["rgb"].copy()
+    undrawn = replace(player, env_settings={**player.env_settings, "images": False})
+    with undrawn.make_env() as env:
+        blind = OnePicture(policy, rgb)
+        unseeing = [run_episode(env, blind, seed).in_bowls for seed in seeds]
+    return dict(zip(COLUMNS, (seeing, unseeing), strict=True))
+
+
+def table(results: dict[str, dict[str, list[float]]]) -> str:
+    """The figures as text: means, with standard errors over scenes."""
+    lines = [f"{'fraction in bowls':<36}" + "".join(f"{name:>22}" for name in COLUMNS)]
+    for name, columns in results.items():
+        cells = [f"{mean:.3f} +- {error:.3f}" for mean, error in map(_mean, columns.values())]
+        lines.append(f"{name:<36}" + "".join(f"{cell:>22}" for cell in cells))
+    return "\n".join(lines)
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float]:
+    return float(np.mean(values)), float(np.std(values, ddof=1) / len(values) ** 0.5)
+
+
+def picture(results: dict[str, dict[str, list[float]]]) -> Any:
+    """Bars, a pair a policy."""
+    figure, axes = new_figure(1, size=(7, 2.6))
+    (axis,) = axes[0]
+    for i, column in enumerate(COLUMNS):
+        means, errors = zip(*(_mean(r[column]) for r in results.values()), strict=True)
+        axis.barh(
+            [k + 0.4 * i for k in range(len(results))], means, 0.35, xerr=errors, label=column
+        )
+    axis.set_yticks([k + 0.2 for k in range(len(results))], list(results))
+    axis.set_xlabel("fraction of the balls in bowls at the end")
+    axis.legend(fontsize="x-small")
+    return figure
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = make_parser("benchmarks.sweep_sight", __doc__)
+    parser.add_argument("runs", nargs="*", metavar="RUN", default=list(SHIPPED))
+    arguments = parser.parse_args(argv)
+    shorter = ["episode_s=1"] if arguments.quick else []
+    players = find_players(arguments.runs, [], None, shorter)
+    for given, player in zip(arguments.runs, players, strict=True):
+        if player.env_id != envs.BIMANUAL_SWEEP:
+            raise UserError(f"{given} was trained in {player.env_id}, not in {envs.BIMANUAL_SWEEP}")
+    first = VALIDATION_SEEDS_FROM + arguments.seed
+    seeds = range(first, first + (2 if arguments.quick else 10))
+    results = {player.name: measure(player, seeds) for player in players}
+    print(table(results))
+    save(arguments.out, "sweep_sight", arguments.seed, results, picture(results))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
