@@ -25,6 +25,7 @@ import envs
 from benchmarks.report import make_parser, new_figure, save
 from training.config import UserError, exit_status
 from training.episode import Policy, run_episode
+from training.evaluate import standard_error
 from training.players import Player, find_players
 from training.seeds import VALIDATION_SEEDS_FROM
 
@@ -77,7 +78,9 @@ def table(results: dict[str, dict[str, list[float]]]) -> str:
 
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
-    return float(np.mean(values)), float(np.std(values, ddof=1) / len(values) ** 0.5)
+    error = standard_error(np.array(values))
+    assert error is not None, "of one scene"
+    return float(np.mean(values)), error
 
 
 def picture(results: dict[str, dict[str, list[float]]]) -> Any:

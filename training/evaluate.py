@@ -34,7 +34,7 @@ from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
 from training.run_log import provenance
 
-__all__ = ["evaluate", "main", "play", "record", "summarise", "wilson_interval"]
+__all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
 
@@ -126,7 +126,7 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
         "episodes": count,
         "reward_mean": float(rewards.mean()),
         "reward_std": float(rewards.std(ddof=1)) if several else 0.0,
-        "reward_sem": _standard_error(rewards),
+        "reward_sem": standard_error(rewards),
         "reward_per_step_mean": float((rewards / steps).mean()),
         "success_rate": successes / count,
         "success_interval_95": list(wilson_interval(successes, count)),
@@ -136,12 +136,12 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
     distances = np.array([e.distance_m for e in episodes])
     if np.isfinite(in_bowls).all():
         entry["in_bowls_mean"] = float(in_bowls.mean())
-        entry["in_bowls_sem"] = _standard_error(in_bowls)
+        entry["in_bowls_sem"] = standard_error(in_bowls)
     else:  # where balls are swept nothing falls over
         entry["fall_rate"] = sum(e.fell for e in episodes) / count
     if np.isfinite(distances).all():
         entry["distance_m_mean"] = float(distances.mean())
-        entry["distance_m_sem"] = _standard_error(distances)
+        entry["distance_m_sem"] = standard_error(distances)
     return entry
 
 
@@ -155,7 +155,7 @@ def record(episode: Episode) -> dict[str, float]:
     }
 
 
-def _standard_error(values: np.ndarray) -> float | None:
+def standard_error(values: np.ndarray) -> float | None:
     """Standard error of the mean; None of a single value."""
     if len(values) < 2:
         return None

@@ -224,8 +224,8 @@ def test_the_headline_is_made_from_the_figures():
 def test_the_headline_of_sweeping_says_what_share_of_the_balls_is_placed():
     base = row("base", 4.0, placed=[[0.8, 0.8], [0.8, 0.8]])
     angular = row("angular", 4.0, 1.0, 3.0, successes=1, placed=[[0.4, 1.0], [0.6, 0.8]])
-    low, high = angular.scores.in_bowls_interval
-    assert (low, high) == (0.0, 1.0)  # two scenes say little, and no share lies outside
+    _, interval = angular.scores.placed
+    assert interval == (0.0, 1.0)  # two scenes say little, and no share lies outside
     found = sentences(base, angular, headline="angular")
     assert found[1].startswith("It places 0.700 of the balls (0.000 to 1.000), base 0.800 (of whic")
     assert "which it is 0.875 times, " in found[1]

@@ -116,6 +116,4 @@ def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]
 
 
 def _outcome(scores: Scores) -> tuple[float, Interval]:
-    if scores.in_bowls is None or scores.in_bowls_interval is None:
-        return scores.success, scores.success_interval
-    return float(scores.in_bowls.mean()), scores.in_bowls_interval
+    return scores.placed or (scores.success, scores.success_interval)

@@ -40,7 +40,7 @@ def success_cell(scores: Scores) -> str:
 
 def balls_cell(scores: Scores) -> str:
     """Share of the balls that lie in bowls, and its 95% interval; a dash for tasks without."""
-    if scores.in_bowls is None or scores.in_bowls_interval is None:
+    if scores.placed is None:
         return "-"
-    low, high = scores.in_bowls_interval
-    return f"{scores.in_bowls.mean():.3f} ({low:.3f} – {high:.3f})"
+    share, (low, high) = scores.placed
+    return f"{share:.3f} ({low:.3f} – {high:.3f})"

@@ -55,12 +55,12 @@ class Scores:
         return share_interval(self.successes)
 
     @property
-    def in_bowls_interval(self) -> Interval | None:
-        """95% interval of the mean fraction of the balls, inside [0, 1]; None for tasks without."""
+    def placed(self) -> tuple[float, Interval] | None:
+        """Mean fraction of the balls, and its 95% interval in [0, 1]; None for tasks without."""
         if self.in_bowls is None:
             return None
         low, high = mean_interval(self.in_bowls)
-        return max(low, 0.0), min(high, 1.0)
+        return float(self.in_bowls.mean()), (max(low, 0.0), min(high, 1.0))
 
     @property
     def reward(self) -> float:

@@ -244,16 +244,15 @@ def _against(row: Row, baseline: str) -> str:
 def _placed(row: Row, base: Row, summary: Summary) -> list[str]:
     """What share of the balls it places; nothing for tasks without."""
     ours, theirs = row.scores, base.scores
-    if ours.in_bowls is None or ours.in_bowls_interval is None:
+    if ours.placed is None or ours.in_bowls is None or theirs.in_bowls is None:
         return []
-    low, high = ours.in_bowls_interval
-    text = f"It places {ours.in_bowls.mean():.3f} of the balls ({low:.3f} to {high:.3f})"
-    if theirs.in_bowls is not None:
-        text += f", {base.name} {theirs.in_bowls.mean():.3f}"
-        around = ratio_interval(ours.in_bowls, theirs.in_bowls)
-        if around is not None:
-            times = ours.in_bowls.mean() / theirs.in_bowls.mean()
-            text += f" (of which it is {times:.3f} times, {around[0]:.3f} to {around[1]:.3f})"
+    share, (low, high) = ours.placed
+    text = f"It places {share:.3f} of the balls ({low:.3f} to {high:.3f})"
+    text += f", {base.name} {theirs.in_bowls.mean():.3f}"
+    around = ratio_interval(ours.in_bowls, theirs.in_bowls)
+    if around is not None:
+        times = share / theirs.in_bowls.mean()
+        text += f" (of which it is {times:.3f} times, {around[0]:.3f} to {around[1]:.3f})"
     oracle = summary.references.get("oracle")
     if oracle is not None and oracle.scores.in_bowls is not None:
         text += f", the scripted oracle {oracle.scores.in_bowls.mean():.3f}"
@@ -262,11 +261,13 @@ def _placed(row: Row, base: Row, summary: Summary) -> list[str]:
 
 def _success(row: Row, summary: Summary) -> str:
     low, high = row.scores.success_interval
-    share = f"{100 * row.scores.success:.1f} % of the episodes"
-    around = f"({100 * low:.1f} to {100 * high:.1f} %)"
-    text = f"It succeeds in {share} {around}"
+    succeeds = "succeeds"
     if row.scores.in_bowls is not None:
-        text = f"It places every ball, which counts as success, in {share} {around}"
+        succeeds = "places every ball, which counts as success,"
+    text = (
+        f"It {succeeds} in {100 * row.scores.success:.1f} % of the episodes "
+        f"({100 * low:.1f} to {100 * high:.1f} %)"
+    )
     oracle = summary.references.get("oracle")
     if oracle is None:
         return f"{text}."
