@@ -94,7 +94,8 @@ def picture(results: dict[str, dict[str, list[float]]]) -> Any:
         )
     axis.set_yticks([k + 0.2 for k in range(len(results))], list(results))
     axis.set_xlabel("fraction of the balls in bowls at the end")
-    axis.legend(fontsize="x-small")
+    axis.invert_yaxis()
+    figure.legend(loc="outside lower center", ncols=len(COLUMNS), fontsize="x-small")
     return figure
 
 
