@@ -88,6 +88,7 @@ def autoregressive_search(head: AutoregressiveEnergy) -> Search:
             lambda: stratified((len(context), 128), source, context),
             2,
             0.05,
+            0.25,
             source,
         )
 

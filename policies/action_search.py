@@ -36,6 +36,7 @@ def derivative_free(
     rounds: int,
     noise: float,
     generator: torch.Generator,
+    temperature: float = 0.0,
 ) -> Tensor:
     """Sample, weigh by softmax(-energy), resample with noise that halves every round; the best.
 
@@ -43,11 +44,17 @@ def derivative_free(
         candidates: (batch, k, n), where to begin.
         rounds: times that candidates are evaluated.
         noise: standard deviation after the first round.
+        temperature: above 0, one candidate of the first round is drawn with weights
+            softmax(-energy / temperature) and takes the place of them all.
 
     Returns:
         (batch, n), the candidate of least energy of all rounds.
     """
     energies = energy(candidates)
+    if temperature > 0:
+        drawn = _multinomial(energies / temperature, generator)[:, :1]
+        energies = energies.take_along_dim(drawn, -1).expand_as(energies)
+        candidates = candidates.take_along_dim(drawn.unsqueeze(-1), 1).expand_as(candidates)
     best, least = _least(candidates, energies)
     for round_ in range(1, rounds):
         index = _multinomial(energies, generator).unsqueeze(-1)
@@ -67,6 +74,7 @@ def autoregressive(
     first: Callable[[], Tensor],
     rounds: int,
     noise: float,
+    temperature: float,
     generator: torch.Generator,
 ) -> Tensor:
     """A derivative-free search for each dimension in turn, given those already chosen.
@@ -75,7 +83,7 @@ def autoregressive(
         energy: dimension i, chosen (batch, i) and candidates (batch, k) -> (batch, k).
         size: n, dimensions of the action.
         first: gives candidates (batch, k) to begin a dimension with.
-        rounds, noise: as in `derivative_free`, for each dimension.
+        rounds, noise, temperature: as in `derivative_free`, for each dimension.
 
     Returns:
         (batch, n).
@@ -89,7 +97,7 @@ def autoregressive(
             return energy(i, before, values.squeeze(-1))
 
         candidates = (start if i == 0 else first()).unsqueeze(-1)
-        found = derivative_free(of_values, candidates, rounds, noise, generator)
+        found = derivative_free(of_values, candidates, rounds, noise, generator, temperature)
         chosen[:, i] = found.squeeze(-1)
     return chosen
 

@@ -62,6 +62,9 @@ class VisionPolicyConfig:
     pose_octaves: int = Field(default=6, ge=0, le=10)
     """Sines and cosines that stand beside each number of the pose, the slowest with a period of 8
     standard deviations, each other one twice as fast: small differences of poses matter."""
+    patch_readout: int = Field(default=8, ge=0)
+    """Numbers that the context reads of each patch token after the last block, in their places; 0:
+    of the tokens' mean instead, all places alike."""
     context_dim: int = Field(default=128, ge=1)
     """Width of what the encoder hands to the head."""
     head: Literal["autoregressive", "joint", "explicit"] = "autoregressive"
@@ -85,6 +88,10 @@ class VisionPolicyConfig:
     noise: float = Field(default=0.05, gt=0)
     """Standard deviation of the noise after the first of these rounds, in units of the normalised
     action (from -1 to 1); halved every round. derivative_free wants about 0.33."""
+    temperature: float = Field(default=0.25, ge=0)
+    """Of the autoregressive search: after a first round one candidate is drawn with weights
+    softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
+    hold still for ever where two dimensions disagree."""
     langevin_steps: int = Field(default=100, ge=1)
     """Steps of a Langevin chain for an action."""
     langevin_step_start: float = Field(default=0.1, gt=0)

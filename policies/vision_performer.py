@@ -2,8 +2,7 @@
 
 Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2, on the blocks of
 Vision Transformers (Dosovitskiy et al. 2021): pre-norm attention and a two-layer network, each
-added to its input. The robot's pose is a token among the patches, and joins what the tokens are
-pooled to.
+added to its input. The robot's pose is a token among the patches, and joins what is read from them.
 """
 
 import math
@@ -114,17 +113,18 @@ class VisionPerformer(nn.Module):
         super().__init__()
         dim = config.embed_dim
         # Constructors draw from the global generator: it is put back, and `draw` draws again.
+        patches = PatchEmbedding(height, width, config.image_scale, config.patch, dim, generator)
         with torch.random.fork_rng(devices=[]):
             self._octaves = config.pose_octaves
             coded = pose * waves_size(config.pose_octaves)
             self.pose = nn.Sequential(nn.Linear(coded, dim), nn.GELU(), nn.Linear(dim, dim))
             self.blocks = nn.ModuleList(Block(config, i) for i in range(config.depth))
             self.norm = nn.LayerNorm(dim)
-            self.pool = nn.Linear(2 * dim + coded, config.context_dim)
+            self.read = nn.Linear(dim, config.patch_readout) if config.patch_readout else None
+            seen = patches.count * config.patch_readout or dim
+            self.pool = nn.Linear(seen + dim + coded, config.context_dim)
         draw(self, generator)
-        self.patches = PatchEmbedding(
-            height, width, config.image_scale, config.patch, dim, generator
-        )
+        self.patches = patches
 
     def forward(self, rgb: Tensor, pose: Tensor) -> Tensor:
         """(batch, height, width, 3) uint8 and normalised pose (batch, k) -> (batch, context)."""
@@ -134,8 +134,9 @@ class VisionPerformer(nn.Module):
             for block in self.blocks:
                 tokens = block(tokens)
             tokens = self.norm(tokens)
-            pooled = torch.cat((tokens[:, :-1].mean(1), tokens[:, -1], coded), -1)
-            context: Tensor = self.pool(pooled)
+            patches, pose_token = tokens[:, :-1], tokens[:, -1]
+            seen = patches.mean(1) if self.read is None else self.read(patches).flatten(1)
+            context: Tensor = self.pool(torch.cat((seen, pose_token, coded), -1))
             return context
 
     def tokens(self, rgb: Tensor, pose: Tensor) -> Tensor:

@@ -202,6 +202,7 @@ class VisionPerformerPolicy(nn.Module):
                 lambda: stratified((1, config.samples), generator, context),
                 config.rounds,
                 config.noise,
+                config.temperature,
                 generator,
             )
         start = uniform((1, config.samples, head.size), generator, context)

@@ -63,7 +63,7 @@ def test_autoregressive_search_follows_what_was_chosen():
     def first() -> Tensor:
         return stratified((2, 64), generator(), LIKE)
 
-    found = autoregressive(energy, 2, first, 4, 0.05, generator())
+    found = autoregressive(energy, 2, first, 4, 0.05, 0.0, generator())
     expected = torch.tensor([[-0.5, -0.15], [0.5, 0.35]])
     torch.testing.assert_close(found, expected, rtol=0, atol=0.01)
 

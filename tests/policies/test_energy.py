@@ -118,6 +118,7 @@ def autoregressive_errors(steps: int, hidden: tuple[int, ...]) -> Tensor:
             lambda: stratified((200, 128), generator(3), context),
             2,
             0.05,
+            0.25,
             generator(3),
         )
     return errors(found, context)
