@@ -1,5 +1,7 @@
 """Searches for the least energy, on energies whose least is known."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -49,6 +51,35 @@ def test_resampling_goes_where_energies_are_low():
     derivative_free(two_wells, uniform((1, 20000, 1), generator(), LIKE), 2, 1e-6, generator())
     share = float((seen[1] > 0).double().mean())
     assert share == pytest.approx(1 / (1 + torch.e**-1), abs=0.01)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_a_temperature_draws_a_well_and_takes_its_best(temperature):
+    """Wells at +-0.5, the right one deeper by 1."""
+    batch = 4000
+
+    def two_wells(candidates: Tensor) -> Tensor:
+        value = candidates[..., 0]
+        return 100 * (value.abs() - 0.5).square() + (value < 0)
+
+    start = torch.tensor([[-0.48], [0.48]]).expand(batch, -1, -1)
+    start = start.repeat(1, 20, 1)  # 40 candidates
+    found = derivative_free(two_wells, start, 3, 0.02, generator(), temperature)
+    assert (found.abs() - 0.5).abs().max() < 0.02  # of the last two rounds, all near the drawn one
+    assert (found.abs() - 0.5).abs().mean() < 0.004
+    right = 1 / (1 + math.exp(-1 / temperature))
+    assert float((found > 0).double().mean()) == pytest.approx(right, abs=0.025)
+
+
+def test_without_a_temperature_the_deeper_well_is_taken():
+    def two_wells(candidates: Tensor) -> Tensor:
+        return (candidates[..., 0] < 0).float()
+
+    start = uniform((500, 8, 1), generator(), LIKE)
+    found = derivative_free(two_wells, start, 1, 0.02, generator())
+    assert ((found > 0) | (start < 0).all(1)).all()
+    cold = derivative_free(two_wells, start, 1, 0.02, generator(), 0.01)
+    assert torch.equal(cold > 0, found > 0)
 
 
 def test_autoregressive_search_follows_what_was_chosen():

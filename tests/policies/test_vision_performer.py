@@ -99,6 +99,24 @@ def test_a_patch_moved_is_seen():
     assert (context[0] - context[1]).abs().max() > 1e-3
 
 
+class Backwards(torch.nn.Module):
+    """The patches' tokens in the opposite order; the pose's stays the last."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.cat((tokens[:, :-1].flip(1), tokens[:, -1:]), 1)
+
+
+@pytest.mark.parametrize(("readout", "alike"), [(0, True), (1, False), (8, False)])
+def test_a_readout_tells_places_apart_where_a_mean_cannot(readout, alike):
+    policy = make(patch_readout=readout)
+    rgb, pose, actions = batch(2)
+    policy.loss(rgb, pose, actions, generator()).backward()
+    assert all(p.grad is not None for p in policy.parameters())
+    context = policy.encode(rgb, pose)
+    policy.encoder.norm = torch.nn.Sequential(policy.encoder.norm, Backwards())
+    assert torch.allclose(policy.encode(rgb, pose), context, atol=1e-5) == alike
+
+
 def test_without_attention_patches_only_meet_in_the_pool():
     policy = make(attend=False)
     assert not [m for m in policy.modules() if isinstance(m, RandomFeatureAttention)]

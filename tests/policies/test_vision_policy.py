@@ -255,6 +255,8 @@ def test_diagnoses_tell_sound_from_broken():
         ({"patch": (0, 6)}, r"patch must be \[rows, columns\] of at least 1, got \[0, 6\]"),
         ({"patch": (5, 6)}, r"patch must be .* divide the 24 x 36 image, got \[5, 6\]"),
         ({"image_scale": 5}, "image_scale must divide the 24 x 36 image, got 5"),
+        ({"patch_readout": -1}, "patch_readout = -1, but input should be greater than or equal"),
+        ({"temperature": -0.1}, "temperature = -0.1, but input should be greater than or equal"),
         ({"qk_length": 0.0}, "qk_length = 0.0, but input should be greater than 0"),
         ({"tokens": 3}, "unknown key tokens; the keys known there are action_noise, attend, con"),
     ],
