@@ -40,7 +40,7 @@ class VisionPolicyConfig:
     mlp_ratio: float = Field(default=2.0, gt=0)
     """Width of a block's hidden layer, in units of `embed_dim`."""
     attend: bool = True
-    """Attention among the tokens; false, the control: none, they only meet when they are pooled."""
+    """Attention among the tokens; false, the control: none, they only meet in the context."""
     feature_map: str = "angular_hybrid"
     """Random features that make attention linear, as in `PolicyConfig`, or "softmax": exact."""
     num_features: int = Field(default=8, ge=1)

@@ -28,7 +28,7 @@ _LEAST_WIDTH = 0.02
 
 
 class VisionPerformerPolicy(nn.Module):
-    """Encodes what it sees by attention and acts by least energy.
+    """Encodes what it sees by attention and acts by low energy.
 
     Args:
         config: its settings.
@@ -190,7 +190,7 @@ class VisionPerformerPolicy(nn.Module):
         }
 
     def _search(self, context: Tensor) -> Tensor:
-        """The normalised action (1, n) of least energy for a context (1, c)."""
+        """The normalised action (1, n) that the search finds for a context (1, c)."""
         config, head, generator = self.config, self.head, self._generator
         if isinstance(head, Regression):
             return head(context)
