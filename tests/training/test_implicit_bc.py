@@ -27,7 +27,7 @@ PICTURE = "tests.training.picture_env:Picture-v0"
 POLICY = {
     "name": "vision_performer", "patch": [8, 8], "embed_dim": 16, "depth": 1, "heads": 2,
     "context_dim": 16, "hidden": [16], "negatives": 16, "samples": 16, "num_features": 4,
-    "num_lambda_features": 4, "pose_octaves": 1,
+    "num_lambda_features": 4, "pose_octaves": 1, "patch_readout": 2,
 }  # fmt: skip
 SMALL = {
     "env_id": PICTURE, "iterations": 2, "updates": 6, "batch_size": 8, "warm_up": 2,
@@ -85,8 +85,7 @@ def refused(capsys, arguments, sentence):
 @pytest.mark.parametrize("head", ["autoregressive", "explicit"])
 def test_it_learns_and_acts(job, tmp_path, head):
     """The expert's action is -0.2 times the pose: the loss must fall, on unseen frames too."""
-    policy = {"head": head, "temperature": 0.0}  # what is undecided yet is not drawn
-    path = job(policy, updates=150, iterations=3, learning_rate=0.003, batch_size=32)
+    path = job({"head": head}, updates=150, iterations=3, learning_rate=0.003, batch_size=32)
     run = train(path, tmp_path / "run")
     rows = metrics(run, without=())
     assert tuple(rows[0]) == implicit_bc.COLUMNS
