@@ -48,7 +48,7 @@ def derivative_free(
             softmax(-energy / temperature) and takes the place of them all.
 
     Returns:
-        (batch, n), the candidate of least energy of all rounds.
+        (batch, n), the candidate of least energy of all rounds, or of the drawn one and all after.
     """
     energies = energy(candidates)
     if temperature > 0:

@@ -112,8 +112,8 @@ class VisionPerformer(nn.Module):
     ) -> None:
         super().__init__()
         dim = config.embed_dim
-        # Constructors draw from the global generator: it is put back, and `draw` draws again.
         patches = PatchEmbedding(height, width, config.image_scale, config.patch, dim, generator)
+        # Constructors draw from the global generator: it is put back, and `draw` draws again.
         with torch.random.fork_rng(devices=[]):
             self._octaves = config.pose_octaves
             coded = pose * waves_size(config.pose_octaves)

@@ -1,7 +1,7 @@
 """The Vision-Performer policy (Hybrid Random Features, section 4.4 and appendix K.2).
 
 A colour image and a pose are encoded once; a head gives candidate actions energies, and a search
-finds the least (implicit behavioural cloning, Florence et al. 2021), or regresses the action.
+finds a low one (implicit behavioural cloning, Florence et al. 2021), or regresses the action.
 """
 
 from typing import Any
