@@ -29,6 +29,7 @@ _DUMP_ROLL_RAD = 0.25
 _TURN_RAD = 0.12  # a decision
 _LOW_M = 0.03  # below this the blades may sweep
 _NEAR_M, _LEVEL_RAD = 0.006, 0.03  # close enough to a place to go on from there
+_LOWER_M, _LOWER_RAD = 0.03, 0.1  # from here on tools come nearer while they are lowered
 _LEAK_M = 0.012  # a wider gap, or tools further out of line, lose balls
 _NESTING_M = 0.08  # from here on the tools must be in line
 _OVER_BOWL_M = 0.05
@@ -108,7 +109,7 @@ class SweepExpert:
             height = float(tools.targets[:, 2].mean())
             poses = tools.at(tools.apart(_CLOSED_M), height, tools.yaw)
             return _towards(poses, tools.targets, 0.04)
-        if distance > _NEAR_M or abs(tools.yaw) > _LEVEL_RAD:
+        if distance > _LOWER_M or abs(tools.yaw) > _LOWER_RAD:
             if tools.low < _LIFT_M - _NEAR_M and distance > _OVER_BOWL_M:
                 speed = 0.01 if tools.low < 0.02 else 0.025  # balls still climb
                 poses = tools.at(tools.apart(_CLOSED_M), _LIFT_M, tools.yaw)
@@ -142,7 +143,7 @@ class SweepExpert:
             for end, goal in zip(tools.ends, stripe.ends_m, strict=True)
         )
         turned = float(np.abs(tools.targets[:, 3:] - [0.0, 0.0, stripe.yaw_rad]).max())
-        if away < _NEAR_M and turned < _LEVEL_RAD:
+        if away < _LOWER_M and turned < _LOWER_RAD:
             return _towards(tools.at(stripe.ends_m, _LOWEST_M, stripe.yaw_rad), tools.targets, 0.03)
         if tools.low < _HOVER_M - 0.04 and away > 0.03:
             up = tools.targets.copy()

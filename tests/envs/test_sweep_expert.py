@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.expert import SweepExpert
 from tests.envs.sweeps import expert, make, play, random
 
@@ -65,6 +66,21 @@ def test_the_expert_carries_nothing_from_step_to_step():
             np.testing.assert_array_equal(np.clip(change, -limit, limit), action)
         env.step(action)
     env.close()
+
+
+@pytest.mark.parametrize("off_m", [0.0, 0.01, 0.02])
+def test_it_comes_nearer_while_it_lowers_a_load(off_m):
+    """Down or up must not hang on a few millimetres, which no picture shows."""
+    bowl_m = np.array([0.4, 0.0])
+    half_gap_m, high_m = 0.002, 0.115
+    targets = np.zeros((2, 6))
+    targets[:, :2] = np.array([[off_m, half_gap_m], [off_m, -half_gap_m]]) + bowl_m
+    targets[:, 2] = high_m
+    load_m = np.array([[bowl_m[0] + off_m, 0.0, high_m + 0.03]])
+    expert = SweepExpert(BimanualSweepConfig(), np.array([bowl_m, -bowl_m]))
+    change = expert.action(targets, load_m, np.array([False]))
+    assert (change[:, 2] < -0.01).all()
+    np.testing.assert_allclose(change[:, 0], -off_m)
 
 
 @pytest.mark.parametrize("shaken_at", [5, 12, 18, 45])
