@@ -28,8 +28,8 @@ _CLOSED_M, _OPEN_M = 0.002, 0.075  # from a blade's edge to the middle between t
 _DUMP_ROLL_RAD = 0.25
 _TURN_RAD = 0.12  # a decision
 _LOW_M = 0.03  # below this the blades may sweep
-_NEAR_M, _LEVEL_RAD = 0.006, 0.03  # close enough to a place to go on from there
-_LOWER_M, _LOWER_RAD = 0.03, 0.1  # from here on tools come nearer while they are lowered
+_NEAR_M = 0.006  # close enough to a place to go on from there
+_LOWER_M, _LOWER_RAD = 0.03, 0.1  # a decision away: tools come nearer while they are lowered
 _LEAK_M = 0.012  # a wider gap, or tools further out of line, lose balls
 _NESTING_M = 0.08  # from here on the tools must be in line
 _OVER_BOWL_M = 0.05
@@ -109,12 +109,12 @@ class SweepExpert:
             height = float(tools.targets[:, 2].mean())
             poses = tools.at(tools.apart(_CLOSED_M), height, tools.yaw)
             return _towards(poses, tools.targets, 0.04)
-        if distance > _LOWER_M or abs(tools.yaw) > _LOWER_RAD:
+        steps = max(distance / _LOWER_M, abs(tools.yaw) / _LOWER_RAD)
+        if steps > 1:
             if tools.low < _LIFT_M - _NEAR_M and distance > _OVER_BOWL_M:
                 speed = 0.01 if tools.low < 0.02 else 0.025  # balls still climb
                 poses = tools.at(tools.apart(_CLOSED_M), _LIFT_M, tools.yaw)
                 return _towards(poses, tools.targets, speed)
-            steps = max(1.0, distance / 0.03, abs(tools.yaw) / 0.1)
             yaw = tools.yaw * (1 - 1 / steps)
             centre = tools.middle + (bowl - tools.middle) / steps
             height = _LIFT_M
@@ -145,7 +145,7 @@ class SweepExpert:
         turned = float(np.abs(tools.targets[:, 3:] - [0.0, 0.0, stripe.yaw_rad]).max())
         if away < _LOWER_M and turned < _LOWER_RAD:
             return _towards(tools.at(stripe.ends_m, _LOWEST_M, stripe.yaw_rad), tools.targets, 0.03)
-        if tools.low < _HOVER_M - 0.04 and away > 0.03:
+        if tools.low < _HOVER_M - 0.04 and away > _LOWER_M:
             up = tools.targets.copy()
             up[:, 2] = _HOVER_M
             return _towards(up, tools.targets, 0.03)
