@@ -283,7 +283,7 @@ class Learner:
         try:
             player = Player(self._run.name, config["env_id"], config["env"], path)
             seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config["episodes"])
-            episodes = evaluate.play(player, seeds, config["workers"])
+            episodes = list(evaluate.play(player, seeds, config["workers"]))
         finally:
             path.unlink()
         success = float(np.mean([episode.success for episode in episodes]))

@@ -186,17 +186,17 @@ def _origin(player: Player) -> dict[str, Any]:
     return origin
 
 
-def play(player: Player, seeds: Sequence[int], workers: int = 1) -> list[Episode]:
-    """An episode a seed. UserError when an action or reward is not finite or a
-    worker dies."""
+def play(player: Player, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
+    """Yield an episode a seed, in their order. UserError when an action or reward is not finite or
+    a worker dies."""
     with _executor(workers) as run:
-        return _episodes(run, player, seeds, progress=False)
+        yield from _episodes(run, player, seeds, progress=False)
 
 
-def _episodes(run: Any, player: Player, seeds: Sequence[int], progress: bool) -> list[Episode]:
+def _episodes(run: Any, player: Player, seeds: Sequence[int], progress: bool) -> Iterator[Episode]:
     try:
         results = run(_play, [player] * len(seeds), seeds)
-        return list(_watched(results, player.name, len(seeds), progress))
+        yield from _watched(results, player.name, len(seeds), progress)
     except FloatingPointError as error:
         raise UserError(f"{player.name}: {error}") from None
 
@@ -211,7 +211,7 @@ def evaluate(
     """
     with _executor(workers) as run:
         for player in players:
-            episodes = _episodes(run, player, seeds, progress)
+            episodes = list(_episodes(run, player, seeds, progress))
             entry = summarise(player, episodes)
             _add_costs(entry, player, seeds[0])
             entry |= _origin(player)

@@ -32,7 +32,7 @@ from training.studies.charts import pareto_picture
 from training.studies.config import CurveConfig, StudyConfig, load_config, study_file
 from training.studies.gaze import Look, has_gaze
 from training.studies.making import Unit, make
-from training.studies.measures import Conditions, Costs
+from training.studies.measures import Conditions, Costs, unfinished
 from training.studies.page import render
 from training.studies.products import Film, Share
 from training.studies.runs import (
@@ -183,16 +183,19 @@ def _record(study: StudyConfig) -> None:
 
 
 def _clean(out: Path) -> None:
-    """Remove half a file of a process that was killed: the names that the study itself gives."""
+    """Remove what a process that was killed left and nothing needs: half a file by the names that
+    the study itself gives, episodes of an evaluation whose result is there."""
     for folder, names in (
         (out, "|".join(map(re.escape, (STUDY, PAGE, PICTURE, "costs.json")))),
-        (out / "evaluations", r"[a-z0-9.+-]+\.json"),
+        (out / "evaluations", r"[a-z0-9.+-]+\.jsonl?"),
         (out / "policies", r"[a-z0-9-]+\.safetensors"),
         (out / "gaze", r"[a-z0-9-]+\.json"),
     ):
         for path in folder.iterdir() if folder.is_dir() else ():
             if re.fullmatch(rf"\.({names})\.\d+", path.name):
                 path.unlink()
+    for path in (out / "evaluations").glob("*.json"):
+        unfinished(path).unlink(missing_ok=True)
 
 
 def _parser() -> ArgumentParser:

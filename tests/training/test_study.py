@@ -322,8 +322,13 @@ def test_only_its_own_left_overs_are_removed(plain, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(whole, out)
     (out / "evaluations" / "oracle.json").unlink()
-    own = [".study.yaml.12", ".report.html.3", "evaluations/.exact-s0.json.77"]
-    others = [".notes.tar.gz", ".report.html.old", "evaluations/.mine.json.bak"]
+    own = [
+        ".study.yaml.12", ".report.html.3", "evaluations/.exact-s0.json.77",
+        "evaluations/.exact-s0.jsonl.7", "evaluations/exact-s0.jsonl",
+    ]  # fmt: skip
+    others = [
+        ".notes.tar.gz", ".report.html.old", "evaluations/.mine.json.bak", "evaluations/mine.jsonl",
+    ]  # fmt: skip
     for name in own + others:
         (out / name).write_text("")
     (out / "runs" / "exact-s0" / "checkpoints" / "best.safetensors").write_text("")

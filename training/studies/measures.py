@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from training.players import Player
 from training.run_log import provenance
 from training.step_cost import measure_all
 from training.studies.config import CurveConfig, StudyConfig, slug
+from training.studies.episodes import play_on
 from training.studies.runs import Run, iterations_made
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "condition_file",
     "read_json",
     "settings_of",
+    "unfinished",
     "write_json",
 ]
 
@@ -62,6 +65,11 @@ def condition_file(out: Path, who: str, curve: str | None = None, x: float = 0.0
     """Where the evaluation of a policy lies, on the task itself or at a point of a curve."""
     where = "" if curve is None else f"--{slug(curve)}-{x:.12g}"
     return out / "evaluations" / f"{who}{where}.json"
+
+
+def unfinished(path: Path) -> Path:
+    """Where the episodes of an evaluation lie until `path`, its result, is there."""
+    return path.with_suffix(".jsonl")
 
 
 def settings_of(env_id: str, robot: dict[str, Any], *changes: dict[str, Any]) -> dict[str, Any]:
@@ -149,18 +157,25 @@ class Conditions:
                     )
 
     def do(self) -> None:
-        """Measure what is missing, each result written as soon as it is there."""
+        """Measure what is missing, each episode and result written as soon as it is there."""
         missing = {p: s for p, s in self.settings().items() if not p.is_file()}
         file = None if self.run is None else checkpoint.resolve(self.run)
         device = self.study.device if self.run is not None else "cpu"
         for path, settings in missing.items():
             player = Player(self.who, self.env_id, settings, file, device)
-            episodes = play(player, self._seeds, self.study.workers or 1)
+            sha256 = None if self.run is None else checkpoint_sha256(self.run)
+            episodes = play_on(
+                unfinished(path),
+                {"checkpoint_sha256": sha256, "env": settings, "device": device},
+                self._seeds,
+                partial(play, player, workers=self.study.workers or 1),
+            )
             entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
             if self.run is not None:
-                entry |= {"checkpoint": str(file), "checkpoint_sha256": checkpoint_sha256(self.run)}
+                entry |= {"checkpoint": str(file), "checkpoint_sha256": sha256}
             entry["records"] = [record(e) | {"success": float(e.success)} for e in episodes]
             write_json(path, entry)
+            unfinished(path).unlink()
 
 
 def check_there(path: Path, run: Path) -> None:
