@@ -1,12 +1,8 @@
-"""The study command: whole, rerun, interrupted, killed, widened, and careful with bad input."""
+"""The study command: whole, rerun, widened, and careful with bad input."""
 
 import json
 import math
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -48,15 +44,6 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     shape = {"stages": TWO_STAGES, "curves": [CURVE], "headline": "exact", "compare_stages": True}
     path = write_study(folder, {"env_id": WALK}, **shape)
-    assert conduct(path, folder / "out") == 0
-    return path, folder / "out"
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """A finished study of one stage without curves, in an environment that cannot be filmed."""
-    folder = tmp_path_factory.mktemp("plain")
-    path = write_study(folder)
     assert conduct(path, folder / "out") == 0
     return path, folder / "out"
 
@@ -315,81 +302,6 @@ def test_metrics_without_a_row_are_left_out(plain, tmp_path):
         metrics.write_text(metrics.read_text().splitlines(keepends=True)[0])
     assert conduct(path, out) == 0
     assert "All finished runs of a stage took" in (out / "report.html").read_text()
-
-
-def test_only_its_own_left_overs_are_removed(plain, tmp_path):
-    path, whole = plain
-    out = tmp_path / "out"
-    shutil.copytree(whole, out)
-    (out / "evaluations" / "oracle.json").unlink()
-    own = [
-        ".study.yaml.12", ".report.html.3", "evaluations/.exact-s0.json.77",
-        "evaluations/.exact-s0.jsonl.7", "evaluations/exact-s0.jsonl",
-    ]  # fmt: skip
-    others = [
-        ".notes.tar.gz", ".report.html.old", "evaluations/.mine.json.bak", "evaluations/mine.jsonl",
-    ]  # fmt: skip
-    for name in own + others:
-        (out / name).write_text("")
-    (out / "runs" / "exact-s0" / "checkpoints" / "best.safetensors").write_text("")
-    assert conduct(path, out) == 0
-    assert [name for name in own + others if (out / name).exists()] == others
-
-
-def start(path, out):
-    return subprocess.Popen(
-        [sys.executable, "-m", "training.study", "--config", str(path), "--out", str(out)],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def wait_for(condition, process):
-    until = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < until, "timed out"
-        time.sleep(0.005)
-
-
-def test_control_c_says_how_to_go_on(tmp_path):
-    path, out = write_study(tmp_path, {"iterations": 100_000}), tmp_path / "out"
-    process = start(path, out)
-    wait_for(lambda: len(checkpoints(out)) > 1, process)
-    process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert f"go on with: python -m training.study --config {path} --out {out}" in printed
-    assert "Traceback" not in printed
-
-
-def test_kill_9_and_rerun(plain, tmp_path):
-    """Killed while it trains and while it evaluates: in the end what a study is that was not."""
-    _, whole = plain
-    path, out = write_study(tmp_path), tmp_path / "out"
-    first = out / "runs" / "favor-m-16-s0"
-    for moment in (
-        lambda: len(checkpoint.in_run(first)) > 2,
-        lambda: len(list(out.glob("evaluations/*-s0.json"))) > 0,
-    ):
-        process = start(path, out)
-        wait_for(moment, process)
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        assert len(figures(out)) < len(figures(whole))
-    assert conduct(path, out) == 0
-    assert checkpoints(out) == checkpoints(whole)
-    assert figures(out) == figures(whole)
-
-
-def test_a_run_killed_before_its_first_file(tmp_path, plain):
-    _, whole = plain
-    out = tmp_path / "out"
-    (out / "runs" / "exact-s0" / "checkpoints").mkdir(parents=True)
-    path = write_study(tmp_path)
-    (out / "study.yaml").write_bytes((whole / "study.yaml").read_bytes())
-    assert conduct(path, out) == 0
-    assert checkpoints(out) == checkpoints(whole)
 
 
 def test_the_page_alone(plain, tmp_path):

@@ -1,0 +1,176 @@
+"""A study that is interrupted or killed goes on where it was, at the episode of an evaluation."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.training import walk_env
+from tests.training.study_jobs import WALK, checkpoints, conduct, figures, write_study
+from training import checkpoint, study
+from training.studies.measures import Conditions, condition_file, unfinished
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = [100_000, 100_001, 100_002, 100_003, 100_004]
+
+
+def test_only_its_own_left_overs_are_removed(plain, tmp_path):
+    path, whole = plain
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    (out / "evaluations" / "oracle.json").unlink()
+    own = [
+        ".study.yaml.12", ".report.html.3", "evaluations/.exact-s0.json.77",
+        "evaluations/.exact-s0.jsonl.7", "evaluations/exact-s0.jsonl",
+    ]  # fmt: skip
+    others = [
+        ".notes.tar.gz", ".report.html.old", "evaluations/.mine.json.bak", "evaluations/mine.jsonl",
+    ]  # fmt: skip
+    for name in own + others:
+        (out / name).write_text("")
+    (out / "runs" / "exact-s0" / "checkpoints" / "best.safetensors").write_text("")
+    assert conduct(path, out) == 0
+    assert [name for name in own + others if (out / name).exists()] == others
+
+
+def start(path, out):
+    return subprocess.Popen(
+        [sys.executable, "-m", "training.study", "--config", str(path), "--out", str(out)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def wait_for(condition, process):
+    until = time.monotonic() + 60
+    while not condition():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < until, "timed out"
+        time.sleep(0.005)
+
+
+def test_control_c_says_how_to_go_on(tmp_path):
+    path, out = write_study(tmp_path, {"iterations": 100_000}), tmp_path / "out"
+    process = start(path, out)
+    wait_for(lambda: len(checkpoints(out)) > 1, process)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"go on with: python -m training.study --config {path} --out {out}" in printed
+    assert "Traceback" not in printed
+
+
+def test_kill_9_and_rerun(plain, tmp_path):
+    """Killed while it trains and while it evaluates: in the end what a study is that was not."""
+    _, whole = plain
+    path, out = write_study(tmp_path), tmp_path / "out"
+    first = out / "runs" / "favor-m-16-s0"
+    for moment in (
+        lambda: len(checkpoint.in_run(first)) > 2,
+        lambda: len(list(out.glob("evaluations/*-s0.json"))) > 0,
+    ):
+        process = start(path, out)
+        wait_for(moment, process)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert len(figures(out)) < len(figures(whole))
+    assert conduct(path, out) == 0
+    assert checkpoints(out) == checkpoints(whole)
+    assert figures(out) == figures(whole)
+
+
+def test_a_run_killed_before_its_first_file(tmp_path, plain):
+    _, whole = plain
+    out = tmp_path / "out"
+    (out / "runs" / "exact-s0" / "checkpoints").mkdir(parents=True)
+    path = write_study(tmp_path)
+    (out / "study.yaml").write_bytes((whole / "study.yaml").read_bytes())
+    assert conduct(path, out) == 0
+    assert checkpoints(out) == checkpoints(whole)
+
+
+@pytest.fixture
+def played(monkeypatch):
+    """Seeds of the episodes that are begun; the one whose seed is set as `stop_at` stops all."""
+    reset = walk_env.WalkEnv.reset
+
+    class Played(list):
+        stop_at = None
+
+    seeds = Played()
+
+    def begin(self, *, seed=None, options=None):
+        if seed == seeds.stop_at:
+            raise KeyboardInterrupt
+        seeds.append(seed)
+        return reset(self, seed=seed, options=options)
+
+    monkeypatch.setattr(walk_env.WalkEnv, "reset", begin)
+    return seeds
+
+
+def stopped(folder, played):
+    """An evaluation that was stopped in its fourth episode, and the file of its episodes."""
+    folder.mkdir()
+    conditions = Conditions(study.load_config(write_study(folder)), folder, "oracle", WALK, {})
+    played.stop_at = SEEDS[3]
+    with pytest.raises(KeyboardInterrupt):
+        conditions.do()
+    assert played == SEEDS[:3]
+    assert not conditions.done()
+    played.clear()
+    played.stop_at = None
+    return conditions, unfinished(condition_file(folder, "oracle"))
+
+
+@pytest.fixture
+def whole(tmp_path, played):
+    """What an evaluation comes to that was not stopped."""
+    (tmp_path / "whole").mkdir()
+    settings = study.load_config(write_study(tmp_path / "whole"))
+    Conditions(settings, tmp_path / "whole", "oracle", WALK, {}).do()
+    assert played == SEEDS
+    played.clear()
+    return figures(tmp_path / "whole")
+
+
+def test_it_goes_on(tmp_path, played, whole):
+    conditions, file = stopped(tmp_path / "out", played)
+    conditions.do()
+    assert played == SEEDS[3:]
+    assert figures(tmp_path / "out") == whole
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "left"),
+    [
+        (lambda text: text[:-20], 2),  # killed while it wrote
+        (lambda text: text[:-1], 3),
+        (lambda text: text.replace('"seed": 100001', '"seed": 7'), 1),
+        (lambda text: text.replace('"steps"', '"paces"'), 0),
+        (lambda text: text.replace('"env": {}', '"env": {"wind": 0.5}'), 0),  # other settings
+        (lambda text: "\0" + text, 0),
+        (lambda text: "", 0),
+    ],
+)
+def test_what_is_no_episode_of_it_is_played_again(tmp_path, played, whole, damage, left):
+    conditions, file = stopped(tmp_path / "out", played)
+    text = file.read_text()
+    assert text != damage(text)
+    file.write_text(damage(text))
+    conditions.do()
+    assert played == SEEDS[left:]
+    assert figures(tmp_path / "out") == whole
+
+
+def test_bytes_that_are_no_text(tmp_path, played, whole):
+    conditions, file = stopped(tmp_path / "out", played)
+    file.write_bytes(file.read_bytes()[:-9] + b"\xff\xfe")
+    conditions.do()
+    assert played == SEEDS[2:]
+    assert figures(tmp_path / "out") == whole
