@@ -4,7 +4,6 @@ import csv
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import yaml
 import policies
 from benchmarks.cloning_time import random_data
 from policies.footholds import FootholdVotes
+from tests.training.background import wait_for
 from training import bc, checkpoint, cloning, dagger, demonstrations, es
 from training.bc_config import BCConfig, load_config
 from training.demonstrations import Demonstrations
@@ -362,13 +362,6 @@ def test_kill_9_and_fewer_workers_change_nothing(job, tmp_path):
 
 def children(pid):
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def wait_for(condition, seconds=60):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "timed out"
-        time.sleep(0.05)
 
 
 def test_help_lists_every_field(capsys):

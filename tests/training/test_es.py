@@ -4,7 +4,6 @@ import csv
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 import yaml
 
 import policies
+from tests.training.background import start, wait_for
 from training import checkpoint, es
 from training.es_config import load_config
 from training.seeds import EVALUATION_SEEDS_FROM
@@ -343,21 +343,6 @@ def test_help_lists_every_field(capsys):
         assert f"  {key} = " in text
 
 
-def start(arguments, **extra):
-    return subprocess.Popen(
-        [sys.executable, "-m", "training.es", *arguments],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **extra,
-    )  # fmt: skip
-
-
-def wait_for(condition, process, seconds=60):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < until, "timed out"
-        time.sleep(0.01)
-
-
 def test_kill_9_and_resume(job, tmp_path):
     """Killed at two arbitrary moments and resumed: bit-identical to a run that was not."""
     path = job(iterations=60)
@@ -365,7 +350,7 @@ def test_kill_9_and_resume(job, tmp_path):
     run = tmp_path / "run"
     arguments = ["--config", path, "--out", str(run)]
     for least in (3, 20):
-        process = start(arguments)
+        process = start("training.es", arguments)
         wait_for(lambda least=least: len(checkpoints_in(run)) and latest(run) >= least, process)
         process.kill()
         process.wait()
@@ -387,7 +372,7 @@ def latest(run):
 
 def test_control_c_ends_with_130(job, tmp_path):
     run = tmp_path / "run"
-    process = start(["--config", job(iterations=100_000), "--out", str(run)])
+    process = start("training.es", ["--config", job(iterations=100_000), "--out", str(run)])
     wait_for(lambda: len(checkpoints_in(run)) > 1, process)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)

@@ -2,9 +2,9 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+from tests.training.background import wait_for
 from training.processes import open_processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,4 @@ def test_a_killed_parent_leaves_none_behind(tmp_path):
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    until = time.monotonic() + 30
-    while any(child.exists() for child in children):
-        assert time.monotonic() < until, "a worker lives on"
-        time.sleep(0.02)
+    wait_for(lambda: not any(child.exists() for child in children), seconds=30)

@@ -2,19 +2,15 @@
 
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from tests.training import walk_env
+from tests.training.background import start, wait_for
 from tests.training.study_jobs import WALK, checkpoints, conduct, figures, write_study
 from training import checkpoint, study
 from training.studies.measures import Conditions, condition_file, unfinished
 
-ROOT = Path(__file__).resolve().parents[2]
 SEEDS = [100_000, 100_001, 100_002, 100_003, 100_004]
 
 
@@ -37,24 +33,9 @@ def test_only_its_own_left_overs_are_removed(plain, tmp_path):
     assert [name for name in own + others if (out / name).exists()] == others
 
 
-def start(path, out):
-    return subprocess.Popen(
-        [sys.executable, "-m", "training.study", "--config", str(path), "--out", str(out)],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def wait_for(condition, process):
-    until = time.monotonic() + 60
-    while not condition():
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < until, "timed out"
-        time.sleep(0.005)
-
-
 def test_control_c_says_how_to_go_on(tmp_path):
     path, out = write_study(tmp_path, {"iterations": 100_000}), tmp_path / "out"
-    process = start(path, out)
+    process = start("training.study", ["--config", str(path), "--out", str(out)])
     wait_for(lambda: len(checkpoints(out)) > 1, process)
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=30)
@@ -72,7 +53,7 @@ def test_kill_9_and_rerun(plain, tmp_path):
         lambda: len(checkpoint.in_run(first)) > 2,
         lambda: len(list(out.glob("evaluations/*-s0.json"))) > 0,
     ):
-        process = start(path, out)
+        process = start("training.study", ["--config", str(path), "--out", str(out)])
         wait_for(moment, process)
         process.kill()
         process.wait()
@@ -113,10 +94,15 @@ def played(monkeypatch):
     return seeds
 
 
+def evaluation(folder):
+    """That of the oracle in a new folder."""
+    folder.mkdir()
+    return Conditions(study.load_config(write_study(folder)), folder, "oracle", WALK, {})
+
+
 def stopped(folder, played):
     """An evaluation that was stopped in its fourth episode, and the file of its episodes."""
-    folder.mkdir()
-    conditions = Conditions(study.load_config(write_study(folder)), folder, "oracle", WALK, {})
+    conditions = evaluation(folder)
     played.stop_at = SEEDS[3]
     with pytest.raises(KeyboardInterrupt):
         conditions.do()
@@ -130,9 +116,7 @@ def stopped(folder, played):
 @pytest.fixture
 def whole(tmp_path, played):
     """What an evaluation comes to that was not stopped."""
-    (tmp_path / "whole").mkdir()
-    settings = study.load_config(write_study(tmp_path / "whole"))
-    Conditions(settings, tmp_path / "whole", "oracle", WALK, {}).do()
+    evaluation(tmp_path / "whole").do()
     assert played == SEEDS
     played.clear()
     return figures(tmp_path / "whole")
