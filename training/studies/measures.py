@@ -160,10 +160,10 @@ class Conditions:
         """Measure what is missing, each episode and result written as soon as it is there."""
         missing = {p: s for p, s in self.settings().items() if not p.is_file()}
         file = None if self.run is None else checkpoint.resolve(self.run)
+        sha256 = None if self.run is None else checkpoint_sha256(self.run)
         device = self.study.device if self.run is not None else "cpu"
         for path, settings in missing.items():
             player = Player(self.who, self.env_id, settings, file, device)
-            sha256 = None if self.run is None else checkpoint_sha256(self.run)
             episodes = play_on(
                 unfinished(path),
                 {"checkpoint_sha256": sha256, "env": settings, "device": device},
