@@ -1,8 +1,9 @@
 """Where a policy looks: the share of what it keeps on gap edges and past the stones, and chance.
 
-    python -m benchmarks.gaze RUN_OR_CHECKPOINT... [--episodes 4]
+    python -m benchmarks.gaze RUN_OR_CHECKPOINT... [--episodes 4] [--distract KEY=VALUE]
 
-The oracle walks training terrains (`training.gaze`).
+The oracle walks training terrains (`training.gaze`). With a distraction, the share of the pixels
+kept that it changed instead: the oracle, who needs no camera, makes the same walks without it.
 """
 
 import os
@@ -13,8 +14,11 @@ import sys
 from collections.abc import Sequence
 
 from training import checkpoint
-from training.config import ArgumentParser, exit_status
-from training.gaze import gaze, oracle_views
+from training.config import ArgumentParser, UserError, exit_status
+from training.gaze import distracted, gaze, oracle_views
+from training.players import positive, settings_given
+
+DISTRACTIONS = ("depth_false_returns", "depth_dropped_blocks", "clutter_per_m")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,11 +31,29 @@ def _main(argv: Sequence[str] | None) -> int:
         prog="python -m benchmarks.gaze", description=str(__doc__).split("\n", 1)[0]
     )
     parser.add_argument("policies", nargs="+", metavar="RUN_OR_CHECKPOINT")
-    parser.add_argument("--episodes", type=int, default=4, help="terrains walked by the oracle")
+    parser.add_argument(
+        "--episodes", type=positive, default=4, help="terrains walked by the oracle"
+    )
+    parser.add_argument(
+        "--distract", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+        help=f"what the cameras see besides: {', '.join(DISTRACTIONS)}",
+    )  # fmt: skip
     args = parser.parse_args(argv)
+    distraction = settings_given(args.distract)
+    unknown = sorted(distraction.keys() - set(DISTRACTIONS))
+    if unknown:
+        raise UserError(f"--distract {unknown[0]}: allowed are {', '.join(DISTRACTIONS)}")
+    policies = [(name, checkpoint.load_policy(name)[0]) for name in args.policies]
     views = oracle_views({}, range(args.episodes))
-    for name in args.policies:
-        policy, _ = checkpoint.load_policy(name)
+    others = oracle_views(distraction, range(args.episodes)) if distraction else []
+    for name, policy in policies:
+        if distraction:
+            kept, chance = distracted(policy, others, views)
+            print(
+                f"{name}: {' '.join(args.distract)} changed {kept:.1%} of the pixels kept and "
+                f"{chance:.1%} of all"
+            )
+            continue
         found = gaze(policy, views)
         print(
             f"{name}: {found.edges_kept:.1%} of the tokens kept lie on a gap's edge, "

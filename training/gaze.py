@@ -20,7 +20,7 @@ from policies import Oracle
 from training import checkpoint
 from training.episode import run_episode
 
-__all__ = ["Gaze", "gap_edges", "gaze", "oracle_views"]
+__all__ = ["Gaze", "distracted", "gap_edges", "gaze", "oracle_views"]
 
 PAST_STONES_M = 0.6
 EVERY = 7  # decisions between views; not a divisor of the gait's ten
@@ -78,3 +78,21 @@ def gaze(policy: Any, views: Sequence[dict[str, NDArray[np.float32]]]) -> Gaze:
         past = depth > PAST_STONES_M
         shares.append((edges[tokens_kept].mean(), edges.mean(), past[kept].mean(), past.mean()))
     return Gaze(*(float(share) for share in np.mean(shares, axis=0)))
+
+
+def distracted(
+    policy: Any,
+    views: Sequence[dict[str, NDArray[np.float32]]],
+    plain: Sequence[dict[str, NDArray[np.float32]]],
+) -> tuple[float, float]:
+    """Share of the pixels kept that a distraction changed, and of all pixels, over all views.
+
+    Args:
+        policy: an Implicit Attention Policy, which is shown `views`.
+        views: of walks with a distraction, which the oracle does not see.
+        plain: of the same walks without it.
+    """
+    pairs = zip(views, plain, strict=True)
+    changed = np.stack([view["depth"] != before["depth"] for view, before in pairs])
+    kept = np.stack([policy.attention_mask(view) for view in views])
+    return float(changed[kept].mean()), float(changed.mean())

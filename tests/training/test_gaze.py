@@ -7,7 +7,7 @@ import pytest
 
 import envs
 from tests.training.study_jobs import conduct, write_study
-from training.gaze import gap_edges, gaze, oracle_views
+from training.gaze import distracted, gap_edges, gaze, oracle_views
 
 STONE, FLOOR = 0.4, 0.85
 
@@ -52,6 +52,25 @@ def test_shares_of_what_is_kept_and_chance(kept, edges_kept, past_kept):
     assert found.edges == 1 / 4
     assert found.past_kept == past_kept
     assert found.past == pytest.approx(6 / 16)
+
+
+@pytest.mark.parametrize(("kept", "share"), [([(1, 0)], 0.5), ([(0, 0)], 0.0)])
+def test_shares_of_what_a_distraction_changed(kept, share):
+    before = image()
+    before[0, 3, :2] = STONE
+    assert distracted(Keeps(*kept), [{"depth": image()}], [{"depth": before}]) == (share, 2 / 16)
+
+
+def test_the_oracle_walks_alike_where_cameras_lie():
+    walks = [
+        oracle_views({"episode_s": 1.0, **lies}, [3])
+        for lies in ({}, {"depth_dropped_blocks": 0.1}, {"clutter_per_m": 20.0})
+    ]
+    plain = [view["proprio"] for view in walks[0]]
+    for views in walks[1:]:
+        assert np.array_equal([view["proprio"] for view in views], plain)
+        changed = [(a["depth"] != b["depth"]).mean() for a, b in zip(views, walks[0], strict=True)]
+        assert 0.01 < np.mean(changed) < 0.5
 
 
 def test_the_oracle_sees_gaps():
