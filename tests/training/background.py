@@ -20,6 +20,6 @@ def wait_for(condition, process=None, seconds=60):
     """Return when `condition()` holds; fail after `seconds`, or when `process` ends before."""
     until = time.monotonic() + seconds
     while not condition():
-        assert process is None or process.poll() is None, process.stdout.read()
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < until, "timed out"
         time.sleep(0.005)

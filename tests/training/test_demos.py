@@ -16,6 +16,7 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
+from tests.training.background import wait_for
 from training import demos
 from training.demo.files import DemoReader
 
@@ -274,11 +275,7 @@ def start_and_wait(out, episodes_wanted, workers):
     process = subprocess.Popen(
         command(*words), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    until = time.monotonic() + 60
-    while len(list(out.glob("episodes/0*.hdf5"))) < episodes_wanted:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(lambda: len(list(out.glob("episodes/0*.hdf5"))) >= episodes_wanted, process)
     return process
 
 

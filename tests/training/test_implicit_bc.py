@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import h5py
@@ -16,6 +15,7 @@ import pytest
 import torch
 import yaml
 
+from tests.training.background import wait_for
 from training import bc, bc_learner, checkpoint, demos, implicit_bc
 from training.config import UserError
 from training.demo.batches import Prefetcher, frames_of_update
@@ -136,9 +136,7 @@ def test_a_killed_run_resumes(job, tmp_path):
         [*command, "--out", str(run)], cwd=ROOT, stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    until = time.monotonic() + 120
-    while not (run / "checkpoints" / "000001.safetensors").exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_for((run / "checkpoints" / "000001.safetensors").exists, process, seconds=120)
     process.kill()
     process.wait()
     assert bc.main(["--resume", str(run)]) == 0

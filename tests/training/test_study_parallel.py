@@ -3,14 +3,12 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.training.background import ROOT, wait_for
 from tests.training.study_jobs import CURVE, TWO_STAGES, checkpoints, conduct, figures, write_study
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +38,7 @@ def test_stopped_and_gone_on_with(tmp_path, monkeypatch, in_turn, kill):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
-    deadline = time.monotonic() + 90
-    while len(list(Path("out").glob("runs/*/checkpoints/*"))) < 5 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for(lambda: len(list(Path("out").glob("runs/*/checkpoints/*"))) >= 5, process, 90)
     process.send_signal(kill)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == (130 if kill == signal.SIGINT else -signal.SIGKILL)
