@@ -45,15 +45,16 @@ def _main(argv: Sequence[str] | None) -> int:
         raise UserError(f"--distract {unknown[0]}: allowed are {', '.join(DISTRACTIONS)}")
     policies = [(name, checkpoint.load_policy(name)[0]) for name in args.policies]
     views = oracle_views({}, range(args.episodes))
-    others = oracle_views(distraction, range(args.episodes)) if distraction else []
-    for name, policy in policies:
-        if distraction:
-            kept, chance = distracted(policy, others, views)
+    if distraction:
+        lies = oracle_views(distraction, range(args.episodes))
+        for name, policy in policies:
+            kept, chance = distracted(policy, lies, views)
             print(
                 f"{name}: {' '.join(args.distract)} changed {kept:.1%} of the pixels kept and "
                 f"{chance:.1%} of all"
             )
-            continue
+        return 0
+    for name, policy in policies:
         found = gaze(policy, views)
         print(
             f"{name}: {found.edges_kept:.1%} of the tokens kept lie on a gap's edge, "
