@@ -46,6 +46,13 @@ def test_a_tenth_is_enough(summary):
     assert cheapest.ratio_interval[0] >= 0.98
 
 
+def test_controls_are_not_cheap_attention(study, summary):
+    assert study.controls == {"no attention", "random tokens"}
+    for name in study.controls:
+        assert summary.arms[name].fewer is None
+        assert not any(name in front for front in summary.front.values())
+
+
 def test_the_page_says_so(study, summary):
     page = (PUBLISHED / "report.html").read_text()
     for sentence in headline(study, summary):

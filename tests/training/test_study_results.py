@@ -178,6 +178,19 @@ def test_numbers_of_points_that_coincide_stand_apart():
         assert abs(one[0] - other[0]) > 5 or abs(one[1] - other[1]) > 7
 
 
+def test_arms_without_cost_stand_apart_left_of_the_axis():
+    points = [Point(number, cost, 1.0, 0.9, 1.1) for number, cost in enumerate((3e5, 0, 0, 2e6))]
+    svg = draw_points(points, "t", "x", "y", {})
+    across = [
+        float(re.search(rf'<text [^>]*x="([\d.]+)"[^>]*>{label}</text>', svg)[1])
+        for label in ("2", "3", "500k", "1M", "2M")
+    ]
+    assert across == sorted(across)
+    assert across[1] - across[0] > 5
+    for label in ("none", "200k"):
+        assert (f">{label}</text>" in svg) == (label == "none")
+
+
 def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01, placed=None):
     won = np.arange(4).reshape(2, 2) < successes
     balls = None if placed is None else np.array(placed)

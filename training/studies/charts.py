@@ -78,12 +78,13 @@ def pareto_picture(study: StudyConfig, summary: Summary) -> bytes | None:
 def _pareto_points(
     study: StudyConfig, summary: Summary, kind: str
 ) -> tuple[dict[str, Point], dict[str, float]]:
-    """Points by arm, and the level of each scripted policy."""
+    """Points by arm, controls without attention, and the level of each scripted policy."""
     numbers = {arm.name: number for number, arm in enumerate(study.arms)}
+    free = study.controls if kind == "attention" else set()
     points = {
         name: Point(
-            numbers[name], row.cost[kind], row.scores.reward, *row.interval,
-            on_front=name in summary.front[kind],
+            numbers[name], 0 if name in free else row.cost[kind], row.scores.reward,
+            *row.interval, on_front=name in summary.front[kind],
         )
         for name, row in summary.arms.items()
         if row.cost is not None

@@ -135,6 +135,11 @@ class StudyConfig:
     videos: bool = True
     """Film the first seed's policy of every arm, where the environment can be filmed."""
 
+    @property
+    def controls(self) -> set[str]:
+        """Names of the arms that are controls."""
+        return {arm.name for arm in self.arms if arm.control}
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         names = [arm.name for arm in self.arms]

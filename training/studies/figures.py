@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -148,7 +148,7 @@ def draw_points(
     """Cost against reward as SVG, numbered as in the legend; `across` are dashed levels by
     name, where they are near.
 
-    An arm without cost is drawn at the left edge of the logarithmic axis, which is labelled none.
+    Arms without cost are drawn beside each other on the left, where the axis is labelled none.
     """
     figure, axis = _begin(xlabel, ylabel)
     _scatter(axis, points, across)
@@ -177,17 +177,25 @@ def draw_picture(
 
 
 def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> None:
-    from matplotlib.ticker import EngFormatter, NullFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator
 
     costs = [point.x for point in points if point.x > 0] or [1.0]
-    edge = min(costs) / 4
+    step = max(max(costs) / min(costs), 5.0) ** 0.08
+    free = [point.number for point in points if point.x == 0]
+    left = {number: min(costs) / step**rank for rank, number in enumerate(reversed(free), 2)}
+    points = [replace(point, x=left.get(point.number, point.x)) for point in points]
     for point in points:
-        x = point.x or edge
         error = [[point.y - point.low], [point.high - point.y]]
         axis.errorbar(
-            x, point.y, yerr=error, **_mark(point.number), linestyle="", capsize=3, markersize=6
+            point.x,
+            point.y,
+            yerr=error,
+            **_mark(point.number),
+            linestyle="",
+            capsize=3,
+            markersize=6,
         )
-    front = sorted((point.x or edge, point.y) for point in points if point.on_front)
+    front = sorted((point.x, point.y) for point in points if point.on_front)
     if front:
         axis.plot(*zip(*front, strict=True), color=_INK, linewidth=1, alpha=0.6, zorder=0)
         axis.plot(
@@ -196,13 +204,17 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
         )  # fmt: skip
     if max(costs) / min(costs) > 5:
         axis.set_xscale("log")
+        narrow = max(costs) / min(costs) < 50
+        ticks = LogLocator(subs=(1, 2, 5) if narrow else (1,)).tick_values(min(costs), max(costs))
+        axis.set_xticks([tick for tick in ticks if min(costs) / step < tick < max(costs) * step])
     axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    if any(point.x == 0 for point in points):
-        axis.axvline(edge * 1.8, color=_INK, linewidth=0.6, linestyle=":")
+    axis.minorticks_off()
+    if free:
+        axis.axvline(min(costs) / step, color=_INK, linewidth=0.6, linestyle=":")
         axis.annotate(
-            "none", (edge, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
-            xytext=(0, 3), ha="center", color=_INK, fontsize=8,
+            "none", (min(costs) / step ** (1.5 + len(free) / 2), 0), ha="center", color=_INK,
+            xycoords=("data", "axes fraction"), textcoords="offset points", xytext=(0, 3),
+            fontsize=8,
         )  # fmt: skip
     bottom, top = axis.get_ylim()
     for name, level in across.items():
@@ -213,23 +225,23 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
             name, (1, level), xycoords=("axes fraction", "data"), textcoords="offset points",
             xytext=(4, 0), va="center", color=_INK, fontsize=8,
         )  # fmt: skip
-    _number_points(axis, [(point.number, point.x or edge, point.y) for point in points])
+    _number_points(axis, points)
 
 
-def _number_points(axis: Any, points: Sequence[tuple[int, float, float]]) -> None:
-    """A number beside each point (number, x, y), where none before it stands."""
+def _number_points(axis: Any, points: Sequence[Point]) -> None:
+    """A number beside each point, where none before it stands."""
     from matplotlib.transforms import Bbox
 
     axis.figure.draw_without_rendering()  # only now is it known where things will lie
     taken = [
         Bbox.from_extents(x - 6, y - 6, x + 6, y + 6)
-        for x, y in axis.transData.transform([place for _, *place in points])
+        for x, y in axis.transData.transform([(point.x, point.y) for point in points])
     ]
-    for number, *place in points:
+    for point in points:
         for offset in _BESIDE:
             label = axis.annotate(
-                str(number + 1), place, textcoords="offset points", xytext=offset, ha="center",
-                va="center", color=_INK, fontsize=9,
+                str(point.number + 1), (point.x, point.y), xytext=offset,
+                textcoords="offset points", ha="center", va="center", color=_INK, fontsize=9,
             )  # fmt: skip
             box = label.get_window_extent()
             if offset == _BESIDE[-1] or not box.count_overlaps(taken):

@@ -38,7 +38,8 @@ class Row:
     cost: Mapping[str, Any] | None = None
     """FLOPs, latency and parameters, the keys of `StepCost`; None where not measured."""
     fewer: float | None = None
-    """The baseline's attention FLOPs, as a multiple of its own; None where it has none."""
+    """The baseline's attention FLOPs, as a multiple of its own; None for a control
+    and where there are none."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,7 @@ def summarise(study: StudyConfig, out: Path) -> Summary:
     scores = {name: one for name, one in found.items() if one is not None}
     rows = {name: _row(study, name, scores, costs) for name in scores}
     arms = {arm.name: rows[arm.name] for arm in study.arms if arm.name in rows}
-    controls = {arm.name for arm in study.arms if arm.control}
-    rivals = {name: row for name, row in arms.items() if name not in controls}
+    rivals = {name: row for name, row in arms.items() if name not in study.controls}
     front = {
         kind: pareto_front(
             {name: row.cost[kind] for name, row in rivals.items() if row.cost is not None},
@@ -128,7 +128,8 @@ def _row(
         around = _share_of(ours, oracle)
     cost, reference = costs.get(name), costs.get(study.baseline)
     fewer = None
-    if cost and reference and cost["attention"] and name != study.baseline:
+    compared = name != study.baseline and name not in study.controls
+    if cost and reference and cost["attention"] and compared:
         fewer = reference["attention"] / cost["attention"]
     return Row(name, ours, interval, ratio, between, share, around, cost, fewer)
 
@@ -157,7 +158,7 @@ def headline(study: StudyConfig, summary: Summary) -> list[str]:
             f"The baseline {study.baseline} earns {base.scores.reward:.3f} (95 % interval "
             f"{low:.3f} to {high:.3f}), so little that a ratio to it says nothing."
         ]
-    controls = {arm.name for arm in study.arms if arm.control}
+    controls = study.controls
     candidates = [name for name in compared if name not in controls] or list(compared)
     best = max(candidates, key=lambda name: compared[name].scores.reward)
     name = study.headline if study.headline in compared else best
