@@ -177,44 +177,19 @@ def draw_picture(
 
 
 def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> None:
-    from matplotlib.ticker import EngFormatter, LogLocator
-
-    costs = [point.x for point in points if point.x > 0] or [1.0]
-    step = max(max(costs) / min(costs), 5.0) ** 0.08
-    free = [point.number for point in points if point.x == 0]
-    left = {number: min(costs) / step**rank for rank, number in enumerate(reversed(free), 2)}
-    points = [replace(point, x=left.get(point.number, point.x)) for point in points]
+    points = _scale_costs(axis, points)
     for point in points:
         error = [[point.y - point.low], [point.high - point.y]]
         axis.errorbar(
-            point.x,
-            point.y,
-            yerr=error,
-            **_mark(point.number),
-            linestyle="",
-            capsize=3,
+            point.x, point.y, yerr=error, **_mark(point.number), linestyle="", capsize=3,
             markersize=6,
-        )
+        )  # fmt: skip
     front = sorted((point.x, point.y) for point in points if point.on_front)
     if front:
         axis.plot(*zip(*front, strict=True), color=_INK, linewidth=1, alpha=0.6, zorder=0)
         axis.plot(
             *zip(*front, strict=True), "o", markersize=12, markerfacecolor="none", color=_INK,
             markeredgewidth=1,
-        )  # fmt: skip
-    if max(costs) / min(costs) > 5:
-        axis.set_xscale("log")
-        narrow = max(costs) / min(costs) < 50
-        ticks = LogLocator(subs=(1, 2, 5) if narrow else (1,)).tick_values(min(costs), max(costs))
-        axis.set_xticks([tick for tick in ticks if min(costs) / step < tick < max(costs) * step])
-    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axis.minorticks_off()
-    if free:
-        axis.axvline(min(costs) / step, color=_INK, linewidth=0.6, linestyle=":")
-        axis.annotate(
-            "none", (min(costs) / step ** (1.5 + len(free) / 2), 0), ha="center", color=_INK,
-            xycoords=("data", "axes fraction"), textcoords="offset points", xytext=(0, 3),
-            fontsize=8,
         )  # fmt: skip
     bottom, top = axis.get_ylim()
     for name, level in across.items():
@@ -226,6 +201,32 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
             xytext=(4, 0), va="center", color=_INK, fontsize=8,
         )  # fmt: skip
     _number_points(axis, points)
+
+
+def _scale_costs(axis: Any, points: Sequence[Point]) -> Sequence[Point]:
+    """Prepare the axis of costs; the points, those without cost moved left of all others."""
+    from matplotlib.ticker import EngFormatter, LogLocator
+
+    costs = [point.x for point in points if point.x > 0] or [1.0]
+    least, most = min(costs), max(costs)
+    step = max(most / least, 5.0) ** 0.08
+    if most / least > 5:
+        axis.set_xscale("log")
+        subs = (1, 2, 5) if most / least < 50 else (1,)
+        ticks = LogLocator(subs=subs).tick_values(least, most)
+        axis.set_xticks([tick for tick in ticks if least / step < tick < most * step])
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.minorticks_off()
+    free = [point.number for point in points if point.x == 0]
+    if not free:
+        return points
+    axis.axvline(least / step, color=_INK, linewidth=0.6, linestyle=":")
+    axis.annotate(
+        "none", (least / step ** (1.5 + len(free) / 2), 0), ha="center", color=_INK, fontsize=8,
+        xycoords=("data", "axes fraction"), textcoords="offset points", xytext=(0, 3),
+    )  # fmt: skip
+    left = {number: least / step**rank for rank, number in enumerate(reversed(free), 2)}
+    return [replace(point, x=left.get(point.number, point.x)) for point in points]
 
 
 def _number_points(axis: Any, points: Sequence[Point]) -> None:
