@@ -2,8 +2,8 @@
 
     python -m benchmarks.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
 
-RUN is a run's directory, a checkpoint or a policy that ships; without any, `SHIPPED`. In
-the second column every picture is the first one of a scene with other balls, and only the pose is
+RUN is a run's directory, a checkpoint or a policy that ships; without any, the study's hybrid
+and FAVOR+ that ship. In the second column every picture is the first one of a scene with other balls, and only the pose is
 the policy's own: what it still brings in is no work of vision. Validation scenes, from seed 90000.
 """
 
