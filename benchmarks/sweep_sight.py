@@ -3,8 +3,9 @@
     python -m benchmarks.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
 
 RUN is a run's directory, a checkpoint or a policy that ships; without any, the study's hybrid
-and FAVOR+ that ship. In the second column every picture is the first one of a scene with other balls, and only the pose is
-the policy's own: what it still brings in is no work of vision. Validation scenes, from seed 90000.
+and FAVOR+ that ship. In the second column every picture is the first one of a scene with other
+balls, and only the pose is the policy's own: what it still brings in is no work of vision.
+Validation scenes, from seed 90000.
 """
 
 from __future__ import annotations
