@@ -70,10 +70,9 @@ def log_lower_bound(kernel: str, x: Tensor, keys: KeyStatistics) -> Tensor:
     return math.log(SHARE) + keys.keys.log() + exponent
 
 
-def rounding_floor(phi_q: Tensor, mass: Tensor) -> Tensor:
-    """eps |phi_q| mass: queries (..., L, F), mass (..., 1 or L, 1) -> (..., L, 1)."""
-    size = torch.linalg.vector_norm(phi_q, dim=-1, keepdim=True)
-    return torch.finfo(phi_q.dtype).eps * size * mass
+def rounding_floor(size: Tensor, mass: Tensor) -> Tensor:
+    """eps |phi_q| mass: sizes |phi_q| (..., L, 1), mass (..., 1 or L, 1) -> (..., L, 1)."""
+    return torch.finfo(size.dtype).eps * size * mass
 
 
 def raised(

@@ -159,7 +159,7 @@ def _causal_chunk(
     if not signed:
         return divide(numerator, raised(denominator, log_floor, reference))
     mass = kept * state.mass + decay @ lengths(phi_k)
-    denominator = raised(denominator, log_floor, reference, rounding_floor(phi_q, mass))
+    denominator = raised(denominator, log_floor, reference, rounding_floor(lengths(phi_q), mass))
     running_value = largest_entry(v).cummax(-2).values
     return bounded(
         divide(numerator, denominator), torch.maximum(state.largest_value, running_value)

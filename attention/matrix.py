@@ -80,6 +80,6 @@ def kernel_estimates(
             if causal:
                 keys = KeyStatistics(*(t[..., index, :] for t in keys))
             bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), keys)
-            floor = rounding_floor(phi_q, decay @ lengths(phi_k))
+            floor = rounding_floor(lengths(phi_q), decay @ lengths(phi_k))
             floored = raised(denominator, bound - scaled_queries.log_scale, reference, floor)
     return Estimates(kernel, visible.expand_as(kernel), denominator, floored)

@@ -97,7 +97,7 @@ def read(
     denominator = (state.normaliser @ phi_q.mT).mT
     if not signed:
         return divide(numerator, raised(denominator, log_floor, state.log_scale))
-    floor = rounding_floor(phi_q, state.mass)
+    floor = rounding_floor(lengths(phi_q), state.mass)
     denominator = raised(denominator, log_floor, state.log_scale, floor)
     return bounded(divide(numerator, denominator), state.largest_value)
 

@@ -5,7 +5,7 @@ product that uses them; memory without gradients is O(L d) instead of O(L F).
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -52,6 +52,46 @@ class StreamedMap(Protocol):
     def scaled_keys(self, y: Tensor) -> Scaled: ...
 
 
+class Prepared(NamedTuple):
+    """What attention is made of, checked; hidden keys and their values are zeros."""
+
+    x: Tensor
+    """Queries (..., L, d), L above 0."""
+    y: Tensor
+    """Keys (..., S, d)."""
+    values: Tensor
+    """(..., S, dv), float32 at least."""
+    visible: Tensor | None
+    """(..., S, 1) bool, where some keys are hidden."""
+    log_bound: Tensor | None
+    """(..., L, 1), see `attention.denominators.log_lower_bound`; signed maps only."""
+
+
+def prepared(
+    features: StreamedMap,
+    x: Tensor,
+    y: Tensor,
+    values: Tensor,
+    causal: bool,
+    key_mask: Tensor | None,
+) -> Prepared | None:
+    """None where there is no query. Raises ValueError as `FeatureMap.attend`."""
+    check_tokens(x, y, values, causal, key_mask)
+    features.check_attended(x, y, key_mask)
+    if x.shape[-2] == 0:
+        return None
+    visible = None if key_mask is None else key_mask.unsqueeze(-1)
+    values = values.to(working_dtype(values.dtype))
+    if visible is not None:
+        # Hidden tokens are replaced before their features exist: a NaN there reaches no gradient.
+        y, values = y.masked_fill(~visible, 0), values.masked_fill(~visible, 0)
+    log_bound = None
+    if features.signed:
+        statistics = KeyStatistics.of(y.to(values.dtype), visible, causal)
+        log_bound = log_lower_bound(features.kernel, x.to(values.dtype), statistics)
+    return Prepared(x, y, values, visible, log_bound)
+
+
 def attend(
     features: StreamedMap,
     x: Tensor,
@@ -66,36 +106,28 @@ def attend(
     `torch.export` with causal=True fixes L: the loop over chunks is unrolled for the length of the
     example. Export it for each length, or the step of `attention.decoding` for all.
     """
-    check_tokens(x, y, values, causal, key_mask)
-    features.check_attended(x, y, key_mask)
-    if x.shape[-2] == 0:
+    tokens = prepared(features, x, y, values, causal, key_mask)
+    if tokens is None:
         return without_queries(x, y, values)
-    output_dtype = values.dtype
-    visible = None if key_mask is None else key_mask.unsqueeze(-1)
-    values = values.to(working_dtype(values.dtype))
-    if visible is not None:
-        # Hidden tokens are replaced before their features exist: a NaN there reaches no gradient.
-        y, values = y.masked_fill(~visible, 0), values.masked_fill(~visible, 0)
-    log_bound = None
-    if features.signed:
-        statistics = KeyStatistics.of(y.to(values.dtype), visible, causal)
-        log_bound = log_lower_bound(features.kernel, x.to(values.dtype), statistics)
     chunk = chunk_rows(x) if causal else None
-    queries = _query_blocks(features, x, log_bound, _rows(features, x), chunk)
-    keys = _key_blocks(features, y, values, visible, _rows(features, y), chunk)
+    width = features.output_dim
+    queries = _query_blocks(features, x, tokens.log_bound, rows_at_once(width, x), chunk)
+    keys = _key_blocks(
+        features, tokens.y, tokens.values, tokens.visible, rows_at_once(width, y), chunk
+    )
     blocks = causal_blocks if causal else bidirectional_blocks
-    return blocks(queries, keys, features.signed).to(output_dtype)
+    return blocks(queries, keys, features.signed).to(values.dtype)
 
 
-def _rows(features: StreamedMap, tokens: Tensor) -> int | None:
-    """Tokens whose features are made at once, a multiple of CHUNK.
+def rows_at_once(width: int, tokens: Tensor) -> int | None:
+    """Tokens whose `width` numbers each are made at once, a multiple of CHUNK.
 
     None, for all, where a compiler fuses by itself and may not know L, and on accelerators.
     """
     if torch.compiler.is_compiling() or tokens.device.type != "cpu":
         return None
     sequences = max(1, tokens.numel() // max(1, tokens.shape[-2] * tokens.shape[-1]))
-    return CHUNK * max(1, CPU_BLOCK // (CHUNK * sequences * features.output_dim))
+    return CHUNK * max(1, CPU_BLOCK // (CHUNK * sequences * width))
 
 
 def _query_blocks(

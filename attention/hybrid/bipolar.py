@@ -12,6 +12,7 @@ f(u) = [phi_1(u), phi_2(u)], T in all, and r(u) = [1, rho(u)],
 f runs fastest: an element-wise product is quickest with long rows, and r has but R + 1 entries.
 
 A sum over queries never needs the outer products: it is the (T, R+1) matrix sum_i f(x_i) r(x_i)^T.
+Nor does attention of all queries over all keys, see `attention.hybrid.factored`.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,8 +33,11 @@ from attention.hybrid.bases import (
 )
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.composition import common_scale
+from attention.hybrid.factored import Factors, factored_attention
+from attention.linear import without_queries
 from attention.options import check_count, check_generator
 from attention.precision import full_precision
+from attention.streaming import attend, prepared
 
 
 def _refresh(hybrid: Any, _: object) -> None:
@@ -125,12 +129,12 @@ class BipolarHybrid(FeatureMap):
         return self._weighted(features, rho)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        features, log_scale, rho = self._scaled_parts(*self._project(x))
+        features, log_scale, rho = self._factors(x)
         with component(EXPONENTIALS):
             return ScaledFeatures(_outer(rho, features).flatten(-2), log_scale)
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
-        features, log_scale, rho = self._scaled_parts(*self._project(y))
+        features, log_scale, rho = self._factors(y)
         return ScaledFeatures(self._weighted(features, rho), log_scale)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
@@ -158,6 +162,23 @@ class BipolarHybrid(FeatureMap):
             r_x, r_y = rho.split((x.shape[-2], y.shape[-2]), -1)
             received = self.coefficients.to(x.dtype) * (f_x @ r_x.mT)
             return ((received @ r_y) * f_y).sum(-2)
+
+    def attend(
+        self,
+        x: Tensor,
+        y: Tensor,
+        values: Tensor,
+        *,
+        causal: bool = False,
+        key_mask: Tensor | None = None,
+    ) -> Tensor:
+        """As `FeatureMap.attend`, without the outer products where values are short enough."""
+        if causal or values.shape[-1] >= sum(self._widths):
+            return attend(self, x, y, values, causal=causal, key_mask=key_mask)
+        tokens = prepared(self, x, y, values, causal, key_mask)
+        if tokens is None:
+            return without_queries(x, y, values)
+        return factored_attention(self._factors, self.coefficients, tokens).to(values.dtype)
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Fit both bases and the coefficient to queries x and keys y (..., d)."""
@@ -281,17 +302,17 @@ class BipolarHybrid(FeatureMap):
             ]
             return torch.cat(parts, dim), self._rho(projections, half_square, dim)
 
-    def _scaled_parts(
-        self, projections: Tensor, half_square: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """f as mantissa and log-scale, one scale a token common to both bases, and r."""
+    def _factors(self, u: Tensor) -> Factors:
+        """f and r of queries or keys (..., d); one scale a token common to both bases."""
+        projections, half_square = self._project(u)
         with component(EXPONENTIALS):
             parts = [
                 base.evaluate_scaled(p, log_weight)
                 for base, p, log_weight in self._bases(projections, half_square, -1)
             ]
             mantissas, log_scale = common_scale(parts)
-            return torch.cat(mantissas, -1), log_scale, self._rho(projections, half_square, -1)
+            rho = self._rho(projections, half_square, -1)
+            return Factors(torch.cat(mantissas, -1), log_scale, rho)
 
     def _weighted(self, features: Tensor, rho: Tensor) -> Tensor:
         """C * (r (x) f), flattened: (..., L, F)."""

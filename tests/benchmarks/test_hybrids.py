@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import clustered, hybrid_bases
+from benchmarks import clustered, hybrid_bases, outer_products
 
 
 def test_bases(tmp_path, monkeypatch, capsys):
@@ -60,3 +60,14 @@ def test_published_ranges():
             errors = clustered.measure(label, clustered.COUNTS[row], x, y, 20, 0)
             low, high = clustered.PUBLISHED[name][row][column : column + 2]
             assert low < sum(errors) / len(errors) < high
+
+
+def test_outer_products(capsys):
+    assert outer_products.main(["--quick"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row.split()[:5] for row in rows] == [
+        ["16", "16", "1", "64", kind] for kind in ("training", "inference")
+    ]
+    for row in rows:
+        made, not_made, ratio = (float(row.split()[i]) for i in (5, 6, 7))
+        assert made > 0 and ratio == pytest.approx(made / not_made, rel=0.05)

@@ -1,0 +1,118 @@
+"""Attention of all queries over all keys by outer products that are never made.
+
+A hybrid of two bases has features r (x) f, and C * (r (x) f) for keys (see
+`attention.hybrid.bipolar`): T (R + 1) numbers a token. The sums over keys need the T numbers of f,
+and those of r by the values' dv alone:
+
+    sum_j (r_j (x) f_j) [v_j, 1]^T = sum_j f_j (x) r_j (x) [v_j, 1],
+
+and a query reads them by f first, then by r. Multiplications are as many; what is smaller is what
+goes through memory, (R + 1) (dv + 1) numbers a token in place of T (R + 1).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.components import SCORE, component
+from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.precision import full_precision
+from attention.recurrent import largest_entry, lengths
+from attention.streaming import Prepared, rows_at_once, slices
+
+
+class Factors(NamedTuple):
+    """Features r (x) f of tokens, in units of exp(log_scale)."""
+
+    features: Tensor
+    """f (..., L, T)"""
+    log_scale: Tensor
+    """(..., L, 1)"""
+    rho: Tensor
+    """r (..., L, R + 1)"""
+
+
+class _Sums(NamedTuple):
+    """Over keys, in units of exp(log_scale)."""
+
+    products: Tensor
+    """(..., T, (R + 1) (dv + 1)), sum of f (x) r (x) [v, 1]."""
+    mass: Tensor
+    """(..., 1, 1), sum of the keys' |phi|_2: what rounding errors are measured by."""
+    log_scale: Tensor
+    """(..., 1, 1)"""
+
+
+def factored_attention(
+    factors: Callable[[Tensor], Factors], coefficients: Tensor, tokens: Prepared
+) -> Tensor:
+    """As `attention.linear.bidirectional_blocks` for signed features: (..., L, dv).
+
+    Args:
+        factors: of queries or keys (..., L, d).
+        coefficients: C, (T, R + 1) or (heads, T, R + 1).
+        tokens: queries, keys and values.
+    """
+    x, y, values, visible, log_bound = tokens
+    assert log_bound is not None
+    coefficients = coefficients.to(values.dtype)
+    count, rank = coefficients.shape[-2:]
+    width = count + rank * (values.shape[-1] + 1)
+    parts = []
+    for rows in slices(y.shape[-2], rows_at_once(width, y)):
+        keys = factors(y[..., rows, :])
+        if visible is not None:
+            hidden = ~visible[..., rows, :]
+            keys = keys._replace(log_scale=keys.log_scale.masked_fill(hidden, -torch.inf))
+        with component(SCORE), full_precision(values):
+            parts.append(_absorbed(keys, coefficients, values[..., rows, :]))
+    with component(SCORE), full_precision(values):
+        sums = _joined(parts)
+        products = sums.products.unflatten(-1, (rank, -1)) * coefficients.unsqueeze(-1)
+        sums = sums._replace(products=products.flatten(-2))
+        largest_value = largest_entry(values).amax(-2, keepdim=True)
+    outputs = []
+    for rows in slices(x.shape[-2], rows_at_once(width, x)):
+        queries = factors(x[..., rows, :])
+        with component(SCORE), full_precision(values):
+            ratio = _read(queries, sums, log_bound[..., rows, :])
+            outputs.append(bounded(ratio, largest_value))
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -2)
+
+
+def _absorbed(keys: Factors, coefficients: Tensor, values: Tensor) -> _Sums:
+    """The sums over keys with values (..., L, dv)."""
+    features, log_scale, rho = keys
+    lowest = 0.5 * torch.finfo(values.dtype).min  # of no visible key; finite, as in `recurrent`
+    reference = log_scale.detach().amax(-2, keepdim=True).clamp_min(lowest)
+    weight = (log_scale - reference).exp()
+    extended = torch.cat((values, values.new_ones(*values.shape[:-1], 1)), -1) * weight
+    products = (rho.unsqueeze(-1) * extended.unsqueeze(-2)).flatten(-2)
+    squares = (features.square() @ coefficients.square()) * rho.square()
+    size = squares.sum(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny).sqrt()
+    return _Sums(features.mT @ products, (size * weight).sum(-2, keepdim=True), reference)
+
+
+def _joined(parts: list[_Sums]) -> _Sums:
+    """The sums over the keys of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    log_scale = torch.stack([part.log_scale for part in parts]).amax(0)
+    kept = [(part.log_scale - log_scale).exp() for part in parts]
+    return _Sums(
+        torch.stack([part.products * k for part, k in zip(parts, kept, strict=True)]).sum(0),
+        torch.stack([part.mass * k for part, k in zip(parts, kept, strict=True)]).sum(0),
+        log_scale,
+    )
+
+
+def _read(queries: Factors, sums: _Sums, log_bound: Tensor) -> Tensor:
+    """Numerator over denominator for queries (..., L, .): (..., L, dv); sums with C in them."""
+    features, log_scale, rho = queries
+    seen = (features @ sums.products).unflatten(-1, (rho.shape[-1], -1))
+    both = (rho.unsqueeze(-1) * seen).sum(-2)
+    numerator, denominator = both[..., :-1], both[..., -1:]
+    floor = rounding_floor(lengths(features) * lengths(rho), sums.mass)
+    return divide(numerator, raised(denominator, log_bound - log_scale, sums.log_scale, floor))

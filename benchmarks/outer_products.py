@@ -1,0 +1,92 @@
+"""Hybrids' attention with and without their outer products: time, side by side.
+
+    python -m benchmarks.outer_products [--quick]
+
+Four heads, one CPU thread, unit queries and keys in d dimensions, values of dv = d: a batch with
+gradients, and one sequence without. Both ways are timed in turn; figures are medians over rounds.
+`attend` makes no outer products where values are shorter than T, the length of f.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+import attention
+from attention import streaming
+from benchmarks.attention_speed import rounds_ms
+from training.config import ArgumentParser, exit_status
+
+SIZES = ((16, 16, 1), (16, 8, 1), (16, 8, 2), (16, 8, 8), (16, 16, 16), (8, 8, 8), (64, 24, 1))
+"""d, m, n"""
+LENGTH = 101
+"""Tokens of the small sweeping preset."""
+HEADS, BATCH = 4, 64
+
+
+def _with_gradients(attend: Callable[..., Tensor], inputs: Sequence[Tensor]) -> None:
+    leaves = [t.detach().requires_grad_() for t in inputs]
+    attend(*leaves).sum().backward()
+
+
+def _without(attend: Callable[..., Tensor], inputs: Sequence[Tensor]) -> None:
+    with torch.no_grad():
+        attend(*inputs)
+
+
+def ratios(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, float]]:
+    """For a batch with gradients, then one sequence: its name, ms with outer products, without."""
+    features = attention.feature_map("angular_hybrid", dim, m, num_lambda_features=n, heads=HEADS)
+    found = []
+    for name, batch, run in (("training", BATCH, _with_gradients), ("inference", 1, _without)):
+        generator = torch.Generator().manual_seed(1)
+        x, y, v = torch.randn(3, batch, HEADS, LENGTH, dim, generator=generator)
+        inputs = [t / t.norm(dim=-1, keepdim=True) for t in (x, y)] + [v]
+        times = rounds_ms(
+            {
+                "made": partial(run, partial(streaming.attend, features), inputs),
+                "not made": partial(run, features.attend, inputs),
+            },
+            rounds if batch > 1 else 10 * rounds,
+            "cpu",
+        )
+        found.append((name, times["made"], times["not made"]))
+    return found
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks.outer_products", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--quick", action="store_true", help="one size, rougher figures")
+    quick = parser.parse_args(argv).quick
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        print(
+            f"{'d = dv':>6} {'m':>4} {'n':>4} {'T':>4}  {'':10} {'made, ms':>10} {'not made':>10}"
+        )
+        for dim, m, n in SIZES[:1] if quick else SIZES:
+            for name, made, not_made in ratios(dim, m, n, 2 if quick else 9):
+                print(
+                    f"{dim:6} {m:4} {n:4} {4 * m:4}  {name:10} {made:10.2f} {not_made:10.2f}"
+                    f"  {made / not_made:.2f} times",
+                    flush=True,
+                )
+    finally:
+        torch.set_num_threads(before)
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Hybrids' attention without outer products is their attention with them."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import attention
+from attention import streaming
+
+MAPS = [
+    ("angular_hybrid", {"num_lambda_features": 1}),
+    ("angular_hybrid", {"num_lambda_features": 8, "base": ("oprf", "trig")}),
+    ("gaussian_hybrid", {"num_lambda_features": 3}),
+]
+LENGTH = 150  # three blocks of keys and queries, 64 at a time
+
+
+def tokens(value_heads: int = 4) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    sizes = ((16, 4, LENGTH, 16), (16, 4, LENGTH, 16), (16, value_heads, LENGTH, 5))
+    return [torch.randn(size, generator=generator, dtype=torch.float64) / 2 for size in sizes]
+
+
+def hidden_keys() -> Tensor:
+    """A mask (16, 1, LENGTH): the second block of the first sequence, single keys of others."""
+    mask = torch.rand(16, 1, LENGTH, generator=torch.Generator().manual_seed(2)) > 0.2
+    mask[0, :, 64:128] = False
+    return mask
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("name", "options"), MAPS)
+def test_equals_attention_by_outer_products(
+    name: str, options: dict[str, Any], masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = attention.feature_map(name, 16, 8, heads=4, dtype=torch.float64, **options)
+    mask = hidden_keys() if masked else None
+    monkeypatch.setattr(streaming, "CPU_BLOCK", 1)
+    outputs, gradients = [], []
+    for attend in (features.attend, lambda *t, **k: streaming.attend(features, *t, **k)):
+        inputs = [t.requires_grad_() for t in tokens()]
+        output = attend(*inputs, key_mask=mask)
+        outputs.append(output.detach())
+        gradients.append(torch.autograd.grad(output.square().sum(), inputs))
+    torch.testing.assert_close(*outputs, rtol=1e-9, atol=1e-9)
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-8)
+
+
+def test_makes_no_outer_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where values are shorter than f; where they are not, outer products are fewer numbers."""
+    features = attention.feature_map("angular_hybrid", 16, 8, num_lambda_features=1)
+    x, y, v = torch.randn(3, 10, 16)
+    expected = features.attend(x, y, v)
+    monkeypatch.delattr(type(features), "scaled_keys")
+    torch.testing.assert_close(features.attend(x, y, v), expected)
+    with pytest.raises(NotImplementedError):
+        features.attend(x, y, torch.randn(10, 32))
+
+
+def test_values_may_be_shared_by_heads() -> None:
+    features = attention.feature_map("angular_hybrid", 16, 8, heads=4, dtype=torch.float64)
+    x, y, v = tokens(value_heads=1)
+    torch.testing.assert_close(
+        features.attend(x, y, v), features.attend(x, y, v.expand(-1, 4, -1, -1))
+    )
+
+
+def test_denominators_below_their_floor_are_raised() -> None:
+    """As with outer products: the output is bounded by the values."""
+    features = attention.feature_map("angular_hybrid", 16, 2, num_lambda_features=1)
+    x, y = 3 * torch.randn(2, 200, 16, generator=torch.Generator().manual_seed(0))
+    v = torch.randn(200, 3, generator=torch.Generator().manual_seed(1))
+    assert attention.diagnose(features, x, y).clamped_rows > 0.1
+    output = features.attend(x, y, v)
+    assert bool(output.isfinite().all())
+    assert float(output.abs().max()) <= float(v.abs().max())
