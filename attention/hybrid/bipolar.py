@@ -12,7 +12,7 @@ f(u) = [phi_1(u), phi_2(u)], T in all, and r(u) = [1, rho(u)],
 f runs fastest: an element-wise product is quickest with long rows, and r has but R + 1 entries.
 
 A sum over queries never needs the outer products: it is the (T, R+1) matrix sum_i f(x_i) r(x_i)^T.
-Nor does attention of all queries over all keys, see `attention.hybrid.factored`.
+Nor does attention of all queries over all keys (`attention.hybrid.factored`).
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from attention.hybrid.factored import Factors, factored_attention
 from attention.linear import without_queries
 from attention.options import check_count, check_generator
 from attention.precision import full_precision
-from attention.streaming import attend, prepared
+from attention.streaming import prepared
 
 
 def _refresh(hybrid: Any, _: object) -> None:
@@ -172,9 +172,9 @@ class BipolarHybrid(FeatureMap):
         causal: bool = False,
         key_mask: Tensor | None = None,
     ) -> Tensor:
-        """As `FeatureMap.attend`, without the outer products where values are short enough."""
+        """As `FeatureMap.attend`; without outer products, unless causal, for values of dv < T."""
         if causal or values.shape[-1] >= sum(self._widths):
-            return attend(self, x, y, values, causal=causal, key_mask=key_mask)
+            return super().attend(x, y, values, causal=causal, key_mask=key_mask)
         tokens = prepared(self, x, y, values, causal, key_mask)
         if tokens is None:
             return without_queries(x, y, values)

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.linear import slices
 from attention.precision import full_precision
 from attention.recurrent import largest_entry, lengths
-from attention.streaming import Prepared, rows_at_once, slices
+from attention.streaming import Prepared, rows_at_once
 
 
 class Factors(NamedTuple):
