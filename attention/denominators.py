@@ -55,8 +55,12 @@ def token_norms(tokens: Tensor) -> Tensor:
 
     Unlike those of `vector_norm`, second derivatives at a zero token are numbers: 0.
     """
-    squares = tokens.square().sum(-1, keepdim=True)
-    return squares.clamp_min(torch.finfo(tokens.dtype).tiny).sqrt()
+    return root(tokens.square().sum(-1, keepdim=True))
+
+
+def root(squares: Tensor) -> Tensor:
+    """sqrt, of the least number at least: its derivatives at 0 are numbers."""
+    return squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
 
 
 def log_lower_bound(kernel: str, x: Tensor, keys: KeyStatistics) -> Tensor:

@@ -38,7 +38,7 @@ def _without(attend: Callable[..., Tensor], inputs: Sequence[Tensor]) -> None:
         attend(*inputs)
 
 
-def ratios(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, float]]:
+def both_ways(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, float]]:
     """For a batch with gradients, then one sequence: its name, ms with outer products, without."""
     features = attention.feature_map("angular_hybrid", dim, m, num_lambda_features=n, heads=HEADS)
     found = []
@@ -72,7 +72,7 @@ def run(argv: Sequence[str] | None = None) -> int:
             f"{'d = dv':>6} {'m':>4} {'n':>4} {'T':>4}  {'':10} {'made, ms':>10} {'not made':>10}"
         )
         for dim, m, n in SIZES[:1] if quick else SIZES:
-            for name, made, not_made in ratios(dim, m, n, 2 if quick else 9):
+            for name, made, not_made in both_ways(dim, m, n, 2 if quick else 9):
                 print(
                     f"{dim:6} {m:4} {n:4} {4 * m:4}  {name:10} {made:10.2f} {not_made:10.2f}"
                     f"  {made / not_made:.2f} times",

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attention.components import SCORE, component
-from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.denominators import bounded, divide, raised, root, rounding_floor
 from attention.linear import slices
 from attention.precision import full_precision
 from attention.recurrent import largest_entry, lengths
@@ -92,7 +92,7 @@ def _absorbed(keys: Factors, coefficients: Tensor, values: Tensor) -> _Sums:
     extended = torch.cat((values, values.new_ones(*values.shape[:-1], 1)), -1) * weight
     products = (rho.unsqueeze(-1) * extended.unsqueeze(-2)).flatten(-2)
     squares = (features.square() @ coefficients.square()) * rho.square()
-    size = squares.sum(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny).sqrt()
+    size = root(squares.sum(-1, keepdim=True))
     return _Sums(features.mT @ products, (size * weight).sum(-2, keepdim=True), reference)
 
 
