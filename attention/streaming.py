@@ -50,6 +50,7 @@ class StreamedMap(Protocol):
     def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None: ...
     def scaled_queries(self, x: Tensor) -> Scaled: ...
     def scaled_keys(self, y: Tensor) -> Scaled: ...
+    def bidirectional(self, tokens: "Prepared") -> Tensor: ...
 
 
 class Prepared(NamedTuple):
@@ -109,14 +110,30 @@ def attend(
     tokens = prepared(features, x, y, values, causal, key_mask)
     if tokens is None:
         return without_queries(x, y, values)
-    chunk = chunk_rows(x) if causal else None
+    attended = _causal(features, tokens) if causal else features.bidirectional(tokens)
+    return attended.to(values.dtype)
+
+
+def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
+    """See `FeatureMap.bidirectional`."""
+    queries, keys = _blocks(features, tokens, None)
+    return bidirectional_blocks(queries, keys, features.signed)
+
+
+def _causal(features: StreamedMap, tokens: Prepared) -> Tensor:
+    queries, keys = _blocks(features, tokens, chunk_rows(tokens.x))
+    return causal_blocks(queries, keys, features.signed)
+
+
+def _blocks(
+    features: StreamedMap, tokens: Prepared, chunk: int | None
+) -> tuple[Iterator[QueryBlock], Iterator[KeyBlock]]:
+    x, y, values, visible, log_bound = tokens
     width = features.output_dim
-    queries = _query_blocks(features, x, tokens.log_bound, rows_at_once(width, x), chunk)
-    keys = _key_blocks(
-        features, tokens.y, tokens.values, tokens.visible, rows_at_once(width, y), chunk
+    return (
+        _query_blocks(features, x, log_bound, rows_at_once(width, x), chunk),
+        _key_blocks(features, y, values, visible, rows_at_once(width, y), chunk),
     )
-    blocks = causal_blocks if causal else bidirectional_blocks
-    return blocks(queries, keys, features.signed).to(values.dtype)
 
 
 def rows_at_once(width: int, tokens: Tensor) -> int | None:

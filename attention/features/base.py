@@ -10,7 +10,7 @@ from attention.kernels import check_kernel
 from attention.options import check_count
 from attention.precision import full_precision, working_dtype
 from attention.scores import block_rows
-from attention.streaming import attend
+from attention.streaming import Prepared, attend, bidirectional
 
 
 class ScaledFeatures(NamedTuple):
@@ -138,6 +138,13 @@ class FeatureMap(nn.Module):
             ValueError: shapes, dtypes or devices that do not fit, or a mask that leaves no key.
         """
         return attend(self, x, y, values, causal=causal, key_mask=key_mask)
+
+    def bidirectional(self, tokens: Prepared) -> Tensor:
+        """`attend` of all queries over all keys, once tokens are checked: (..., L, dv).
+
+        For a map that has a shorter way from tokens to this than its features.
+        """
+        return bidirectional(self, tokens)
 
     def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None:
         """Raise ValueError for tokens that attention with this map makes no sense for; here none.

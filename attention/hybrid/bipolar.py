@@ -34,10 +34,9 @@ from attention.hybrid.bases import (
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.composition import common_scale
 from attention.hybrid.factored import Factors, factored_attention
-from attention.linear import without_queries
 from attention.options import check_count, check_generator
 from attention.precision import full_precision
-from attention.streaming import prepared
+from attention.streaming import Prepared
 
 
 def _refresh(hybrid: Any, _: object) -> None:
@@ -163,22 +162,11 @@ class BipolarHybrid(FeatureMap):
             received = self.coefficients.to(x.dtype) * (f_x @ r_x.mT)
             return ((received @ r_y) * f_y).sum(-2)
 
-    def attend(
-        self,
-        x: Tensor,
-        y: Tensor,
-        values: Tensor,
-        *,
-        causal: bool = False,
-        key_mask: Tensor | None = None,
-    ) -> Tensor:
-        """As `FeatureMap.attend`; without outer products, unless causal, for values of dv < T."""
-        if causal or values.shape[-1] >= sum(self._widths):
-            return super().attend(x, y, values, causal=causal, key_mask=key_mask)
-        tokens = prepared(self, x, y, values, causal, key_mask)
-        if tokens is None:
-            return without_queries(x, y, values)
-        return factored_attention(self._factors, self.coefficients, tokens).to(values.dtype)
+    def bidirectional(self, tokens: Prepared) -> Tensor:
+        """As `FeatureMap.bidirectional`; without outer products for values of dv < T."""
+        if tokens.values.shape[-1] >= sum(self._widths):
+            return super().bidirectional(tokens)
+        return factored_attention(self._factors, self.coefficients, tokens)
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Fit both bases and the coefficient to queries x and keys y (..., d)."""

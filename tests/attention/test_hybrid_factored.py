@@ -1,5 +1,6 @@
 """Hybrids' attention without outer products is their attention with them."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,9 +40,11 @@ def test_equals_attention_by_outer_products(
     mask = hidden_keys() if masked else None
     monkeypatch.setattr(streaming, "CPU_BLOCK", 1)
     outputs, gradients = [], []
-    for attend in (features.attend, lambda *t, **k: streaming.attend(features, *t, **k)):
+    for bidirectional in (features.bidirectional, partial(streaming.bidirectional, features)):
         inputs = [t.requires_grad_() for t in tokens()]
-        output = attend(*inputs, key_mask=mask)
+        prepared = streaming.prepared(features, *inputs, causal=False, key_mask=mask)
+        assert prepared is not None
+        output = bidirectional(prepared)
         outputs.append(output.detach())
         gradients.append(torch.autograd.grad(output.square().sum(), inputs))
     torch.testing.assert_close(*outputs, rtol=1e-9, atol=1e-9)
