@@ -8,13 +8,27 @@ IGNORED = -1e4
 -1e9 and the least number of a dtype are common in place of -inf."""
 
 
-def visible_keys(key_padding_mask: Tensor | None) -> Tensor | None:
-    """True where a key takes part. The mask is True, or -1e4 and below, where a key is ignored.
+def visible_keys(key_padding_mask: Tensor | None, batch: int, length: int) -> Tensor | None:
+    """True where a key takes part: (1 or batch, 1, length), or (length,), as the mask has it.
 
-    Raises ValueError for a mask of another dtype, or a float mask with values but those and 0.
+    The mask (batch, length) is True, or -1e4 and below, where a key is ignored; one row, or none,
+    serves all of a batch.
+
+    Raises ValueError for a mask of another shape or dtype, or a float mask with values but those
+    and 0.
     """
     if key_padding_mask is None:
         return None
+    if tuple(key_padding_mask.shape) not in ((batch, length), (1, length), (length,)):
+        raise ValueError(
+            f"key_padding_mask must have shape {(batch, length)}, got "
+            f"{tuple(key_padding_mask.shape)}"
+        )
+    visible = _not_ignored(key_padding_mask)
+    return visible if visible.ndim == 1 else visible.unsqueeze(1)
+
+
+def _not_ignored(key_padding_mask: Tensor) -> Tensor:
     if key_padding_mask.dtype == torch.bool:
         return ~key_padding_mask
     if not key_padding_mask.is_floating_point():

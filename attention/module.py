@@ -270,32 +270,15 @@ class RandomFeatureAttention(nn.Module):
         batched = self._check_inputs(query, key, value)
         q, k, v = self.project(query, key, value)
         causal = is_causal_mask(attn_mask, q.shape[-2], k.shape[-2], is_causal)
-        visible = visible_keys(key_padding_mask)
-        if visible is not None:
-            size = (k.shape[0], k.shape[-2])
-            if (
-                visible.ndim not in (1, 2)
-                or visible.shape[-1] != size[1]
-                or (visible.ndim == 2 and visible.shape[0] not in (1, size[0]))
-            ):
-                raise ValueError(
-                    f"key_padding_mask must have shape {size}, got {tuple(visible.shape)}"
-                )
-            visible = visible if visible.ndim == 1 else visible.unsqueeze(1)
+        visible = visible_keys(key_padding_mask, k.shape[0], k.shape[-2])
         if self.training and self.dropout > 0:
             v = v * functional.dropout(v.new_ones(*v.shape[:-1], 1), self.dropout)
         with component(SCORE):
             attended = self.feature_map.attend(q, k, v, causal=causal, key_mask=visible)
         output = self.out_proj(attended.transpose(-2, -3).flatten(-2))
-        weights = None
-        if need_weights:
-            if isinstance(self.feature_map, ExactSoftmax):  # mixing unit vectors gives the matrix
-                units = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device)
-                units = units.expand(*k.shape[:-1], -1)
-                weights = self.feature_map.attend(q, k, units, causal=causal, key_mask=visible)
-            else:
-                weights = attention_matrix(self.feature_map, q, k, causal=causal, key_mask=visible)
-            weights = weights.mean(-3) if average_attn_weights else weights
+        weights = self._matrix(q, k, causal, visible) if need_weights else None
+        if weights is not None and average_attn_weights:
+            weights = weights.mean(-3)
         if not batched:
             return output.squeeze(0), None if weights is None else weights.squeeze(0)
         return output if self.batch_first else output.transpose(0, 1), weights
@@ -377,6 +360,13 @@ class RandomFeatureAttention(nn.Module):
         length = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True)
         # Padding projects to zero: what has no direction gets no length, and a sound gradient.
         return tokens * (self.qk_length / length.masked_fill(length < _NO_LENGTH, 1.0))
+
+    def _matrix(self, q: Tensor, k: Tensor, causal: bool, visible: Tensor | None) -> Tensor:
+        """The attention matrix (batch, heads, L, S)."""
+        if isinstance(self.feature_map, ExactSoftmax):  # mixing unit vectors gives it
+            units = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:-1], -1)
+            return self.feature_map.attend(q, k, units, causal=causal, key_mask=visible)
+        return attention_matrix(self.feature_map, q, k, causal=causal, key_mask=visible)
 
     def _random_features(self) -> FeatureMap:
         if isinstance(self.feature_map, ExactSoftmax):
