@@ -24,7 +24,7 @@ test:            ## the default tests, warnings as errors
 	$(PYTHON) -m pytest
 
 slow:            ## the long studies that the default tests leave out
-	$(PYTHON) -m pytest -m slow
+	$(PYTHON) -m pytest -m slow -n 0
 
 mutants:         ## do the tests notice a wrong factor? 200 small changes to attention, an hour
 	$(PYTHON) -m tests.mutation attention --sample 200

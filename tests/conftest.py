@@ -15,6 +15,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The whole suite takes the cores; tests that were named start at once, in one process."""
+    if config.args_source is config.ArgsSource.ARGS:
+        return 0
+    return min(len(os.sched_getaffinity(0)), 4)
+
+
 @pytest.fixture(scope="session")
 def golden() -> dict[str, dict[str, Any]]:
     """Reference values by id, from a folder that is not part of the repository."""

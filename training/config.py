@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -47,7 +49,20 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def exit_status(command: Callable[[], int]) -> int:
-    """Run a command line: its status, or 2 after printing a UserError, or 130 when interrupted."""
+    """Run a command line: its status, or 2 after printing a UserError, or 130 when interrupted.
+
+    A Control-C that arrives in a finalizer, where Python ignores exceptions, is sent again.
+    """
+    report, main = sys.unraisablehook, threading.main_thread().ident
+    assert main is not None
+
+    def report_or_repeat(ignored: Any) -> None:
+        if issubclass(ignored.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
+        else:
+            report(ignored)
+
+    sys.unraisablehook = report_or_repeat
     try:
         return command()
     except UserError as error:
@@ -56,6 +71,8 @@ def exit_status(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    finally:
+        sys.unraisablehook = report
 
 
 class _Loader(yaml.SafeLoader):

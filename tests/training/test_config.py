@@ -1,5 +1,8 @@
 """YAML and --set become frozen configurations; every mistake is one sentence."""
 
+import signal
+import time
+import weakref
 from typing import Literal
 
 import pytest
@@ -158,3 +161,24 @@ def test_exit_status(capsys):
     assert config.exit_status(lambda: fail(UserError("one\n sentence"))) == 2
     assert capsys.readouterr().err == "error: one sentence\n"
     assert config.exit_status(lambda: fail(KeyboardInterrupt())) == 130
+
+
+def test_control_c_is_not_lost_where_python_ignores_exceptions():
+    class Thing:
+        pass
+
+    def command():
+        thing = Thing()
+        seen = []
+
+        def interrupt(_):
+            seen.append(True)
+            signal.raise_signal(signal.SIGINT)
+
+        reference = weakref.ref(thing, interrupt)
+        del thing
+        assert seen, reference  # and yet no KeyboardInterrupt
+        time.sleep(10)
+        return 0
+
+    assert config.exit_status(command) == 130
