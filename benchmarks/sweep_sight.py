@@ -30,7 +30,7 @@ from training.evaluate import standard_error
 from training.players import Player, find_players
 from training.seeds import VALIDATION_SEEDS_FROM
 
-SHIPPED = ("bimanual_sweep_angular_16x1", "bimanual_sweep_favor_256")
+SHIPPED = ("bimanual_sweep_angular_8x2", "bimanual_sweep_favor_256")
 OTHER_SCENE = VALIDATION_SEEDS_FROM + 9_000
 COLUMNS = ("own pictures", "one of another scene")
 

@@ -23,7 +23,7 @@ def test_m_and_n_were_chosen_on_validation_scenes():
     assert choices.evaluation_seed == 90_000
     assert len(candidates.arms) == len(choices.arms) == 4
     for row in candidates.arms.values():
-        assert row.scores.in_bowls.shape == (1, 50)
+        assert row.scores.in_bowls.shape == (3, 50)
         assert 3 * row.cost["attention"] <= summary.arms[study.baseline].cost["attention"]
     best = max(candidates.arms, key=lambda name: candidates.arms[name].scores.reward)
     assert best == study.headline
