@@ -63,7 +63,6 @@ class FrameWriter:
                     fps=self.fps,
                     codec="libx264",
                     pixelformat="yuv420p",
-                    quality=7,
                     ffmpeg_log_level="error",
                     output_params=["-movflags", "+faststart"],
                 )

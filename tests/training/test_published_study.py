@@ -1,12 +1,14 @@
 """The study in docs/studies shows what the project claims, and the documents quote it rightly."""
 
 import json
+import re
 from html import escape
 
 import pytest
 
 from tests.training.published import ROOT, STUDIES, needs_studies, published, quoted
 from training import evaluate
+from training.studies.config import slug
 from training.studies.summary import headline, scores_of
 
 PUBLISHED = STUDIES / "stepping_stones"
@@ -57,6 +59,16 @@ def test_the_page_says_so(study, summary):
     page = (PUBLISHED / "report.html").read_text()
     for sentence in headline(study, summary):
         assert escape(sentence) in page
+
+
+@pytest.mark.parametrize("name", ["stepping_stones", "bimanual_sweep"])
+def test_pages_link_to_videos(name):
+    """Of the headline arm and the baseline at least, and of no file that is not there."""
+    page = (STUDIES / name / "report.html").read_text()
+    linked = re.findall(r'href="videos/([^"]+)"', page)
+    assert sorted(linked) == sorted(path.name for path in (STUDIES / name / "videos").iterdir())
+    config, _ = published(name)
+    assert {f"{slug(arm)}-s0.mp4" for arm in (config.baseline, config.headline)} <= {*linked}
 
 
 def test_the_policy_that_ships_is_the_one_evaluated(tmp_path):

@@ -228,6 +228,11 @@ def test_bad_input(tmp_path, capsys, changes, sentence):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_training_preset_is_no_study(tmp_path, capsys):
+    sentence = "stepping_stones.yaml is no study: it has neither stages nor arms"
+    refused(capsys, ROOT / "configs" / "stepping_stones.yaml", tmp_path / "out", sentence)
+
+
 def test_an_unknown_field_of_the_command_line(tmp_path, capsys):
     path = write_study(tmp_path)
     assert conduct(path, tmp_path / "out", "--set", "speed=1") == 2

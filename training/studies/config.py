@@ -236,4 +236,6 @@ def study_file(given: str) -> Path:
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> StudyConfig:
     """The study with every default filled in; UserError when something is wrong."""
+    if not {"stages", "arms"} & configuration.read_yaml(path).keys():
+        raise UserError(f"{path} is no study: it has neither stages nor arms")
     return configuration.load(StudyConfig, path, overrides)
