@@ -223,21 +223,25 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     path = study_file(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("studies") / path.stem
-    overrides = ["--set", *arguments.set] if arguments.set else []
-    command = shlex.join(
-        ["python", "-m", "training.study", "--config", str(path), "--out", str(out), *overrides]
-    )
     try:
-        return _run(path, out, arguments.set, command, arguments.page)
+        return _run(path, out, arguments.set, arguments.page)
     except (KeyboardInterrupt, StoppedError) as error:
         status = error.status if isinstance(error, StoppedError) else 130
+        command = _command(path, arguments.set, out)
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)
         return status
     except OSError as error:
         raise UserError(f"{out}: a file of the study cannot be written: {error}") from None
 
 
-def _run(path: Path, out: Path, overrides: Sequence[str], command: str, page_alone: bool) -> int:
+def _command(path: Path, overrides: Sequence[str], out: Path | None = None) -> str:
+    """What runs the study, as a shell takes it."""
+    words = ["python", "-m", "training.study", "--config", str(path)]
+    words += ["--out", str(out)] if out else []
+    return shlex.join([*words, *(["--set", *overrides] if overrides else [])])
+
+
+def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> int:
     study = load_config(path, overrides)
     check_device(study.device)
     _check_directory(out, study)
@@ -247,7 +251,7 @@ def _run(path: Path, out: Path, overrides: Sequence[str], command: str, page_alo
     for unit in units:
         unit.check()
     check_demonstrations(every, begin=False)
-    page = Page(study, out, command, runs)
+    page = Page(study, out, _command(path, overrides), runs)
     missing = [unit.label for unit in units if not unit.done()]
     if page_alone or not missing:
         _make_directory(out)
@@ -269,7 +273,7 @@ def _run(path: Path, out: Path, overrides: Sequence[str], command: str, page_alo
     if failures.reasons:
         print(
             f"{len(failures.reasons)} parts failed, {out / PAGE} lists them; try them again with: "
-            f"{command}",
+            f"{_command(path, overrides, out)}",
             flush=True,
         )
         return 2

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from tests.training.published import STUDIES, needs_studies
 from tests.training.study_jobs import CURVE, WALK, conduct, write_study
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -128,19 +129,36 @@ const page = document.documentElement;
 document.body.dataset.figures = visible.length;
 document.body.dataset.sideways = page.scrollWidth > page.clientWidth;
 document.body.dataset.rows = document.querySelectorAll('tbody tr').length;
+const tables = [...document.querySelectorAll('.wide')];
+document.body.dataset.cut = tables.filter(t => t.scrollWidth > t.clientWidth).length;
 </script></body>"""
+
+
+def opened(page, folder, width):
+    """The page's DOM with what MEASURE found; nothing may be in the console."""
+    copy = folder / "page.html"
+    copy.write_text(page.read_text().replace("</body>", MEASURE))
+    dom, messages = dump(copy, folder, width)
+    assert messages == []
+    return dom
 
 
 @pytest.mark.parametrize("width", [500, 1400])
 def test_it_opens_in_a_browser(out, tmp_path, width):
     """Drawn figures, table rows, no message in the console, and no scrolling sideways."""
-    copy = tmp_path / "page.html"
-    copy.write_text((out / "report.html").read_text().replace("</body>", MEASURE))
-    dom, messages = dump(copy, tmp_path, width)
-    assert messages == []
+    dom = opened(out / "report.html", tmp_path, width)
     assert 'data-figures="6"' in dom
     assert 'data-sideways="false"' in dom
     assert 'data-rows="5"' in dom
+
+
+@needs_studies
+@pytest.mark.parametrize("name", ["stepping_stones", "bimanual_sweep", "bimanual_sweep_choices"])
+def test_published_pages_open_in_a_browser(tmp_path, name):
+    """The table of results, the first of all, shows every column at once."""
+    dom = opened(STUDIES / name / "report.html", tmp_path, 1400)
+    assert 'data-sideways="false"' in dom
+    assert 'data-cut="0"' in dom
 
 
 def test_the_browser_would_tell_of_an_error(tmp_path):

@@ -1,8 +1,6 @@
 """The statistics of a study against values worked out by hand, and its sentences."""
 
-import itertools
 import json
-import re
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from training.config import UserError
 from training.plots import Curve
 from training.studies.config import StudyConfig
-from training.studies.figures import Point, draw_points
 from training.studies.intervals import mean_interval, ratio_interval, share_interval, t_quantile
 from training.studies.measures import read_json
 from training.studies.results import Scores, pareto_front, read_scores, training_spread
@@ -159,36 +156,6 @@ def test_a_file_without_what_it_must_hold(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(UserError, match="damaged: it has no seeds"):
         read_json(tmp_path / "a.json", "seeds")
-
-
-def test_names_in_figures_are_text():
-    svg = draw_points([Point(0, 1.0, 1.0, 0.9, 1.1)], 'a "<b>" & c', "$a_b_c$ <i>", "y", {})
-    assert 'aria-label="a &quot;&lt;b&gt;&quot; &amp; c"' in svg
-    assert "$a_b_c$ &lt;i&gt;" in svg
-
-
-def test_numbers_of_points_that_coincide_stand_apart():
-    svg = draw_points(
-        [Point(number, 1.0, 1.0, 0.9, 1.1) for number in range(20, 26)], "t", "x", "y", {}
-    )
-    found = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>2[1-6]</text>', svg)
-    assert len(found) == 6
-    places = [(float(x), float(y)) for x, y in found]
-    for one, other in itertools.combinations(places, 2):
-        assert abs(one[0] - other[0]) > 5 or abs(one[1] - other[1]) > 7
-
-
-def test_arms_without_cost_stand_apart_left_of_the_axis():
-    points = [Point(number, cost, 1.0, 0.9, 1.1) for number, cost in enumerate((3e5, 0, 0, 2e6))]
-    svg = draw_points(points, "t", "x", "y", {})
-    across = [
-        float(re.search(rf'<text [^>]*x="([\d.]+)"[^>]*>{label}</text>', svg)[1])
-        for label in ("2", "3", "500k", "1M", "2M")
-    ]
-    assert across == sorted(across)
-    assert across[1] - across[0] > 5
-    for label in ("none", "200k"):
-        assert (f">{label}</text>" in svg) == (label == "none")
 
 
 def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01, placed=None):

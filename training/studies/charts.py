@@ -9,10 +9,11 @@ import numpy as np
 
 from training.plots import PANELS, Curve
 from training.studies.config import CurveConfig, StudyConfig
-from training.studies.figures import Line, Point, draw_lines, draw_picture, draw_points
 from training.studies.intervals import Interval
+from training.studies.lines import Line, draw_lines
 from training.studies.results import Scores, read_training, training_spread
 from training.studies.runs import Run
+from training.studies.scatter import Point, draw_picture, draw_points
 from training.studies.summary import Summary, scores_of
 
 __all__ = ["curve_charts", "finished_runs", "pareto_charts", "pareto_picture", "training_charts"]
@@ -41,16 +42,18 @@ def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
         curves = [finished_runs(runs, arm.name, stage) for arm in study.arms]
         for panel in PANELS:
             lines = []
-            for number, of_arm in enumerate(curves):
-                spread = training_spread(of_arm, panel.column)
-                if spread is not None:
-                    lines.append(Line(number, spread.x, spread.mean, spread.low, spread.high))
+            for number, (arm, of_arm) in enumerate(zip(study.arms, curves, strict=True)):
+                found = training_spread(of_arm, panel.column)
+                if found is not None:
+                    band = found.low, found.high
+                    lines.append(Line(number, arm.name, found.x, found.mean, *band))
             if not panel.is_told_by(line.y for line in lines):
                 continue
             of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
             title = f"Training, {of_stage}{panel.meaning}"
             xlabel = f"{of_stage}iteration of training.{settings.trainer}"
-            charts.append(draw_lines(lines, title, xlabel, panel.meaning, panel.share))
+            labels = title, xlabel, panel.meaning
+            charts.append(draw_lines(lines, *labels, study.baseline, panel.share))
     return charts
 
 
@@ -108,12 +111,12 @@ def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]
         x = np.array([place for place, _ in found])
         y = np.array([value for value, _ in measured])
         low, high = np.array([interval for _, interval in measured]).T
-        scripted = name in study.references
-        lines.append(Line(number, x, y, low, high, name if scripted else ""))
+        lines.append(Line(number, name, x, y, low, high, name in study.references))
     if not lines:
         return []
     meaning = "balls in bowls, share" if swept else "success, share of episodes"
-    return [draw_lines(lines, f"{curve.name}, {meaning}", curve.xlabel, meaning, True)]
+    labels = f"{curve.name}, {meaning}", curve.xlabel, meaning
+    return [draw_lines(lines, *labels, study.baseline, share=True)]
 
 
 def _outcome(scores: Scores) -> tuple[float, Interval]:

@@ -7,7 +7,7 @@ from html import escape
 
 from training.studies.results import Scores
 
-__all__ = ["balls_cell", "note", "success_cell", "table"]
+__all__ = ["balls_cell", "between", "millions", "note", "success_cell", "table"]
 
 
 def note(text: str) -> str:
@@ -32,10 +32,20 @@ def table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: 
     )
 
 
+def between(value: str, low: str, high: str) -> str:
+    """A value, and in small print below it the interval that it lies in."""
+    return f"{value} <small>{low} – {high}</small>"
+
+
+def millions(count: float) -> str:
+    """A count of FLOPs in millions, as exact as it takes to tell policies apart."""
+    return f"{count / 1e6:.3f}" if count else "0"
+
+
 def success_cell(scores: Scores) -> str:
     """Share of the episodes that succeeded, and its 95% interval."""
     low, high = scores.success_interval
-    return f"{100 * scores.success:.1f} % ({100 * low:.1f} – {100 * high:.1f})"
+    return between(f"{100 * scores.success:.1f} %", f"{100 * low:.1f}", f"{100 * high:.1f}")
 
 
 def balls_cell(scores: Scores) -> str:
@@ -43,4 +53,4 @@ def balls_cell(scores: Scores) -> str:
     if scores.placed is None:
         return "-"
     share, (low, high) = scores.placed
-    return f"{share:.3f} ({low:.3f} – {high:.3f})"
+    return between(f"{share:.3f}", f"{low:.3f}", f"{high:.3f}")

@@ -13,7 +13,8 @@ from training.studies.charts import curve_charts, finished_runs, pareto_charts, 
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.figures import look
 from training.studies.gaze import gaze_section
-from training.studies.html import balls_cell, note, success_cell, table
+from training.studies.html import balls_cell, between, millions, note, success_cell, table
+from training.studies.lines import OVERLAID
 from training.studies.products import Film, Share
 from training.studies.results import budget_of, commits
 from training.studies.runs import Run
@@ -27,6 +28,11 @@ _SPENT = {
     "decisions": "decisions", "frames": "frames",
 }  # fmt: skip
 """What a run took: column of metrics.csv and what the page calls it."""
+_SHAPES = {
+    "o": "M 9 5 a 4 4 0 1 0 8 0 a 4 4 0 1 0 -8 0", "s": "M 9.5 1.5 h 7 v 7 h -7 z",
+    "^": "M 13 1 l 4.5 8 h -9 z",
+}  # fmt: skip
+"""Outlines of the points' shapes in the legend."""
 _STYLE = """
 :root { color-scheme: light dark; --faint: #8885; --box: #8881; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 1rem; }
@@ -37,11 +43,14 @@ h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top
 th, td { border-bottom: 1px solid var(--faint); padding: .3rem .45rem; text-align: right;
   white-space: nowrap; font-size: .9rem; }
 th:first-child, td:first-child { text-align: left; } thead th { vertical-align: bottom; }
-th small { font-weight: normal; display: block; opacity: .8; white-space: normal;
-  min-width: 4.5rem; }
+th small, td small { font-weight: normal; display: block; opacity: .8; }
+th { white-space: normal; min-width: 3rem; } th small { min-width: 4.2rem; }
+.wide th:first-child, .wide td:first-child { position: sticky; left: 0; background: Canvas; }
 .charts { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 figure { margin: 0; } figure svg { display: block; width: 100%; max-width: 40rem; height: auto; }
+figure:has(> .panels) { grid-column: 1 / -1; overflow-x: auto; }
+figure > svg.panels { max-width: none; min-width: 48rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0;
   font-size: .9rem; } .legend svg { vertical-align: middle; margin-right: .35rem; }
 code, pre { background: var(--box); border-radius: 4px; } code { padding: 0 .25rem; }
@@ -57,7 +66,7 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         study: what is compared.
         out: where its results are.
         summary: what they come to.
-        command: what runs it, as a shell takes it.
+        command: what runs it anew, as a shell takes it.
         runs: all training runs, seeds outermost.
         missing: what is not done yet, in words.
         failed: what of it was tried, and why it failed.
@@ -71,9 +80,10 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study, summary),
         "<h2>Cost against reward</h2>", _legend(study), _charts(pareto_charts(study, summary)),
         note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
-             "joined: the Pareto front, arms that none beats at as low a cost, controls aside. "
-             "Scripted policies that are far off are in the table alone."),
-        "<h2>Training</h2>", _legend(study), _charts(training_charts(study, runs)),
+             "joined: the Pareto front, arms whose mean none beats at as low a cost, controls aside"
+             f"{_on_front(summary)}. Scripted policies that are far off are in the table alone."),
+        "<h2>Training</h2>", _legend(study, over_each_other=True),
+        _charts(training_charts(study, runs)),
         note("Mean over the training seeds, the standard deviation over them shaded. "
              "Finished runs only."),
         *_curves(study, out, runs, summary),
@@ -112,13 +122,25 @@ def _missing(missing: Sequence[str]) -> str:
     )
 
 
-def _legend(study: StudyConfig) -> str:
+def _on_front(summary: Summary) -> str:
+    """Who is on the Pareto front, by the cost."""
+    fronts = [f"by {kind} FLOPs {', '.join(n)}" for kind, n in summary.front.items() if n]
+    return f": {'; '.join(fronts)}" if fronts else ""
+
+
+def _legend(study: StudyConfig, over_each_other: bool = False) -> str:
+    """Colours and shapes of the arms; nothing where only lines `over_each_other` would need it and
+    each arm has a panel with its name."""
+    if over_each_other and len(study.arms) > OVERLAID:
+        return ""
+
     def item(number: int, name: str) -> str:
-        colour, dash, _ = look(number)
+        colour, dash, shape = look(number)
         line = f'stroke="{colour}" stroke-dasharray="{dash}"'
         return (
             f'<li><svg width="26" height="10" aria-hidden="true"><line x1="0" y1="5" x2="26" '
-            f'y2="5" stroke-width="3" {line}/></svg>{number + 1}. {escape(name)}</li>'
+            f'y2="5" stroke-width="2" {line}/><path d="{_SHAPES[shape]}" fill="{colour}"/></svg>'
+            f"{number + 1}. {escape(name)}</li>"
         )
 
     items = (item(number, arm.name) for number, arm in enumerate(study.arms))
@@ -134,11 +156,12 @@ def _curves(study: StudyConfig, out: Path, runs: Sequence[Run], summary: Summary
     parts = []
     for curve in study.curves:
         parts += [
-            f"<h2>{escape(curve.name[:1].upper() + curve.name[1:])}</h2>", _legend(study),
+            f"<h2>{escape(curve.name[:1].upper() + curve.name[1:])}</h2>",
+            _legend(study, over_each_other=True),
             _charts(curve_charts(study, curve, out)),
             note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
                  f"point. Bands: 95 % interval over seeds and scenes{_alone(summary)}. "
-                 f"Dotted: scripted policies. {_trained_on(curve, runs)}"),
+                 f"{_trained_on(curve, runs)}"),
         ]  # fmt: skip
     return parts
 
@@ -163,8 +186,8 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
         *([("in bowls", "share of balls, 95 % interval")] if swept else []),
         ("reward", "per episode, mean ± sd over seeds"),
         ("ratio to baseline", "of rewards, 95 % interval"),
-        ("ratio to oracle", "of success, 95 % interval"), ("attention", "FLOPs a step"),
-        ("fewer", "times, than the baseline"), ("total", "FLOPs a step"),
+        ("ratio to oracle", "of success, 95 % interval"), ("attention", "MFLOPs a step"),
+        ("fewer", "times, than the baseline"), ("total", "MFLOPs a step"),
         ("latency", "ms a step"), ("parameters", ""), ("files", "first seed's"),
     ]  # fmt: skip
     rows = []
@@ -183,20 +206,20 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
 def _figures(row: Row) -> list[str]:
     """Cells from the reward to the parameters."""
     sd = row.scores.reward_sd
-    reward = f"{row.scores.reward:.3f}" + (f" ± {sd:.3f}" if sd is not None else "")
+    reward = f"{row.scores.reward:.3f}" + (f" <small>± {sd:.3f}</small>" if sd is not None else "")
     ratio = "-"
     if row.ratio is not None and row.ratio_interval is not None:
         low, high = row.ratio_interval
-        ratio = f"{row.ratio:.3f} ({low:.3f} – {high:.3f})"
+        ratio = between(f"{row.ratio:.3f}", f"{low:.3f}", f"{high:.3f}")
     share = "-"
     if row.of_oracle is not None and row.of_oracle_interval is not None:
         low, high = row.of_oracle_interval
-        share = f"{row.of_oracle:.3f} ({low:.3f} – {high:.3f})"
+        share = between(f"{row.of_oracle:.3f}", f"{low:.3f}", f"{high:.3f}")
     if row.cost is None:
         return [reward, ratio, share, "-", "-", "-", "-", "-"]
     return [
-        reward, ratio, share, f"{row.cost['attention']:,}",
-        "-" if row.fewer is None else f"{row.fewer:.2f} ×", f"{row.cost['total']:,}",
+        reward, ratio, share, millions(row.cost["attention"]),
+        "-" if row.fewer is None else f"{row.fewer:.2f} ×", millions(row.cost["total"]),
         f"{row.cost['latency_ms']:.3f}", f"{row.cost['parameters']:,}",
     ]  # fmt: skip
 
@@ -255,7 +278,8 @@ def _budget(study: StudyConfig, runs: Sequence[Run]) -> str:
     head = [("arm", ""), ("stage", ""), ("finished", "seeds"),
             *((name, "a run") for name in _SPENT.values()),
             ("wall time", "minutes a run, mean"), ("what makes the arm", "")]  # fmt: skip
-    return f"<p>{text}.</p>" + table(head, rows, text=len(head) - 1)
+    remark = note("Wall time is that of the machine and what else it did; it compares no arms.")
+    return f"<p>{text}.</p>" + table(head, rows, text=len(head) - 1) + remark
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -277,6 +301,7 @@ def _origin(study: StudyConfig, summary: Summary, command: str, runs: Sequence[R
     again = " Where the versions and the machine are the same, so are all figures but the times."
     lines = [
         f"<pre>{escape(command)}</pre>",
+        "<p>With --out and the directory of this page it goes on with what is there.</p>",
         f"<p>Training seeds {escape(', '.join(map(str, study.seeds)))}."
         f"{again if devices == {'cpu'} else ''}</p>",
         f"<p>The runs were made at {escape(code)}.</p>",
@@ -284,4 +309,4 @@ def _origin(study: StudyConfig, summary: Summary, command: str, runs: Sequence[R
         f"{escape(versions)}, on {escape(str(machine.get('cpu', 'an unknown machine')))}, "
         f"{escape(str(machine.get('cores', '?')))} cores, device {escape(study.device)}.</p>",
     ]
-    return "\n".join(lines if facts else lines[:3])
+    return "\n".join(lines if facts else lines[:-1])

@@ -1,0 +1,70 @@
+"""The figures of a study's page: what is drawn where, and that it can be read."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+from training.studies.lines import OVERLAID, Line, draw_lines
+from training.studies.scatter import Point, draw_points
+
+
+def test_names_in_figures_are_text():
+    svg = draw_points([Point(0, 1.0, 1.0, 0.9, 1.1)], 'a "<b>" & c', "$a_b_c$ <i>", "y", {})
+    assert 'aria-label="a &quot;&lt;b&gt;&quot; &amp; c"' in svg
+    assert "$a_b_c$ &lt;i&gt;" in svg
+
+
+def test_numbers_of_points_that_coincide_stand_apart():
+    svg = draw_points(
+        [Point(number, 1.0, 1.0, 0.9, 1.1) for number in range(20, 26)], "t", "x", "y", {}
+    )
+    found = re.findall(r'<text [^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>2[1-6]</text>', svg)
+    assert len(found) == 6
+    places = [(float(x), float(y)) for x, y in found]
+    for one, other in itertools.combinations(places, 2):
+        assert abs(one[0] - other[0]) > 5 or abs(one[1] - other[1]) > 7
+
+
+def test_arms_without_cost_stand_apart_left_of_the_axis():
+    points = [Point(number, cost, 1.0, 0.9, 1.1) for number, cost in enumerate((3e5, 0, 0, 2e6))]
+    svg = draw_points(points, "t", "x", "y", {})
+    across = [
+        float(re.search(rf'<text [^>]*x="([\d.]+)"[^>]*>{label}</text>', svg)[1])
+        for label in ("2", "3", "500k", "1M", "2M")
+    ]
+    assert across == sorted(across)
+    assert across[1] - across[0] > 5
+    for label in ("none", "200k"):
+        assert (f">{label}</text>" in svg) == (label == "none")
+
+
+def lines(count, **changes):
+    x = np.arange(3.0)
+    arms = [Line(i, f"arm {i}", x, x / 4, x / 4 - 0.3, x / 4 + 0.8) for i in range(count)]
+    return [*arms, Line(count, "oracle", x, x, x, x, scripted=True)]
+
+
+@pytest.mark.parametrize("count", [OVERLAID, OVERLAID + 1, 16])
+def test_of_many_arms_each_has_a_panel_with_its_name(count):
+    svg = draw_lines(lines(count), "t", "x", "y", baseline="arm 1", share=True)
+    panels = re.findall(r'id="t-axes_\d+"', svg)
+    assert len(panels) == (1 if count <= OVERLAID else count)
+    assert ('class="panels"' in svg) == (count > OVERLAID)
+    for number in range(count):
+        assert (f">{number + 1}. arm {number}</text>" in svg) == (count > OVERLAID)
+    assert svg.count(">oracle</text>") == 1
+    assert svg.count(">arm 1</text>") == (count > OVERLAID)  # the grey line is explained once
+
+
+def test_bands_of_shares_end_at_0_and_1():
+    """A mean with its deviation may leave that range, and the axis goes from -0.03 to 1.05."""
+    svg = draw_lines(lines(1), "t", "x", "y", baseline="arm 0", share=True)
+    band = re.search(r'id="t-FillBetween\w+">(.*?)</g>', svg, re.DOTALL)[1]
+    frame = re.search(r'id="t-patch_2">\s*<path d="([^"]+)"', svg)[1]
+    tall = [
+        np.ptp([float(y) for y in re.findall(r"[ML] [\d.]+ (-?[\d.]+)", text)])
+        for text in (band, frame)
+    ]
+    assert tall[0] == pytest.approx(tall[1] / 1.08, rel=1e-3)
