@@ -33,6 +33,19 @@ def scaled_exp(logarithms: Tensor, dim: int | tuple[int, ...] = -1) -> ScaledFea
     return ScaledFeatures((logarithms - largest).exp(), largest)
 
 
+def scaled_token_scores(phi_q: ScaledFeatures, phi_k: ScaledFeatures) -> Tensor:
+    """Token scores (..., S) where single features overflow, though their products do not.
+
+    Features of all queries (..., L, F) exist at once, unlike in `FeatureMap.token_scores`.
+    """
+    with component(SCORE), full_precision(phi_k.mantissa):
+        unit = phi_q.log_scale.detach().amax(-2, keepdim=True)
+        total = (phi_q.mantissa * (phi_q.log_scale - unit).exp()).sum(-2).unsqueeze(-1)
+        # In halves: their square can overflow where its product with small mantissas does not.
+        half = (0.5 * (phi_k.log_scale + unit)).exp()
+        return ((phi_k.mantissa @ total) * half * half).squeeze(-1)
+
+
 class FeatureMap(nn.Module):
     """Base of all maps. Subclasses give `output_dim`, `queries`, `scaled_queries` and `redraw`.
 
@@ -100,7 +113,8 @@ class FeatureMap(nn.Module):
 
         x (..., Lq, d), y (..., Lk, d) -> (..., Lk). Column sums of the attention matrix before
         it is normalised, features made in blocks that fit the cache. No stabiliser can cancel in
-        a sum over queries, so none is used.
+        a sum over queries, so none is used: exp(|u|^2 / 2) must be representable for trigonometric
+        features and hybrids with them, in float32 |u| below 13.3.
         """
         sums = []
         for part in self._blocks(x):

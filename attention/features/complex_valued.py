@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
-from attention.features.base import ScaledFeatures, scaled_exp
+from attention.features.base import ScaledFeatures, scaled_exp, scaled_token_scores
 from attention.features.projected import ProjectedFeatures
 from attention.precision import full_precision
 
@@ -41,6 +41,10 @@ class ComplexFeatures(ProjectedFeatures):
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
         return self._scaled_features(y, key=True)
+
+    def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
+        """As `FeatureMap.token_scores`, from scaled features, which an A far from 1 needs."""
+        return scaled_token_scores(self.scaled_queries(x), self.scaled_keys(y))
 
     def _parts(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
         """Log-moduli, phases and the log-weight (..., 1) of a token."""

@@ -18,9 +18,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from attention.components import EXPONENTIALS, PROJECTION, SCORE, component
+from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features import FeatureMap, ScaledFeatures
-from attention.features.base import scaled_exp
+from attention.features.base import scaled_exp, scaled_token_scores
 from attention.features.cluster_diagonal import cluster_diagonal
 from attention.features.complex_valued import real_form
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
@@ -76,6 +76,10 @@ class ClusteredHybrid(FeatureMap):
     """|A|, (nq, nk, d) or (heads, nq, nk, d)"""
     imaginary: Tensor
     """Where A is imaginary, of the same shape."""
+    balance: Tensor
+    """(p, 1) or (heads, 1, p, 1): log of a factor of each pair's keys that its queries are divided
+    by. It makes keys of all pairs about as large, so that attention's rounding errors, which are
+    measured by |phi_k|, are those of the pair that a query uses."""
 
     def __init__(
         self,
@@ -133,6 +137,7 @@ class ClusteredHybrid(FeatureMap):
         self._given = (query_centers is not None, key_centers is not None)
         self.register_buffer("moduli", None, persistent=False)
         self.register_buffer("imaginary", None, persistent=False)
+        self.register_buffer("balance", None, persistent=False)
         self._set_diagonals()
         self.register_load_state_dict_post_hook(_set_diagonals)
         if coefficients == "zero_one":
@@ -182,11 +187,7 @@ class ClusteredHybrid(FeatureMap):
 
         An |A_k| far from 1 makes single features overflow where their products with keys do not.
         """
-        phi_q, phi_k = self.scaled_queries(x), self.scaled_keys(y)
-        with component(SCORE), full_precision(phi_k.mantissa):
-            unit = phi_q.log_scale.detach().amax(-2, keepdim=True)
-            total = (phi_q.mantissa * (phi_q.log_scale - unit).exp()).sum(-2).unsqueeze(-1)
-            return ((phi_k.mantissa @ total) * (phi_k.log_scale + unit).exp()).squeeze(-1)
+        return scaled_token_scores(self.scaled_queries(x), self.scaled_keys(y))
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
@@ -240,6 +241,10 @@ class ClusteredHybrid(FeatureMap):
             floor=floor,
             cap=cap,
         )
+        squares = (self.key_rms.unsqueeze(-3) / self.moduli).square()
+        exponent = 0.5 * torch.where(self.imaginary, -squares, squares).sum(-1).flatten(-2)
+        balance = exponent.unsqueeze(-1)  # of exp(w.w / 2), which their features are divided by
+        self.balance = balance if self.heads is None else balance.unsqueeze(-3)
 
     def _features(self, u: Tensor, key: bool) -> Tensor:
         u = self._prepare("queries and keys", u, self.omega)
@@ -279,6 +284,8 @@ class ClusteredHybrid(FeatureMap):
             log_modulus, phase = pair_logarithms(
                 u, self.omega.to(u.dtype), moduli, imaginary, key=key, complex_a=self.complex_a
             )
+            balance = self.balance.to(u.dtype)
+            log_modulus = log_modulus + (balance if key else -balance)
             if self.mixture == "zero_one":
                 log_modulus = log_modulus.masked_fill(~self._chosen(u, key), -torch.inf)
             half_square = 0.5 * u.square().sum(-1, keepdim=True)

@@ -353,6 +353,35 @@ def test_scores_where_single_features_overflow(coefficients: str) -> None:
             assert not fm.queries(x).isnan().any()
 
 
+@pytest.mark.parametrize("far", [4.0, 12.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_far_cluster_leaves_the_near_one_alone(far: float, dtype: torch.dtype) -> None:
+    """The floor of denominators is measured by |phi_k|, in which other pairs' features count too:
+    keys of all pairs must be about as large, or every near query would be raised to it."""
+    generator = torch.Generator().manual_seed(0)
+    near, wide, y = (0.1 * torch.randn(40, 16, generator=generator, **F64) for _ in range(3))
+    x, y = torch.cat((1 + near, far + wide)), 1 + y
+    v = torch.randn(40, 4, generator=generator, **F64)
+    fm = ClusteredHybrid(16, 256, num_key_clusters=1, dtype=dtype)
+    fm = fm.fit(x.to(dtype), y.to(dtype))
+    assert attention.diagnose(fm, x.to(dtype), y.to(dtype)).clamped_rows == 0
+    attended = fm.attend(*(t.to(dtype) for t in (x, y, v)))[:40]
+    exact = torch.softmax(x[:40] @ y.T, -1) @ v
+    assert (attended - exact).abs().max() < 0.01
+
+
+def test_scores_of_keys_that_a_far_cluster_shares() -> None:
+    """Where keys' features for queries of that cluster overflow, and no query is in it."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = 1 + 0.3 * torch.randn(2, 40, 16, generator=generator)
+    centers = torch.tensor([[1.0], [9.0]]).expand(2, 16)
+    fm = ClusteredHybrid(16, 64, query_centers=centers, key_centers=centers[:1])
+    wide = ClusteredHybrid(16, 64, query_centers=centers, key_centers=centers[:1], **F64)
+    wide.load_state_dict(fm.state_dict())
+    expected = wide.token_scores(x.double(), y.double())
+    torch.testing.assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
+
+
 def test_limits_of_a_in_the_closed_form() -> None:
     """Centres whose best |A_k| is 3 and 1/3, held to 2: the error of that A."""
     centres = torch.tensor([[1.0, 3.0]], dtype=torch.float64), torch.tensor([[9.0, 1 / 3]]).double()

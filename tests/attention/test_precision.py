@@ -65,9 +65,8 @@ def test_large_inputs_are_finite_and_bounded(name: str, causal: bool, dtype: tor
     assert computed.dtype == dtype
     assert computed.isfinite().all()
     assert computed.abs().max() <= 1 + 1e-2
-    found = attention.diagnose(fm, x.float(), y.float(), causal=causal)
-    assert 0 <= found.clamped_rows <= 1
     if not fm.signed:
+        found = attention.diagnose(fm, x.float(), y.float(), causal=causal)
         assert found.negative_estimates == 0
 
 

@@ -86,6 +86,16 @@ def test_scores_are_summed_in_full_precision() -> None:
         assert torch.equal(attention.token_scores(phi_q, phi_k), from_features)
 
 
+def test_scores_where_features_of_complex_exponentials_overflow() -> None:
+    """With |A| = 10 a query's features reach exp(128); their products with keys do not."""
+    A = torch.tensor([10j, 0.1 + 0j])
+    x, y = torch.tensor([[1.6, 0.01], [1.5, -0.01]]), torch.tensor([[0.01, 1.6], [0.0, 1.5]])
+    fm = attention.feature_map("complex_exponential", 2, 16, A=A)
+    wide = attention.feature_map("complex_exponential", 2, 16, A=A, dtype=torch.float64)
+    expected = wide.token_scores(x.double(), y.double())
+    torch.testing.assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
+
+
 def test_no_keys_have_no_scores() -> None:
     assert attention.softmax_token_scores(tokens(3, 5), tokens(0, 5)).shape == (0,)
 

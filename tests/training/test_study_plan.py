@@ -1,12 +1,15 @@
 """What a study makes in which order, and what it does where checkpoints were removed."""
 
+import copy
 import shutil
 
 import pytest
 
+from tests.training.published import ROOT
 from tests.training.study_jobs import CURVE, STUDY, conduct, files, write_study
-from training import checkpoint, study
+from training import checkpoint, es_config, study
 from training.studies.config import load_config
+from training.studies.measures import settings_of
 
 
 @pytest.fixture(scope="module")
@@ -83,3 +86,14 @@ def test_an_unfinished_run_without_checkpoints_is_trained(light, tmp_path):
     (out / "evaluations" / "exact-s1.json").unlink()
     assert conduct(write_study(tmp_path), out) == 0
     assert checkpoint.in_run(out / "runs" / "exact-s1")
+
+
+def test_a_condition_leaves_the_runs_settings_alone():
+    """Nested settings too: a camera that a curve turns is as before in the next condition."""
+    job = es_config.load_config(ROOT / "configs" / "stepping_stones.yaml", [])
+    before = copy.deepcopy(job.env)
+    turned = {"front_camera": {"pitch_deg": 60.0}}
+    changed = settings_of(job.env_id, job.env, turned, {"front_camera": {"fov_deg": 60.0}})
+    assert changed["front_camera"]["fov_deg"] == 60.0
+    assert job.env == before
+    assert turned == {"front_camera": {"pitch_deg": 60.0}}

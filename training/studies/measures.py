@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -77,9 +78,9 @@ def settings_of(env_id: str, robot: dict[str, Any], *changes: dict[str, Any]) ->
 
     UserError for a setting that the environment does not know.
     """
-    settings = environments.embodiment(env_id, robot)
+    settings = copy.deepcopy(environments.embodiment(env_id, robot))
     for change in changes:
-        configuration.merge(settings, change)
+        configuration.merge(settings, copy.deepcopy(change))
     return environments.resolved(env_id, settings)
 
 
