@@ -54,11 +54,16 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
 
     UserError when a file is damaged.
     """
-    rows = []
+    rows, by_seed = [], dict[int, list[Gaze]]()
     for number, arm in enumerate(study.arms):
-        paths = [Look.path_of(run.directory) for run in runs if run.arm.name == arm.name]
-        read = [read_json(path, *_SHARES) for path in paths if path.is_file()]
-        found = [Gaze(**{name: float(one[name]) for name in _SHARES}) for one in read]
+        found = []
+        for run in (run for run in runs if run.arm.name == arm.name):
+            path = Look.path_of(run.directory)
+            if path.is_file():
+                read = read_json(path, *_SHARES)
+                found.append(Gaze(**{name: float(read[name]) for name in _SHARES}))
+                if not arm.control:
+                    by_seed.setdefault(run.seed, []).append(found[-1])
         if found:
             rows.append([f"{number + 1}. {escape(arm.name)}", str(len(found)), *_cells(found)])
     if not rows:
@@ -74,7 +79,26 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
         note(f"What they keep of the views of the oracle on {EPISODES} evaluation terrains. "
              "A gap's edge is where depth crosses 0.6 m, between stone and floor, from one row of "
              "the image to the next."),
+        note(_together(by_seed)),
     ]  # fmt: skip
+
+
+def _together(by_seed: dict[int, list[Gaze]]) -> str:
+    """What all policies with attention keep, and how many of them more than chance."""
+    policies = [one for found in by_seed.values() for one in found]
+    if not policies:
+        return ""
+
+    def kept(part: str) -> str:
+        means = [np.mean([getattr(one, f"{part}_kept") for one in by_seed[s]]) for s in by_seed]
+        mean = np.mean([getattr(one, f"{part}_kept") for one in policies])
+        more = sum(getattr(one, f"{part}_kept") > getattr(one, part) for one in policies)
+        seeds = ", ".join(f"{100 * one:.1f}" for one in means)
+        return f"{100 * mean:.1f} % (by seed {seeds} %), {more} of {len(policies)} more than chance"
+
+    return (
+        f"All kinds of attention: on a gap's edge {kept('edges')}; past the stones {kept('past')}."
+    )
 
 
 def _cells(found: list[Gaze]) -> list[str]:

@@ -34,7 +34,7 @@ def table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: 
 
 def between(value: str, low: str, high: str) -> str:
     """A value, and in small print below it the interval that it lies in."""
-    return f"{value} <small>{low} – {high}</small>"
+    return f"{value} <small>{low} to {high}</small>"
 
 
 def millions(count: float) -> str:

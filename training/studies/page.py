@@ -11,6 +11,7 @@ from typing import Any
 from training import environments
 from training.studies.charts import curve_charts, finished_runs, pareto_charts, training_charts
 from training.studies.config import CurveConfig, StudyConfig
+from training.studies.controls import controls_table
 from training.studies.figures import look
 from training.studies.gaze import gaze_section
 from training.studies.html import balls_cell, between, millions, note, success_cell, table
@@ -162,6 +163,7 @@ def _curves(study: StudyConfig, out: Path, runs: Sequence[Run], summary: Summary
             note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
                  f"point. Bands: 95 % interval over seeds and scenes{_alone(summary)}. "
                  f"{_trained_on(curve, runs)}"),
+            controls_table(study, curve, out),
         ]  # fmt: skip
     return parts
 

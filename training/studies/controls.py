@@ -1,0 +1,55 @@
+"""A study's controls against all kinds of attention together along a curve: a table of the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from training.studies.config import CurveConfig, StudyConfig
+from training.studies.html import between, table
+from training.studies.intervals import mean_interval
+from training.studies.results import Scores
+from training.studies.summary import scores_of
+
+__all__ = ["controls_table"]
+
+
+def controls_table(study: StudyConfig, curve: CurveConfig, out: Path) -> str:
+    """HTML of how many more episodes each control completes, or balls it places, at each point.
+
+    Seeds and scenes are paired; intervals are over both. Nothing without a control, without several
+    kinds of attention, or where a policy is not evaluated yet. UserError when a file is damaged.
+    """
+    controls = [arm.name for arm in study.arms if arm.control]
+    kinds = [arm.name for arm in study.arms if not arm.control]
+    if not controls or len(kinds) < 2:
+        return ""
+    points = sorted(curve.points, key=lambda point: point.x)
+    outcomes: dict[str, list[np.ndarray]] = {}
+    for name in (*kinds, *controls):
+        found = [scores_of(study, out, name, curve, point) for point in points]
+        outcomes[name] = [_outcome(scores) for scores in found if scores is not None]
+    everything = [one for name in outcomes for one in outcomes[name]]
+    if len(everything) < len(outcomes) * len(points) or len({m.shape for m in everything}) > 1:
+        return ""
+    rows = []
+    for place, point in enumerate(points):
+        together = np.mean([outcomes[name][place] for name in kinds], axis=0)
+        cells = [f"{point.x:g}", f"{100 * together.mean():.0f} %"]
+        for name in controls:
+            more = 100 * (outcomes[name][place] - together)
+            low, high = mean_interval(more)
+            cells.append(between(f"{more.mean():+.0f}", f"{low:.0f}", f"{high:.0f}"))
+        rows.append(cells)
+    head = [
+        (curve.xlabel, ""),
+        ("all kinds of attention", "together"),
+        *((name, "points more, 95 % interval") for name in controls),
+    ]
+    return table(head, rows)
+
+
+def _outcome(scores: Scores) -> np.ndarray:
+    """(seeds, scenes): the share of the balls, or success."""
+    return scores.successes if scores.in_bowls is None else scores.in_bowls
