@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from training import environments
-from training.studies.charts import curve_charts, finished_runs, pareto_charts, training_charts
+from training.studies.budget import budget_section
+from training.studies.charts import curve_charts, pareto_charts, training_charts
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.controls import controls_table
 from training.studies.figures import look
@@ -17,18 +18,13 @@ from training.studies.gaze import gaze_section
 from training.studies.html import balls_cell, between, millions, note, success_cell, table
 from training.studies.lines import OVERLAID
 from training.studies.products import Film, Share
-from training.studies.results import budget_of, commits
+from training.studies.results import commits
 from training.studies.runs import Run
 from training.studies.stages import stages_section
 from training.studies.summary import Row, Summary, headline
 
 __all__ = ["render"]
 
-_SPENT = {
-    "iteration": "iterations", "episodes": "episodes", "env_steps": "environment steps",
-    "decisions": "decisions", "frames": "frames",
-}  # fmt: skip
-"""What a run took: column of metrics.csv and what the page calls it."""
 _SHAPES = {
     "o": "M 9 5 a 4 4 0 1 0 8 0 a 4 4 0 1 0 -8 0", "s": "M 9.5 1.5 h 7 v 7 h -7 z",
     "^": "M 13 1 l 4.5 8 h -9 z",
@@ -41,7 +37,7 @@ h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top
 .lead { font-size: 1.15rem; } .note { opacity: .8; font-size: .9rem; max-width: 60rem; }
 .missing { border-left: 4px solid #e07b1a; padding-left: .8rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--faint); padding: .3rem .45rem; text-align: right;
+th, td { border-bottom: 1px solid var(--faint); padding: .3rem .35rem; text-align: right;
   white-space: nowrap; font-size: .9rem; }
 th:first-child, td:first-child { text-align: left; } thead th { vertical-align: bottom; }
 th small, td small { font-weight: normal; display: block; opacity: .8; }
@@ -90,7 +86,7 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         *_curves(study, out, runs, summary),
         *stages_section(study, out, runs),
         *gaze_section(study, runs),
-        "<h2>Budget</h2>", _budget(study, runs),
+        *budget_section(study, runs),
         "<h2>How to run it again</h2>", _origin(study, summary, command, runs),
     ]  # fmt: skip
     return (
@@ -250,48 +246,6 @@ def _alone(summary: Summary) -> str:
     """A remark where an arm has one seed as yet."""
     one = any(row.scores.seeds == 1 for row in summary.arms.values())
     return " (one seed: over scenes alone)" if one else ""
-
-
-def _budget(study: StudyConfig, runs: Sequence[Run]) -> str:
-    rows = []
-    given: dict[str, list[set[float]]] = {}
-    for stage, settings in enumerate(study.stages):
-        values: dict[str, set[float]] = {}
-        for arm in study.arms:
-            spent = [budget_of(curve) for curve in finished_runs(runs, arm.name, stage)]
-            if not spent:
-                continue
-            for one, key in ((one, key) for one in spent for key in _SPENT if key in one):
-                values.setdefault(key, set()).add(one[key])
-            minutes = sum(one.get("wall_s", 0.0) for one in spent) / len(spent) / 60
-            changes = f"<code>{escape(json.dumps(arm.set))}</code>" if stage == 0 else ""
-            rows.append([escape(arm.name), f"{stage + 1} ({settings.trainer})", str(len(spent)),
-                         *(_range([one[key] for one in spent if key in one]) for key in _SPENT),
-                         f"{minutes:.1f}", changes])  # fmt: skip
-        for key, found in values.items():
-            given.setdefault(key, []).append(found)
-    if not rows:
-        return note("No run is finished yet.")
-    same = [_SPENT[key] for key, stages in given.items() if all(len(v) == 1 for v in stages)]
-    other = [_SPENT[key] for key in given if _SPENT[key] not in same]
-    text = f"All finished runs of a stage took the same {_listed(same)}" if same else ""
-    if other:
-        text += f"{', but not' if same else 'Runs took different'} {_listed(other)}"
-    head = [("arm", ""), ("stage", ""), ("finished", "seeds"),
-            *((name, "a run") for name in _SPENT.values()),
-            ("wall time", "minutes a run, mean"), ("what makes the arm", "")]  # fmt: skip
-    remark = note("Wall time is that of the machine and what else it did; it compares no arms.")
-    return f"<p>{text}.</p>" + table(head, rows, text=len(head) - 1) + remark
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _range(values: Sequence[float]) -> str:
-    """A number, or the smallest and the largest of several seeds."""
-    ends = list(dict.fromkeys(f"{v:,.0f}" for v in (min(values), max(values)))) if values else ["-"]
-    return " – ".join(ends)
 
 
 def _origin(study: StudyConfig, summary: Summary, command: str, runs: Sequence[Run]) -> str:
