@@ -179,6 +179,8 @@ class CMAES:
     def tell(self, population: Tensor, returns: Tensor) -> None:
         assert self._sample is not None, "tell before ask"
         (zs, ys), self._sample = self._sample, None
+        if bool((returns == returns[0]).all()):
+            return  # ranked by their position, equal returns would move the centre at random
         cma = self._cma
         ranks = torch.argsort(torch.argsort(returns, descending=True, stable=True))
         weights = cma.weights[ranks]

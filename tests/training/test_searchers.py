@@ -102,10 +102,33 @@ def test_a_restored_searcher_goes_on_bit_for_bit(config):
         assert torch.equal(resumed.state()[0][name], tensor), name
 
 
-@pytest.mark.parametrize("config", CONFIGS[2:], ids=NAMES[2:])
-def test_equal_returns_leave_an_antithetic_centre_where_it_is(config):
-    searcher = run(searchers.build(config, torch.zeros(DIM), 8), 3, f=lambda x: torch.ones(len(x)))
-    assert torch.equal(searcher.center, torch.zeros(DIM, dtype=torch.float64))
+def flat(x):
+    return torch.ones(len(x), dtype=torch.float64)
+
+
+def test_equal_returns_leave_the_searcher_as_it_is(config):
+    searcher = run(searchers.build(config, torch.zeros(DIM), 8), 3)
+    before = {name: tensor.clone() for name, tensor in searcher.state()[0].items()}
+    numbers = searcher.state()[1]
+    run(searcher, 3, start=3, f=flat)
+    assert searcher.state()[1] == numbers
+    for name, tensor in searcher.state()[0].items():
+        assert torch.equal(tensor, before[name]), name
+
+
+def test_a_run_stopped_among_equal_returns_goes_on_bit_for_bit(config):
+    def course(searcher, first, last):
+        for i in range(first, last):
+            run(searcher, 1, start=i, f=flat if 3 <= i < 6 else returns)
+        return searcher
+
+    whole = course(searchers.build(config, torch.zeros(DIM), 8), 0, 9)
+    tensors, numbers = course(searchers.build(config, torch.zeros(DIM), 8), 0, 5).state()
+    resumed = searchers.build(config, torch.ones(DIM), 8)
+    resumed.load_state({k: v.clone() for k, v in tensors.items()}, dict(numbers))
+    course(resumed, 5, 9)
+    for name, tensor in whole.state()[0].items():
+        assert torch.equal(resumed.state()[0][name], tensor), name
 
 
 def test_ranks_share_ties():
