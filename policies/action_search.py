@@ -48,14 +48,18 @@ def derivative_free(
             softmax(-energy / temperature) and takes the place of them all.
 
     Returns:
-        (batch, n), the candidate of least energy of all rounds, or of the drawn one and all after.
+        (batch, n), the candidate of least energy of all rounds, or of the drawn one and all after;
+        NaN where that energy is not finite or any energy is NaN.
     """
     energies = energy(candidates)
+    best, least = _least(candidates, energies)
     if temperature > 0:
         drawn = _multinomial(energies / temperature, generator)[:, :1]
-        energies = energies.take_along_dim(drawn, -1).expand_as(energies)
-        candidates = candidates.take_along_dim(drawn.unsqueeze(-1), 1).expand_as(candidates)
-    best, least = _least(candidates, energies)
+        # 0 * NaN is NaN: the drawn candidate must not hide another's energy.
+        least = energies.take_along_dim(drawn, -1).squeeze(-1) + 0 * least
+        best = candidates.take_along_dim(drawn.unsqueeze(-1), 1).squeeze(1)
+        energies = least.unsqueeze(-1).expand_as(energies)
+        candidates = best.unsqueeze(1).expand_as(candidates)
     for round_ in range(1, rounds):
         index = _multinomial(energies, generator).unsqueeze(-1)
         moved = _normal(candidates.shape, candidates, generator)
@@ -65,7 +69,7 @@ def derivative_free(
         found, value = _least(candidates, energies)
         best = torch.where((value < least).unsqueeze(-1), found, best)
         least = torch.minimum(value, least)
-    return best
+    return _sound(best, least)
 
 
 def autoregressive(
@@ -113,7 +117,7 @@ def langevin(
     """Chains from the candidates (batch, k, n), then as many small steps; the best (batch, n)."""
     moved = langevin_chain(energy, candidates, steps, generator, step_start, step_end)
     moved = langevin_chain(energy, moved, steps, generator, step_end, step_end)
-    return _least(moved, energy(moved))[0]
+    return _sound(*_least(moved, energy(moved)))
 
 
 def langevin_chain(
@@ -153,12 +157,16 @@ def stratified(shape: tuple[int, ...], generator: torch.Generator, like: Tensor)
 
 
 def _least(candidates: Tensor, energies: Tensor) -> tuple[Tensor, Tensor]:
-    """The best candidate (batch, n) and its energy (batch,); NaN where that is not finite, so that
-    a broken policy does not look sound."""
+    """The best candidate (batch, n) and its energy (batch,), NaN where any energy is."""
     index = energies.argmin(-1, keepdim=True)
     best = candidates.take_along_dim(index.unsqueeze(-1), 1).squeeze(1)
-    least = energies.take_along_dim(index, -1)
-    return torch.where(least.isfinite(), best, torch.nan), least.squeeze(-1)
+    return best, energies.take_along_dim(index, -1).squeeze(-1)
+
+
+def _sound(best: Tensor, least: Tensor) -> Tensor:
+    """The best (batch, n); NaN where its energy (batch,) is not finite, so that a broken policy
+    does not look sound."""
+    return torch.where(least.isfinite().unsqueeze(-1), best, torch.nan)
 
 
 def _multinomial(energies: Tensor, generator: torch.Generator) -> Tensor:

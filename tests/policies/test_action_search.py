@@ -99,6 +99,44 @@ def test_autoregressive_search_follows_what_was_chosen():
     torch.testing.assert_close(found, expected, rtol=0, atol=0.01)
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("broken", [math.nan, -math.inf])
+@pytest.mark.parametrize("round_", [0, 1, 2])
+def test_an_energy_that_is_not_finite_makes_the_action_nan(round_, broken, temperature):
+    """One candidate of the first scene, in one of three rounds; the other scene is untouched."""
+    calls = []
+
+    def breaking(candidates: Tensor) -> Tensor:
+        energies = bowl(candidates)
+        if len(calls) == round_:
+            energies[0, 3] = broken
+        calls.append(None)
+        return energies
+
+    start = uniform((2, 8, 2), generator(), LIKE)
+    found = derivative_free(breaking, start, 3, 0.2, generator(), temperature)
+    assert len(calls) == 3
+    assert found[0].isnan().all()
+    assert found[1].isfinite().all()
+
+
+def test_forbidden_candidates_do_not_spoil_the_others():
+    """An infinite energy is never the least, unless all are: then no action is sound."""
+
+    def half(candidates: Tensor) -> Tensor:
+        return bowl(candidates).masked_fill(candidates[..., 0] < 0, math.inf)
+
+    found = derivative_free(half, uniform((2, 64, 2), generator(), LIKE), 3, 0.2, generator())
+    assert (found[:, 0] >= 0).all()
+
+    def nowhere(candidates: Tensor) -> Tensor:
+        return torch.full_like(candidates[..., 0], math.inf)
+
+    start = uniform((2, 8, 2), generator(), LIKE)
+    assert derivative_free(nowhere, start, 2, 0.2, generator()).isnan().all()
+    assert langevin(lambda a: a.sum(-1) * math.nan, start, 1, 0.1, 0.1, generator()).isnan().all()
+
+
 def test_langevin_descends_and_shakes():
     start = uniform((2, 64, 2), generator(), LIKE)
     found = langevin(bowl, start, 50, 0.1, 1e-4, generator())
