@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from attention.linear import check_tokens
 from attention.options import check_count
+from attention.precision import working_dtype
 from attention.scores import softmax_token_scores
 
 
@@ -37,12 +38,16 @@ class ExactSoftmax(nn.Module):
     ) -> Tensor:
         """softmax(x y^T) values, rows normalised, without the d**-0.5 of Transformers.
 
-        x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv). `causal`: query i sees
-        keys 0..i, and L = S. key_mask (..., S) is True where a key takes part. A causal query
-        before the first visible key gets zeros.
+        x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv) in the values' dtype.
+        `causal`: query i sees keys 0..i, and L = S. key_mask (..., S) is True where a key takes
+        part. A causal query before the first visible key gets zeros. float16 and bfloat16 beside
+        each other or float32 are computed in float32.
         """
         self._check_input(x, y)
         check_tokens(x, y, values, causal, key_mask)
+        dtype = values.dtype
+        if not x.dtype == y.dtype == dtype:
+            x, y, values = (tokens.to(working_dtype(tokens.dtype)) for tokens in (x, y, values))
         mask = None
         if key_mask is not None:
             mask = key_mask.unsqueeze(-2)
@@ -55,7 +60,7 @@ class ExactSoftmax(nn.Module):
         )
         if mask is not None and causal:
             attended = attended.masked_fill(~mask.any(-1, keepdim=True), 0)
-        return attended
+        return attended.to(dtype)
 
     def redraw(self, generator: torch.Generator) -> None:
         """Nothing is random here; present so that callers need not ask."""

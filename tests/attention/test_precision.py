@@ -51,6 +51,23 @@ def test_autocast_changes_nothing(name: str, causal: bool) -> None:
     assert relative_error(low, low_expected.double()) < 0.01
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["positive", "exact"])
+def test_tokens_of_several_dtypes_are_attended_in_float32(name: str, causal: bool) -> None:
+    kernel = attention.ExactSoftmax(DIM) if name == "exact" else attention.feature_map(name, DIM, 8)
+    mask = torch.arange(LENGTH) < LENGTH - 9
+    dtypes = (torch.float16, torch.bfloat16, torch.float32)
+    for own in (dtypes, dtypes[::-1], (torch.float16, torch.float16, torch.float32)):
+        x, y, v = (0.3 * tokens(LENGTH, DIM, seed=s).to(dtype) for s, dtype in enumerate(own))
+        for key_mask in (None, mask):
+            computed = kernel.attend(x, y, v, causal=causal, key_mask=key_mask)
+            single = kernel.attend(
+                x.float(), y.float(), v.float(), causal=causal, key_mask=key_mask
+            )
+            assert computed.dtype == v.dtype
+            assert torch.equal(computed, single.to(v.dtype))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", attention.available())
