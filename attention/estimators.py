@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from attention.features import FeatureMap
-from attention.options import check_count, is_real
+from attention.options import check_count, check_positive
 from attention.registry import check_map_options
 from attention.registry import feature_map as build_map
 
@@ -137,8 +137,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _checked_options(self) -> dict[str, Any]:
         if self.side not in SIDES:
             raise ValueError(f"side must be one of {', '.join(SIDES)}, got {self.side!r}")
-        if not is_real(self.sigma) or not 0 < self.sigma < float("inf"):
-            raise ValueError(f"sigma must be positive and finite, got {self.sigma!r}")
+        check_positive(sigma=self.sigma)
         check_count("n_components", self.n_components)
         if not isinstance(self.options, Mapping | None):
             raise ValueError(f"options must be a mapping or None, got {self.options!r}")

@@ -9,6 +9,8 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
+from attention.options import check_positive
+
 KernelName = Literal["softmax", "gaussian"]
 KERNELS: tuple[str, ...] = get_args(KernelName)
 
@@ -22,8 +24,9 @@ def gaussian(x: Tensor, y: Tensor, sigma: float = 1.0) -> Tensor:
     """exp(-|x-y|^2 / (2 sigma^2)), shapes (..., d), (..., d) -> (...), leading ones broadcast.
 
     The difference is taken before it is squared, so x = y gives exactly 1. A bandwidth sigma is
-    the unit kernel of x/sigma and y/sigma.
+    the unit kernel of x/sigma and y/sigma. Raises ValueError unless sigma is positive and finite.
     """
+    check_positive(sigma=sigma)
     return ((x - y).square().sum(-1) * (-0.5 / sigma**2)).exp()
 
 

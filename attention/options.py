@@ -1,7 +1,8 @@
 """Options that users give: keywords checked against a function, and their types and ranges."""
 
 import inspect
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Collection, Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -50,6 +51,20 @@ def check_count(argument: str, value: int) -> int:
     if value < 1:
         raise ValueError(f"{argument} must be at least 1, got {value}")
     return int(value)
+
+
+def check_positive(**arguments: float) -> None:
+    """Raise ValueError unless every argument is a real number above 0 and finite."""
+    for argument, value in arguments.items():
+        if not is_real(value) or not 0 < value < math.inf:
+            raise ValueError(f"{argument} must be a positive finite number, got {value!r}")
+
+
+def check_two_of(argument: str, names: Any, known: Collection[str]) -> None:
+    """Raise ValueError unless `names` is a tuple or list of two of the known names."""
+    known = sorted(known)  # a list: what cannot be hashed is in none either
+    if not isinstance(names, tuple | list) or len(names) != 2 or any(n not in known for n in names):
+        raise ValueError(f"{argument} must be two of {', '.join(known)}, got {names!r}")
 
 
 def check_seed(seed: int) -> int:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from attention.compositional.activations import Floats
 from attention.compositional.skeleton import Skeleton
+from attention.options import check_count, check_positive
 
 
 def variance(skeleton: Skeleton, x: ArrayLike, y: ArrayLike, num_features: int = 1) -> Floats:
@@ -19,8 +20,7 @@ def variance(skeleton: Skeleton, x: ArrayLike, y: ArrayLike, num_features: int =
     E |psi psi'|^2 and E (psi conj psi')^2 of the bases; k_abs = 1 for norm-efficient ones.
     Infinite where the series of an activation diverges at k_abs. The layout "phase" has more.
     """
-    if num_features < 1:
-        raise ValueError(f"num_features must be at least 1, got {num_features}")
+    check_count("num_features", num_features)
     x, y = skeleton.check("x", x), skeleton.check("y", y)
     with np.errstate(invalid="ignore"):
         squared = skeleton.moment(lambda b: b.squared(x[..., b.columns], y[..., b.columns]))
@@ -32,7 +32,7 @@ def variance(skeleton: Skeleton, x: ArrayLike, y: ArrayLike, num_features: int =
 def sufficient_features(epsilon: float, delta: float, norm: float = 1.0) -> float:
     """Theorem 3 (Hoeffding): q >= 2 C^4 log(2 / delta) / epsilon^2 draws keep the error of
     k_hat(x, y) below epsilon with probability at least 1 - delta."""
-    _positive(epsilon=epsilon, norm=norm)
+    check_positive(epsilon=epsilon, norm=norm)
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, got {delta}")
     return 2 * norm**4 * math.log(2 / delta) / epsilon**2
@@ -43,7 +43,7 @@ def function_error(radius: float, num_features: int, norm: float = 1.0) -> float
 
     radius is |f| in the kernel space.
     """
-    _positive(radius=radius, num_features=num_features, norm=norm)
+    check_positive(radius=radius, num_features=num_features, norm=norm)
     return norm * radius / math.sqrt(num_features)
 
 
@@ -52,7 +52,7 @@ def regularisation(lipschitz: float, radius: float, examples: int, norm: float =
 
     lipschitz is rho, of the loss; radius B bounds the best function; examples is m.
     """
-    _positive(lipschitz=lipschitz, radius=radius, examples=examples, norm=norm)
+    check_positive(lipschitz=lipschitz, radius=radius, examples=examples, norm=norm)
     return math.sqrt(2) * lipschitz * norm / (math.sqrt(examples) * radius)
 
 
@@ -60,12 +60,6 @@ def excess_loss(
     lipschitz: float, radius: float, examples: int, num_features: int, norm: float = 1.0
 ) -> float:
     """Eq 8: sqrt8 rho B C / sqrt(m) + rho B C / sqrt(q), at the lambda of `regularisation`."""
-    _positive(lipschitz=lipschitz, radius=radius, examples=examples, norm=norm)
+    check_positive(lipschitz=lipschitz, radius=radius, examples=examples, norm=norm)
     learning = math.sqrt(8) * lipschitz * radius * norm / math.sqrt(examples)
     return learning + lipschitz * function_error(radius, num_features, norm)
-
-
-def _positive(**arguments: float) -> None:
-    for name, value in arguments.items():
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name} must be a positive finite number, got {value}")

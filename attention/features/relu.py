@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attention.features.base import ScaledFeatures
 from attention.features.projected import ProjectedFeatures
+from attention.options import check_positive
 
 
 class ReluFeatures(ProjectedFeatures):
@@ -54,8 +55,7 @@ class ReluFeatures(ProjectedFeatures):
             dtype=dtype,
             device=device,
         )
-        if not 0 < epsilon < math.inf:
-            raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
+        check_positive(epsilon=epsilon)
         self.epsilon = epsilon
 
     def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:

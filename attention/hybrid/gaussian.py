@@ -16,6 +16,7 @@ from attention.features.parameters import average, beside
 from attention.hybrid.bases import Projection
 from attention.hybrid.bipolar import BipolarHybrid
 from attention.hybrid.coefficient import ProjectedCoefficient
+from attention.options import check_positive
 from attention.theory.gaussian import LAMBDA_FEATURES
 
 
@@ -62,9 +63,7 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
             dtype=dtype,
             device=device,
         )
-        for argument, value in (("lambda_sigma", sigma), ("radius", radius)):
-            if not value > 0:
-                raise ValueError(f"{argument} must be above 0, got {value}")
+        check_positive(lambda_sigma=sigma, radius=radius)
         check_lambda_features(lambda_features)
         self.sigma = sigma
         self.lambda_features = lambda_features

@@ -12,6 +12,7 @@ from attention.features import FeatureMap, PositiveFeatures, TrigFeatures
 from attention.features.parameters import given_numbers
 from attention.hybrid.coefficient import Coefficient, coefficient_seed
 from attention.hybrid.gaussian import check_lambda_features
+from attention.options import check_positive
 from attention.precision import full_precision, working_dtype
 
 
@@ -27,7 +28,7 @@ class GaussianCoefficient(Coefficient):
         projection, seed, heads, dtype, device: of the taus, as in `ProjectedCoefficient`.
 
     Raises:
-        ValueError: c not above 0, an M of another shape, unknown lambda_features.
+        ValueError: c not positive and finite, an M of another shape, unknown lambda_features.
     """
 
     M: Tensor
@@ -48,8 +49,7 @@ class GaussianCoefficient(Coefficient):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if not c > 0:
-            raise ValueError(f"c must be above 0, got {c}")
+        check_positive(c=c)
         self.features = gaussian_features(
             lambda_features,
             dim,

@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+from attention.options import check_count
 from attention.theory.hybrid import bipolar_mse
 
 
@@ -61,8 +62,7 @@ def angular_hybrid(
             "angular_hybrid has a closed form for lambda_projection='iid' only, "
             f"got {lambda_projection!r}"
         )
-    if num_lambda_features < 1:
-        raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
+    check_count("num_lambda_features", num_lambda_features)
     return bipolar_mse(
         "angular_hybrid",
         lambda_moments(angle(x, y), num_lambda_features),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels import gaussian
+from attention.options import check_count, check_positive
 from attention.theory.complex_exponential import (
     A_CAP,
     A_FLOOR,
@@ -92,10 +93,8 @@ def clustered_hybrid(
     if coefficients == "zero_one":
         error = _zero_one(x, y, m, kernel, query_centers, key_centers, complex_a, a_limits)
         return error.to(dtype)
-    if num_lambda_features < 1:
-        raise ValueError(f"num_lambda_features must be at least 1, got {num_lambda_features}")
-    if not lambda_scale > 0:
-        raise ValueError(f"lambda_scale must be positive, got {lambda_scale}")
+    check_count("num_lambda_features", num_lambda_features)
+    check_positive(lambda_scale=lambda_scale)
     pairs = torch.cartesian_prod(torch.arange(len(query_centers)), torch.arange(len(key_centers)))
     diagonals = [_diagonal(query_centers[i], key_centers[j], complex_a, a_limits) for i, j in pairs]
     moments = _weight_moments(

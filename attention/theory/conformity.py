@@ -12,6 +12,7 @@ with cos(theta) = 0 for orthogonal (eq 23) and -1/(d-1) for simplex rows (eq 24)
 
 from torch import Tensor
 
+from attention.options import check_count
 from attention.theory.special import hyp1f1_half_excess, scaled_expm1, sine_quadrature
 
 COUPLINGS = ("iid", "orthogonal", "simplex")
@@ -21,8 +22,9 @@ COUPLINGS = ("iid", "orthogonal", "simplex")
 def conformity_at_angle(cos_theta: float, v: Tensor, dim: int) -> Tensor:
     """rho at v = |x + y| for rows at the angle theta, elementwise (eq 21).
 
-    Raises ValueError unless cos_theta is in [-1, 1].
+    Raises ValueError unless cos_theta is in [-1, 1], and for a dim below 1.
     """
+    check_count("dim", dim)
     if not -1 <= cos_theta <= 1:
         raise ValueError(f"cos_theta must be between -1 and 1, got {cos_theta}")
     square = v.square()
@@ -32,8 +34,10 @@ def conformity_at_angle(cos_theta: float, v: Tensor, dim: int) -> Tensor:
 def rf_conformity(projection: str, v: Tensor, dim: int) -> Tensor:
     """rho at v = |x + y|, elementwise, for rows coupled within one block of dimension `dim`.
 
-    Raises ValueError for a coupling without a closed form, and for simplex rows with dim 1.
+    Raises ValueError for a coupling without a closed form, for a dim below 1, and for simplex rows
+    with dim 1.
     """
+    check_count("dim", dim)
     return pair_moment(projection, v.square(), dim)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from attention.kernels import check_kernel
-from attention.options import check_options
+from attention.options import check_count, check_options, check_positive
 from attention.theory import base
 from attention.theory.angular import angular_hybrid
 from attention.theory.clustered import clustered_hybrid
@@ -86,12 +86,10 @@ def mse(
         )
     if name == "gaussian_hybrid" and kernel == "softmax" and "lambda_sigma" not in options:
         options["lambda_sigma"], sigma = sigma, 1.0
-    if num_features < 1:
-        raise ValueError(f"num_features must be at least 1, got {num_features}")
-    if sigma <= 0 or (sigma != 1.0 and kernel != "gaussian"):
-        raise ValueError(
-            f"sigma must be positive, and 1 for the softmax kernel, got {sigma} with {kernel}"
-        )
+    check_count("num_features", num_features)
+    check_positive(sigma=sigma)
+    if sigma != 1 and kernel != "gaussian":
+        raise ValueError(f"sigma must be 1 for the softmax kernel, got {sigma}")
     closed_form = _CLOSED_FORMS[name]
     check_options(name, closed_form, options, fixed=_FIXED)
     for parameter in inspect.signature(closed_form).parameters.values():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels import check_kernel
+from attention.options import check_count
 from attention.theory import base
 from attention.theory.conformity import coupled_pairs, pair_covariance
 from attention.theory.special import scaled_expm1
@@ -43,8 +44,7 @@ def coupling_gap(
     Raises ValueError for other names.
     """
     check_kernel(kernel)
-    if num_features < 1:
-        raise ValueError(f"num_features must be at least 1, got {num_features}")
+    check_count("num_features", num_features)
     of, dim = base.lengths(x, y), x.shape[-1]
     if name in _ONE_SIDED:
         return -base.exponential_pairs(of, num_features, projection, dim, kernel)
@@ -95,8 +95,7 @@ def small_sum_factor(
 
     Raises ValueError for a coupling without a closed form.
     """
-    if num_features < 1:
-        raise ValueError(f"num_features must be at least 1, got {num_features}")
+    check_count("num_features", num_features)
     # Names the couplings with a closed form for any other, and refuses simplex rows in dim 1.
     pair_covariance(projection, torch.zeros(()), dim)
     kappa = 1.0

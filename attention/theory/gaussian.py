@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels import gaussian
+from attention.options import check_count, check_positive
 from attention.theory import base as errors
 from attention.theory.hybrid import bipolar_mse
 
@@ -18,7 +19,8 @@ LAMBDA_FEATURES = ("positive", "trig")
 
 def gaussian_coefficient(x: Tensor, y: Tensor, M: Tensor, c: float = 1.0) -> Tensor:
     """lambda = exp(-|x + M y|^2 / (2 c^2)): (..., d), (..., d), (d, d) -> (...)."""
-    return gaussian(x, -y @ M.mT, sigma=_positive("c", c))
+    check_positive(c=c)
+    return gaussian(x, -y @ M.mT, sigma=c)
 
 
 def gaussian_coefficient_variance(
@@ -29,14 +31,14 @@ def gaussian_coefficient_variance(
     Estimated at u = x/c and w = -M y/c: (exp(4 u.w) - K^2)/n with positive features and
     (1 - K^2)^2/(2n) with trig ones, K the coefficient.
     """
-    _positive("c", c)
+    check_positive(c=c)
     return _variance(x / c, -y @ M.mT / c, n, features, "iid")
 
 
 def bipolar_normaliser(lambda_sigma: float, radius: float) -> Tensor:
     """rho = 1 - exp(-2 sigma^2 r^2), which makes the bipolar coefficient 1 at opposite inputs."""
-    product = _positive("lambda_sigma", lambda_sigma) * _positive("radius", radius)
-    return -torch.tensor(-2 * product**2, dtype=torch.float64).expm1()
+    check_positive(lambda_sigma=lambda_sigma, radius=radius)
+    return -torch.tensor(-2 * (lambda_sigma * radius) ** 2, dtype=torch.float64).expm1()
 
 
 def bipolar_coefficient(
@@ -68,8 +70,7 @@ def bipolar_moments(
 
     Raises ValueError for n < 1, other features, a length that is not positive.
     """
-    if n < 1:
-        raise ValueError(f"num_lambda_features must be at least 1, got {n}")
+    check_count("num_lambda_features", n)
     rho = bipolar_normaliser(lambda_sigma, radius).to(x)
     value = bipolar_coefficient(x, y, lambda_sigma, radius)
     scaled_x, scaled_y = lambda_sigma * x, lambda_sigma * y
@@ -137,9 +138,3 @@ def _variance(u: Tensor, w: Tensor, n: int, features: str, projection: str) -> T
     of = errors.lengths(u, w)
     error = errors.trig if features == "trig" else errors.positive
     return error(of, n, projection, u.shape[-1], "gaussian")
-
-
-def _positive(argument: str, value: float) -> float:
-    if not value > 0:
-        raise ValueError(f"{argument} must be positive, got {value}")
-    return value

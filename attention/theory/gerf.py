@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels import check_kernel
+from attention.options import check_count, check_positive
 from attention.theory import base
 from attention.theory.optimal import gerf_parameter, oprf_parameter
 from attention.theory.special import scaled_expm1
@@ -122,10 +123,8 @@ def oprf_tail_bound(
     Raises ValueError unless A < 0, error > 0 and num_features >= 1.
     """
     check_kernel(kernel)
-    if num_features < 1:
-        raise ValueError(f"num_features must be at least 1, got {num_features}")
-    if error <= 0:
-        raise ValueError(f"error must be positive, got {error}")
+    check_count("num_features", num_features)
+    check_positive(error=error)
     if A >= 0:
         raise ValueError(f"A must be negative for a bounded feature, got {A}")
     of, dim = base.lengths(x, y), x.shape[-1]

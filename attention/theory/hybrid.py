@@ -12,6 +12,7 @@ projections have no covariances; those of bases that share them are `shared_cova
 import torch
 from torch import Tensor
 
+from attention.options import check_two_of
 from attention.theory import base as errors
 from attention.theory.gerf import oprf
 from attention.theory.optimal import oprf_parameter
@@ -72,8 +73,7 @@ def bipolar_mse(
 
     Raises ValueError for other bases, and for shared rows that are coupled.
     """
-    if len(base) != 2 or not set(base) <= set(BASES):
-        raise ValueError(f"base must be two of {', '.join(BASES)}, got {tuple(base)!r}")
+    check_two_of("base", base, BASES)
     if shared_projections and projection != "iid":
         raise ValueError(
             f"{name} with shared projections has a closed form for projection='iid' only, "

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from attention.options import check_count, check_positive
 from attention.theory.angular import lambda_moments
 
 _GRID = 2001
@@ -111,8 +112,6 @@ _CURVES = {
 
 
 def _check(r: float, m: int, n: int) -> None:
-    if not r > 0:
-        raise ValueError(f"r must be positive, got {r}")
-    for argument, count in (("m", m), ("n", n)):
-        if count < 1:
-            raise ValueError(f"{argument} must be at least 1, got {count}")
+    check_positive(r=r)
+    check_count("m", m)
+    check_count("n", n)

@@ -11,6 +11,8 @@ import math
 
 import torch
 
+from attention.options import check_positive
+
 MAPS = ("trig", "trig_phase")
 """The paper's phi and psi."""
 
@@ -155,6 +157,4 @@ def _gauss_legendre(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 def _check(name: str | None = None, **values: float) -> None:
     if name is not None and name not in MAPS:
         raise ValueError(f"name must be one of {', '.join(MAPS)}, got {name!r}")
-    for argument, value in values.items():
-        if not value > 0:
-            raise ValueError(f"{argument} must be positive, got {value}")
+    check_positive(**values)

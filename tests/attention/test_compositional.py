@@ -512,6 +512,7 @@ def _features() -> Features:
          "max_draws must be at least count = 5, got 4"),
         (lambda: c.variance(layered(), [0] * 4, [0] * 4, 0), "num_features must be at least 1"),
         (lambda: c.sufficient_features(0, 0.1), "epsilon must be a positive finite number, got 0"),
+        (lambda: c.sufficient_features("a", 0.1), "epsilon must be a positive .* got 'a'"),
         (lambda: c.sufficient_features(0.1, 1), "delta must lie between 0 and 1, got 1"),
         (lambda: c.regularisation(1, -1, 10), "radius must be a positive finite number, got -1"),
         (lambda: c.excess_loss(1, 1, 0, 10), "examples must be a positive finite number, got 0"),

@@ -180,8 +180,10 @@ def test_gradients() -> None:
 
 def test_errors() -> None:
     for arguments, message in [
-        ({"lambda_sigma": 0.0}, "lambda_sigma must be above 0, got 0.0"),
-        ({"radius": -1.0}, "radius must be above 0, got -1.0"),
+        ({"lambda_sigma": 0.0}, "lambda_sigma must be a positive finite number, got 0.0"),
+        ({"lambda_sigma": math.inf}, "lambda_sigma must be a positive finite number, got inf"),
+        ({"radius": -1.0}, "radius must be a positive finite number, got -1.0"),
+        ({"radius": "1"}, "radius must be a positive finite number, got '1'"),
         ({"lambda_features": "sine"}, "lambda_features must be one of positive, trig, got 'sine'"),
         ({"num_lambda_features": 0}, "num_lambda_features must be at least 1, got 0"),
     ]:
@@ -190,7 +192,8 @@ def test_errors() -> None:
     fm = attention.feature_map("gaussian_hybrid", 3, 4)
     with pytest.raises(ValueError, match="fit needs queries and keys of mean length above 0"):
         fm.fit(torch.zeros(5, 3), torch.zeros(5, 3))
-    with pytest.raises(ValueError, match="c must be above 0, got 0"):
-        GaussianCoefficient(3, 4, c=0)
+    for c in (0, math.inf):
+        with pytest.raises(ValueError, match=f"c must be a positive finite number, got {c}"):
+            GaussianCoefficient(3, 4, c=c)
     with pytest.raises(ValueError, match=r"M must have shape \(3, 3\), got \(2, 2\)"):
         GaussianCoefficient(3, 4, M=torch.eye(2))

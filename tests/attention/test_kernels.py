@@ -22,6 +22,12 @@ def test_gaussian() -> None:
     assert wide == pytest.approx(math.exp(-6.34 / (2 * 2.25)), rel=1e-14)
 
 
+@pytest.mark.parametrize("sigma", [0, -1.0, math.inf, math.nan])
+def test_a_bandwidth_out_of_range(sigma: float) -> None:
+    with pytest.raises(ValueError, match=f"sigma must be a positive finite number, got {sigma}"):
+        kernels.gaussian(X, Y, sigma)
+
+
 def test_leading_dimensions_broadcast() -> None:
     x = torch.stack((X, 2 * X))
     for kernel in (kernels.softmax, kernels.gaussian):

@@ -134,17 +134,28 @@ def test_errors() -> None:
     for cosine in (-1.5, 1.5):
         with pytest.raises(ValueError, match=f"cos_theta must be between -1 and 1, got {cosine}"):
             theory.conformity_at_angle(cosine, x, 4)
+    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
+        theory.conformity_at_angle(0.0, x, 0)
+    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
+        theory.rf_conformity("orthogonal", x, 0)
     with pytest.raises(ValueError, match="for projection='iid' only, got 'orthogonal'"):
         theory.mse("angular_hybrid", x, x, 4, projection="orthogonal")
     with pytest.raises(ValueError, match="base must be two of hyperbolic, oprf, positive, trig"):
         theory.mse("angular_hybrid", x, x, 4, base=("trig", "relu"))
+    with pytest.raises(ValueError, match=r"base must be two of .*, got \(\['trig'\], 'trig'\)"):
+        theory.mse("angular_hybrid", x, x, 4, base=(["trig"], "trig"))
     with pytest.raises(ValueError, match="trig takes no options, got 'num_lambda_features'"):
         theory.mse("trig", x, x, 4, num_lambda_features=3)
     with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
         theory.mse("angular_hybrid", x, x, 4, num_lambda_features=0)
     with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
         theory.mse("trig", x, x, 0)
-    with pytest.raises(ValueError, match="sigma must be positive, and 1 for the softmax kernel"):
+    with pytest.raises(ValueError, match=r"num_features must be an integer, got 4\.5"):
+        theory.mse("trig", x, x, 4.5)
+    for sigma in (math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"sigma must be a positive .* number, got {sigma}"):
+            theory.mse("trig", x, x, 4, kernel="gaussian", sigma=sigma)
+    with pytest.raises(ValueError, match=r"sigma must be 1 for the softmax kernel, got 2\.0"):
         theory.mse("trig", x, x, 4, sigma=2.0)
     with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
         theory.mse("trig", x, x, 4, kernel="rbf")

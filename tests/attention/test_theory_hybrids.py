@@ -417,13 +417,15 @@ def test_errors_of_hybrids() -> None:
         theory.shared_covariance("oprf", "trig", X, Y, A=0.125)
     with pytest.raises(ValueError, match=r"bases must be of hyperbolic, .*, got 'trig' and 'relu'"):
         theory.shared_covariance("trig", "relu", X, Y)
-    with pytest.raises(ValueError, match="lambda_sigma must be positive, got 0"):
+    with pytest.raises(ValueError, match="lambda_sigma must be a positive finite number, got 0"):
         theory.mse("gaussian_hybrid", X, Y, 2, lambda_sigma=0)
-    with pytest.raises(ValueError, match=r"radius must be positive, got -1.0"):
+    with pytest.raises(ValueError, match=r"radius must be a positive finite number, got -1.0"):
         theory.mse("gaussian_hybrid", X, Y, 2, radius=-1.0)
+    with pytest.raises(ValueError, match=r"radius must be a positive finite number, got inf"):
+        theory.mse("gaussian_hybrid", X, Y, 2, radius=math.inf)
     with pytest.raises(ValueError, match="features must be one of positive, trig, got 'oprf'"):
         theory.mse("gaussian_hybrid", X, Y, 2, lambda_features="oprf")
-    with pytest.raises(ValueError, match="c must be positive, got 0"):
+    with pytest.raises(ValueError, match="c must be a positive finite number, got 0"):
         theory.gaussian_coefficient_variance(X, Y, 2, torch.eye(2, dtype=X.dtype), 0)
     with pytest.raises(ValueError, match=r"with one p, got \(2, 2\) and \(3, 3\)"):
         theory.hybrid_mse(torch.eye(2), torch.eye(3))
@@ -444,5 +446,5 @@ def test_errors_of_hybrids() -> None:
     centers["coefficients"] = "gaussian"
     with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
         theory.mse("clustered_hybrid", X, Y, 2, num_lambda_features=0, **centers)
-    with pytest.raises(ValueError, match="lambda_scale must be positive, got 0"):
+    with pytest.raises(ValueError, match="lambda_scale must be a positive finite number, got 0"):
         theory.mse("clustered_hybrid", X, Y, 2, lambda_scale=0, **centers)

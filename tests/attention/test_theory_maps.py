@@ -486,7 +486,7 @@ def test_errors() -> None:
         theory.mean_square_of_sums(x[None], x[None], 0)
     with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
         theory.oprf_tail_bound(x, x, 0, 0.1, -0.1)
-    with pytest.raises(ValueError, match="error must be positive, got 0"):
+    with pytest.raises(ValueError, match="error must be a positive finite number, got 0"):
         theory.oprf_tail_bound(x, x, 1, 0.0, -0.1)
     with pytest.raises(ValueError, match="A must be negative for a bounded feature, got 0"):
         theory.oprf_tail_bound(x, x, 1, 0.1, 0.0)
