@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention.options import check_count
+from attention.options import check_count, is_real
 from attention.precision import working_dtype
 
 __all__ = ["check_inputs", "check_length", "check_options", "check_sizes"]
@@ -89,12 +89,12 @@ def check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
     check_count("num_heads", num_heads)
     if embed_dim % num_heads:
         raise ValueError(f"embed_dim must be a multiple of num_heads={num_heads}, got {embed_dim}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1), got {dropout}")
+    if not is_real(dropout) or not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be in [0, 1), got {dropout!r}")
 
 
 def check_length(qk_length: float | None) -> float | None:
     """A length that is possible; raises ValueError otherwise."""
-    if qk_length is not None and not 0 < qk_length < math.inf:
-        raise ValueError(f"qk_length must be above 0 and finite, or None, got {qk_length}")
+    if qk_length is not None and not (is_real(qk_length) and 0 < qk_length < math.inf):
+        raise ValueError(f"qk_length must be above 0 and finite, or None, got {qk_length!r}")
     return qk_length

@@ -1,5 +1,6 @@
 """The shift that makes discretely induced features positive, fixed or found from data."""
 
+import math
 from typing import Any, Self
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from attention.features.discrete import DiscreteFeatures
 from attention.features.parameters import given_numbers
+from attention.options import is_real
 
 MARGIN = 0.01
 """Small: the error grows with the distance of the data from the shift."""
@@ -24,7 +26,8 @@ class Shifted(DiscreteFeatures):
         margin: how far below the least entry `fit` sets c, in ranges of the data's coordinate.
         options: those of the map without a shift; its parameter is fitted to the shifted data.
 
-    Raises ValueError for a shift of another shape or not finite, and a negative margin.
+    Raises ValueError for a shift of another shape or not finite, and a margin that is
+    negative or not finite.
     """
 
     shift: Tensor
@@ -39,8 +42,8 @@ class Shifted(DiscreteFeatures):
         **options: Any,
     ) -> None:
         super().__init__(dim, num_features, **options)
-        if not margin >= 0:
-            raise ValueError(f"margin must not be negative, got {margin}")
+        if not is_real(margin) or not 0 <= margin < math.inf:
+            raise ValueError(f"margin must be a finite number of at least 0, got {margin!r}")
         heads = self.heads
         self.margin = margin
         self._shift_given = shift is not None

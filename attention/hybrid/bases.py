@@ -26,7 +26,10 @@ Projection = str | Tensor | tuple[str, str]
 
 
 def check_pair(projection: Projection, shared: bool) -> None:
-    """Raise ValueError for names of two couplings that do not go with two bases."""
+    """Raise ValueError for names of two couplings that do not go with two bases, and a `shared`
+    that is no bool."""
+    if not isinstance(shared, bool):
+        raise ValueError(f"shared_projections must be True or False, got {shared!r}")
     if isinstance(projection, str | Tensor):
         return
     if shared:

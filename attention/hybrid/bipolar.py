@@ -34,7 +34,7 @@ from attention.hybrid.bases import (
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.composition import common_scale
 from attention.hybrid.factored import Factors, factored_attention
-from attention.options import check_count, check_generator
+from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.streaming import Prepared
 
@@ -87,8 +87,7 @@ class BipolarHybrid(FeatureMap):
         device: torch.device | str | None,
     ) -> None:
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
-        if len(base) != 2 or not set(base) <= set(BASES):
-            raise ValueError(f"base must be two of {', '.join(sorted(BASES))}, got {tuple(base)!r}")
+        check_two_of("base", base, BASES)
         check_count("num_lambda_features", coefficient.num_features)
         check_pair(projection, shared_projections)
         lambda_projection = resolve_lambda_projection(lambda_projection, projection)

@@ -29,7 +29,7 @@ from attention.hybrid.cluster_pairs import pair_logarithms
 from attention.hybrid.clusters import fit_clusters, initial_centers, nearest
 from attention.hybrid.composition import common_scale, compose
 from attention.hybrid.general_gaussian import gaussian_features
-from attention.options import check_count
+from attention.options import check_count, check_positive, is_real
 from attention.precision import full_precision
 from attention.projections import resolve_projection
 from attention.theory.clustered import COEFFICIENTS
@@ -112,10 +112,10 @@ class ClusteredHybrid(FeatureMap):
         if default_base not in BASES:
             known = ", ".join(sorted(BASES))
             raise ValueError(f"default_base must be one of {known}, got {default_base!r}")
-        if not lambda_scale > 0:
-            raise ValueError(f"lambda_scale must be above 0, got {lambda_scale}")
-        if not 0 < a_limits[0] <= 1 <= a_limits[1]:
-            raise ValueError(f"a_limits must satisfy 0 < least <= 1 <= largest, got {a_limits}")
+        check_positive(lambda_scale=lambda_scale)
+        numbers = isinstance(a_limits, tuple | list) and all(is_real(limit) for limit in a_limits)
+        if not (numbers and len(a_limits) == 2 and 0 < a_limits[0] <= 1 <= a_limits[1]):
+            raise ValueError(f"a_limits must satisfy 0 < least <= 1 <= largest, got {a_limits!r}")
         self.complex_a = complex_a
         self.a_limits = a_limits
         self.signed = complex_a or coefficients == "gaussian"

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attention.features.parameters import given_numbers
+from attention.features.parameters import given_numbers, holds
 from attention.features.vectors import sums_by_vector
 from attention.options import check_count
 
@@ -14,7 +14,8 @@ def initial_centers(
     """The centres given, copied beside omega, or `number` of zeros until `fit_clusters`.
 
     (number, d), or (heads, number, d); default 2 where no centres are given. Raises ValueError for
-    another shape and a number below 1, with `side`, "query" or "key", in the arguments' names.
+    another shape, entries that are not finite and a number below 1, with `side`, "query" or "key",
+    in the arguments' names.
     """
     dim = omega.shape[-1]
     leading = () if heads is None else (heads,)
@@ -27,6 +28,8 @@ def initial_centers(
     allowed = (*leading, number, dim)
     if shape != allowed:
         raise ValueError(f"{side}_centers must have shape {allowed}, got {shape}")
+    if not holds(centers.isfinite()):
+        raise ValueError(f"{side}_centers must be finite, got an entry that is not")
     return centers.to(omega, copy=True)
 
 

@@ -234,6 +234,9 @@ def test_errors() -> None:
             {"base": ("trig", "relu")},
             r"base must be two of hyperbolic, oprf, positive, trig, got \('trig', 'relu'\)",
         ),
+        ({"base": (["trig"], "trig")}, r"base must be two of .*, got \(\['trig'\], 'trig'\)"),
+        ({"base": None}, "base must be two of hyperbolic, oprf, positive, trig, got None"),
+        ({"shared_projections": "no"}, "shared_projections must be True or False, got 'no'"),
         (
             {"lambda_projection": torch.zeros(7, 3)},
             r"lambda_projection must have shape \(8, 3\)",

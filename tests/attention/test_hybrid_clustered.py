@@ -1,5 +1,7 @@
 """The clustered hybrid: its two mixtures against their definitions, its centres, its data."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -414,7 +416,12 @@ def test_errors() -> None:
     for arguments, message in [
         ({"coefficients": "soft"}, "coefficients must be one of gaussian, zero_one, got 'soft'"),
         ({"default_base": "elu"}, "default_base must be one of hyperbolic, oprf, positive, trig"),
-        ({"lambda_scale": 0.0}, "lambda_scale must be above 0, got 0.0"),
+        ({"lambda_scale": 0.0}, "lambda_scale must be a positive finite number, got 0.0"),
+        ({"lambda_scale": math.inf}, "lambda_scale must be a positive finite number, got inf"),
+        ({"a_limits": (1,)}, r"a_limits must satisfy 0 < least <= 1 <= largest, got \(1,\)"),
+        ({"a_limits": 1.0}, "a_limits must satisfy 0 < least <= 1 <= largest, got 1.0"),
+        ({"query_centers": torch.ones(2, 4) / 0}, "query_centers must be finite, got an entry"),
+        ({"key_centers": torch.zeros(2, 4) / 0}, "key_centers must be finite, got an entry"),
         (
             {"a_limits": (2.0, 5.0)},
             r"a_limits must satisfy 0 < least <= 1 <= largest, got \(2.0, 5.0\)",

@@ -331,6 +331,8 @@ def test_errors() -> None:
         ({"embed_dim": 0}, "embed_dim must be at least 1, got 0"),
         ({"num_heads": 3}, "embed_dim must be a multiple of num_heads=3, got 8"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
+        ({"dropout": "a"}, r"dropout must be in \[0, 1\), got 'a'"),
+        ({"qk_length": "a"}, "qk_length must be above 0 and finite, or None, got 'a'"),
         ({"add_bias_kv": True}, "add_bias_kv must be False, got True"),
         ({"add_zero_attn": True}, "add_zero_attn must be False, got True"),
         ({"feature_map": "sofmax"}, "must be one of .*, got 'sofmax'"),
