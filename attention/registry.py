@@ -88,9 +88,9 @@ def feature_map(
         num_features: m, the number of random vectors; the features' length is `fm.output_dim`.
         kernel: "softmax" for exp(x.y), "gaussian" for exp(-|x-y|^2/2).
         projection: a name of `attention.available_projections()`; or the vectors themselves, a
-            tensor, array or nested list (m, d), or (heads, m, d) with `heads`, of integers for
-            poisson and geometric maps; or, for a hybrid whose bases do not share their vectors, a
-            pair of names.
+            tensor, array or nested list (m, d), which all `heads` share, or (heads, m, d), of
+            integers for poisson and geometric maps; or, for a hybrid whose bases do not share their
+            vectors, a pair of names.
         seed: of the map's own generator, which is on the CPU; nothing global is touched.
         options: `dtype` and `device` of the buffers, by default an explicit projection's, else
             PyTorch's; `heads`, for random vectors of each head's own; and the map's own, for

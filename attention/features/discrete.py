@@ -19,6 +19,7 @@ from attention.features.parameters import average, given_parameter, shape_parame
 from attention.features.vectors import EXPLICIT, check_named
 from attention.options import check_generator
 from attention.precision import full_precision, working_dtype
+from attention.projections.registry import explicit_vectors
 
 RESOLUTION = 2**53
 """Levels of the stored uniform numbers."""
@@ -32,8 +33,9 @@ class DiscreteFeatures(FeatureMap):
 
     Args:
         dim, num_features, kernel, seed, heads, dtype, device: as in `ProjectedFeatures`.
-        projection: explicit integers (m, d) or (heads, m, d), which `fit` leaves, and their
-            parameter too; or "iid", which the default "orthogonal" of other maps is taken for.
+        projection: explicit integers (m, d), with `heads` for all of them, or (heads, m, d), which
+            `fit` leaves, and their parameter too; or "iid", which the default "orthogonal" of other
+            maps is taken for.
         parameter: the distribution's, a number or (heads,); None: the best for unit vectors of
             equal entries, until `fit` sets it. A given one stays.
 
@@ -71,7 +73,8 @@ class DiscreteFeatures(FeatureMap):
         shape = (num_features, dim) if heads is None else (heads, num_features, dim)
         self.projection = EXPLICIT if isinstance(projection, Tensor) else "iid"
         if isinstance(projection, Tensor):
-            omega = _integers(projection, shape)
+            vectors = explicit_vectors("projection", projection, num_features, dim, heads)
+            omega = _integers(vectors)
             dtype = dtype or (projection.dtype if projection.is_floating_point() else None)
             device = projection.device if device is None else device
         elif projection in ("iid", "orthogonal"):
@@ -221,12 +224,8 @@ class DiscreteFeatures(FeatureMap):
         return f"{super().extra_repr()}, projection={self.projection!r}"
 
 
-def _integers(projection: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _integers(projection: Tensor) -> Tensor:
     """The explicit integers, checked and copied."""
-    if projection.shape != shape:
-        raise ValueError(
-            f"projection must have shape {shape}, got a tensor of shape {tuple(projection.shape)}"
-        )
     integers = projection.detach().to(torch.int64, copy=True)
     if not bool((integers == projection).all()) or bool((integers < 0).any()):
         raise ValueError("projection must hold integers of 0 and above, got other entries")

@@ -23,8 +23,9 @@ class ProjectedFeatures(FeatureMap):
 
     Args:
         dim, num_features, kernel, heads: as in `FeatureMap`.
-        projection: name of a coupling; an explicit tensor (m, d), or (heads, m, d); or None for a
-            map without vectors of its own, whose functions serve a hybrid that supplies them.
+        projection: name of a coupling; an explicit tensor (m, d), with `heads` for all of them, or
+            (heads, m, d); or None for a map without vectors of its own, whose functions serve a
+            hybrid that supplies them.
         seed: seeds the module's own generator.
         dtype, device: of the omegas; default PyTorch's, or those of an explicit tensor.
 

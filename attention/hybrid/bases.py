@@ -65,8 +65,8 @@ def draw_vectors(
 ) -> Tensor:
     """Omegas of two bases above the n taus, independent of them: (m + n, d) or (2m + n, d).
 
-    With `heads`, (heads, ...). An explicit tensor's dtype and device hold for both. Raises
-    ValueError for unknown names and tensors of another shape.
+    With `heads`, (heads, ...), where an explicit tensor may leave the heads out. Its dtype and
+    device hold for both. Raises ValueError for unknown names and tensors of another shape.
     """
     for given in (lambda_projection, projection):
         if isinstance(given, Tensor):

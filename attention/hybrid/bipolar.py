@@ -52,9 +52,11 @@ class BipolarHybrid(FeatureMap):
         coefficient: without taus of its own.
         projection: name of a coupling, or an explicit tensor: (m, d) with shared projections,
             (2m, d) without, the first base's rows first; or a pair of names, one a base, without
-            shared projections. (heads, ...) in front of a tensor for a map with heads.
-        lambda_projection: name of the taus' coupling or an explicit (n, d) tensor; default: as
-            `projection` where that is one name, else orthogonal. Always independent of the omegas.
+            shared projections. With `heads`, such a tensor serves all of them, and one of shape
+            (heads, ...) gives each its own.
+        lambda_projection: name of the taus' coupling or an explicit (n, d) tensor, with `heads` as
+            there; default: as `projection` where that is one name, else orthogonal. Always
+            independent of the omegas.
         shared_projections: both bases use the same omegas.
         base: (S1, S2), names of `BASES`, weighted by lambda and by 1 - lambda.
 

@@ -63,8 +63,9 @@ class ProjectedCoefficient(Coefficient):
     Args:
         dim: d.
         num_features: n, number of random vectors tau.
-        projection: name of the taus' coupling; an explicit (n, d) or (heads, n, d) tensor; or None
-            for a coefficient whose taus a hybrid keeps beside its omegas.
+        projection: name of the taus' coupling; an explicit tensor (n, d), with `heads` for all of
+            them, or (heads, n, d); or None for a coefficient whose taus a hybrid keeps beside its
+            omegas.
         seed: of the taus; they are independent of the vectors of a map with the same seed.
         heads, dtype, device: as in `ProjectedFeatures`.
     """

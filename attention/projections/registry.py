@@ -85,6 +85,20 @@ def as_tensor(argument: str, value: ArrayLike | Tensor) -> Tensor:
     return tensor.to(torch.get_default_dtype()) if is_list else tensor
 
 
+def explicit_vectors(argument: str, value: Tensor, m: int, d: int, heads: int | None) -> Tensor:
+    """Given vectors as a map keeps them, not copied: (m, d), or (heads, m, d) with `heads`.
+
+    Those of shape (m, d) serve all heads. Raises ValueError for another shape.
+    """
+    shapes = [(m, d)] if heads is None else [(m, d), (heads, m, d)]
+    if value.shape not in shapes:
+        allowed = " or ".join(str(shape) for shape in shapes)
+        raise ValueError(
+            f"{argument} must have shape {allowed}, got a tensor of shape {tuple(value.shape)}"
+        )
+    return value.expand(shapes[-1])
+
+
 def resolve_projection(
     argument: str,
     value: str | ArrayLike | Tensor,
@@ -98,19 +112,15 @@ def resolve_projection(
     """A named projection drawn, or an explicit tensor checked and copied: (m, d), (heads, m, d).
 
     `argument` is the name that the caller knows the value by, for the message of the ValueError.
-    An explicit tensor keeps its own dtype and device where none is asked for. Arrays and nested
-    lists are taken as tensors. The ValueError is for another shape, a dtype that is not
-    floating-point, and entries that are not finite; those of the meta device are not looked at.
+    An explicit tensor keeps its own dtype and device where none is asked for; with `heads`, one of
+    shape (m, d) serves all of them. Arrays and nested lists are taken as tensors. The ValueError is
+    for another shape, a dtype that is not floating-point, and entries that are not finite; those of
+    the meta device are not looked at.
     """
     if isinstance(value, str):
         return projection(value, m, d, generator, dtype, device, heads)
-    value = as_tensor(argument, value)
     check_dtype(dtype)
-    shape = (m, d) if heads is None else (heads, m, d)
-    if value.shape != shape:
-        raise ValueError(
-            f"{argument} must have shape {shape}, got a tensor of shape {tuple(value.shape)}"
-        )
+    value = explicit_vectors(argument, as_tensor(argument, value), m, d, heads)
     if not value.is_floating_point():
         raise ValueError(f"{argument} must have a floating-point dtype, got {value.dtype}")
     if not value.is_meta and not bool(value.isfinite().all()):

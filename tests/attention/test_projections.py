@@ -328,10 +328,48 @@ def test_explicit_tensors_are_checked_and_copied() -> None:
     assert resolve_projection("omega", given[0], 4, 3, dtype=torch.float32).dtype == torch.float32
     with pytest.raises(ValueError, match=r"omega must have shape \(4, 3\), got .*\(2, 4, 3\)"):
         resolve_projection("omega", given, 4, 3)
-    with pytest.raises(ValueError, match=r"omega must have shape \(2, 4, 3\), got .*\(4, 3\)"):
-        resolve_projection("omega", given[0], 4, 3, heads=2)
+    allowed = r"omega must have shape \(4, 3\) or \(2, 4, 3\), got .*"
+    for shape in ((3, 4, 3), (1, 4, 3), (4, 2)):
+        with pytest.raises(ValueError, match=allowed):
+            resolve_projection("omega", torch.zeros(shape), 4, 3, heads=2)
     with pytest.raises(ValueError, match=r"projection must have shape \(4, 3\), got .*\(3, 4\)"):
         attention.feature_map("trig", 3, 4, projection=torch.zeros(3, 4))
+
+
+def test_an_explicit_matrix_serves_all_heads() -> None:
+    given = draw("iid", 4, 3)
+    resolved = resolve_projection("omega", given, 4, 3, heads=2)
+    assert torch.equal(resolved, torch.stack((given, given)))
+    resolved[0].zero_()  # entries of its own, as for `redraw` and for loading a state
+    assert torch.equal(resolved[1], given)
+
+
+@pytest.mark.parametrize("name", sorted(set(attention.available()) - {"elu"}))
+def test_every_map_takes_a_matrix_for_all_heads(name: str) -> None:
+    generator = seeded(16)
+    omega = torch.randint(3, (4, 3), generator=generator).float()
+    taus = torch.randn(5, 3, generator=generator)
+    alone: dict[str, Any] = {"projection": omega}
+    if name.endswith("hybrid"):
+        alone |= {"lambda_projection": taus, "num_lambda_features": 5}
+    each = {
+        key: torch.stack((value, value)) if isinstance(value, Tensor) else value
+        for key, value in alone.items()
+    }
+    x = torch.rand(2, 2, 6, 3, generator=generator)
+    shared, own = (attention.feature_map(name, 3, 4, heads=2, **given) for given in (alone, each))
+    torch.testing.assert_close(shared.queries(x), own.queries(x), rtol=0, atol=0)
+    torch.testing.assert_close(shared.keys(x), own.keys(x), rtol=0, atol=0)
+
+
+def test_a_matrix_for_all_heads_of_the_module() -> None:
+    module = attention.RandomFeatureAttention(8, 2, "oprf", 8, projection=torch.ones(8, 4))
+    assert module.feature_map.omega.shape == (2, 8, 4)
+    unshared = {"projection": torch.ones(16, 4), "shared_projections": False}
+    module = attention.RandomFeatureAttention(8, 2, "angular_hybrid", 8, **unshared)
+    assert module.feature_map.weight.shape == (2, 24, 4)
+    with pytest.raises(ValueError, match=r"projection must have shape \(8, 4\) or \(2, 8, 4\)"):
+        attention.RandomFeatureAttention(8, 2, "oprf", 8, projection=torch.ones(8, 8))
 
 
 @pytest.mark.parametrize("name", ALL)
