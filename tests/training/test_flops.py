@@ -7,7 +7,8 @@ from torch import nn
 import attention
 from attention.scores import block_rows
 from tests.policies import vision_cases
-from training import flop_formulas, step_cost
+from tests.training import flop_formulas
+from training import step_cost
 from training.flops import COMPONENTS, comparison, count, measure, measure_all, table
 from training.op_counter import OTHER, OpCounter, UncountedError
 

@@ -12,7 +12,7 @@ dimension d, T = L_x + L_y, m random vectors, n of them for a lambda coefficient
   length n + 1, the matrix sum of f r^T 2 t m (n + 1) L_x, its coefficients t m (n + 1), the
   products with keys 2 t m (n + 1) L_y and 2 t m L_y.
 
-The tests hold these formulas against the counter, operator by operator, so they also say what a
+`test_flops` holds these formulas against the counter, operator by operator, so they also say what a
 change of the code costs.
 """
 
