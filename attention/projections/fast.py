@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from attention.options import check_count
+from attention.projections.orthogonal import chi_norms
 from attention.projections.simplex import check_simplex_dimension, simplex_product
 from attention.projections.walsh_hadamard import padded_dimension, rotate
 
@@ -98,11 +99,6 @@ class FastProjection(nn.Module):
 
 def chi(count: int, d: int, generator: torch.Generator | None) -> Tensor:
     """(count,) float64, lengths of N(0, I_d) vectors, drawn in parts to bound the memory."""
-    device = generator.device if generator is not None else None
     most = max(1, CHUNK // d)
-    norms = []
-    for start in range(0, count, most):
-        size = (min(most, count - start), d)
-        rows = torch.randn(size, generator=generator, dtype=torch.float64, device=device)
-        norms.append(torch.linalg.vector_norm(rows, dim=-1))
-    return torch.cat(norms)
+    parts = (min(most, count - start) for start in range(0, count, most))
+    return torch.cat([chi_norms((part,), d, generator).squeeze(-1) for part in parts])

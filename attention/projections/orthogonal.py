@@ -23,10 +23,10 @@ def haar(blocks: int, d: int, generator: torch.Generator | None) -> Tensor:
     return q * signs.unsqueeze(-2)
 
 
-def chi_norms(blocks: int, d: int, generator: torch.Generator | None) -> Tensor:
-    """(blocks, d, 1) float64, independent lengths of N(0, I_d) vectors."""
+def chi_norms(shape: tuple[int, ...], d: int, generator: torch.Generator | None) -> Tensor:
+    """(*shape, 1) float64, independent lengths of N(0, I_d) vectors."""
     device = generator.device if generator is not None else None
-    gaussian = torch.randn(blocks, d, d, generator=generator, dtype=torch.float64, device=device)
+    gaussian = torch.randn(*shape, d, generator=generator, dtype=torch.float64, device=device)
     return torch.linalg.vector_norm(gaussian, dim=-1, keepdim=True)
 
 
@@ -34,4 +34,4 @@ def orthogonal(m: int, d: int, generator: torch.Generator | None) -> Tensor:
     """(m, d) float64, rows orthogonal within blocks of d, lengths chi_d."""
     blocks = -(-m // d)
     rotations = haar(blocks, d, generator)
-    return (chi_norms(blocks, d, generator) * rotations).reshape(blocks * d, d)[:m]
+    return (chi_norms((blocks, d), d, generator) * rotations).reshape(blocks * d, d)[:m]

@@ -51,4 +51,4 @@ def simplex(m: int, d: int, generator: torch.Generator | None) -> Tensor:
     blocks = -(-m // d)
     # S acts on the columns of R: O(d^2) a block instead of the O(d^3) of a matrix product.
     directions = simplex_product(haar(blocks, d, generator).mT).mT
-    return (chi_norms(blocks, d, generator) * directions).reshape(blocks * d, d)[:m]
+    return (chi_norms((blocks, d), d, generator) * directions).reshape(blocks * d, d)[:m]

@@ -50,7 +50,7 @@ def simplex_plus(m: int, d: int, generator: torch.Generator | None) -> Tensor:
     check_simplex_dimension(d)
     blocks = -(-m // d)
     rotations = haar(blocks, d, generator)
-    lengths = chi_norms(blocks, d, generator)
+    lengths = chi_norms((blocks, d), d, generator)
     start = lengths * simplex_matrix(d, device=lengths.device)
     whole, rest = divmod(m, d)
     parts = []
