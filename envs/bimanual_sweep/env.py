@@ -80,7 +80,11 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._models = [ArmModel(config, side) for side in SIDES]
         check_starts(config, self._models)
         self._client = BulletClient(gui=render_mode == "human")
-        self._camera = SweepCamera(config)
+        try:
+            self._camera = SweepCamera(config)
+        except BaseException:
+            self._client.close()  # nobody else can: there is no environment to close
+            raise
         self._black = np.zeros(picture, np.uint8)
         self._scene: Scene | None = None
 

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from envs.bimanual_sweep import env as sweep_env
+from envs.bullet import BulletClient
 from tests.envs.sweeps import expert, fingerprint, fresh_fingerprint, make, random, still
 
 
@@ -193,6 +195,25 @@ def test_close_twice():
     env.close()
     env.close()
     make().close()  # before any reset
+
+
+def test_a_camera_that_cannot_open_leaves_no_client(monkeypatch):
+    """PyBullet gives the least free number, and has 1024."""
+
+    def broken(config):
+        raise RuntimeError("PyBullet could not open a physics client")
+
+    def free_number():
+        client = BulletClient()
+        number = client.id
+        client.close()
+        return number
+
+    before = free_number()
+    monkeypatch.setattr(sweep_env, "SweepCamera", broken)
+    with pytest.raises(RuntimeError, match="could not open a physics client"):
+        make()
+    assert free_number() == before
 
 
 def test_render_shows_what_the_policy_sees():
