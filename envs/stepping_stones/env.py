@@ -178,7 +178,8 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows the stones."""
-        assert self._stones is not None
+        if self._stones is None:
+            raise RuntimeError("reset must be called before the expert can be asked")
         offsets, speed = expert_footholds(
             self._stones, self._nominal_x_m(), self._state.position_m[1]
         )
@@ -189,8 +190,11 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         return action
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
-        """The robot seen from beside, (480, 640, 3); in a live window, follow it instead."""
-        if self._scenery is None:
+        """The robot seen from beside, (480, 640, 3); in a live window, follow it instead.
+
+        Before the first `reset` there is nothing to see: None.
+        """
+        if self._scenery is None or self._stones is None:
             return None
         follow = self._state.position_m
         if self.render_mode == "human":

@@ -221,6 +221,17 @@ def test_step_needs_a_reset():
         env.unwrapped.step(np.zeros(9))
 
 
+def test_expert_needs_a_reset():
+    message = "reset must be called before the expert can be asked"
+    with make() as env, pytest.raises(RuntimeError, match=message):
+        env.unwrapped.expert_action()
+
+
+def test_there_is_nothing_to_see_before_a_reset():
+    with make(render_mode="rgb_array") as env:
+        assert env.unwrapped.render() is None
+
+
 def test_close_twice():
     env = make()
     env.reset(seed=0)
