@@ -20,13 +20,15 @@ def softmax(x: Tensor, y: Tensor) -> Tensor:
     return (x * y).sum(-1).exp()
 
 
-def gaussian(x: Tensor, y: Tensor, sigma: float = 1.0) -> Tensor:
+def gaussian(x: Tensor, y: Tensor, sigma: float | Tensor = 1.0) -> Tensor:
     """exp(-|x-y|^2 / (2 sigma^2)), shapes (..., d), (..., d) -> (...), leading ones broadcast.
 
     The difference is taken before it is squared, so x = y gives exactly 1. A bandwidth sigma is
-    the unit kernel of x/sigma and y/sigma. Raises ValueError unless sigma is positive and finite.
+    the unit kernel of x/sigma and y/sigma. A number must be
+    positive and finite, else ValueError.
     """
-    check_positive(sigma=sigma)
+    if not isinstance(sigma, Tensor):
+        check_positive(sigma=sigma)
     return ((x - y).square().sum(-1) * (-0.5 / sigma**2)).exp()
 
 

@@ -117,9 +117,12 @@ class Page:
         summary = summarise(self.study, self.out)
         page = render(self.study, self.out, summary, self.command, runs, missing, failed).encode()
         path = self.out / PAGE
-        if path.is_file() and path.read_bytes() == page:
+        same = path.is_file() and path.read_bytes() == page
+        if same and (self.out / PICTURE).is_file():
             return False
         picture = pareto_picture(self.study, summary)
+        if same and picture is None:
+            return False
         if picture is not None:
             checkpoint.write_atomically(self.out / PICTURE, picture)
         checkpoint.write_atomically(path, page)
@@ -230,6 +233,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         command = _command(path, arguments.set, out)
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)
         return status
+    except BrokenPipeError:
+        raise  # of standard output, no file of the study
     except OSError as error:
         raise UserError(f"{out}: a file of the study cannot be written: {error}") from None
 

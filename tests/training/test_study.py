@@ -142,6 +142,16 @@ def test_rerunning_a_finished_study_does_nothing(finished, capsys):
     assert "nothing to do" in capsys.readouterr().out
 
 
+def test_a_picture_that_is_gone_is_drawn_again(finished):
+    path, out = finished
+    before = files(out)
+    (out / "pareto.png").unlink()
+    assert conduct(path, out) == 0
+    assert {p: data for p, (_, data) in files(out).items()} == {
+        p: data for p, (_, data) in before.items()
+    }
+
+
 def test_without_pictures_there_are_no_videos(plain):
     _, out = plain
     assert not (out / "videos").exists()
@@ -208,6 +218,8 @@ MISTAKES = [
      "policy: patch must be [rows, columns]"),
     ({"curves": [CURVE | {"points": [{"x": 1, "set": {"rain": 1}}]}]}, "curve head wind, setting"),
     ({"curves": [CURVE | {"points": [{"x": 1}, {"x": 1.0}]}]}, "has two points at one x"),
+    ({"curves": [CURVE | {"points": [{"x": 1 + 1e-13}, {"x": 1 + 2e-13}]}]},
+     "has two points at one x, to 12 digits"),
     ({"env": {"rain": 1}}, "cannot make the environment"),
     ({"seeds": [1, 1]}, "seeds must be distinct, got [1, 1]"),
     ({"evaluation_seed": 7}, "evaluation_seed = 7, but input should be"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from training.studies.lines import OVERLAID, Line, draw_lines
-from training.studies.scatter import Point, draw_points
+from training.studies.scatter import Point, draw_picture, draw_points
 
 
 def test_names_in_figures_are_text():
@@ -38,6 +38,16 @@ def test_arms_without_cost_stand_apart_left_of_the_axis():
     assert across[1] - across[0] > 5
     for label in ("none", "200k"):
         assert (f">{label}</text>" in svg) == (label == "none")
+
+
+def test_names_that_matplotlib_would_read_otherwise():
+    """Unbalanced mathematics stopped the page for good, and a leading underscore hid a name."""
+    points = [Point(number, 1.0, 1.0, 0.9, 1.1) for number in range(2)]
+    assert draw_picture(points, ["$x_{ $ 1", "_hidden"], "$x_{ $", "y", {}).startswith(b"\x89PNG")
+    x = np.arange(3.0)
+    arms = [Line(i, f"_{i} $x_{{ $", x, x, x, x) for i in range(OVERLAID + 1)]
+    svg = draw_lines(arms, "t", "x", "y", baseline="_0 $x_{ $")
+    assert svg.count("_0 $x_{ $</text>") == 2  # its own panel, and the grey line in the others
 
 
 def lines(count, **changes):

@@ -48,14 +48,19 @@ def test_stopped_and_gone_on_with(tmp_path, monkeypatch, in_turn, kill):
     assert figures(tmp_path / "out") == figures(in_turn)
 
 
-def test_a_failure_holds_up_nothing_else(tmp_path, capsys):
+@pytest.mark.parametrize(("setting", "parallel"), [("nan", 2), ("boom", 1), ("boom", 2)])
+def test_a_failure_holds_up_nothing_else(tmp_path, capsys, setting, parallel):
+    """What training refuses in a sentence, and an environment's own error, which is shown whole."""
     arms = [
         {"name": "good", "set": {"feature_map": "softmax"}},
-        {"name": "bad", "set": {"env.nan": True}},
+        {"name": "bad", "set": {f"env.{setting}": True}},
     ]
-    path = write_study(tmp_path, arms=arms, baseline="good", seeds=[0], parallel=2)
+    path = write_study(tmp_path, arms=arms, baseline="good", seeds=[0], parallel=parallel)
     assert conduct(path, tmp_path / "out") == 2
     printed = capsys.readouterr()
     assert "failed: train bad-s0" in printed.out
-    assert "Traceback" not in printed.err
+    assert ("Traceback" in printed.err) == (setting == "boom")
     assert set(figures(tmp_path / "out")) == {"good-s0.json", "oracle.json"}
+    assert ("simulator exploded" in (tmp_path / "out" / "report.html").read_text()) == (
+        setting == "boom"
+    )

@@ -25,6 +25,7 @@ __all__ = [
     "StageConfig",
     "StudyConfig",
     "load_config",
+    "place_name",
     "slug",
     "stage_file",
     "study_file",
@@ -172,8 +173,10 @@ class StudyConfig:
             ) from None
         for curve in self.curves:
             places = [point.x for point in curve.points]
-            if len(set(places)) < len(places):
-                raise ValueError(f"curve {curve.name} has two points at one x, got {places}")
+            if len(set(map(place_name, places))) < len(places):
+                raise ValueError(
+                    f"curve {curve.name} has two points at one x, to 12 digits, got {places}"
+                )
             if not all(math.isfinite(x) for x in places):
                 raise ValueError(f"curve {curve.name} needs finite x, got {places}")
             if curve.episodes > self.episodes and not all(point.set for point in curve.points):
@@ -209,6 +212,11 @@ def _distinct(kind: str, names: list[str], taken: tuple[str, ...] = ()) -> None:
 def slug(name: str) -> str:
     """A name as part of a file name: small letters and digits, single dashes between."""
     return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
+
+
+def place_name(x: float) -> str:
+    """A curve's x as part of a file name, to 12 digits."""
+    return f"{x:.12g}"
 
 
 def stage_file(study: Path, given: str) -> Path:

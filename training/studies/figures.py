@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-__all__ = ["HEIGHT_IN", "INK", "WIDTH_IN", "dress", "empty", "finish", "look", "single"]
+__all__ = ["HEIGHT_IN", "INK", "WIDTH_IN", "dress", "empty", "finish", "look", "name_all", "single"]
 
 _COLOURS = (
     "#3b82d6", "#e07b1a", "#2f9e5b", "#d64545", "#9467d6", "#a0714f", "#d65fa8", "#7f8794",
@@ -56,6 +57,15 @@ def single(xlabel: str, ylabel: str) -> tuple[Any, Any]:
     axis.set_ylabel(ylabel, color=INK, parse_math=False)
     dress(axis)
     return figure, axis
+
+
+def name_all(figure: Any, handles: Sequence[Any], names: Sequence[str], **settings: Any) -> None:
+    """A legend of names as they are: no mathematics between dollars, none left out for a leading
+    underscore."""
+    shown = [f"\u200b{name}" if name.startswith("_") else name for name in names]
+    legend = figure.legend(handles, shown, frameon=False, fontsize=9, **settings)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def finish(figure: Any, title: str, kind: str = "") -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from training.studies.figures import INK, dress, empty, finish, look, single
+from training.studies.figures import INK, dress, empty, finish, look, name_all, single
 
 __all__ = ["OVERLAID", "Line", "draw_lines"]
 
@@ -17,8 +17,10 @@ OVERLAID = 4
 """So many arms are drawn over each other; of more, each has a panel of its own."""
 _COLUMNS = 6
 _PANEL_IN = 2.2, 1.6
-_SCRIPTED = {"oracle": ":", "blind": "-.", "random": (0, (1, 4))}
+_SCRIPTED: dict[str, Any] = {"oracle": ":", "blind": "-.", "random": (0, (1, 4))}
 """Line patterns of scripted policies."""
+_BEHIND: dict[str, Any] = {"color": INK, "alpha": 0.35, "linewidth": 1.2}
+"""The baseline's line in other arms' panels."""
 
 
 @dataclass(frozen=True)
@@ -47,31 +49,39 @@ def draw_lines(
         figure, axis = single(xlabel, ylabel)
         for line in arms:
             _draw(axis, line, share)
-        axes, kind = [axis], ""
+        axes, kind, behind = [axis], "", []
     else:
-        figure, axes = _panels(arms, xlabel, ylabel, baseline, share)
+        behind = [line for line in arms if line.name == baseline]
+        figure, axes = _panels(arms, behind, xlabel, ylabel, share)
         kind = "panels"
     for axis in axes:
         for line in scripted:
-            pattern = _SCRIPTED.get(line.name, ":")
-            axis.plot(line.x, line.y, color=INK, linestyle=pattern, linewidth=1, label=line.name)
+            axis.plot(line.x, line.y, **_scripted(line.name))
         if share:
             axis.set_ylim(-0.03, 1.05)
         if all((line.x == np.round(line.x)).all() for line in lines):
             axis.xaxis.get_major_locator().set_params(integer=True)
-    labelled = axes[0].get_legend_handles_labels()
-    if labelled[0]:
-        figure.legend(
-            *labelled, loc="outside upper right", ncols=len(labelled[0]), frameon=False,
-            fontsize=9, labelcolor=INK,
+    styles = {line.name: _BEHIND for line in behind}
+    styles |= {line.name: _scripted(line.name) for line in scripted}
+    if styles:
+        from matplotlib.lines import Line2D
+
+        handles = [Line2D([], [], **style) for style in styles.values()]
+        name_all(
+            figure, handles, list(styles), loc="outside upper right", ncols=len(styles),
+            labelcolor=INK,
         )  # fmt: skip
     return finish(figure, title, kind)
 
 
+def _scripted(name: str) -> dict[str, Any]:
+    return {"color": INK, "linestyle": _SCRIPTED.get(name, ":"), "linewidth": 1}
+
+
 def _panels(
-    arms: Sequence[Line], xlabel: str, ylabel: str, baseline: str, share: bool
+    arms: Sequence[Line], behind: Sequence[Line], xlabel: str, ylabel: str, share: bool
 ) -> tuple[Any, list[Any]]:
-    """A figure with an axis for each arm, all to one scale."""
+    """A figure with an axis for each arm, all to one scale, lines `behind` in those of others."""
     columns = min(len(arms), _COLUMNS)
     rows = math.ceil(len(arms) / columns)
     figure = empty(columns * _PANEL_IN[0], rows * _PANEL_IN[1] + 0.6)
@@ -87,13 +97,11 @@ def _panels(
         axis.set_title(
             f"{line.number + 1}. {line.name}", loc="left", fontsize=8.5, color=INK, parse_math=False
         )
-        for other in arms:
-            if other.name == baseline and other is not line:
-                axis.plot(other.x, other.y, color=INK, alpha=0.35, linewidth=1.2, label=other.name)
+        for other in behind:
+            if other is not line:
+                axis.plot(other.x, other.y, **_BEHIND)
         _draw(axis, line, share, solid=True)
-    order = [axis for axis, line in zip(axes, arms, strict=False) if line.name != baseline]
-    order += [axis for axis, line in zip(axes, arms, strict=False) if line.name == baseline]
-    return figure, order
+    return figure, axes[: len(arms)]
 
 
 def _draw(axis: Any, line: Line, share: bool, solid: bool = False) -> None:

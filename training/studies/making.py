@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -61,7 +62,10 @@ class Failures:
     """The runs among them, and those that need one of them."""
 
     def conclude(self, unit: Unit, made: Future[None]) -> None:
-        """Note why a unit failed, if it did. Interrupts and a full disk are raised."""
+        """Note why a unit failed, if it did, an environment's own error too.
+
+        Interrupts and what the operating system refuses, such as a full disk, are raised.
+        """
         try:
             made.result()
         except UserError as error:
@@ -77,6 +81,11 @@ class Failures:
                 f"a process of the study ended while it made this: {unit.label} (out of memory?); "
                 "what is finished is kept, and the same command goes on"
             ) from None
+        except OSError:
+            raise
+        except Exception as error:
+            traceback.print_exception(error)
+            self.note(unit, f"{type(error).__name__}: {' '.join(str(error).split())}")
 
     def note(self, unit: Unit, reason: str) -> None:
         """Note a failure."""

@@ -21,7 +21,7 @@ from training.evaluate import play, record, summarise
 from training.players import Player
 from training.run_log import provenance
 from training.step_cost import measure_all
-from training.studies.config import CurveConfig, StudyConfig, slug
+from training.studies.config import CurveConfig, StudyConfig, place_name, slug
 from training.studies.episodes import play_on
 from training.studies.runs import Run, iterations_made
 
@@ -64,7 +64,7 @@ def write_json(path: Path, data: Any) -> None:
 
 def condition_file(out: Path, who: str, curve: str | None = None, x: float = 0.0) -> Path:
     """Where the evaluation of a policy lies, on the task itself or at a point of a curve."""
-    where = "" if curve is None else f"--{slug(curve)}-{x:.12g}"
+    where = "" if curve is None else f"--{slug(curve)}-{place_name(x)}"
     return out / "evaluations" / f"{who}{where}.json"
 
 

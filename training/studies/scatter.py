@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from training.studies.figures import HEIGHT_IN, INK, WIDTH_IN, finish, look, single
+from training.studies.figures import HEIGHT_IN, INK, WIDTH_IN, finish, look, name_all, single
 
 __all__ = ["Point", "draw_picture", "draw_points"]
 
@@ -58,11 +58,9 @@ def draw_picture(
 
     figure, axis = single(xlabel, ylabel)
     figure.set_size_inches(WIDTH_IN + 2.6, HEIGHT_IN)
-    handles = [
-        Line2D([], [], **_mark(point.number), linestyle="", label=f"{point.number + 1}. {name}")
-        for point, name in zip(points, names, strict=True)
-    ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside right upper", frameon=False, fontsize=9)
+    handles = [Line2D([], [], **_mark(point.number), linestyle="") for point in points]
+    numbered = [f"{point.number + 1}. {name}" for point, name in zip(points, names, strict=True)]
+    name_all(figure, handles, numbered, loc="outside right upper")
     _scatter(axis, points, across)
     figure.patch.set(facecolor="white", alpha=1)
     data = io.BytesIO()
