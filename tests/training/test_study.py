@@ -5,6 +5,7 @@ import math
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -106,6 +107,17 @@ def test_the_page_shows_what_each_stage_brings(finished):
     assert f"; {sum(rewards) / 2:.3f}</td>" in table
     assert "head wind, 0.05" in table
     assert "after stage 2" in table
+    outcomes = [
+        np.array(
+            [
+                [r["success"] for r in figures(out)[f"exact-s{s}{end}.json"]["records"]]
+                for s in (0, 1)
+            ]
+        )
+        for end in ("-1", "")
+    ]
+    gain = 100 * (outcomes[1] - outcomes[0]).mean()
+    assert f"<td>{gain:+.1f} <small>" in table
 
 
 def test_the_last_stage_starts_from_the_one_before(finished):

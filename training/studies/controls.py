@@ -9,7 +9,6 @@ import numpy as np
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.html import between, table
 from training.studies.intervals import mean_interval
-from training.studies.results import Scores
 from training.studies.summary import scores_of
 
 __all__ = ["controls_table"]
@@ -29,7 +28,7 @@ def controls_table(study: StudyConfig, curve: CurveConfig, out: Path) -> str:
     outcomes: dict[str, list[np.ndarray]] = {}
     for name in (*kinds, *controls):
         found = [scores_of(study, out, name, curve, point) for point in points]
-        outcomes[name] = [_outcome(scores) for scores in found if scores is not None]
+        outcomes[name] = [scores.outcomes for scores in found if scores is not None]
     everything = [one for name in outcomes for one in outcomes[name]]
     if len(everything) < len(outcomes) * len(points) or len({m.shape for m in everything}) > 1:
         return ""
@@ -48,8 +47,3 @@ def controls_table(study: StudyConfig, curve: CurveConfig, out: Path) -> str:
         *((name, "points more, 95 % interval") for name in controls),
     ]
     return table(head, rows)
-
-
-def _outcome(scores: Scores) -> np.ndarray:
-    """(seeds, scenes): the share of the balls, or success."""
-    return scores.successes if scores.in_bowls is None else scores.in_bowls

@@ -55,6 +55,11 @@ class Scores:
         return share_interval(self.successes)
 
     @property
+    def outcomes(self) -> np.ndarray:
+        """(seeds, scenes): the share of the balls where there are any, else success."""
+        return self.successes if self.in_bowls is None else self.in_bowls
+
+    @property
     def placed(self) -> tuple[float, Interval] | None:
         """Mean fraction of the balls, and its 95% interval in [0, 1]; None for tasks without."""
         if self.in_bowls is None:

@@ -7,7 +7,8 @@ from html import escape
 from pathlib import Path
 
 from training.studies.config import CurveConfig, PointConfig, StudyConfig
-from training.studies.html import balls_cell, note, success_cell, table
+from training.studies.html import balls_cell, between, note, success_cell, table
+from training.studies.intervals import mean_interval
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import scores_at
@@ -34,13 +35,15 @@ def stages_section(study: StudyConfig, out: Path, runs: Sequence[Run]) -> list[s
     rows = []
     for name, curve, point in _conditions(study):
         found = [scores_at(study, out, who, curve, point) for who in by_stage]
-        if all(found):
-            rows.append([escape(name), *(_cell(scores) for scores in found if scores)])
+        there = [scores for scores in found if scores is not None]
+        if len(there) == len(found):
+            rows.append([escape(name), *map(_cell, there), _gain(there[0], there[-1])])
     if not rows:
         return []
     head = [
         ("condition", ""),
         *((f"after stage {i + 1}", stage.trainer) for i, stage in enumerate(study.stages)),
+        ("gain", "points of 100, 95 % interval"),
     ]
     text = f"{study.headline}: success, or share of balls in bowls, with 95 % intervals; rewards."
     return ["<h2>What each stage brings</h2>", table(head, rows), note(text)]
@@ -57,6 +60,16 @@ def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, Point
             if point.set
         ),
     ]
+
+
+def _gain(before: Scores, after: Scores) -> str:
+    """How much more of the episodes, or balls, seeds and scenes paired; a dash where one lacks."""
+    was, now = before.outcomes, after.outcomes
+    if was.shape != now.shape:
+        return "-"
+    more = 100 * (now - was)
+    low, high = mean_interval(more)
+    return between(f"{more.mean():+.1f}", f"{low:.1f}", f"{high:.1f}")
 
 
 def _cell(scores: Scores) -> str:
