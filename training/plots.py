@@ -124,7 +124,7 @@ def plot_training(
                     color=f"C{index % 10}",
                     alpha=opacity,
                     linewidth=1.0 + opacity,
-                    label=f"{curve.name}: {name}",
+                    label=_shown(f"{curve.name}: {name}"),
                 )
         axis.set(xlabel=label, title=panel.meaning)
         axis.grid(alpha=0.3)
@@ -165,13 +165,12 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     for index, entry in enumerate(entries):
         colour, half = f"C{index % 10}", 1.96 * (entry.get("reward_sem") or 0.0)
+        label = _shown(entry["name"])
         flops, reward = entry.get("flops_per_step"), entry["reward_mean"]
         if flops:
-            axis.errorbar(
-                flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=entry["name"]
-            )
+            axis.errorbar(flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=label)
         else:
-            axis.axhline(reward, color=colour, linestyle="--", linewidth=1, label=entry["name"])
+            axis.axhline(reward, color=colour, linestyle="--", linewidth=1, label=label)
             axis.axhspan(reward - half, reward + half, color=colour, alpha=0.12)
     if any(entry.get("flops_per_step") for entry in entries):
         axis.set_xscale("log")
@@ -182,6 +181,12 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
     axis.grid(alpha=0.3, which="both")
     axis.legend(fontsize=8)
     _save(figure, out)
+
+
+def _shown(name: str) -> str:
+    """A name as a legend's label: matplotlib would set `$` as mathematics, and leave out a label
+    that begins with `_`, which a zero-width space before it prevents."""
+    return ("\u200b" if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
 def _reward_label(entries: Sequence[Mapping[str, Any]]) -> str:

@@ -124,6 +124,23 @@ def test_pareto_draws_learned_and_scripted_policies(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["$x_{ $ 1", "_hidden", "_a$b$", "^_\\frac"])
+def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run, name):
+    written = []
+    save = plots._save
+
+    def keep(figure, out):
+        save(figure, out)
+        (axis, *_) = figure.axes
+        written.extend(text.get_text() for text in axis.get_legend().get_texts())
+
+    monkeypatch.setattr(plots, "_save", keep)
+    plot_pareto([entry(name, 1e5, 3.0), entry(name, None, 3.0)], tmp_path / "pareto.png")
+    assert main([str(run.rename(tmp_path / name)), "--out", str(tmp_path / "curve.png")]) == 0
+    shown = [text.replace("\\$", "$").removeprefix("\u200b") for text in written]
+    assert shown == [name, name, f"{name}: reward_mean", f"{name}: center_reward"]
+
+
 def test_a_picture_that_cannot_be_written(tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
         plot_pareto([entry("a", 1e5, 3.0)], tmp_path / "nowhere" / "x.png")
