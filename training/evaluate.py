@@ -349,7 +349,11 @@ def _evaluate_into(
         print(_row(entry, outcomes), flush=True)
         if directory:
             text = json.dumps(entries, indent=1, allow_nan=False)
-            write_atomically(directory / RESULTS, (text + "\n").encode())
+            try:
+                write_atomically(directory / RESULTS, (text + "\n").encode())
+            except OSError as error:
+                reason = error.strerror
+                raise UserError(f"{directory / RESULTS} cannot be written: {reason}") from None
     if directory:
         from training.plots import plot_pareto
 

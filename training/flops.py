@@ -251,6 +251,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
+    if arguments.json == "":
+        raise UserError("--json must name a file, got ''")
     check_device(arguments.device)
     variants = _variants(arguments.vary)
     targets = [
@@ -278,13 +280,20 @@ def run(argv: Sequence[str] | None = None) -> int:
                 for name, cost in costs.items()
             },
         }
-        try:
-            Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"--json {arguments.json} cannot be written: {error.strerror}"
-            ) from None
+        _write(arguments.json, json.dumps(results, indent=1) + "\n")
     return 0
+
+
+def _write(out: str, text: str) -> None:
+    """Write --json, whole or not at all, but into a pipe or a device as it comes."""
+    path = Path(out).resolve()  # of a link, what it leads to
+    try:
+        if path.is_file() or not path.exists():
+            checkpoint.write_atomically(path, text.encode())
+        else:
+            Path(out).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--json {out} cannot be written: {error.strerror}") from None
 
 
 def _device_name(device: str) -> str:

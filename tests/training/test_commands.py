@@ -1,6 +1,7 @@
 """rollout, evaluate and flops on checkpoints of real policies in the real environment."""
 
 import dataclasses
+import errno
 import json
 
 import imageio.v2 as imageio
@@ -252,6 +253,8 @@ def test_flops_tell_feature_maps_apart(recipe, capsys):
         (["{recipe}", "--device", "quantum"], "device quantum"),
         (["nowhere.yaml"], "nowhere.yaml"),
         (["nowhere"], "nowhere"),
+        (["{recipe}", "--json", ""], "--json must name a file, got ''"),
+        (["{recipe}", "--calls", "1", "--json", "/"], "--json / cannot be written: Is a dir"),
         (["{recipe}", "--calls", "1", "--json", "/proc/nowhere/x.json"], "--json /proc/nowhere"),
     ],
 )
@@ -260,6 +263,21 @@ def test_flops_mistakes_are_one_sentence(arguments, message, run, recipe, capsys
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_flops_are_written_whole_or_not_at_all(recipe, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "costs.json"
+    out.write_text("older")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert flops.main([str(recipe), "--calls", "1", "--json", str(out)]) == 2
+    assert f"--json {out} cannot be written: No space left" in capsys.readouterr().err
+    assert out.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [out]
+    assert flops.main([str(recipe), "--calls", "1", "--json", "/dev/null"]) == 0
 
 
 def test_every_kind_of_policy_can_be_counted():
