@@ -286,8 +286,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _write(out: str, text: str) -> None:
     """Write --json, whole or not at all, but into a pipe or a device as it comes."""
-    path = Path(out).resolve()  # of a link, what it leads to
     try:
+        path = Path(out).resolve()  # of a link, what it leads to
         if path.is_file() or not path.exists():
             checkpoint.write_atomically(path, text.encode())
         else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -223,7 +224,7 @@ def _save(figure: Any, out: str | Path) -> Path:
 
 def _picture(out: str | Path) -> Path:
     """The file that --out means; UserError where it names none."""
-    if not str(out) or Path(out).is_dir():
+    if not str(out) or os.path.isdir(out):  # which, unlike Path's, is False for impossible names
         raise UserError(f"--out must name a picture (.png, .svg or .pdf), got {_given(out)}")
     path = Path(out)
     return path if path.suffix else path.with_name(f"{path.name}.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from contextlib import suppress
@@ -120,7 +121,7 @@ class _InMemory:
 
     def __init__(self, path: Path, **options: Any):
         self.path, self.options = path, options
-        self.frames: list[np.ndarray] = []
+        self.frames: list[Any] = []
 
     def append_data(self, frame: np.ndarray) -> None:
         if self.options:
@@ -132,17 +133,18 @@ class _InMemory:
         import imageio.v2 as imageio
 
         kind = self.path.suffix.lower()
-        data = imageio.mimwrite("<bytes>", self.frames, format=kind, **self.options)
-        self.path.write_bytes(data)
+        data = io.BytesIO()
+        imageio.mimwrite(data, self.frames, format=kind, **self.options)
+        self.path.write_bytes(data.getvalue())
 
 
 def check_video_path(path: Path) -> None:
     """Raise UserError when `path` has no known suffix or lies where no file can be written."""
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"--video must end in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):  # unlike Path's, False for impossible names
         raise UserError(f"--video {str(path)!r}: {str(path.parent)!r} is not an existing directory")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
         raise UserError(f"--video {str(path)!r} cannot be written")
 
 
