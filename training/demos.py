@@ -27,7 +27,7 @@ from typing import Any
 from gymnasium import spaces
 
 from training import environments, run_log
-from training.checkpoint import make_env, write_atomically
+from training.checkpoint import CHECKPOINTS, make_env, write_atomically
 from training.config import ArgumentParser, UserError, exit_status
 from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
 from training.demo.format import (
@@ -63,6 +63,12 @@ def _plan(arguments: argparse.Namespace) -> Job:
                 f"--noise {arguments.noise} is a share of the action's range, but the actions of "
                 f"{arguments.env} have no bounds"
             )
+        for key, value in settings.items():
+            if not _is_json(value):
+                raise UserError(
+                    f"--set {key}: a recording's settings are finite numbers, text, and lists of "
+                    f"them, got {value!r}"
+                )
         recording = Recording(
             env_id=arguments.env,
             env=settings,
@@ -74,6 +80,15 @@ def _plan(arguments: argparse.Namespace) -> Job:
             packages=decisive_packages(),
         )
     return Job(Path(arguments.out), settings, Recording.from_json(recording.to_json()))
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a setting can be written as JSON, which knows no infinity and no date."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _finished(job: Job) -> dict[int, int]:
@@ -120,6 +135,11 @@ def _record_missing(job: Job, lengths: dict[int, int], arguments: argparse.Names
 def _run_job(job: Job, arguments: argparse.Namespace) -> int:
     directory, began = job.directory, time.monotonic()
     try:
+        for name in (run_log.CONFIG, CHECKPOINTS):
+            if (directory / name).exists():
+                raise UserError(
+                    f"--out {directory} holds a training run ({name}): give another directory"
+                )
         (directory / EPISODES).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {directory} cannot be written: {error.strerror}") from None
@@ -268,6 +288,9 @@ def _parser() -> ArgumentParser:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
+    for option in ("out", "verify"):
+        if getattr(arguments, option) == "":
+            raise UserError(f"--{option} must name a directory, got ''")
     if arguments.verify is not None:
         return _verify(Path(arguments.verify), arguments.workers)
     if arguments.env is None or arguments.out is None:

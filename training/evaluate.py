@@ -26,13 +26,13 @@ import numpy as np
 import torch
 
 from envs import BIMANUAL_SWEEP
+from training import run_log
 from training.checkpoint import write_atomically
 from training.config import ArgumentParser, UserError, exit_status
 from training.episode import Episode, Policy, finite_numbers, run_episode
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
-from training.run_log import provenance
 
 __all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
 
@@ -179,7 +179,7 @@ def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
 
 
 def _origin(player: Player) -> dict[str, Any]:
-    origin: dict[str, Any] = {"provenance": provenance({"env": player.env_settings})}
+    origin: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
     if player.checkpoint is not None:
         origin["checkpoint"] = str(player.checkpoint)
         origin["checkpoint_sha256"] = hashlib.sha256(player.checkpoint.read_bytes()).hexdigest()
@@ -266,21 +266,31 @@ def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
     return f"{entry[f'{name}_mean']:.{decimals}f} +- {error:.{decimals}f}"
 
 
-def _claim(out: str) -> Path:
-    """The output directory, made and known to be writable and without results."""
+@contextmanager
+def _claim(out: str | None) -> Iterator[Path | None]:
+    """The output directory, made, known to be writable and without results, and locked; or None."""
+    if out is None:
+        yield None
+        return
+    if not out:
+        raise UserError("--out must name a directory, got ''")
     directory = Path(out)
-    for name in (RESULTS, PARETO):
-        if (directory / name).exists():
-            raise UserError(
-                f"--out {out} holds another evaluation ({name}): give another directory"
-            )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(directory / RESULTS, b"[]\n")
-        (directory / RESULTS).unlink()
     except OSError as error:
         raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
-    return directory
+    with run_log.lock(directory):
+        for name in (RESULTS, PARETO):
+            if (directory / name).exists():
+                raise UserError(
+                    f"--out {out} holds another evaluation ({name}): give another directory"
+                )
+        try:
+            write_atomically(directory / RESULTS, b"[]\n")
+            (directory / RESULTS).unlink()
+        except OSError as error:
+            raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
+        yield directory
 
 
 def _note_differences(players: Sequence[Player]) -> None:
@@ -320,24 +330,35 @@ def run(argv: Sequence[str] | None = None) -> int:
     players = find_players(
         arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device
     )
-    directory = _claim(arguments.out) if arguments.out else None
     _note_differences(players)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
+    with _claim(arguments.out) as directory:
+        _evaluate_into(directory, players, seeds, arguments.workers)
+    return 0
+
+
+def _evaluate_into(
+    directory: Path | None, players: Sequence[Player], seeds: Sequence[int], workers: int
+) -> None:
+    """Print each policy's row as soon as it is measured, and write what is there so far."""
     entries: list[dict[str, Any]] = []
     outcomes = _outcomes(players)
     print(_heading(outcomes))
-    for entry in evaluate(players, seeds, arguments.workers, progress=sys.stderr.isatty()):
+    for entry in evaluate(players, seeds, workers, progress=sys.stderr.isatty()):
         entries.append(entry)
         print(_row(entry, outcomes), flush=True)
         if directory:
             text = json.dumps(entries, indent=1, allow_nan=False)
-            write_atomically(directory / RESULTS, (text + "\n").encode())
+            try:
+                write_atomically(directory / RESULTS, (text + "\n").encode())
+            except OSError as error:
+                reason = error.strerror
+                raise UserError(f"{directory / RESULTS} cannot be written: {reason}") from None
     if directory:
         from training.plots import plot_pareto
 
         plot_pareto(entries, directory / PARETO)
         print(f"wrote {directory / RESULTS} and {directory / PARETO}")
-    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -67,23 +67,31 @@ class _Target:
     build: Callable[[gymnasium.Env], nn.Module]
 
 
-def _targets(given: str, overrides: list[str], variants: Mapping[str, list[str]]) -> list[_Target]:
+def _targets(
+    given: str, env_id: str | None, overrides: list[str], variants: Mapping[str, list[str]]
+) -> list[_Target]:
     """What a word of the command line means: one policy, or one for each variant."""
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
         if not variants:
-            name = " ".join([path.name, *overrides])
-            return [_configured(name, path, overrides)]
-        return [_configured(label, path, overrides + more) for label, more in variants.items()]
+            variants = {" ".join([path.name, *overrides]): []}
+        targets = [_configured(label, path, overrides + more) for label, more in variants.items()]
+        for target in targets:
+            if env_id not in (None, target.env_id):
+                raise UserError(f"--env {env_id}: {given} is for {target.env_id}")
+        return targets
     for option, used in (("--set", overrides), ("--vary", variants)):
         if used:
             raise UserError(f"{option} changes YAML configurations; {given} is a trained policy")
     file = checkpoint.resolve(given)
     trained = checkpoint.load(file).config
+    own_env = trained.get("env_id", "")
+    if env_id not in (None, own_env):
+        raise UserError(f"--env {env_id}: {given} was trained in {own_env}")
     return [
         _Target(
             path.name or given,
-            trained.get("env_id", ""),
+            env_id or own_env,  # only one that is typed here may import a module
             trained.get("env", {}),
             lambda env: checkpoint.load_policy(file, env)[0],
         )
@@ -96,8 +104,9 @@ def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
     def build(env: gymnasium.Env) -> nn.Module:
         try:
             return policies.build(config.policy, env.observation_space, env.action_space)
-        except ValueError as error:
-            raise UserError(f"{name}: {error}") from None
+        except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"{name}: its policy does not fit here: {reason}") from None
 
     return _Target(name, config.env_id, config.env, build)
 
@@ -212,6 +221,12 @@ def _parser() -> ArgumentParser:
         help="run directory, checkpoint, shipped policy's name, or YAML configuration",
     )
     parser.add_argument(
+        "--env",
+        metavar="ID",
+        help="Gymnasium id; default: the run's or the configuration's, which it must be: MODULE:ID "
+        "of a run imports MODULE only when it is given here",
+    )
+    parser.add_argument(
         "--set",
         nargs="+",
         action="extend",
@@ -236,12 +251,14 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
+    if arguments.json == "":
+        raise UserError("--json must name a file, got ''")
     check_device(arguments.device)
     variants = _variants(arguments.vary)
     targets = [
         (given, target)
         for given in arguments.targets
-        for target in _targets(given, arguments.set, variants)
+        for target in _targets(given, arguments.env, arguments.set, variants)
     ]
     names = [target.name for _, target in targets]
     subjects = {}
@@ -263,13 +280,20 @@ def run(argv: Sequence[str] | None = None) -> int:
                 for name, cost in costs.items()
             },
         }
-        try:
-            Path(arguments.json).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"--json {arguments.json} cannot be written: {error.strerror}"
-            ) from None
+        _write(arguments.json, json.dumps(results, indent=1) + "\n")
     return 0
+
+
+def _write(out: str, text: str) -> None:
+    """Write --json, whole or not at all, but into a pipe or a device as it comes."""
+    try:
+        path = Path(out).resolve()  # of a link, what it leads to
+        if path.is_file() or not path.exists():
+            checkpoint.write_atomically(path, text.encode())
+        else:
+            Path(out).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--json {out} cannot be written: {error.strerror}") from None
 
 
 def _device_name(device: str) -> str:

@@ -6,7 +6,9 @@ python -m training.plots RUN... --out curve.png
 from __future__ import annotations
 
 import csv
+import io
 import math
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from training.checkpoint import write_atomically
 from training.config import ArgumentParser, UserError, exit_status
 
 
@@ -89,8 +92,8 @@ def _number(text: str) -> float:
 
 def plot_training(
     curves: Sequence[Curve], out: str | Path, x: str = "iteration", smooth: int = 1
-) -> None:
-    """Draw the runs' columns among PANELS against `x` (a key of AXES) into `out`.
+) -> Path:
+    """Draw the runs' columns among PANELS against `x` (a key of AXES) into `out`; the file written.
 
     Faint behind the search's centre is the mean of the population, and behind the loss on held-out
     data that on the batches; `smooth` is the width of a trailing mean, in measured iterations.
@@ -124,12 +127,12 @@ def plot_training(
                     color=f"C{index % 10}",
                     alpha=opacity,
                     linewidth=1.0 + opacity,
-                    label=f"{curve.name}: {name}",
+                    label=_shown(f"{curve.name}: {name}"),
                 )
         axis.set(xlabel=label, title=panel.meaning)
         axis.grid(alpha=0.3)
         axis.legend(fontsize=7)
-    _save(figure, out)
+    return _save(figure, out)
 
 
 def _worth_a_panel(curves: Sequence[Curve], panel: Panel) -> bool:
@@ -150,7 +153,7 @@ def _positions(curve: Curve, x: str) -> tuple[np.ndarray, str]:
 def _trailing_mean(values: np.ndarray, width: int) -> np.ndarray:
     sums = np.concatenate([[0.0], np.cumsum(values)])
     stop = np.arange(1, len(values) + 1)
-    start = np.maximum(0, stop - width)
+    start = np.maximum(0, stop - min(width, len(values)))
     return (sums[stop] - sums[start]) / (stop - start)
 
 
@@ -165,13 +168,12 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     for index, entry in enumerate(entries):
         colour, half = f"C{index % 10}", 1.96 * (entry.get("reward_sem") or 0.0)
+        label = _shown(entry["name"])
         flops, reward = entry.get("flops_per_step"), entry["reward_mean"]
         if flops:
-            axis.errorbar(
-                flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=entry["name"]
-            )
+            axis.errorbar(flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=label)
         else:
-            axis.axhline(reward, color=colour, linestyle="--", linewidth=1, label=entry["name"])
+            axis.axhline(reward, color=colour, linestyle="--", linewidth=1, label=label)
             axis.axhspan(reward - half, reward + half, color=colour, alpha=0.12)
     if any(entry.get("flops_per_step") for entry in entries):
         axis.set_xscale("log")
@@ -182,6 +184,12 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
     axis.grid(alpha=0.3, which="both")
     axis.legend(fontsize=8)
     _save(figure, out)
+
+
+def _shown(name: str) -> str:
+    """A name as a legend's label: matplotlib would set `$` as mathematics, and leave out a label
+    that begins with `_`, which a zero-width space before it prevents."""
+    return ("\u200b" if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
 def _reward_label(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -199,13 +207,31 @@ def _pyplot() -> Any:
     return plt
 
 
-def _save(figure: Any, out: str | Path) -> None:
+def _save(figure: Any, out: str | Path) -> Path:
+    """Write the picture, whole or not at all; a name without a suffix becomes a .png."""
+    path = _picture(out)
     try:
-        figure.savefig(out, dpi=150)
+        image = io.BytesIO()
+        figure.savefig(image, format=path.suffix[1:], dpi=150)
+        write_atomically(path.resolve(), image.getvalue())  # of a link, what it leads to
     except (OSError, ValueError) as error:
-        raise UserError(f"--out {str(out)!r}: the picture cannot be written ({error})") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"--out {str(out)!r}: the picture cannot be written ({reason})") from error
     finally:
         _pyplot().close(figure)
+    return path
+
+
+def _picture(out: str | Path) -> Path:
+    """The file that --out means; UserError where it names none."""
+    if not str(out) or os.path.isdir(out):  # which, unlike Path's, is False for impossible names
+        raise UserError(f"--out must name a picture (.png, .svg or .pdf), got {_given(out)}")
+    path = Path(out)
+    return path if path.suffix else path.with_name(f"{path.name}.png")
+
+
+def _given(out: str | Path) -> str:
+    return f"the directory {str(out)!r}" if str(out) else "''"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -220,8 +246,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def draw() -> int:
         arguments = parser.parse_args(argv)
+        _picture(arguments.out)
         curves = [read_metrics(run) for run in arguments.runs]
-        plot_training(curves, arguments.out, arguments.x, max(1, arguments.smooth))
+        out = plot_training(curves, arguments.out, arguments.x, max(1, arguments.smooth))
+        print(f"wrote {out}")
         return 0
 
     return exit_status(draw)

@@ -134,6 +134,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     if len(arguments.policy) + (arguments.run is not None) != 1:
         raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
+    if arguments.video == "":
+        raise UserError("--video must name a file, got ''")
     if arguments.render and arguments.video:
         raise UserError("--render and --video cannot be combined: the window is not recorded")
     if arguments.render and not has_display():
@@ -150,6 +152,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         episodes = _roll(player, arguments)
     except FloatingPointError as error:
         raise UserError(f"{player.name}: {error}") from None
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise UserError(f"{player.env_id} cannot be drawn here: {error}") from None
     print(_describe_mean(episodes))
     if arguments.video:
         print(f"wrote {arguments.video}")

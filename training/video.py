@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +48,15 @@ class FrameWriter:
         return 2 if self.path.suffix.lower() == ".gif" else 1
 
     def add(self, frame: np.ndarray) -> None:
-        """Append a frame (height, width, 3) uint8; of a .png the last one stays."""
-        if self._writer is None:
-            self._writer = self._open()
-        self._writer.append_data(frame)
+        """Append a frame (height, width, 3) uint8; of a .png the last one stays. UserError when
+        it cannot be written."""
+        try:
+            if self._writer is None:
+                self._partial.touch()  # ffmpeg would not tell why it cannot
+                self._writer = self._open()
+            self._writer.append_data(frame)
+        except OSError as error:
+            raise self._failed(error) from None
         self.frames += 1
 
     def _open(self) -> Any:
@@ -59,54 +66,85 @@ class FrameWriter:
             case ".mp4":
                 # yuv420p and the index at the front: what browsers can decode and start at once.
                 return imageio.get_writer(
-                    self._partial,
+                    self._partial.absolute(),  # ffmpeg takes a:b.mp4 for a protocol
                     fps=self.fps,
                     codec="libx264",
                     pixelformat="yuv420p",
-                    ffmpeg_log_level="error",
+                    ffmpeg_log_level="quiet",
                     output_params=["-movflags", "+faststart"],
                 )
             case ".gif":
-                return imageio.get_writer(
-                    self._partial, duration=1000 * self.stride / self.fps, loop=0
-                )
+                return _InMemory(self._partial, duration=1000 * self.stride / self.fps, loop=0)
             case _:
-                return _StillWriter(self._partial)
+                return _InMemory(self._partial)
 
     def close(self, keep: bool = True) -> None:
-        """Finish the file and give it its name; with `keep=False` drop it."""
-        if self._writer is None:
+        """Finish the file and give it its name; with `keep=False` drop it. UserError when it is to
+        be kept and cannot be written."""
+        writer, self._writer = self._writer, None
+        try:
+            if writer is not None:
+                writer.close()
+                if keep:
+                    self._check_whole()
+                    os.replace(self._partial, self.path)
+        except OSError as error:
+            if keep:
+                raise self._failed(error) from None
+        finally:
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)
+
+    def _check_whole(self) -> None:
+        """OSError when ffmpeg, whose status imageio drops, did not write every frame."""
+        if self.path.suffix.lower() != ".mp4":
             return
-        self._writer.close()
-        self._writer = None
-        if keep:
-            os.replace(self._partial, self.path)
-        else:
-            self._partial.unlink(missing_ok=True)
+        from imageio_ffmpeg import count_frames_and_secs
+
+        try:
+            frames, _ = count_frames_and_secs(str(self._partial.absolute()))
+        except RuntimeError:  # not a film at all
+            frames = 0
+        if frames != self.frames:
+            raise OSError(
+                f"ffmpeg wrote {frames} of {self.frames} frames, as it does on a full disk"
+            )
+
+    def _failed(self, error: OSError) -> UserError:
+        reason = error.strerror or str(error).partition("\n")[0]
+        return UserError(f"--video {str(self.path)!r} cannot be written: {reason}")
 
 
-class _StillWriter:
-    def __init__(self, path: Path):
-        self.path = path
-        self.frame: np.ndarray | None = None
+class _InMemory:
+    """A .gif, whose options are given, or a .png of the last frame. It is encoded in memory:
+    imageio's own writer to a full disk tries again when it is collected, and prints tracebacks."""
+
+    def __init__(self, path: Path, **options: Any):
+        self.path, self.options = path, options
+        self.frames: list[Any] = []
 
     def append_data(self, frame: np.ndarray) -> None:
-        self.frame = frame
+        if self.options:
+            self.frames.append(frame)
+        else:
+            self.frames = [frame]
 
     def close(self) -> None:
         import imageio.v2 as imageio
 
-        if self.frame is not None:
-            imageio.imwrite(self.path, self.frame)
+        kind = self.path.suffix.lower()
+        data = io.BytesIO()
+        imageio.mimwrite(data, self.frames, format=kind, **self.options)
+        self.path.write_bytes(data.getvalue())
 
 
 def check_video_path(path: Path) -> None:
     """Raise UserError when `path` has no known suffix or lies where no file can be written."""
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"--video must end in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):  # unlike Path's, False for impossible names
         raise UserError(f"--video {str(path)!r}: {str(path.parent)!r} is not an existing directory")
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
+    if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
         raise UserError(f"--video {str(path)!r} cannot be written")
 
 

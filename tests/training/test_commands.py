@@ -1,6 +1,7 @@
 """rollout, evaluate and flops on checkpoints of real policies in the real environment."""
 
 import dataclasses
+import errno
 import json
 
 import imageio.v2 as imageio
@@ -131,6 +132,31 @@ def test_flops_of_a_run_and_of_its_configuration_agree(run, recipe, tmp_path, ca
     assert "controller" in capsys.readouterr().out
 
 
+def test_flops_of_a_run_in_an_environment_of_ones_own(run, recipe, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_flops_env.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    trained = checkpoint.load(checkpoint.resolve(run))
+    own = "own_flops_env:SteppingStones-v0"
+    path = tmp_path / "own.safetensors"
+    checkpoint.save(path, trained.policy, {}, trained.config | {"env_id": own}, {})
+    quick = ["--calls", "1", "--env"]
+    assert flops.main([str(path), *quick, "Pendulum-v1"]) == 2
+    assert f"--env Pendulum-v1: {path} was trained in {own}" in capsys.readouterr().err
+    assert flops.main([str(recipe), *quick, "Pendulum-v1"]) == 2
+    assert f"--env Pendulum-v1: {recipe} is for SteppingStones-v0" in capsys.readouterr().err
+    assert flops.main([str(path), "--calls", "1"]) == 2
+    assert "which only --env or a configuration of your own" in capsys.readouterr().err
+    assert flops.main([str(path), *quick, own]) == 0
+    assert flops.main([str(recipe), *quick, "SteppingStones-v0"]) == 0
+
+
+def test_a_configured_policy_that_fits_in_no_memory_is_one_sentence(recipe, capsys):
+    assert flops.main([str(recipe), "--set", "num_features=100000000000"]) == 2
+    error = capsys.readouterr().err
+    assert "short.yaml num_features=100000000000: its policy does not fit here: " in error
+    assert error.count("\n") == 1
+
+
 def test_flops_take_a_configuration_of_either_trainer(tmp_path, capsys):
     clone = tmp_path / "clone.yaml"
     clone.write_text("updates: 9\npolicy: {controller: mlp, hidden: [8]}\n")
@@ -227,6 +253,8 @@ def test_flops_tell_feature_maps_apart(recipe, capsys):
         (["{recipe}", "--device", "quantum"], "device quantum"),
         (["nowhere.yaml"], "nowhere.yaml"),
         (["nowhere"], "nowhere"),
+        (["{recipe}", "--json", ""], "--json must name a file, got ''"),
+        (["{recipe}", "--calls", "1", "--json", "/"], "--json / cannot be written: Is a dir"),
         (["{recipe}", "--calls", "1", "--json", "/proc/nowhere/x.json"], "--json /proc/nowhere"),
     ],
 )
@@ -235,6 +263,21 @@ def test_flops_mistakes_are_one_sentence(arguments, message, run, recipe, capsys
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_flops_are_written_whole_or_not_at_all(recipe, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "costs.json"
+    out.write_text("older")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert flops.main([str(recipe), "--calls", "1", "--json", str(out)]) == 2
+    assert f"--json {out} cannot be written: No space left" in capsys.readouterr().err
+    assert out.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [out]
+    assert flops.main([str(recipe), "--calls", "1", "--json", "/dev/null"]) == 0
 
 
 def test_every_kind_of_policy_can_be_counted():

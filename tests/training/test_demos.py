@@ -18,6 +18,7 @@ import pytest
 
 from tests.training.background import wait_for
 from training import demos
+from training.demo import summary
 from training.demo.files import DemoReader
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,16 @@ def test_the_summary_says_and_shows_what_there_is(recorded):
     assert red.sum() > 1000
 
 
+@pytest.mark.parametrize("value", [0.0, 0.7, -1e-3, 1e20])
+def test_a_histogram_is_wide_enough_for_values_that_differ_by_rounding(value):
+    for values in ([value], [value, np.nextafter(value, 1e30)]):
+        low, high = summary._range(np.array(values))
+        counts, edges = np.histogram(values, bins=20, range=(low, high))
+        assert counts.sum() == len(values)
+        assert (np.diff(edges) > 0).all()
+    assert summary._range(np.array([1.0, 3.0])) == (1.0, 3.0)
+
+
 @pytest.mark.parametrize(
     ("more", "lengths"),
     [
@@ -153,6 +164,12 @@ def test_noise_moves_the_arm_and_not_the_recorded_action(tmp_path):
             "--noise 0.1 is a share of the action's range, but the actions of",
         ),
         (
+            ["--env", PICTURE, "--out", "x", "--set", "bound=.inf"],
+            "--set bound: a recording's settings are finite numbers, text, and lists of them, got ",
+        ),
+        (["--env", PICTURE, "--out", ""], "--out must name a directory, got ''"),
+        (["--verify", ""], "--verify must name a directory, got ''"),
+        (
             ["--env", PICTURE, "--out", "x", "--seed", "89998", "--episodes", "3"],
             "uses the seeds 89998 to 90000, where only 0 to 89999 may be used",
         ),
@@ -185,6 +202,15 @@ def test_a_directory_with_other_demonstrations_is_left_alone(recorded, capsys, m
     assert demos.main(arguments(recorded, *more)) == 2
     assert message in capsys.readouterr().err
     assert files(recorded) == before
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "checkpoints"])
+def test_the_directory_of_a_training_run_is_left_alone(tmp_path, capsys, name):
+    (tmp_path / name).mkdir()
+    assert demos.main(arguments(tmp_path)) == 2
+    sentence = f"error: --out {tmp_path} holds a training run ({name}): give another directory\n"
+    assert capsys.readouterr().err == sentence
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("name", ["demos.hdf5", "episodes/000001.hdf5"])

@@ -8,6 +8,8 @@ import pytest
 
 from tests.training import walk_env
 from training import evaluate as evaluation
+from training import run_log
+from training.config import UserError
 from training.evaluate import evaluate, main, summarise, wilson_interval
 from training.players import find_players
 from training.rollout import Episode
@@ -125,6 +127,26 @@ def test_the_command_writes_figures_and_picture(tmp_path, capsys):
     assert "holds another evaluation (evaluation.json)" in capsys.readouterr().err
 
 
+def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, capsys):
+    arguments = ["--policy", "oracle", "--episodes", "1", "--out", str(tmp_path), *WALK]
+    with run_log.lock(tmp_path):
+        assert main(arguments) == 2
+    assert "another process" in capsys.readouterr().err
+    assert not (tmp_path / "evaluation.json").exists()
+    assert main(arguments) == 0
+
+
+def test_an_evaluation_holds_its_directory_until_it_ends(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        with pytest.raises(UserError, match="another process"), run_log.lock(tmp_path):
+            pass
+        return iter(())
+
+    monkeypatch.setattr(evaluation, "evaluate", refused)
+    monkeypatch.setattr("training.plots.plot_pareto", lambda *_: None)
+    assert main(["--policy", "oracle", "--out", str(tmp_path), *WALK]) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -133,6 +155,7 @@ def test_the_command_writes_figures_and_picture(tmp_path, capsys):
         (["--policy", "oracle", "--policy", "oracle"], "given twice"),
         (["--policy", "oracle", "--workers", "0"], "at least 1"),
         (["--policy", "oracle", "--out", "/proc/nowhere"], "--out /proc/nowhere"),
+        (["--policy", "oracle", "--out", ""], "--out must name a directory, got ''"),
         (["--policy", "oracle", "--set", "gap_m=[0.2,0.1]"], "gap_m must be [low, high]"),
         (["--policy", "oracle", "--set", "gap_m=[0.9,1.1]"], "gap_m"),
         (["--policy", "oracle", "--set", "stone_width_m=-1"], "stone_width_m"),

@@ -1,6 +1,7 @@
 """Training curves and the plot of FLOPs against reward."""
 
 import csv
+import errno
 
 import numpy as np
 import pytest
@@ -122,6 +123,62 @@ def test_pareto_draws_learned_and_scripted_policies(tmp_path):
     for chosen, name in ((entries, "all.png"), (entries[2:], "scripted.png")):
         plot_pareto(chosen, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["$x_{ $ 1", "_hidden", "_a$b$", "^_\\frac"])
+def test_any_name_stands_in_a_legend(tmp_path, monkeypatch, run, name):
+    written = []
+    save = plots._save
+
+    def keep(figure, out):
+        save(figure, out)
+        (axis, *_) = figure.axes
+        written.extend(text.get_text() for text in axis.get_legend().get_texts())
+
+    monkeypatch.setattr(plots, "_save", keep)
+    plot_pareto([entry(name, 1e5, 3.0), entry(name, None, 3.0)], tmp_path / "pareto.png")
+    assert main([str(run.rename(tmp_path / name)), "--out", str(tmp_path / "curve.png")]) == 0
+    shown = [text.replace("\\$", "$").removeprefix("\u200b") for text in written]
+    assert shown == [name, name, f"{name}: reward_mean", f"{name}: center_reward"]
+
+
+def test_what_was_written_is_told_and_a_name_without_suffix_is_a_png(run, tmp_path, capsys):
+    assert main([str(run), "--out", str(tmp_path / "curve")]) == 0
+    out = tmp_path / "curve.png"
+    assert capsys.readouterr().out == f"wrote {out}\n"
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("out", ["", "."])
+def test_out_must_name_a_file(run, tmp_path, monkeypatch, capsys, out):
+    monkeypatch.chdir(tmp_path)
+    assert main([str(run), "--out", out]) == 2
+    error = capsys.readouterr().err
+    assert "--out must name a picture (.png, .svg or .pdf), got " in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [run]
+
+
+def test_a_picture_is_replaced_whole_or_not_at_all(run, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "curve.png"
+    out.write_text("older")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert main([str(run), "--out", str(out)]) == 2
+    assert "cannot be written (No space left on device)" in capsys.readouterr().err
+    assert out.read_text() == "older"
+    assert sorted(tmp_path.iterdir()) == [out, run]
+
+
+@pytest.mark.parametrize("smooth", ["2", "9" * 30])
+def test_a_trailing_mean_may_be_wider_than_the_run(run, drawn, smooth):
+    assert main([str(run), "--out", "x.png", "--smooth", smooth]) == 0
+    values = read_metrics(run).columns["center_reward"]
+    line = drawn["reward per episode, search centre"]["center_reward"]
+    assert line.get_ydata() == pytest.approx([values[0], values.mean()])
 
 
 def test_a_picture_that_cannot_be_written(tmp_path):

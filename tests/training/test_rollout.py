@@ -148,6 +148,7 @@ def test_the_live_window_is_drawn_in_real_time(monkeypatch):
         (["--policy", "random", "--set", "wind"], "key=value"),
         (["--policy", "oracle", "--set", "env=5"], "env = 5, where `key: value` pairs are needed"),
         (["--policy", "random", "--set", "wnd=1", *WALK], "wnd"),
+        (["--policy", "random", "--video", ""], "--video must name a file, got ''"),
         (["--policy", "random", "--video", "film.avi"], ".mp4, .gif, .png"),
         (["--policy", "random", "--video", "nowhere/film.mp4"], "nowhere"),
         (["--policy", "random", "--video", "a.mp4", "--render"], "cannot be combined"),
@@ -180,6 +181,18 @@ def test_a_live_window_needs_a_display(monkeypatch, capsys):
     monkeypatch.delenv("DISPLAY", raising=False)
     assert rollout.main(["--policy", "random", "--render"]) == 2
     assert "--video FILE" in capsys.readouterr().err
+
+
+def test_a_picture_that_needs_what_is_not_installed_is_one_sentence(monkeypatch, capsys, tmp_path):
+    def render(self):
+        raise gymnasium.error.DependencyNotInstalled("pygame is not installed")
+
+    monkeypatch.setattr(walk_env.WalkEnv, "render", render)
+    film = tmp_path / "film.mp4"
+    assert rollout.main(["--policy", "oracle", "--video", str(film), *WALK]) == 2
+    sentence = f"error: {WALK[1]} cannot be drawn here: pygame is not installed\n"
+    assert capsys.readouterr().err == sentence
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_not_a_number_from_a_policy_leaves_status_2_and_no_video(monkeypatch, capsys, tmp_path):

@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import imageio.v2 as imageio
 import imageio_ffmpeg
@@ -13,6 +15,8 @@ from training import rollout
 from training.config import UserError
 from training.overlays import FAR_M, INSET_SCALE, MARGIN, NEAR_M, compose, depth_picture
 from training.video import FrameWriter
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def film(tmp_path, name, *more):
@@ -88,6 +92,46 @@ def test_an_older_file_stays_when_the_new_one_is_not_finished(tmp_path):
     writer.close(keep=False)
     assert path.read_text() == "older"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif", ".png"])
+def test_a_full_disk_is_one_sentence_and_leaves_the_older_file(tmp_path, suffix):
+    """The limit on a file's size stands for the disk; in a process of its own, for it lasts."""
+    path = tmp_path / f"film{suffix}"
+    path.write_text("older")
+    program = """if True:
+        import resource, signal, sys
+        from training import rollout
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+        walk = "tests.training.walk_env:Walk-v0"
+        sys.exit(rollout.main(["--policy", "oracle", "--env", walk, "--video", sys.argv[1]]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: --video '{path}' cannot be written: ")
+    assert done.stderr.count("\n") == 1
+    assert path.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif", ".png"])
+def test_a_name_that_is_too_long_is_one_sentence(tmp_path, suffix):
+    writer = FrameWriter(tmp_path / ("n" * 251 + suffix), 20)
+    with pytest.raises(UserError, match="cannot be written: File name too long"):
+        writer.add(np.zeros((480, 640, 3), np.uint8))
+    writer.close(keep=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ffmpeg_takes_no_name_for_a_protocol(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    writer = FrameWriter("http:film.mp4", 20)
+    writer.add(np.zeros((480, 640, 3), np.uint8))
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["http:film.mp4"]
 
 
 def test_a_place_that_cannot_be_written(tmp_path):

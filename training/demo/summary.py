@@ -121,6 +121,17 @@ def _picture(frame: NDArray[Any]) -> NDArray[Any]:
     return np.hstack(list(frame.reshape(-1, *frame.shape[-2:])))
 
 
+def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Of a histogram of `values`: all of them, but wide enough to be cut into bins where they
+    differ by rounding alone."""
+    low, high = float(values.min()), float(values.max())
+    enough = 1e-6 * max(abs(low), abs(high), 1e-6)
+    if high - low >= enough:
+        return low, high
+    half = 0.5 * max(1.0, abs(low))  # matplotlib's own of equal values is 0.5
+    return low - half, high + half
+
+
 def _histograms(axes: list[Any], reader: DemoReader) -> None:
     *histograms, over_time = axes
     values = {
@@ -129,7 +140,7 @@ def _histograms(axes: list[Any], reader: DemoReader) -> None:
         "reward of the last step": [demo.rewards[-1] for demo in reader.demos],
     }
     for axis, (title, each) in zip(histograms, values.items(), strict=True):
-        axis.hist(each, bins=20)
+        axis.hist(each, bins=20, range=_range(np.asarray(each, float)))
         axis.set_title(title, fontsize=9)
     histograms[0].set_ylabel("episodes")
     longest = int(reader.lengths.max())
