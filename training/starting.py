@@ -90,6 +90,11 @@ def start_run(
             f"a resumed run may change {', '.join(free)} alone"
         )
     paths = checkpoint.in_run(run)
+    if not paths and run_log.has_rows(run):  # the first checkpoint is written before the first row
+        raise UserError(
+            f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
+            f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
+        )
     start = checkpoint.load(paths[-1]) if paths else None
     done = iterations_done(start)
     if after["iterations"] < done:
@@ -159,8 +164,8 @@ def hold_and_train(
             train(config, run, start)
     except KeyboardInterrupt:
         latest = checkpoint.in_run(run)
-        at = f"{latest[-1].stem} is saved" if latest else "nothing was trained yet"
-        print(f"\ninterrupted; iteration {at}; go on with: python -m {command} --resume {run}")
+        at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
+        print(f"\ninterrupted{at}; go on with: python -m {command} --resume {run}")
         return 130
     return 0
 

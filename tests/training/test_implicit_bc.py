@@ -344,6 +344,15 @@ def test_a_run_goes_on_only_with_its_state_and_a_device(job, tmp_path, capsys):
     refused(capsys, more, "device cuda:99 cannot be used here")
 
 
+def test_resume_refuses_a_run_whose_checkpoints_are_gone(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    shutil.rmtree(run / "checkpoints")
+    before = (run / "metrics.csv").read_bytes()
+    refused(capsys, ["--resume", str(run)], f"{run} has rows in metrics.csv but no checkpoint to")
+    assert (run / "metrics.csv").read_bytes() == before
+    assert not (run / "checkpoints").exists()
+
+
 @pytest.mark.parametrize("negatives", [False, True])
 def test_the_joint_head_learns_and_validates(job, tmp_path, negatives):
     """With chains of negatives, which need gradients even where the loss is only watched."""
