@@ -78,6 +78,15 @@ def exit_status(command: Callable[[], int]) -> int:
 class _Loader(yaml.SafeLoader):
     """YAML in which 1e-3 is a number (YAML 1.1 wants 1.0e-3) and a repeated key is an error."""
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError):  # of int(), date() and others
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{str(node.value)[:40]!r} is no {kind}", node.start_mark
+            ) from None
+
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
@@ -96,7 +105,12 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
+    return loader.construct_sequence(node, deep=True)  # deep: one that holds itself is an error
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:seq", _sequence)
 
 
 def _parse(text: str, source: str) -> Any:
@@ -104,6 +118,8 @@ def _parse(text: str, source: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise UserError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise UserError(f"{source} is not valid YAML: it is nested too deeply") from None
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -214,7 +230,7 @@ def validate(cls: type[T], data: dict[str, Any], where: str | Path, prefix: str 
     """
     try:
         text = json.dumps(_with_tags(cls, data))
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{where}: {error}; a configuration holds plain values only") from None
     try:
         return TypeAdapter(cls).validate_json(text, strict=True)
