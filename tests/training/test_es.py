@@ -205,6 +205,8 @@ MISTAKES = [
     ({"env_id": "NoSuch-v0"}, "cannot make the environment env_id = 'NoSuch-v0'"),
     ({"env": {"gravity": 3}}, "cannot make the environment"),
     ({"init_from": "nowhere"}, "nowhere is neither a run directory, nor"),
+    ({"num_features": 10**14}, "cannot build the policy for tests.training.toy_env:Toy-v0: "),
+    ({"num_features": 10**30}, "cannot build the policy for tests.training.toy_env:Toy-v0: "),
     ({"ray_address": "127.0.0.1:9"}, "nothing answers at ray_address = '127.0.0.1:9'"),
 ]
 STONES = [

@@ -280,6 +280,13 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
     )  # fmt: skip
 
 
+def test_a_policy_that_does_not_fit_in_memory_is_refused(job, tmp_path, capsys):
+    for embed_dim in (10**8, 2 * 10**20):
+        path = job(policy={"embed_dim": embed_dim})
+        sentence = f"cannot build the policy for {PICTURE}: "
+        refused(capsys, ["--config", path, "--out", str(tmp_path / "run")], sentence)
+
+
 def test_demonstrations_of_validation_scenes_are_refused(job, tmp_path, capsys, recorded):
     late = tmp_path / "late"
     shutil.copytree(recorded, late)
