@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -51,7 +54,8 @@ class ArgumentParser(argparse.ArgumentParser):
 def exit_status(command: Callable[[], int]) -> int:
     """Run a command line: its status, or 2 after printing a UserError, or 130 when interrupted.
 
-    A Control-C that arrives in a finalizer, where Python ignores exceptions, is sent again.
+    141 = 128 + SIGPIPE, as of other programs, when what reads its output has closed it. A Control-C
+    that arrives in a finalizer, where Python ignores exceptions, is sent again.
     """
     report, main = sys.unraisablehook, threading.main_thread().ident
     assert main is not None
@@ -64,6 +68,20 @@ def exit_status(command: Callable[[], int]) -> int:
 
     sys.unraisablehook = report_or_repeat
     try:
+        try:
+            return _status(command)
+        finally:
+            sys.stdout.flush()  # at exit it would be too late to see that it fails
+    except BrokenPipeError:
+        if not _drop_closed_streams():
+            raise  # another pipe's
+        return 141
+    finally:
+        sys.unraisablehook = report
+
+
+def _status(command: Callable[[], int]) -> int:
+    try:
         return command()
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -71,8 +89,19 @@ def exit_status(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    finally:
-        sys.unraisablehook = report
+
+
+def _drop_closed_streams() -> bool:
+    """Whether what reads our output closed it; the rest goes nowhere, so that exiting is silent."""
+    closed = False
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # it has no descriptor, under a test say
+            pipe, poll = stream.fileno(), select.poll()
+            poll.register(pipe, 0)
+            if any(event & select.POLLERR for _, event in poll.poll(0)):
+                closed = True
+                os.dup2(os.open(os.devnull, os.O_WRONLY), pipe)
+    return closed
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,6 +1,9 @@
 """YAML and --set become frozen configurations; every mistake is one sentence."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 import weakref
 from typing import Literal
@@ -173,6 +176,39 @@ def test_exit_status(capsys):
     assert config.exit_status(lambda: fail(UserError("one\n sentence"))) == 2
     assert capsys.readouterr().err == "error: one sentence\n"
     assert config.exit_status(lambda: fail(KeyboardInterrupt())) == 130
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[print(i, flush=True) for i in range(9)]",
+        "print(1)",  # flushed at the end
+        "sys.exit(print(1))",  # as --help does
+        "[print(i, file=sys.stderr, flush=True) for i in range(9)]",
+    ],
+)
+def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
+    start = "import sys; from training.config import exit_status"
+    program = f"{start}; sys.exit(exit_status(lambda: {command}))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream, other = ("stderr", "stdout") if "stderr" in command else ("stdout", "stderr")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        **{stream: writer, other: subprocess.PIPE},
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 141
+    assert not getattr(done, other)
+
+
+def test_another_broken_pipe_is_not_the_outputs():
+    def fail():
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        config.exit_status(fail)
 
 
 def test_control_c_is_not_lost_where_python_ignores_exceptions():
