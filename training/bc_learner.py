@@ -27,7 +27,7 @@ from training.implicit_bc_config import ImplicitBCConfig
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.players import Player, check_device
 from training.seeds import VALIDATION_SEEDS_FROM
-from training.starting import going_on, iterations_done
+from training.starting import fitting, going_on, iterations_done
 
 __all__ = ["NOT_FINITE", "Data", "Fit", "Learner", "learning_rate", "load_data"]
 
@@ -55,10 +55,8 @@ def load_data(config: ImplicitBCConfig) -> Data:
     """UserError when the policy cannot be built, or the demonstrations are not fit for the run."""
     with checkpoint.make_env(config.env_id, config.env) as env:
         spaces = env.observation_space, env.action_space
-    try:
+    with fitting(config.env_id):
         policy = policies.build(config.policy, *spaces)
-    except ValueError as error:
-        raise UserError(f"cannot build the policy for {config.env_id}: {error}") from None
     reader = DemoReader(
         config.demonstrations,
         env_id=config.env_id,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
+import select
 import signal
 import sys
 import threading
@@ -51,7 +54,8 @@ class ArgumentParser(argparse.ArgumentParser):
 def exit_status(command: Callable[[], int]) -> int:
     """Run a command line: its status, or 2 after printing a UserError, or 130 when interrupted.
 
-    A Control-C that arrives in a finalizer, where Python ignores exceptions, is sent again.
+    141 = 128 + SIGPIPE, as of other programs, when what reads its output has closed it. A Control-C
+    that arrives in a finalizer, where Python ignores exceptions, is sent again.
     """
     report, main = sys.unraisablehook, threading.main_thread().ident
     assert main is not None
@@ -64,6 +68,20 @@ def exit_status(command: Callable[[], int]) -> int:
 
     sys.unraisablehook = report_or_repeat
     try:
+        try:
+            return _status(command)
+        finally:
+            sys.stdout.flush()  # at exit it would be too late to see that it fails
+    except BrokenPipeError:
+        if not _drop_closed_streams():
+            raise  # another pipe's
+        return 141
+    finally:
+        sys.unraisablehook = report
+
+
+def _status(command: Callable[[], int]) -> int:
+    try:
         return command()
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -71,12 +89,32 @@ def exit_status(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    finally:
-        sys.unraisablehook = report
+
+
+def _drop_closed_streams() -> bool:
+    """Whether what reads our output closed it; the rest goes nowhere, so that exiting is silent."""
+    closed = False
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # it has no descriptor, under a test say
+            pipe, poll = stream.fileno(), select.poll()
+            poll.register(pipe, 0)
+            if any(event & select.POLLERR for _, event in poll.poll(0)):
+                closed = True
+                os.dup2(os.open(os.devnull, os.O_WRONLY), pipe)
+    return closed
 
 
 class _Loader(yaml.SafeLoader):
     """YAML in which 1e-3 is a number (YAML 1.1 wants 1.0e-3) and a repeated key is an error."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError):  # of int(), date() and others
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{str(node.value)[:40]!r} is no {kind}", node.start_mark
+            ) from None
 
 
 _Loader.add_implicit_resolver(
@@ -96,7 +134,12 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
+    return loader.construct_sequence(node, deep=True)  # deep: one that holds itself is an error
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:seq", _sequence)
 
 
 def _parse(text: str, source: str) -> Any:
@@ -104,6 +147,8 @@ def _parse(text: str, source: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise UserError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise UserError(f"{source} is not valid YAML: it is nested too deeply") from None
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -214,7 +259,7 @@ def validate(cls: type[T], data: dict[str, Any], where: str | Path, prefix: str 
     """
     try:
         text = json.dumps(_with_tags(cls, data))
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"{where}: {error}; a configuration holds plain values only") from None
     try:
         return TypeAdapter(cls).validate_json(text, strict=True)

@@ -24,7 +24,15 @@ from typing import Any
 from training.checkpoint import CHECKPOINTS, write_atomically
 from training.config import UserError, to_yaml
 
-__all__ = ["RunLog", "create", "lock", "new_directory", "provenance", "record_resume"]
+__all__ = [
+    "RunLog",
+    "create",
+    "has_rows",
+    "lock",
+    "new_directory",
+    "provenance",
+    "record_resume",
+]
 
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
 _PACKAGES = (
@@ -59,6 +67,14 @@ def create(directory: Path, config: dict[str, Any]) -> None:
             _write(directory, provenance(config), config)
     except OSError as error:
         raise UserError(f"cannot write the run directory {directory}: {error.strerror}") from None
+
+
+def has_rows(directory: Path) -> bool:
+    """Whether a run has logged an iteration; a file that cannot be read is `RunLog`'s to report."""
+    try:
+        return len((directory / METRICS).read_bytes().splitlines()) > 1
+    except OSError:
+        return False
 
 
 def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:

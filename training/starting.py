@@ -17,6 +17,7 @@ from training.config import UserError
 
 __all__ = [
     "build_policy",
+    "fitting",
     "going_on",
     "hold_and_train",
     "iterations_done",
@@ -90,6 +91,11 @@ def start_run(
             f"a resumed run may change {', '.join(free)} alone"
         )
     paths = checkpoint.in_run(run)
+    if not paths and run_log.has_rows(run):  # the first checkpoint is written before the first row
+        raise UserError(
+            f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
+            f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
+        )
     start = checkpoint.load(paths[-1]) if paths else None
     done = iterations_done(start)
     if after["iterations"] < done:
@@ -129,6 +135,16 @@ def going_on(start: checkpoint.Checkpoint) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def fitting(env_id: str) -> Iterator[None]:
+    """UserError when the block cannot build a policy: it does not fit `env_id`, or in memory."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
+        reason = str(error).partition("\n")[0] or "out of memory"
+        raise UserError(f"cannot build the policy for {env_id}: {reason}") from None
+
+
 def build_policy(
     env_id: str, env: dict[str, Any], config: policies.PolicyConfig
 ) -> tuple[policies.ImplicitAttentionPolicy, float]:
@@ -137,10 +153,8 @@ def build_policy(
     UserError when the environment cannot be made or the policy does not fit it.
     """
     with checkpoint.make_env(env_id, env) as opened:
-        try:
+        with fitting(env_id):
             policy = policies.build(config, opened.observation_space, opened.action_space)
-        except ValueError as error:
-            raise UserError(f"cannot build the policy for {env_id}: {error}") from None
         fps = opened.metadata.get("render_fps", math.nan)
     return policy, 1 / fps
 
@@ -159,8 +173,8 @@ def hold_and_train(
             train(config, run, start)
     except KeyboardInterrupt:
         latest = checkpoint.in_run(run)
-        at = f"{latest[-1].stem} is saved" if latest else "nothing was trained yet"
-        print(f"\ninterrupted; iteration {at}; go on with: python -m {command} --resume {run}")
+        at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
+        print(f"\ninterrupted{at}; go on with: python -m {command} --resume {run}")
         return 130
     return 0
 

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -310,6 +311,15 @@ def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
     refused(capsys, more, f"cannot read the demonstrations {damaged}")
     damaged.unlink()
     refused(capsys, more, "No such file or directory")
+
+
+def test_resume_refuses_a_run_whose_checkpoints_are_gone(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    shutil.rmtree(run / "checkpoints")
+    before = (run / "metrics.csv").read_bytes()
+    refused(capsys, ["--resume", str(run)], f"{run} has rows in metrics.csv but no checkpoint to")
+    assert (run / "metrics.csv").read_bytes() == before
+    assert not (run / "checkpoints").exists()
 
 
 def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):

@@ -1,6 +1,9 @@
 """YAML and --set become frozen configurations; every mistake is one sentence."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 import weakref
 from typing import Literal
@@ -117,6 +120,18 @@ def test_a_shorthand_on_the_command_line_beats_the_file(write):
         ("gap_count: 3\ninner: all", [], r"inner = 'all', where `key: value` pairs are needed"),
         ("seed: 1\nseed: 2", [], r"'seed' is given twice"),
         ("seed: [", [], r"is not valid YAML"),
+        ("seed: 2024-02-30", [], r"is not valid YAML: '2024-02-30' is no timestamp in"),
+        ("", ["seed=2024-02-30"], r"--set seed is not valid YAML: '2024-02-30' is no timestamp"),
+        ("", ["seed=!!int abc"], r"'abc' is no int in"),
+        ("", ["seed=!!float abc"], r"'abc' is no float in"),
+        ("", ["seed=!!bool abc"], r"'abc' is no bool in"),
+        ("", ["seed=!!timestamp abc"], r"'abc' is no timestamp in"),
+        ("", ["seed=" + "9" * 5000], r"'9{40}' is no int in"),
+        ("", ["seed=0x" + "f" * 5000], r"plain values only"),
+        ("", ["seed=&a [*a]"], r"not valid YAML: found unconstructable recursive node"),
+        ("", ["seed=&a {b: *a}"], r"not valid YAML: found unconstructable recursive node"),
+        ("", ["seed=" + "[" * 3000], r"not valid YAML: it is nested too deeply"),
+        ("", [".".join("a" * 3000) + "=1"], r"plain values only"),
         ("- 1", [], r"must hold `key: value` lines, but holds a list"),
         ("seed: 2026-01-01", [], r"plain values only"),
         ("", ["seed"], r"--set takes key=value .* got 'seed'"),
@@ -161,6 +176,39 @@ def test_exit_status(capsys):
     assert config.exit_status(lambda: fail(UserError("one\n sentence"))) == 2
     assert capsys.readouterr().err == "error: one sentence\n"
     assert config.exit_status(lambda: fail(KeyboardInterrupt())) == 130
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[print(i, flush=True) for i in range(9)]",
+        "print(1)",  # flushed at the end
+        "sys.exit(print(1))",  # as --help does
+        "[print(i, file=sys.stderr, flush=True) for i in range(9)]",
+    ],
+)
+def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
+    start = "import sys; from training.config import exit_status"
+    program = f"{start}; sys.exit(exit_status(lambda: {command}))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream, other = ("stderr", "stdout") if "stderr" in command else ("stdout", "stderr")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        **{stream: writer, other: subprocess.PIPE},
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 141
+    assert not getattr(done, other)
+
+
+def test_another_broken_pipe_is_not_the_outputs():
+    def fail():
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        config.exit_status(fail)
 
 
 def test_control_c_is_not_lost_where_python_ignores_exceptions():

@@ -1,6 +1,7 @@
 """The trainer: deterministic, resumable bit for bit, and careful with bad input."""
 
 import csv
+import shutil
 import signal
 import subprocess
 import sys
@@ -204,6 +205,8 @@ MISTAKES = [
     ({"env_id": "NoSuch-v0"}, "cannot make the environment env_id = 'NoSuch-v0'"),
     ({"env": {"gravity": 3}}, "cannot make the environment"),
     ({"init_from": "nowhere"}, "nowhere is neither a run directory, nor"),
+    ({"num_features": 10**14}, "cannot build the policy for tests.training.toy_env:Toy-v0: "),
+    ({"num_features": 10**30}, "cannot build the policy for tests.training.toy_env:Toy-v0: "),
     ({"ray_address": "127.0.0.1:9"}, "nothing answers at ray_address = '127.0.0.1:9'"),
 ]
 STONES = [
@@ -269,6 +272,15 @@ def test_resume_refuses_a_damaged_checkpoint(job, tmp_path, capsys):
     refused(capsys, ["--resume", str(run)], "is not a complete safetensors file")
 
 
+def test_resume_refuses_a_run_whose_checkpoints_are_gone(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    shutil.rmtree(run / "checkpoints")
+    before = (run / "metrics.csv").read_bytes()
+    refused(capsys, ["--resume", str(run)], f"{run} has rows in metrics.csv but no checkpoint to")
+    assert (run / "metrics.csv").read_bytes() == before
+    assert not (run / "checkpoints").exists()
+
+
 def test_resume_refuses_fewer_iterations_than_are_done(job, tmp_path, capsys):
     run = train(job(), tmp_path / "run")
     before = (run / "config.yaml").read_bytes()
@@ -332,6 +344,24 @@ def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch
     monkeypatch.undo()
     assert es.main(["--resume", str(run)]) == 0
     assert checkpoints(run) == checkpoints(whole)
+
+
+def test_a_run_interrupted_before_its_first_checkpoint_says_how_to_go_on(
+    job, tmp_path, capsys, monkeypatch
+):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    monkeypatch.setattr(es, "save", interrupted)
+    assert es.main(["--config", job(), "--out", str(run)]) == 130
+    printed = capsys.readouterr().out
+    assert (
+        f"interrupted before the first checkpoint; go on with: python -m training.es --resume {run}"
+        in printed
+    )
+    monkeypatch.undo()
+    assert es.main(["--resume", str(run)]) == 0
 
 
 def test_help_lists_every_field(capsys):

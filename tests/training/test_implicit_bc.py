@@ -280,6 +280,13 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
     )  # fmt: skip
 
 
+def test_a_policy_that_does_not_fit_in_memory_is_refused(job, tmp_path, capsys):
+    for embed_dim in (10**8, 2 * 10**20):
+        path = job(policy={"embed_dim": embed_dim})
+        sentence = f"cannot build the policy for {PICTURE}: "
+        refused(capsys, ["--config", path, "--out", str(tmp_path / "run")], sentence)
+
+
 def test_demonstrations_of_validation_scenes_are_refused(job, tmp_path, capsys, recorded):
     late = tmp_path / "late"
     shutil.copytree(recorded, late)
@@ -342,6 +349,15 @@ def test_a_run_goes_on_only_with_its_state_and_a_device(job, tmp_path, capsys):
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("device: cpu", "device: cuda:99"))
     refused(capsys, more, "device cuda:99 cannot be used here")
+
+
+def test_resume_refuses_a_run_whose_checkpoints_are_gone(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    shutil.rmtree(run / "checkpoints")
+    before = (run / "metrics.csv").read_bytes()
+    refused(capsys, ["--resume", str(run)], f"{run} has rows in metrics.csv but no checkpoint to")
+    assert (run / "metrics.csv").read_bytes() == before
+    assert not (run / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("negatives", [False, True])
