@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 import argparse
 from pathlib import Path
+from shlex import quote
 
 import torch
 
@@ -61,7 +62,7 @@ def _main(argv: list[str] | None) -> int:
             return 0
         status = hold_and_train("training.bc", args, config, run, start, train)
     if status == 0:
-        print_next(config.iterations, run, *_next_commands(config, run))
+        print_next(config.iterations, run, config.env_id, *_next_commands(config, run))
     return status
 
 
@@ -120,7 +121,7 @@ def _next_commands(config: Config, run: Path) -> list[tuple[str, str]]:
         return []
     command = (
         "python -m training.es --config configs/stepping_stones_finetune.yaml "
-        f"--set init_from={run}"
+        f"--set {quote(f'init_from={run}')}"
     )
     return [(command, "improve it by evolution strategies")]
 

@@ -12,6 +12,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 import torch
@@ -229,9 +230,11 @@ def _main(argv: list[str] | None) -> int:
     print_next(
         config.iterations,
         run,
-        (f"tensorboard --logdir {run}", "the curves"),
+        config.env_id,
+        (f"tensorboard --logdir {quote(str(run))}", "the curves"),
         (
-            f"python -m training.es --resume {run} --set iterations={2 * config.iterations}",
+            f"python -m training.es --resume {quote(str(run))} "
+            f"--set iterations={2 * config.iterations}",
             "train on",
         ),
     )

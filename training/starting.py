@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import policies
@@ -174,16 +175,18 @@ def hold_and_train(
     except KeyboardInterrupt:
         latest = checkpoint.in_run(run)
         at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
-        print(f"\ninterrupted{at}; go on with: python -m {command} --resume {run}")
+        print(f"\ninterrupted{at}; go on with: python -m {command} --resume {quote(str(run))}")
         return 130
     return 0
 
 
-def print_next(iterations: int, run: Path, *commands: tuple[str, str]) -> None:
+def print_next(iterations: int, run: Path, env_id: str, *commands: tuple[str, str]) -> None:
     """Say that a run is done and what to do with it: see it, measure it, and these commands."""
+    # An environment of one's own is imported only where the command line names it.
+    named = f"{quote(str(run))} --env {quote(env_id)}" if ":" in env_id else quote(str(run))
     commands = (
-        (f"python -m training.rollout {run} --video episode.mp4", "see it"),
-        (f"python -m training.evaluate {run} --out evaluation", "measure it on unseen seeds"),
+        (f"python -m training.rollout {named} --video episode.mp4", "see it"),
+        (f"python -m training.evaluate {named} --out evaluation", "measure it on unseen seeds"),
         *commands,
     )
     print(f"done: {iterations} iterations in {run}; next:")

@@ -3,6 +3,8 @@
 import dataclasses
 import errno
 import json
+import shlex
+from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
@@ -12,6 +14,7 @@ import torch
 import policies
 from training import checkpoint, config, environments, evaluate, flops, players, rollout
 from training.es import ESConfig, load_config
+from training.starting import print_next
 from training.step_cost import ATTENTION
 
 SETTINGS = """
@@ -293,3 +296,15 @@ def test_every_kind_of_policy_can_be_counted():
                     counter = flops.count(lambda act=policy.act: act(observation))
                     assert np.isfinite(counter.total)
                     assert counter.by_component["controller"] > 0
+
+
+def test_what_to_do_next_can_be_pasted(capsys):
+    """Paths with spaces are one word, and an environment of one's own is named."""
+    print_next(3, Path("runs/with space"), "mine:Walk-v0")
+    print_next(3, Path("runs/plain"), "SteppingStones-v0")
+    rollout, evaluate, plain, _ = (
+        shlex.split(line) for line in capsys.readouterr().out.splitlines() if "python" in line
+    )
+    for words in (rollout, evaluate):
+        assert words[3:6] == ["runs/with space", "--env", "mine:Walk-v0"]
+    assert plain[3:5] == ["runs/plain", "--video"]

@@ -119,6 +119,8 @@ class Run:
     def do(self) -> None:
         """Train from the beginning, or from its latest checkpoint. Raises StoppedError."""
         if (self.directory / run_log.CONFIG).is_file():
+            if not checkpoint.in_run(self.directory):  # they were removed: it begins anew
+                (self.directory / run_log.METRICS).unlink(missing_ok=True)
             free = {key: getattr(self.job, key, None) for key in ("workers", "ray_address")}
             words = [f"{key}={json.dumps(value)}" for key, value in free.items() if value]
             arguments = ["--resume", str(self.directory), *(["--set", *words] if words else [])]
