@@ -71,7 +71,8 @@ def exit_status(command: Callable[[], int]) -> int:
         try:
             return _status(command)
         finally:
-            sys.stdout.flush()  # at exit it would be too late to see that it fails
+            if sys.stdout is not None:  # as where it is closed from the beginning
+                sys.stdout.flush()  # at exit it would be too late to see that it fails
     except BrokenPipeError:
         if not _drop_closed_streams():
             raise  # another pipe's
@@ -94,7 +95,7 @@ def _status(command: Callable[[], int]) -> int:
 def _drop_closed_streams() -> bool:
     """Whether what reads our output closed it; the rest goes nowhere, so that exiting is silent."""
     closed = False
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         with contextlib.suppress(OSError):  # it has no descriptor, under a test say
             pipe, poll = stream.fileno(), select.poll()
             poll.register(pipe, 0)

@@ -203,6 +203,15 @@ def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
     assert not getattr(done, other)
 
 
+def test_a_command_without_standard_output_ends_as_ever():
+    """As a shell starts it with >&-."""
+    start = "import sys; from training.config import exit_status"
+    program = f"{start}; assert sys.stdout is None; sys.exit(exit_status(lambda: print(1) or 0))"
+    words = ["sh", "-c", '"$0" -c "$1" >&-', sys.executable, program]
+    done = subprocess.run(words, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_another_broken_pipe_is_not_the_outputs():
     def fail():
         raise BrokenPipeError
