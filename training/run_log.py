@@ -83,7 +83,10 @@ def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> No
         facts = json.loads((directory / PROVENANCE).read_text(encoding="utf-8"))
         if not isinstance(facts, dict):
             raise ValueError(f"{PROVENANCE} holds a {type(facts).__name__}, where a dict is needed")
-        facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
+        resumed = facts.setdefault("resumed", [])
+        if not isinstance(resumed, list):
+            raise ValueError(f"{PROVENANCE} has resumed = {resumed!r}, where a list is needed")
+        resumed.append({"iteration": iteration, **provenance(config)})
         _write(directory, facts, config)
         (directory / CHECKPOINTS).mkdir(exist_ok=True)
         for left_over in (directory / CHECKPOINTS).glob(".*.safetensors.*"):
@@ -222,7 +225,7 @@ class RunLog:
         if not lines or lines[0] != header:
             if lines and not header.startswith(lines[0]):
                 raise UserError(
-                    f"{self._file.name} has columns {lines[0].decode().strip()}, "
+                    f"{self._file.name} has columns {lines[0].decode(errors='replace').strip()}, "
                     f"but this program writes {header.decode().strip()}"
                 )
             self._file.truncate(0)

@@ -89,6 +89,12 @@ def test_other_columns_are_not_overwritten(run):
     assert (run / "metrics.csv").read_text() == "iteration,other\n1,2\n"
 
 
+def test_columns_that_are_no_text_are_told_of(run):
+    (run / "metrics.csv").write_bytes(b"\xff\xfe\n1\n")
+    with pytest.raises(UserError, match=r"has columns .*, but this program writes"):
+        write(run, [1])
+
+
 def test_an_occupied_directory_is_refused(run):
     before = (run / "config.yaml").read_bytes()
     with pytest.raises(UserError, match=r"holds another run .* --resume"):
@@ -133,9 +139,13 @@ def test_a_resume_is_recorded(run):
     assert not list((run / "checkpoints").iterdir())
 
 
-def test_a_provenance_of_another_kind_is_one_sentence(run):
-    (run / "provenance.json").write_text("[]")
-    with pytest.raises(UserError, match=r"cannot continue .* provenance.json holds a list, where"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("[]", "holds a list, where a dict"), ('{"resumed": 5}', "has resumed = 5, where a list")],
+)
+def test_a_provenance_of_another_kind_is_one_sentence(run, text, reason):
+    (run / "provenance.json").write_text(text)
+    with pytest.raises(UserError, match=rf"cannot continue .* provenance.json {reason}"):
         run_log.record_resume(run, 7, CONFIG)
 
 
