@@ -27,7 +27,7 @@ from training.implicit_bc_config import ImplicitBCConfig
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.players import Player, check_device
 from training.seeds import VALIDATION_SEEDS_FROM
-from training.starting import fitting, going_on, iterations_done
+from training.starting import going_on, iterations_done
 
 __all__ = ["NOT_FINITE", "Data", "Fit", "Learner", "learning_rate", "load_data"]
 
@@ -55,7 +55,7 @@ def load_data(config: ImplicitBCConfig) -> Data:
     """UserError when the policy cannot be built, or the demonstrations are not fit for the run."""
     with checkpoint.make_env(config.env_id, config.env) as env:
         spaces = env.observation_space, env.action_space
-    with fitting(config.env_id):
+    with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
         policy = policies.build(config.policy, *spaces)
     reader = DemoReader(
         config.demonstrations,

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -29,6 +31,7 @@ __all__ = [
     "CHECKPOINTS",
     "Checkpoint",
     "check_tensors",
+    "fitting",
     "in_run",
     "load",
     "load_into",
@@ -247,6 +250,17 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
         raise UserError(f"cannot make the environment env_id = {env_id!r}: {reason}") from None
 
 
+@contextmanager
+def fitting(complaint: str) -> Iterator[None]:
+    """UserError that begins with `complaint` when the block cannot build a policy: it does not fit
+    the environment, or in memory."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
+        reason = str(error).partition("\n")[0] or "out of memory"
+        raise UserError(f"{complaint}: {reason}") from None
+
+
 def load_policy(
     path: str | Path, env: gymnasium.Env | None = None
 ) -> tuple[nn.Module, dict[str, Any]]:
@@ -268,11 +282,8 @@ def load_policy(
             spaces = own.observation_space, own.action_space
     else:
         spaces = env.observation_space, env.action_space
-    try:
+    with fitting(f"{checkpoint.path}: its policy does not fit here"):
         policy = policies.build(settings, *spaces)
-    except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{checkpoint.path}: its policy does not fit here: {reason}") from None
     load_into(policy, checkpoint)
     policy.requires_grad_(False)
     return policy, config

@@ -44,11 +44,25 @@ class UserError(ValueError):
     """A mistake that the user can mend: one sentence, printed without a traceback, status 2."""
 
 
+_NAMED = {"DIR": "a directory", "FILE": "a file", "RUN": "a run directory"}
+"""What an option means, by its metavar."""
+
+
 class ArgumentParser(argparse.ArgumentParser):
     """argparse whose errors are UserErrors, like every other mistake on a command line."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.prog}: {message} (--help lists what is allowed)")
+
+    def parse_known_args(self, *given: Any, **more: Any) -> Any:
+        """As argparse's, but a file or directory with an empty name, as an unset variable of a
+        shell gives it, is a UserError and not the default."""
+        found, rest = super().parse_known_args(*given, **more)
+        for action in self._actions:
+            kind = _NAMED.get(action.metavar) if isinstance(action.metavar, str) else None
+            if kind and getattr(found, action.dest, None) == "":
+                raise UserError(f"{action.option_strings[-1]} must name {kind}, got ''")
+        return found, rest
 
 
 def exit_status(command: Callable[[], int]) -> int:

@@ -288,9 +288,6 @@ def _parser() -> ArgumentParser:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
-    for option in ("out", "verify"):
-        if getattr(arguments, option) == "":
-            raise UserError(f"--{option} must name a directory, got ''")
     if arguments.verify is not None:
         return _verify(Path(arguments.verify), arguments.workers)
     if arguments.env is None or arguments.out is None:

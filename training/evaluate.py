@@ -272,8 +272,6 @@ def _claim(out: str | None) -> Iterator[Path | None]:
     if out is None:
         yield None
         return
-    if not out:
-        raise UserError("--out must name a directory, got ''")
     directory = Path(out)
     try:
         directory.mkdir(parents=True, exist_ok=True)

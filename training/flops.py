@@ -33,7 +33,7 @@ from training import checkpoint
 from training.any_config import load_any_config
 from training.config import ArgumentParser, UserError, exit_status, read_overrides
 from training.op_counter import OTHER
-from training.players import EVALUATION_SEED, check_device, positive
+from training.players import EVALUATION_SEED, check_device, positive, trained_in
 from training.run_log import provenance
 from training.step_cost import (
     COMPONENTS,
@@ -85,13 +85,10 @@ def _targets(
             raise UserError(f"{option} changes YAML configurations; {given} is a trained policy")
     file = checkpoint.resolve(given)
     trained = checkpoint.load(file).config
-    own_env = trained.get("env_id", "")
-    if env_id not in (None, own_env):
-        raise UserError(f"--env {env_id}: {given} was trained in {own_env}")
     return [
         _Target(
             path.name or given,
-            env_id or own_env,  # only one that is typed here may import a module
+            trained_in(given, trained.get("env_id", ""), env_id),
             trained.get("env", {}),
             lambda env: checkpoint.load_policy(file, env)[0],
         )
@@ -102,11 +99,8 @@ def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
     config = load_any_config(path, overrides)
 
     def build(env: gymnasium.Env) -> nn.Module:
-        try:
+        with checkpoint.fitting(f"{name}: its policy does not fit here"):
             return policies.build(config.policy, env.observation_space, env.action_space)
-        except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
-            reason = str(error).partition("\n")[0]
-            raise UserError(f"{name}: its policy does not fit here: {reason}") from None
 
     return _Target(name, config.env_id, config.env, build)
 
@@ -251,8 +245,6 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
-    if arguments.json == "":
-        raise UserError("--json must name a file, got ''")
     check_device(arguments.device)
     variants = _variants(arguments.vary)
     targets = [

@@ -28,6 +28,7 @@ __all__ = [
     "positive",
     "scripted_policy",
     "settings_given",
+    "trained_in",
 ]
 
 SCRIPTED = ("oracle", "blind", "random")
@@ -137,6 +138,14 @@ def _seed(text: str) -> int:
     return int(text)
 
 
+def trained_in(given: str, own_env: str, env_id: str | None) -> str:
+    """The environment of a policy, its run's own, as --env names it where it is given: only a word
+    that is typed there may import a module. UserError where --env names another."""
+    if env_id not in (None, own_env):
+        raise UserError(f"--env {env_id}: {given} was trained in {own_env}")
+    return env_id or own_env
+
+
 def find_players(
     files: Sequence[str],
     scripted: Sequence[str],
@@ -156,12 +165,11 @@ def find_players(
         path = checkpoint.resolve(file)
         trained = checkpoint.load(path).config
         own_env = trained.get("env_id", envs.STEPPING_STONES)
-        if env_id not in (None, own_env):
-            raise UserError(f"--env {env_id}: {file} was trained in {own_env}")
+        named = trained_in(file, own_env, env_id)
         settings = environments.embodiment(own_env, trained.get("env", {}))
         config.merge(settings, changes)
         settings = environments.resolved(own_env, settings)
-        players.append(Player(_name(file, path), env_id or own_env, settings, path, device))
+        players.append(Player(_name(file, path), named, settings, path, device))
     for name in scripted:
         scripted_env = env_id or envs.STEPPING_STONES
         settings = environments.resolved(scripted_env, changes)

@@ -127,7 +127,7 @@ def plot_training(
                     color=f"C{index % 10}",
                     alpha=opacity,
                     linewidth=1.0 + opacity,
-                    label=_shown(f"{curve.name}: {name}"),
+                    label=shown(f"{curve.name}: {name}"),
                 )
         axis.set(xlabel=label, title=panel.meaning)
         axis.grid(alpha=0.3)
@@ -168,7 +168,7 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     for index, entry in enumerate(entries):
         colour, half = f"C{index % 10}", 1.96 * (entry.get("reward_sem") or 0.0)
-        label = _shown(entry["name"])
+        label = shown(entry["name"])
         flops, reward = entry.get("flops_per_step"), entry["reward_mean"]
         if flops:
             axis.errorbar(flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=label)
@@ -186,7 +186,7 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
     _save(figure, out)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """A name as a legend's label: matplotlib would set `$` as mathematics, and leave out a label
     that begins with `_`, which a zero-width space before it prevents."""
     return ("\u200b" if name.startswith("_") else "") + name.replace("$", r"\$")
@@ -238,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Command line of `python -m training.plots`."""
     parser = ArgumentParser(prog="training.plots", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directory or metrics.csv")
-    parser.add_argument("--out", required=True, metavar="FILE", help="picture: .png, .svg or .pdf")
+    parser.add_argument("--out", required=True, metavar="PICTURE", help=".png, .svg or .pdf")
     parser.add_argument("--x", choices=sorted(AXES), default="iteration", help="horizontal axis")
     parser.add_argument(
         "--smooth", type=int, default=1, metavar="N", help="draw trailing means of N iterations"

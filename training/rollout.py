@@ -134,8 +134,6 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     if len(arguments.policy) + (arguments.run is not None) != 1:
         raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
-    if arguments.video == "":
-        raise UserError("--video must name a file, got ''")
     if arguments.render and arguments.video:
         raise UserError("--render and --video cannot be combined: the window is not recorded")
     if arguments.render and not has_display():

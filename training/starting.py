@@ -18,7 +18,6 @@ from training.config import UserError
 
 __all__ = [
     "build_policy",
-    "fitting",
     "going_on",
     "hold_and_train",
     "iterations_done",
@@ -136,16 +135,6 @@ def going_on(start: checkpoint.Checkpoint) -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def fitting(env_id: str) -> Iterator[None]:
-    """UserError when the block cannot build a policy: it does not fit `env_id`, or in memory."""
-    try:
-        yield
-    except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
-        reason = str(error).partition("\n")[0] or "out of memory"
-        raise UserError(f"cannot build the policy for {env_id}: {reason}") from None
-
-
 def build_policy(
     env_id: str, env: dict[str, Any], config: policies.PolicyConfig
 ) -> tuple[policies.ImplicitAttentionPolicy, float]:
@@ -154,7 +143,7 @@ def build_policy(
     UserError when the environment cannot be made or the policy does not fit it.
     """
     with checkpoint.make_env(env_id, env) as opened:
-        with fitting(env_id):
+        with checkpoint.fitting(f"cannot build the policy for {env_id}"):
             policy = policies.build(config, opened.observation_space, opened.action_space)
         fps = opened.metadata.get("render_fps", math.nan)
     return policy, 1 / fps

@@ -12,7 +12,7 @@ import pytest
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from training import config
+from training import bc, config, es, study
 from training.config import UserError
 
 STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
@@ -201,6 +201,21 @@ def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
     os.close(writer)
     assert done.returncode == 141
     assert not getattr(done, other)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "sentence"),
+    [
+        (es, ["--config", ""], "--config must name a file, got ''"),
+        (es, ["--out", ""], "--out must name a directory, got ''"),
+        (bc, ["--resume", ""], "--resume must name a run directory, got ''"),
+        (study, ["--config", ""], "--config must name a file, got ''"),
+    ],
+)
+def test_an_empty_name_is_no_default(capsys, command, arguments, sentence):
+    """As an unset variable of a shell gives it."""
+    assert command.main(arguments) == 2
+    assert capsys.readouterr().err == f"error: {sentence}\n"
 
 
 def test_a_command_without_standard_output_ends_as_ever():

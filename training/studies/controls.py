@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from training.studies.config import CurveConfig, StudyConfig
-from training.studies.html import between, table
-from training.studies.intervals import mean_interval
+from training.studies.html import gain_cell, table
 from training.studies.summary import scores_of
 
 __all__ = ["controls_table"]
@@ -35,12 +34,8 @@ def controls_table(study: StudyConfig, curve: CurveConfig, out: Path) -> str:
     rows = []
     for place, point in enumerate(points):
         together = np.mean([outcomes[name][place] for name in kinds], axis=0)
-        cells = [f"{point.x:g}", f"{100 * together.mean():.0f} %"]
-        for name in controls:
-            more = 100 * (outcomes[name][place] - together)
-            low, high = mean_interval(more)
-            cells.append(between(f"{more.mean():+.0f}", f"{low:.0f}", f"{high:.0f}"))
-        rows.append(cells)
+        more = [gain_cell(together, outcomes[name][place], 0) for name in controls]
+        rows.append([f"{point.x:g}", f"{100 * together.mean():.0f} %", *more])
     head = [
         (curve.xlabel, ""),
         ("all kinds of attention", "together"),

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from training.plots import shown
+
 __all__ = ["HEIGHT_IN", "INK", "WIDTH_IN", "dress", "empty", "finish", "look", "name_all", "single"]
 
 _COLOURS = (
@@ -62,10 +64,7 @@ def single(xlabel: str, ylabel: str) -> tuple[Any, Any]:
 def name_all(figure: Any, handles: Sequence[Any], names: Sequence[str], **settings: Any) -> None:
     """A legend of names as they are: no mathematics between dollars, none left out for a leading
     underscore."""
-    shown = [f"\u200b{name}" if name.startswith("_") else name for name in names]
-    legend = figure.legend(handles, shown, frameon=False, fontsize=9, **settings)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    figure.legend(handles, list(map(shown, names)), frameon=False, fontsize=9, **settings)
 
 
 def finish(figure: Any, title: str, kind: str = "") -> str:

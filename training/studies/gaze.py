@@ -54,16 +54,10 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
 
     UserError when a file is damaged.
     """
-    rows, by_seed = [], dict[int, list[Gaze]]()
+    measured = [(run, _read(run)) for run in runs if Look.path_of(run.directory).is_file()]
+    rows = []
     for number, arm in enumerate(study.arms):
-        found = []
-        for run in (run for run in runs if run.arm.name == arm.name):
-            path = Look.path_of(run.directory)
-            if path.is_file():
-                read = read_json(path, *_SHARES)
-                found.append(Gaze(**{name: float(read[name]) for name in _SHARES}))
-                if not arm.control:
-                    by_seed.setdefault(run.seed, []).append(found[-1])
+        found = [one for run, one in measured if run.arm.name == arm.name]
         if found:
             rows.append([f"{number + 1}. {escape(arm.name)}", str(len(found)), *_cells(found)])
     if not rows:
@@ -79,22 +73,29 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
         note(f"What they keep of the views of the oracle on {EPISODES} evaluation terrains. "
              "A gap's edge is where depth crosses 0.6 m, between stone and floor, from one row of "
              "the image to the next."),
-        note(_together(by_seed)),
+        note(_together([(run.seed, one) for run, one in measured if not run.arm.control])),
     ]  # fmt: skip
 
 
-def _together(by_seed: dict[int, list[Gaze]]) -> str:
-    """What all policies with attention keep, and how many of them more than chance."""
-    policies = [one for found in by_seed.values() for one in found]
+def _read(run: Run) -> Gaze:
+    read = read_json(Look.path_of(run.directory), *_SHARES)
+    return Gaze(**{name: float(read[name]) for name in _SHARES})
+
+
+def _together(policies: list[tuple[int, Gaze]]) -> str:
+    """What all policies with attention keep, by seed too, and how many of them more than chance."""
     if not policies:
         return ""
+    seeds = np.array([seed for seed, _ in policies])
 
     def kept(part: str) -> str:
-        means = [np.mean([getattr(one, f"{part}_kept") for one in by_seed[s]]) for s in by_seed]
-        mean = np.mean([getattr(one, f"{part}_kept") for one in policies])
-        more = sum(getattr(one, f"{part}_kept") > getattr(one, part) for one in policies)
-        seeds = ", ".join(f"{100 * one:.1f}" for one in means)
-        return f"{100 * mean:.1f} % (by seed {seeds} %), {more} of {len(policies)} more than chance"
+        shares = np.array([getattr(one, f"{part}_kept") for _, one in policies])
+        more = sum(getattr(one, f"{part}_kept") > getattr(one, part) for _, one in policies)
+        by_seed = [f"{100 * shares[seeds == seed].mean():.1f}" for seed in dict.fromkeys(seeds)]
+        return (
+            f"{100 * shares.mean():.1f} % (by seed {', '.join(by_seed)} %), "
+            f"{more} of {len(policies)} more than chance"
+        )
 
     return (
         f"All kinds of attention: on a gap's edge {kept('edges')}; past the stones {kept('past')}."

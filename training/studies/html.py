@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+import numpy as np
+
+from training.studies.intervals import mean_interval
 from training.studies.results import Scores
 
-__all__ = ["balls_cell", "between", "millions", "note", "success_cell", "table"]
+__all__ = ["balls_cell", "between", "gain_cell", "millions", "note", "success_cell", "table"]
 
 
 def note(text: str) -> str:
@@ -35,6 +38,16 @@ def table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: 
 def between(value: str, low: str, high: str) -> str:
     """A value, and in small print below it the interval that it lies in."""
     return f"{value} <small>{low} to {high}</small>"
+
+
+def gain_cell(before: np.ndarray, after: np.ndarray, decimals: int) -> str:
+    """How many points of 100 more, (seeds, scenes) paired, and the 95% interval; a dash where a
+    seed has one of them alone."""
+    if before.shape != after.shape:
+        return "-"
+    more = 100 * (after - before)
+    low, high = mean_interval(more)
+    return between(f"{more.mean():+.{decimals}f}", f"{low:.{decimals}f}", f"{high:.{decimals}f}")
 
 
 def millions(count: float) -> str:

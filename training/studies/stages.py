@@ -7,8 +7,7 @@ from html import escape
 from pathlib import Path
 
 from training.studies.config import CurveConfig, PointConfig, StudyConfig
-from training.studies.html import balls_cell, between, note, success_cell, table
-from training.studies.intervals import mean_interval
+from training.studies.html import balls_cell, gain_cell, note, success_cell, table
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import scores_at
@@ -37,7 +36,8 @@ def stages_section(study: StudyConfig, out: Path, runs: Sequence[Run]) -> list[s
         found = [scores_at(study, out, who, curve, point) for who in by_stage]
         there = [scores for scores in found if scores is not None]
         if len(there) == len(found):
-            rows.append([escape(name), *map(_cell, there), _gain(there[0], there[-1])])
+            gain = gain_cell(there[0].outcomes, there[-1].outcomes, 1)
+            rows.append([escape(name), *map(_cell, there), gain])
     if not rows:
         return []
     head = [
@@ -60,16 +60,6 @@ def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, Point
             if point.set
         ),
     ]
-
-
-def _gain(before: Scores, after: Scores) -> str:
-    """How much more of the episodes, or balls, seeds and scenes paired; a dash where one lacks."""
-    was, now = before.outcomes, after.outcomes
-    if was.shape != now.shape:
-        return "-"
-    more = 100 * (now - was)
-    low, high = mean_interval(more)
-    return between(f"{more.mean():+.1f}", f"{low:.1f}", f"{high:.1f}")
 
 
 def _cell(scores: Scores) -> str:
