@@ -2,7 +2,7 @@
 PYTHON ?= python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install check lint types test slow mutants format ci
+.PHONY: help install check lint types test slow mutants kills fuzz format ci
 
 help:            ## list the targets
 	@sed -nE 's/^([a-z]+):[^#]*\#\# (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -28,6 +28,12 @@ slow:            ## the long studies that the default tests leave out
 
 mutants:         ## do the tests notice a wrong factor? 200 small changes to attention, an hour
 	$(PYTHON) -m tests.mutation attention --sample 200
+
+kills:           ## is a job that is killed and resumed the same, bit for bit? 100 kills, half an hour
+	$(PYTHON) -m tests.trials.kills --kills 100 --out $$(mktemp -d)/kills
+
+fuzz:            ## do malformed files bring a traceback, a hang or 2 GB? 500 inputs, ten minutes
+	$(PYTHON) -m tests.trials.fuzz --inputs 500 --out $$(mktemp -d)/fuzz
 
 format:          ## mend what ruff can mend
 	$(PYTHON) -m ruff check --fix .
