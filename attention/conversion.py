@@ -58,14 +58,14 @@ def as_numbers(**arguments: Numbers) -> tuple[Tensor, ...]:
             made[argument] = torch.tensor(True)
         if made[argument].dtype == torch.bool:
             raise ValueError(f"{argument} must be made of numbers, got {value!r}")
-    leaders = [made[a] for a, value in arguments.items() if not _bare(value) and not _whole(made[a])]
+    bare = {a for a, value in arguments.items() if _bare(value) or _whole(made[a])}
+    leaders = [tensor for a, tensor in made.items() if a not in bare]
     like = leaders[0].real if leaders else torch.empty(0, dtype=torch.float64, device="cpu")
-    return tuple(
-        tensor.to(like.device, like.dtype.to_complex() if tensor.is_complex() else like.dtype)
-        if _bare(arguments[argument]) or _whole(tensor)
-        else tensor
-        for argument, tensor in made.items()
-    )
+    for argument in bare:
+        complex_too = made[argument].is_complex()
+        dtype = like.dtype.to_complex() if complex_too else like.dtype
+        made[argument] = made[argument].to(like.device, dtype)
+    return tuple(made.values())
 
 
 def as_vectors(**arguments: Numbers) -> tuple[Tensor, ...]:

@@ -65,6 +65,8 @@ class FeatureMap(nn.Module):
 
     signed: bool = False
     """Whether estimates of the kernel, which is positive, can be negative."""
+    own_kernel: bool = False
+    """Whether the map has a kernel of its own, whatever `kernel` says."""
 
     def __init__(
         self, dim: int, num_features: int, *, kernel: str = "softmax", heads: int | None = None

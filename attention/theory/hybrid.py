@@ -34,9 +34,7 @@ def hybrid_mse(weight_moments: Numbers, covariances: Numbers) -> Tensor:
 
     Raises ValueError unless both are square and of one size.
     """
-    weight_moments, covariances = as_numbers(
-        weight_moments=weight_moments, covariances=covariances
-    )
+    weight_moments, covariances = as_numbers(weight_moments=weight_moments, covariances=covariances)
     sizes = {*weight_moments.shape[-2:], *covariances.shape[-2:]}
     if weight_moments.dim() < 2 or covariances.dim() < 2 or len(sizes) != 1:
         raise ValueError(
