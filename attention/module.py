@@ -171,7 +171,7 @@ class RandomFeatureAttention(nn.Module):
                 device=device,
                 **map_options,
             )
-        self.reset_parameters()
+        self._reset_weights()
         self.register_load_state_dict_pre_hook(_keep_random_vectors)
 
     @classmethod
@@ -226,7 +226,12 @@ class RandomFeatureAttention(nn.Module):
         return converted.train(multihead.training)
 
     def reset_parameters(self) -> None:
-        """The initial values of `nn.MultiheadAttention`."""
+        """The initial values of `nn.MultiheadAttention`, and of the feature map's buffers."""
+        self._reset_weights()
+        if isinstance(self.feature_map, FeatureMap):
+            self.feature_map.reset_parameters()
+
+    def _reset_weights(self) -> None:
         for name, parameter in self.named_parameters(recurse=False):
             if name.endswith("weight"):
                 nn.init.xavier_uniform_(parameter)
@@ -403,12 +408,25 @@ class RandomFeatureAttention(nn.Module):
 
 
 def _keep_random_vectors(
-    module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any
+    module: nn.Module, state_dict: dict[str, Any], prefix: str, metadata: dict[str, Any], *_: Any
 ) -> None:
-    """Before a state without any random vectors (softmax attention's) loads: add our own."""
-    prefix = f"{prefix}feature_map."
-    if any(name.startswith(prefix) for name in state_dict):
-        return
+    """Before a state without any random vectors (softmax attention's) loads: add our own.
+
+    Those on the meta device are made where the weights to be assigned are. Raises ValueError for
+    those without numbers, which were given as tensors on the meta device.
+    """
+    own = f"{prefix}feature_map."
     assert isinstance(module, RandomFeatureAttention)
-    for name, value in module.feature_map.state_dict().items():
-        state_dict[prefix + name] = value
+    features = module.feature_map
+    if isinstance(features, ExactSoftmax) or any(name.startswith(own) for name in state_dict):
+        return
+    weight = state_dict.get(f"{prefix}out_proj.weight")
+    if metadata.get("assign_to_params_buffers") and isinstance(weight, Tensor):
+        features.materialise(weight.device)
+    for name, value in features.state_dict().items():
+        if not value.is_meta and bool(value.isnan().any()):
+            raise ValueError(
+                f"the state must hold {own}{name}, which was given as a tensor on the meta device, "
+                "where there are no numbers"
+            )
+        state_dict[own + name] = value

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import component
+from attention.construction import Rebuilt
 from policies.config import PolicyConfig
 from policies.dense import DenseController
 from policies.footholds import ACTION_SIZE, FootholdVotes
@@ -22,7 +23,7 @@ from policies.vote import VoteController
 __all__ = ["ImplicitAttentionPolicy"]
 
 
-class ImplicitAttentionPolicy(nn.Module):
+class ImplicitAttentionPolicy(Rebuilt):
     """Selects tokens of depth images by attention and places feet by what it kept.
 
     Args:

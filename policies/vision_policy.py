@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import component
+from attention.construction import Rebuilt
 from policies.action_search import autoregressive, derivative_free, langevin, stratified, uniform
 from policies.energy import AutoregressiveEnergy, JointEnergy, Regression
 from policies.normaliser import RunningNormaliser, RunningStatistics
@@ -27,7 +28,7 @@ _LEAST_WIDTH = 0.02
 """Width of a dimension without spread in the data, as a share of the action space's."""
 
 
-class VisionPerformerPolicy(nn.Module):
+class VisionPerformerPolicy(Rebuilt):
     """Encodes what it sees by attention and acts by low energy.
 
     Args:

@@ -3,9 +3,10 @@
 from typing import NamedTuple, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import SCORE, component
+from attention.construction import Rebuilt
 from attention.kernels import check_kernel
 from attention.options import check_count
 from attention.precision import full_precision, working_dtype
@@ -46,7 +47,7 @@ def scaled_token_scores(phi_q: ScaledFeatures, phi_k: ScaledFeatures) -> Tensor:
         return ((phi_k.mantissa @ total) * half * half).squeeze(-1)
 
 
-class FeatureMap(nn.Module):
+class FeatureMap(Rebuilt):
     """Base of all maps. Subclasses give `output_dim`, `queries`, `scaled_queries` and `redraw`.
 
     Maps are symmetric unless they override `keys` and `scaled_keys` too. Features are computed in
@@ -65,6 +66,8 @@ class FeatureMap(nn.Module):
 
     signed: bool = False
     """Whether estimates of the kernel, which is positive, can be negative."""
+    own_kernel: bool = False
+    """Whether the map has a kernel of its own, whatever `kernel` says."""
 
     def __init__(
         self, dim: int, num_features: int, *, kernel: str = "softmax", heads: int | None = None

@@ -26,6 +26,8 @@ class EluFeatures(FeatureMap):
     Raises ValueError for a projection that is no coupling's name.
     """
 
+    own_kernel = True
+
     place: Tensor
     """Empty; its dtype and device are the map's."""
 

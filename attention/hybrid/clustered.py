@@ -145,14 +145,15 @@ class ClusteredHybrid(FeatureMap):
         check_count("num_lambda_features", num_lambda_features)
         lambda_projection = resolve_lambda_projection(lambda_projection, projection)
         self.lambda_projection = coupling_name(lambda_projection)
-        # Drawn after omega from the same generator, hence independent of it.
-        place = (generator, omega.dtype, omega.device, heads)
+        # Drawn after omega from the same generator, hence independent of it; on the CPU, so that
+        # the map below has numbers where omega is on the meta device.
+        place = (generator, omega.dtype, "cpu" if omega.is_meta else omega.device, heads)
         taus = resolve_projection(
             "lambda_projection", lambda_projection, num_lambda_features, dim, *place
         )
         self.lambda_map = gaussian_features(
             lambda_features, dim, num_lambda_features, taus, seed, heads, None, None
-        )
+        ).to(omega)
         self.default = BASES[default_base](
             dim, num_features, kernel=kernel, projection=None, heads=heads
         ).to(omega)

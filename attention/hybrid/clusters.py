@@ -63,9 +63,15 @@ def root_mean_squares(points: Tensor, centers: Tensor) -> Tensor:
 def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
     """Centres of points (N, d) by scikit-learn's k-means, ten starts: (clusters, d).
 
-    Raises ValueError for fewer points than clusters.
+    Raises ValueError for fewer points than clusters, ImportError without scikit-learn.
     """
-    from sklearn.cluster import KMeans
+    try:
+        from sklearn.cluster import KMeans
+    except ImportError as error:
+        raise ImportError(
+            "fit of clustered_hybrid needs scikit-learn, unless centres are given: "
+            "pip install scikit-learn"
+        ) from error
 
     if len(points) < clusters:
         raise ValueError(
