@@ -18,16 +18,34 @@ FEATURE_MAPS = (
 """Names that a policy takes: its queries and keys can be negative, so no signed powers of them."""
 HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
 """Of these, those with a choice of bases."""
+Projection = Literal[
+    "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
+]
+"""Names of `attention.available_projections()`."""
+_DISCRETE = ("geometric_plus", "poisson_plus")
 
 
-def check_feature_map(name: str, hybrid_base: str) -> None:
-    """ValueError for settings that no policy takes."""
+def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
+    """ValueError for settings that no policy takes; `dim` is that of queries and keys."""
     if name not in FEATURE_MAPS:
         raise ValueError(f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {name!r}")
     if hybrid_base != "hyperbolic" and name not in HYBRIDS:
         raise ValueError(
             f"hybrid_base must be hyperbolic with the feature map {name}, got {hybrid_base}; "
             f"{' and '.join(HYBRIDS)} take another"
+        )
+    if name in _DISCRETE and projection not in ("iid", "orthogonal"):
+        raise ValueError(
+            f"projection must be iid or orthogonal with the feature map {name}, whose vectors are "
+            f"independent integers, got {projection}"
+        )
+    simplices = "simplex" in projection or (
+        hybrid_base != "hyperbolic" and projection == "orthogonal"  # see `map_options`
+    )
+    if name != EXACT and simplices and dim < 2:
+        raise ValueError(
+            f"projection = {projection} makes simplices, which need queries and keys of at least "
+            f"2 dimensions, got {dim}"
         )
 
 
@@ -56,10 +74,12 @@ class PolicyConfig:
     """Number m of random projections of the feature map."""
     num_lambda_features: int = Field(default=8, ge=1)
     """Number n of random projections of a hybrid's coefficient."""
+    num_clusters: int = Field(default=2, ge=1)
+    """Clusters of queries, and of keys, that a clustered hybrid tells apart."""
     hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
     """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
     own."""
-    projection: Literal["iid", "orthogonal"] = "orthogonal"
+    projection: Projection = "orthogonal"
     """Coupling of the random projections."""
     feature_seed: int = Field(default=0, ge=0)
     """Seed of the random projections."""
@@ -74,7 +94,7 @@ class PolicyConfig:
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        check_feature_map(self.feature_map, self.hybrid_base)
+        check_feature_map(self.feature_map, self.hybrid_base, self.projection, self.qk_dim)
         rows, columns = self.patch
         if rows < 1 or columns < 1 or 24 % rows or 32 % columns:
             raise ValueError(

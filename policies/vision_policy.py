@@ -144,6 +144,22 @@ class VisionPerformerPolicy(Rebuilt):
         with component("controller"):
             return self.head.loss(context, self.normalised(actions), generator)
 
+    def fit_attention(self, rgb: Tensor, pose: Tensor) -> None:
+        """Fit the feature maps to this policy's own queries and keys of some observations.
+
+        Nothing happens to maps without data-dependent parameters.
+
+        Args:
+            rgb: (batch, height, width, 3) uint8.
+            pose: (batch, k).
+
+        Raises:
+            ValueError: for images that the policy was not built for, and for tokens that a map
+                cannot be fitted to, such as numbers not finite.
+        """
+        self._check(rgb)
+        self.encoder.fit(rgb, self._pose(pose))
+
     def act(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """The action (n,), within the action space, for one observation."""
         rgb, pose = self._batch(observation)

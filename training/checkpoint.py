@@ -68,6 +68,12 @@ class Checkpoint:
     state: dict[str, Any]
     """Counters and the like, as plain data."""
 
+    @property
+    def has_fitted_maps(self) -> bool:
+        """Whether its run has fitted the feature maps to the policy's own queries and keys."""
+        progress = self.state.get("progress")
+        return isinstance(progress, dict) and progress.get("fitted") is True
+
 
 def save(
     path: Path,

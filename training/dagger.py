@@ -24,6 +24,7 @@ from training.bc_config import BCConfig
 from training.cloning import fit, validate
 from training.config import UserError
 from training.demonstrations import Collector, Demonstrations, Task
+from training.map_fitting import announce, is_due
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.seeds import derived_seeds
 from training.starting import build_policy, going_on
@@ -44,6 +45,8 @@ class Progress:
 
     iteration: int = 0
     episodes: int = 0
+    fitted: bool = False
+    """Whether the policy's feature maps are fitted to its queries and keys."""
 
 
 def prepare(config: BCConfig) -> Policy:
@@ -108,6 +111,7 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return
+    announce(policy, config.fit_after, progress.fitted, config.iterations * config.updates)
     plain = configuration.dump(config)
     settings = config.env_id, config.env, plain["policy"], config.workers
     with (
@@ -141,6 +145,7 @@ def learn(
         generator = torch.Generator()
         generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
         fitted = fit(policy, optimiser, train_data, config, iteration, generator)
+        progress.fitted = is_due(config.fit_after, False, iteration * config.updates)
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
 
         walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))

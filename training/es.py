@@ -9,21 +9,25 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 import dataclasses
 import math
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
+from types import MappingProxyType
 
 import numpy as np
 import torch
 
 import policies
 from policies import ImplicitAttentionPolicy as Policy
+from policies.feature_maps import map_state
 from training import checkpoint, run_log, searchers
 from training import config as configuration
 from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job
+from training.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
 from training.seeds import derived_seeds
 from training.starting import (
     build_policy,
@@ -61,6 +65,8 @@ class Progress:
     env_steps: int = 0
     episodes: int = 0
     level: int = 0
+    fitted: bool = False
+    """Whether the policy's feature maps are fitted to its queries and keys."""
     recent_success: list[float] = field(default_factory=list)
     """Population's success rates at this level, the last `advance_window` of them."""
 
@@ -81,19 +87,25 @@ _SEARCH, _CENTER, _POPULATION, _FIRST_PAIR = 0, 1, 2, 3
 
 def make_tasks(
     config: ESConfig, progress: Progress, center: torch.Tensor, population: torch.Tensor,
-    statistics: policies.RunningStatistics,
+    statistics: policies.RunningStatistics, maps: Mapping[str, torch.Tensor] = MappingProxyType({}),
 ) -> list[Task]:  # fmt: skip
     """The iteration's episodes: the centre's, then every candidate's, terrain by terrain."""
+    fitting = is_due(config.fit_after, progress.fitted, progress.iteration)
+    kept = math.ceil(OBSERVATIONS / config.center_terrains) if fitting else 0
     options = dict(config.curriculum[progress.level]) if config.curriculum else {}
 
     def seeds(group: int, count: int) -> list[int]:
         return derived_seeds(config.seed, progress.iteration, group, count)
 
     pairs = config.common_terrains == "pair"
-    tasks = [Task(center, statistics, s, options) for s in seeds(_CENTER, config.center_terrains)]
+    centers = seeds(_CENTER, config.center_terrains)
+    tasks = [Task(center, statistics, s, options, dict(maps), kept) for s in centers]
     for index, candidate in enumerate(population):
         group = _FIRST_PAIR + index // 2 if pairs else _POPULATION
-        tasks += [Task(candidate, statistics, s, options) for s in seeds(group, config.terrains)]
+        tasks += [
+            Task(candidate, statistics, s, options, dict(maps))
+            for s in seeds(group, config.terrains)
+        ]
     return tasks
 
 
@@ -103,6 +115,21 @@ def merge_statistics(policy: Policy, outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         total = total.merge(outcome.statistics)
     policy.normaliser.statistics = total
+
+
+def fit_maps(
+    config: ESConfig, policy: Policy, searcher: searchers.Searcher, progress: Progress,
+    outcomes: list[Outcome],
+) -> None:  # fmt: skip
+    """Fit the centre's feature maps, when that is due, to what its episodes saw."""
+    if not is_due(config.fit_after, progress.fitted, progress.iteration):
+        return
+    seen = [depth_m for outcome in outcomes for depth_m in outcome.depth_m]
+    chosen = np.stack([seen[i] for i in evenly(len(seen), OBSERVATIONS)])
+    set_parameters(policy, searcher.center)
+    with sound():
+        policy.fit_attention(torch.from_numpy(chosen).float())
+    progress.fitted = True
 
 
 def prepare(
@@ -142,6 +169,10 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     policy, searcher, step_s = prepare(config, start)
     progress = Progress()
     if start is None:
+        progress.fitted = (
+            config.init_from is not None
+            and checkpoint.load(checkpoint.resolve(config.init_from)).has_fitted_maps
+        )
         save(run, policy, searcher, progress, config)
     else:
         with going_on(start):
@@ -149,6 +180,7 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     print(f"{len(searcher.center)} parameters, {config.searcher.name}, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return
+    announce(policy, config.fit_after, progress.fitted, config.iterations)
     plain = configuration.dump(config)
     setup = Setup(config.env_id, config.env, plain["policy"], policy.state_dict())
     with (
@@ -173,7 +205,8 @@ def learn(
 
         population = searcher.ask(derived_seeds(config.seed, progress.iteration, _SEARCH, 1)[0])
         statistics = policy.normaliser.statistics
-        tasks = make_tasks(config, progress, searcher.center, population, statistics)
+        maps = map_state(policy) if progress.fitted else {}
+        tasks = make_tasks(config, progress, searcher.center, population, statistics, maps)
 
         outcomes = pool.run(tasks)
         center = [outcome.episode for outcome in outcomes[: config.center_terrains]]
@@ -183,6 +216,7 @@ def learn(
 
         searcher.tell(population, returns)
         merge_statistics(policy, outcomes)
+        fit_maps(config, policy, searcher, progress, outcomes)
 
         now = time.perf_counter()
         steps = sum(outcome.episode.steps for outcome in outcomes)

@@ -68,6 +68,10 @@ class ESConfig:
     """The searcher."""
     curriculum: tuple[dict[str, Any], ...] = ()
     """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
+    fit_after: int | None = Field(default=10, ge=1)
+    """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
+    of a clustered hybrid) are fitted to the centre's own queries and keys, once; null: never. What
+    `init_from` names keeps maps that its own training fitted."""
     advance_at: float = Field(default=0.6, gt=0, le=1)
     """Success rate of the population at which the next level begins."""
     advance_window: int = Field(default=1, ge=1)

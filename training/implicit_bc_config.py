@@ -47,6 +47,10 @@ class ImplicitBCConfig:
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients longer than this are shortened to it."""
+    fit_after: int | None = Field(default=1000, ge=1)
+    """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
+    (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
+    once; null: never."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Type of matrix products (mixed precision: parameters and energies stay float32)."""
     not_finite: Literal["stop", "skip"] = "stop"

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from training import config as configuration
+from training.config import read_yaml
 from training.environments import ENVIRONMENTS
 
-__all__ = ["describe_job", "load_job"]
+__all__ = ["describe_job", "load_job", "missing_keys"]
 
 T = TypeVar("T")
 
@@ -18,6 +19,9 @@ _SHORTHANDS = {
     "num_features": "policy.num_features",
     "num_lambda_features": "policy.num_lambda_features",
 }
+
+_BEFORE: dict[str, Any] = {"fit_after": None}
+"""Keys that were added since, and the values that stand for what was done without them."""
 
 
 def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
@@ -30,6 +34,12 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
         data["env"] = configuration.dump(env)
     configuration.fill_shorthands(data, _SHORTHANDS, source)
     return configuration.validate(cls, data, source)
+
+
+def missing_keys(path: str | Path) -> dict[str, Any]:
+    """What a run of an earlier version did, for keys that its `config.yaml` does not know."""
+    known = read_yaml(path)
+    return {key: value for key, value in _BEFORE.items() if key not in known}
 
 
 def describe_job(cls: type[Any]) -> str:

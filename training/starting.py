@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import policies
 from training import checkpoint, run_log
 from training import config as configuration
 from training.config import UserError
+from training.job_config import missing_keys
 
 __all__ = [
     "build_policy",
@@ -76,8 +78,9 @@ def start_run(
     saved = run / run_log.CONFIG
     if not saved.is_file():
         raise UserError(f"{run} holds no run to resume: there is no {saved}")
-    config = load(args.config or saved, args.set)
-    before, after = configuration.dump(load(saved, [])), configuration.dump(config)
+    as_before = [f"{key}={json.dumps(value)}" for key, value in missing_keys(saved).items()]
+    config = load(args.config or saved, [*as_before, *args.set])
+    before, after = configuration.dump(load(saved, as_before)), configuration.dump(config)
     if before.keys() != after.keys():
         raise UserError(
             f"policy.name = {after['policy']['name']!r} differs from "

@@ -27,6 +27,7 @@ from training import config as configuration
 from training.checkpoint import make_env
 from training.config import UserError
 from training.episode import Episode, run_episode
+from training.map_fitting import evenly
 from training.seeds import EVALUATION_SEEDS_FROM
 
 __all__ = [
@@ -65,6 +66,10 @@ class Task:
     """What observations are normalised by, frozen during an iteration."""
     seed: int
     options: dict[str, Any]
+    maps: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    """What the policy's feature maps were fitted to since the pool was opened; may be empty."""
+    kept: int = 0
+    """How many of the depth images seen the outcome is to hold."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,9 @@ class Outcome:
 
     episode: Episode
     statistics: policies.RunningStatistics
+    depth_m: list[np.ndarray] = dataclasses.field(default_factory=list)
+    """At most `Task.kept` depth images (cameras, height, width) of the episode, spread evenly over
+    it, metres."""
 
 
 class Pool(Protocol):
@@ -114,18 +122,24 @@ class EpisodeWorker:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
         assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         set_parameters(self._policy, task.parameters)
+        if task.maps:
+            self._policy.load_state_dict(task.maps, strict=False)
         self._policy.normaliser.statistics = task.statistics
         seen: list[np.ndarray] = []
+        depth_m: list[np.ndarray] = []
 
         def keep(env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
             seen.append(observation["proprio"])
+            if task.kept:
+                depth_m.append(observation["depth"])
 
         with torch.no_grad():
             episode = run_episode(
                 self._env, self._policy, task.seed, options=task.options, on_step=keep
             )
         statistics = policies.RunningStatistics.empty(len(seen[0])).update(np.stack(seen))
-        return Outcome(dataclasses.replace(episode, info={}), statistics)
+        kept = [depth_m[i] for i in evenly(len(depth_m), task.kept)]
+        return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
 
     def close(self) -> None:
         """Close the environment."""

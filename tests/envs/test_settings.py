@@ -1,7 +1,7 @@
 """Settings out of their range: one sentence with the key, what came and what is allowed."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +44,15 @@ def test_wrong_settings(settings, sentence):
         make(**settings)
     assert type(error.value) is ValueError
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("camera", ["front_camera", "belly_camera"])
+def test_a_camera_that_is_turned_stays_in_its_place(camera):
+    default = getattr(SteppingStonesConfig(), camera)
+    turned = getattr(SteppingStonesConfig(**{camera: {"pitch_deg": 45.0}}), camera)
+    assert turned == replace(default, pitch_deg=45.0)
+    moved = getattr(SteppingStonesConfig(**{camera: {"position_m": (0.1, 0.0, 0.0)}}), camera)
+    assert moved == replace(default, position_m=(0.1, 0.0, 0.0))
 
 
 @pytest.mark.filterwarnings("ignore:.*render_mode='film'")

@@ -17,6 +17,7 @@ from training import implicit_bc_config as implicit_config
 from training.any_config import JobConfig
 from training.bc_learner import load_data
 from training.config import UserError
+from training.job_config import missing_keys
 from training.players import check_device
 from training.plots import read_metrics
 from training.starting import build_policy
@@ -91,6 +92,7 @@ class Run:
         there = configuration.dump(_LOAD[self.trainer](saved, []))
         here = configuration.dump(self.job)
         free = {*_FREE[type(self.job)], *(["init_from"] if self.stage else [])} - {"iterations"}
+        free |= missing_keys(saved).keys()
         for key in {**there, **here}:
             if key not in free and there.get(key) != here.get(key):
                 name, old, new = _difference(key, there.get(key), here.get(key))
