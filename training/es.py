@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.es"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
@@ -21,9 +26,11 @@ import policies
 from policies import ImplicitAttentionPolicy as Policy
 from training import checkpoint, run_log, searchers
 from training import config as configuration
+from training.commands import exit_status
 from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job
+from training.pool import Pool
 from training.seeds import derived_seeds
 from training.starting import (
     build_policy,
@@ -35,9 +42,9 @@ from training.starting import (
 )
 from training.workers import (
     Outcome,
-    Pool,
     Setup,
     Task,
+    explained,
     get_parameters,
     open_pool,
     set_parameters,
@@ -91,7 +98,8 @@ def make_tasks(
 
     pairs = config.common_terrains == "pair"
     tasks = [Task(center, statistics, s, options) for s in seeds(_CENTER, config.center_terrains)]
-    for index, candidate in enumerate(population):
+    # Copies: a view of the population would be sent to a worker with all of it.
+    for index, candidate in enumerate([candidate.clone() for candidate in population]):
         group = _FIRST_PAIR + index // 2 if pairs else _POPULATION
         tasks += [Task(candidate, statistics, s, options) for s in seeds(group, config.terrains)]
     return tasks
@@ -162,7 +170,7 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
 
 def learn(
     config: ESConfig, run: Path, policy: Policy, searcher: searchers.Searcher,
-    progress: Progress, pool: Pool, log: run_log.RunLog, step_s: float,
+    progress: Progress, pool: Pool[Task, Outcome], log: run_log.RunLog, step_s: float,
 ) -> None:  # fmt: skip
     """The training loop: ask, evaluate, tell, log, save."""
     earlier_s = float(log.last.get("wall_s", 0.0))
@@ -175,7 +183,8 @@ def learn(
         statistics = policy.normaliser.statistics
         tasks = make_tasks(config, progress, searcher.center, population, statistics)
 
-        outcomes = pool.run(tasks)
+        with explained():
+            outcomes = pool.run(tasks)
         center = [outcome.episode for outcome in outcomes[: config.center_terrains]]
         candidates = [outcome.episode for outcome in outcomes[config.center_terrains :]]
         rewards = np.array([e.reward for e in candidates]).reshape(config.popsize, -1)
@@ -215,7 +224,7 @@ def learn(
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.es` and `foveate-es`; returns the exit status."""
-    return configuration.exit_status(lambda: _main(argv))
+    return exit_status(lambda: _main(argv))
 
 
 def _main(argv: list[str] | None) -> int:
@@ -239,7 +248,3 @@ def _main(argv: list[str] | None) -> int:
         ),
     )
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
