@@ -6,6 +6,11 @@ Vision-Performer from recorded demonstrations (`training.implicit_bc`); `policy.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.bc"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
@@ -17,9 +22,9 @@ from shlex import quote
 import torch
 
 from training import bc_config, checkpoint, dagger, implicit_bc, implicit_bc_config
-from training import config as configuration
 from training.any_config import load_any_config
 from training.bc_config import BCConfig
+from training.commands import exit_status
 from training.config import UserError
 from training.devices import Group, open_group
 from training.implicit_bc_config import ImplicitBCConfig
@@ -36,7 +41,7 @@ Start = tuple[Config, Path, checkpoint.Checkpoint | None]
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.bc` and `foveate-bc`; returns the exit status."""
-    return configuration.exit_status(lambda: _main(argv))
+    return exit_status(lambda: _main(argv))
 
 
 def _main(argv: list[str] | None) -> int:
@@ -124,7 +129,3 @@ def _next_commands(config: Config, run: Path) -> list[tuple[str, str]]:
         f"--set {quote(f'init_from={run}')}"
     )
     return [(command, "improve it by evolution strategies")]
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import re
-import select
-import signal
-import sys
-import threading
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
+
+from training.commands import exit_status
 
 __all__ = [
     "ArgumentParser",
@@ -63,60 +59,6 @@ class ArgumentParser(argparse.ArgumentParser):
             if kind and getattr(found, action.dest, None) == "":
                 raise UserError(f"{action.option_strings[-1]} must name {kind}, got ''")
         return found, rest
-
-
-def exit_status(command: Callable[[], int]) -> int:
-    """Run a command line: its status, or 2 after printing a UserError, or 130 when interrupted.
-
-    141 = 128 + SIGPIPE, as of other programs, when what reads its output has closed it. A Control-C
-    that arrives in a finalizer, where Python ignores exceptions, is sent again.
-    """
-    report, main = sys.unraisablehook, threading.main_thread().ident
-    assert main is not None
-
-    def report_or_repeat(ignored: Any) -> None:
-        if issubclass(ignored.exc_type, KeyboardInterrupt):
-            threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
-        else:
-            report(ignored)
-
-    sys.unraisablehook = report_or_repeat
-    try:
-        try:
-            return _status(command)
-        finally:
-            if sys.stdout is not None:  # as where it is closed from the beginning
-                sys.stdout.flush()  # at exit it would be too late to see that it fails
-    except BrokenPipeError:
-        if not _drop_closed_streams():
-            raise  # another pipe's
-        return 141
-    finally:
-        sys.unraisablehook = report
-
-
-def _status(command: Callable[[], int]) -> int:
-    try:
-        return command()
-    except UserError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-
-
-def _drop_closed_streams() -> bool:
-    """Whether what reads our output closed it; the rest goes nowhere, so that exiting is silent."""
-    closed = False
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        with contextlib.suppress(OSError):  # it has no descriptor, under a test say
-            pipe, poll = stream.fileno(), select.poll()
-            poll.register(pipe, 0)
-            if any(event & select.POLLERR for _, event in poll.poll(0)):
-                closed = True
-                os.dup2(os.open(os.devnull, os.O_WRONLY), pipe)
-    return closed
 
 
 class _Loader(yaml.SafeLoader):

@@ -9,6 +9,11 @@ alone, so the files are the same bytes however many processes record them.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.demos"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,7 +33,8 @@ from gymnasium import spaces
 
 from training import environments, run_log
 from training.checkpoint import CHECKPOINTS, make_env, write_atomically
-from training.config import ArgumentParser, UserError, exit_status
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError
 from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
 from training.demo.format import (
     EPISODES,
@@ -304,7 +310,3 @@ def run(argv: Sequence[str] | None = None) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.es"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
@@ -24,10 +29,12 @@ from policies import ImplicitAttentionPolicy as Policy
 from policies.feature_maps import map_state
 from training import checkpoint, run_log, searchers
 from training import config as configuration
+from training.commands import exit_status
 from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job
 from training.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
+from training.pool import Pool
 from training.seeds import derived_seeds
 from training.starting import (
     build_policy,
@@ -39,9 +46,9 @@ from training.starting import (
 )
 from training.workers import (
     Outcome,
-    Pool,
     Setup,
     Task,
+    explained,
     get_parameters,
     open_pool,
     set_parameters,
@@ -100,7 +107,8 @@ def make_tasks(
     pairs = config.common_terrains == "pair"
     centers = seeds(_CENTER, config.center_terrains)
     tasks = [Task(center, statistics, s, options, dict(maps), kept) for s in centers]
-    for index, candidate in enumerate(population):
+    # Copies: a view of the population would be sent to a worker with all of it.
+    for index, candidate in enumerate([candidate.clone() for candidate in population]):
         group = _FIRST_PAIR + index // 2 if pairs else _POPULATION
         tasks += [
             Task(candidate, statistics, s, options, dict(maps))
@@ -194,7 +202,7 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
 
 def learn(
     config: ESConfig, run: Path, policy: Policy, searcher: searchers.Searcher,
-    progress: Progress, pool: Pool, log: run_log.RunLog, step_s: float,
+    progress: Progress, pool: Pool[Task, Outcome], log: run_log.RunLog, step_s: float,
 ) -> None:  # fmt: skip
     """The training loop: ask, evaluate, tell, log, save."""
     earlier_s = float(log.last.get("wall_s", 0.0))
@@ -208,7 +216,8 @@ def learn(
         maps = map_state(policy) if progress.fitted else {}
         tasks = make_tasks(config, progress, searcher.center, population, statistics, maps)
 
-        outcomes = pool.run(tasks)
+        with explained():
+            outcomes = pool.run(tasks)
         center = [outcome.episode for outcome in outcomes[: config.center_terrains]]
         candidates = [outcome.episode for outcome in outcomes[config.center_terrains :]]
         rewards = np.array([e.reward for e in candidates]).reshape(config.popsize, -1)
@@ -249,7 +258,7 @@ def learn(
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.es` and `foveate-es`; returns the exit status."""
-    return configuration.exit_status(lambda: _main(argv))
+    return exit_status(lambda: _main(argv))
 
 
 def _main(argv: list[str] | None) -> int:
@@ -273,7 +282,3 @@ def _main(argv: list[str] | None) -> int:
         ),
     )
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -41,11 +41,11 @@ class ESConfig:
     center_terrains: int = Field(default=2, ge=1)
     """Episodes of the centre an iteration; their mean is `center_reward`."""
     workers: int = Field(default=2, ge=1)
-    """Episodes run at the same time; more than one, or a `ray_address`, uses Ray."""
+    """Episodes run at the same time, each in a process; 1 needs no process but this."""
     seed: int = Field(default=0, ge=0)
     """Seed of candidates, terrains and noise (the initial policy has `policy.init_seed`)."""
     ray_address: str | None = None
-    """Address of a running Ray cluster ("auto", "host:6379"); null starts Ray here."""
+    """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
     init_from: str | None = None
     """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
     episode_s: float | None = None

@@ -6,6 +6,11 @@ python -m training.evaluate --policy oracle --policy random --env BimanualSweep-
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.evaluate"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,7 +33,8 @@ import torch
 from envs import BIMANUAL_SWEEP
 from training import run_log
 from training.checkpoint import write_atomically
-from training.config import ArgumentParser, UserError, exit_status
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError
 from training.episode import Episode, Policy, finite_numbers, run_episode
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
@@ -362,7 +368,3 @@ def _evaluate_into(
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,12 +13,16 @@ are timed in turn, call by call, so that all of them see the machine's good and 
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.flops"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +35,8 @@ from torch import nn
 import policies
 from training import checkpoint
 from training.any_config import load_any_config
-from training.config import ArgumentParser, UserError, exit_status, read_overrides
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError, read_overrides
 from training.op_counter import OTHER
 from training.players import EVALUATION_SEED, check_device, positive, trained_in
 from training.run_log import provenance
@@ -295,7 +300,3 @@ def _device_name(device: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

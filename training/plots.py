@@ -5,11 +5,15 @@ python -m training.plots RUN... --out curve.png
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.plots"))
+
 import csv
 import io
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from training.checkpoint import write_atomically
-from training.config import ArgumentParser, UserError, exit_status
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError
 
 
 @dataclass(frozen=True)
@@ -253,7 +258,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
     return exit_status(draw)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

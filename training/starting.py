@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import policies
 from training import checkpoint, run_log
 from training import config as configuration
+from training.commands import interrupted_status
 from training.config import UserError
 from training.job_config import missing_keys
 
@@ -157,18 +158,18 @@ def hold_and_train(
     start: checkpoint.Checkpoint | None,
     train: Callable[[T, Path, checkpoint.Checkpoint | None], None],
 ) -> int:  # fmt: skip
-    """Train while no other process can in the same directory: 0, or 130 when interrupted."""
+    """Train while no other process can in the same directory: 0, or that of an interruption."""
     try:
         with run_log.lock(run):
             if args.resume is not None:
                 done = iterations_done(start)
                 run_log.record_resume(run, done, configuration.dump(config))
             train(config, run, start)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         latest = checkpoint.in_run(run)
         at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
         print(f"\ninterrupted{at}; go on with: python -m {command} --resume {quote(str(run))}")
-        return 130
+        return interrupted_status(error)
     return 0
 
 

@@ -9,6 +9,11 @@ done. The page is written anew as units are done, and says what is missing.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.study"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
@@ -16,7 +21,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 import argparse
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -26,7 +30,8 @@ import torch
 
 from training import checkpoint, demos, run_log
 from training import config as configuration
-from training.config import ArgumentParser, UserError, exit_status
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError
 from training.players import check_device
 from training.studies.charts import pareto_picture
 from training.studies.config import CurveConfig, StudyConfig, load_config, study_file
@@ -289,7 +294,3 @@ def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> i
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line of `python -m training.study` and `foveate-study`; returns the exit status."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
