@@ -153,7 +153,7 @@ _can_warn = True
 
 def _warn_without_numpy() -> None:
     """Once a process, where PyBullet gives every picture as a tuple of a million numbers."""
-    global _can_warn  # noqa: PLW0603
+    global _can_warn
     if not _can_warn or pybullet.isNumpyEnabled():
         return
     _can_warn = False
