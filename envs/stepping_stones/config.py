@@ -78,7 +78,9 @@ class SteppingStonesConfig:
         if not isinstance(given, dict) or info.field_name is None:
             return given
         own = next(part.default for part in fields(cls) if part.name == info.field_name)
-        return {**asdict(own), **given}
+        # What a validator returns is checked as Python's, not as JSON's: a list is no tuple there.
+        changes = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+        return {**asdict(own), **changes}
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
