@@ -42,8 +42,8 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
     """Two arms, a table, balls and two bowls; see the module's text for the spaces.
 
     The reward of a decision is the fraction of the balls that lie in a bowl. An episode ends by
-    truncation alone, after which `reset` is due. `info` holds `in_bowls` (that fraction),
-    `success` (all of them, at this moment: no clock counts),
+    truncation alone; then `reset` is due, though steps still move the arms. `info` holds
+    `in_bowls` (that fraction), `success` (all of them, at this moment, whoever ends the episode),
     `tracking_error_m` (largest distance of a tool from its target), `refused` (how many targets
     of this episode stayed where they were: out of reach, or waiting for their tool) and
     `arms_touch`.
@@ -115,7 +115,7 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         if self.config.images or self.render_mode == "rgb_array":
             self._camera.begin(bowls_m)
         self._expert = SweepExpert(config, bowls_m)
-        self._decisions, self._done = 0, False
+        self._decisions = 0
         self._balls_m = self._scene.ball_positions_m()
         return self._observe(), self._info()
 
@@ -125,8 +125,6 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         """Move for 0.1 s."""
         if self._scene is None:
             raise RuntimeError("reset must be called before step")
-        if self._done:
-            raise RuntimeError("the episode has ended: reset must be called before step")
         change = read_action(action, 12)
         limit = self._largest.astype(np.float64)
         before = self._targets.joints_rad
@@ -135,8 +133,8 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         self._balls_m = self._scene.ball_positions_m()
         self._decisions += 1
         observation, info = self._observe(), self._info()
-        self._done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
-        return observation, info["in_bowls"], False, self._done, info
+        done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
+        return observation, info["in_bowls"], False, done, info
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows where the balls are."""

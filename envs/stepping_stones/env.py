@@ -67,9 +67,10 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
     `info` holds `distance_m`, `fell` and `success` (no fall until the end and at least
     `success_distance_m`).
 
-    The end is the environment's own, a fall or `episode_s`: where a wrapper ends episodes earlier,
-    as `gymnasium.make(..., max_episode_steps=30)` does, `success` is False; `episode_s=1.5` ends
-    them there instead. After the end, `reset` is due.
+    The end is the environment's own, a fall or `episode_s`. Where a wrapper ends episodes earlier,
+    as `gymnasium.make(..., max_episode_steps=30)` does, `success` stays False: `episode_s=1.5` ends
+    them there and lets them succeed. Then `reset` is due, though steps still move the robot, which
+    stays fallen if it fell.
 
     `reset(seed=...)` fixes terrain, noise and distraction; `options` may hold `terrain_seed`, which
     fixes the stones alone, and `gap_m`, which replaces the configured range for this episode. An
@@ -147,7 +148,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         if self._scenery:
             self._scenery.dress(self._stones, self._robot.stones, clutter)
         self._locomotion = Locomotion(self._sensors.measure(self._state))
-        self._decisions, self._done = 0, False
+        self._decisions, self._fell = 0, False
         self._previous_action = np.zeros(9)
         return self._observe(), self._info(fell=False)
 
@@ -157,8 +158,6 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         """Walk for 50 ms."""
         if self._stones is None:
             raise RuntimeError("reset must be called before step")
-        if self._done:
-            raise RuntimeError("the episode has ended: reset must be called before step")
         chosen = np.clip(read_action(action, 9), -1.0, 1.0)
         self._previous_action = chosen
         command = FootholdCommand(
@@ -181,12 +180,12 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             if fell:
                 break
         self._decisions += 1
+        fell = self._fell = self._fell or fell  # who goes on after a fall has not got up
         full_m = self.config.reward_speed_m_s * DECISION_S
         progress = min(self._state.position_m[0] - start_m, full_m)
         # Scaled by speed: marching on the spot, where every foothold is safe, must earn nothing.
         reward = progress + self.config.margin_reward * margin * max(progress / full_m, 0.0)
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
-        self._done = fell or done
         return self._observe(), float(reward), fell, done and not fell, self._info(fell, done)
 
     def expert_action(self) -> NDArray[np.float32]:
