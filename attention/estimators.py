@@ -117,12 +117,13 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         array = validate_data(self, X, accept_sparse="csr", dtype=_DTYPES)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         sigma = _scale(array) if isinstance(self.sigma, str) else float(self.sigma)
+        projection: Any = self.projection
         made = build_map(
             self.feature_map,
             self.n_features_in_,
             self.n_components,
             kernel=self.kernel,
-            projection=self.projection,
+            projection=projection,
             seed=seed,
             dtype=torch.float32 if array.dtype == np.float32 else torch.float64,
             device="cpu",
@@ -175,9 +176,10 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _checked_options(self) -> dict[str, Any]:
         if not isinstance(self.side, str) or self.side not in SIDES:
             raise ValueError(f"side must be one of {', '.join(SIDES)}, got {self.side!r}")
-        if not (isinstance(self.sigma, str) and self.sigma == SCALE):
+        sigma: Any = self.sigma
+        if not (isinstance(sigma, str) and sigma == SCALE):
             try:
-                check_positive(sigma=self.sigma)
+                check_positive(sigma=sigma)
             except ValueError as error:
                 raise ValueError(f"{error}; {SCALE!r} takes it from the data") from None
         check_count("n_components", self.n_components)

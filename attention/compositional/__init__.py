@@ -88,7 +88,7 @@ _MODULES = (
     "inner_product",
     "sampling",
     "skeleton",
-    "transformer",  # the last: it needs scikit-learn
+    "transformer",
 )
 
 
@@ -97,7 +97,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in __all__:
-        for home in _MODULES:
+        for home in ("transformer",) if name == "CompositionalFeatures" else _MODULES:
             members = vars(import_module(f"{__name__}.{home}"))
             if name in members:
                 return members[name]

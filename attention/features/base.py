@@ -85,11 +85,17 @@ class FeatureMap(Rebuilt):
         raise NotImplementedError
 
     def queries(self, x: Tensor) -> Tensor:
-        """(..., d) -> (..., F), real. `(queries(x) * keys(y)).sum(-1)` estimates kernel(x, y)."""
+        """(..., d) -> (..., F), real. `(queries(x) * keys(y)).sum(-1)` estimates kernel(x, y).
+
+        These are the features themselves, which long tokens take out of the dtype's range: for the
+        softmax kernel those of trig and of hybrids grow like exp(|x|^2 / 2), infinite in float32
+        from |x| = 13.3 on, and positive ones shrink like exp(-|x|^2 / 2), all 0 soon after. What
+        is made of them then is NaN. `attend` works with scaled features, for any length.
+        """
         raise NotImplementedError
 
     def keys(self, y: Tensor) -> Tensor:
-        """(..., d) -> (..., F), real."""
+        """(..., d) -> (..., F), real; in range for as long tokens as those of `queries`."""
         return self.queries(y)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
