@@ -78,7 +78,9 @@ class SteppingStonesConfig:
         if not isinstance(given, dict) or info.field_name is None:
             return given
         own = next(part.default for part in fields(cls) if part.name == info.field_name)
-        return {**asdict(own), **given}
+        # JSON has lists, for which a tuple's place is strict once they have come through here.
+        parts = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        return {**asdict(own), **parts}
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
