@@ -275,9 +275,9 @@ def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
 
 
 def _folder(runs: Sequence[str]) -> Path | None:
-    """Where results go that --out does not place: in the first run directory that is named, a
-    folder that holds no others; None without such a directory, or where it cannot be written."""
-    first = next((Path(run) for run in runs if (Path(run) / checkpoint.CHECKPOINTS).is_dir()), None)
+    """Where results go that --out does not place: in the first run directory that is named, itself
+    or by a checkpoint, a folder that holds no others; None without one that can be written."""
+    first = next(filter(None, map(_run_directory, runs)), None)
     if first is None:
         return None
     if not os.access(first, os.W_OK):
@@ -286,6 +286,13 @@ def _folder(runs: Sequence[str]) -> Path | None:
     names = (f"{FOLDER}-{number}" if number > 1 else FOLDER for number in itertools.count(1))
     folders = (first / name for name in names)
     return next(f for f in folders if not any((f / name).exists() for name in (RESULTS, PARETO)))
+
+
+def _run_directory(given: str) -> Path | None:
+    path = Path(given)
+    if (path / checkpoint.CHECKPOINTS).is_dir():
+        return path
+    return path.parents[1] if path.parent.name == checkpoint.CHECKPOINTS else None
 
 
 @contextmanager

@@ -230,6 +230,7 @@ def test_results_go_where_the_first_run_directory_is(tmp_path, monkeypatch, caps
     where = evaluation._folder
     assert where(["stepping_stones"]) is None
     assert where(["stepping_stones", "b", "a"]) == Path("b/evaluation")
+    assert where(["a/checkpoints/000001.safetensors"]) == Path("a/evaluation")
     (tmp_path / "a/evaluation").mkdir()
     assert where(["a"]) == Path("a/evaluation")  # stopped before its first result
     (tmp_path / "a/evaluation/evaluation.json").touch()

@@ -7,6 +7,7 @@ from training import config, demos, evaluate, flops, rollout
 from training.errors import UserError
 from training.overrides import assignment, fill_shorthands, merge, read_overrides
 from training.players import settings_given
+from training.studies.runs import _in_turn
 
 SHORT = {"episode_s": "env.episode_s", "feature_map": "policy.feature_map"}
 
@@ -197,3 +198,11 @@ def config_of_inf():
         values: dict[str, Any]
 
     return Free({"wind": float("inf"), "gap": (1, 2)})
+
+
+def test_an_arm_of_a_study_goes_before_its_stages_however_settings_are_spelled():
+    stage, arm = {"policy": {"keep": 0.5, "patch": [8, 8]}, "popsize": 4}, {"policy.keep": 0.25}
+    words = _in_turn(stage, arm, {"seed": 1})
+    assert words == ["policy.keep=0.25", "policy.patch=[8, 8]", "popsize=4", "seed=1"]
+    with pytest.raises(UserError, match=r"policy.keep = 0.5 and policy.keep = 0.25 are the same"):
+        _in_turn({**stage, **arm})
