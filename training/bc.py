@@ -17,18 +17,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 import argparse
 from pathlib import Path
-from shlex import quote
 
 import torch
 
 from training import bc_config, checkpoint, dagger, implicit_bc, implicit_bc_config
 from training.any_config import load_any_config
 from training.bc_config import BCConfig
+from training.command_lines import command_line, preset
 from training.commands import exit_status
 from training.config import UserError
 from training.devices import Group, open_group
 from training.implicit_bc_config import ImplicitBCConfig
 from training.job_config import describe_job
+from training.overrides import assignment
 from training.starting import hold_and_train, make_parser, print_next, start_run
 
 __all__ = ["load_config", "main"]
@@ -124,8 +125,7 @@ def _prepare(config: Config) -> None:
 def _next_commands(config: Config, run: Path) -> list[tuple[str, str]]:
     if isinstance(config, ImplicitBCConfig):
         return []
-    command = (
-        "python -m training.es --config configs/stepping_stones_finetune.yaml "
-        f"--set {quote(f'init_from={run}')}"
-    )
+    finetune = preset("stepping_stones_finetune.yaml")
+    start = assignment("init_from", str(run))
+    command = command_line("training.es", "--config", finetune, "--set", start)
     return [(command, "improve it by evolution strategies")]

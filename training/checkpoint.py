@@ -23,6 +23,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from training.config import UserError, validate
+from training.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     import policies
@@ -208,6 +209,7 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
     raise UserError(
         f"{run_or_checkpoint} is neither a run directory, nor a checkpoint file, nor one of the "
         f"policies that come with the package ({', '.join(policies) or 'none'})"
+        f"{did_you_mean(str(run_or_checkpoint), policies)}"
     )
 
 
@@ -305,5 +307,6 @@ def _policy_settings(
     if not isinstance(name, str) or name not in CONFIGS:
         raise UserError(
             f"{path}: policy.name is {name!r}, where one of {', '.join(CONFIGS)} is needed"
+            f"{did_you_mean(str(name), CONFIGS)}"
         )
     return validate(CONFIGS[name], given, path, "policy.")

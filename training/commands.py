@@ -147,7 +147,7 @@ def _interruptible(command: Callable[[], int]) -> int:
 
 
 def _status(command: Callable[[], int]) -> int:
-    from training.config import UserError
+    from training.errors import UserError
 
     try:
         return command()

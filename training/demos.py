@@ -33,6 +33,7 @@ from gymnasium import spaces
 
 from training import environments, run_log
 from training.checkpoint import CHECKPOINTS, make_env, write_atomically
+from training.command_lines import command_line
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
 from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
@@ -44,10 +45,12 @@ from training.demo.format import (
     check_same,
     observation_spec,
 )
+from training.demo.next_command import cloning_command
 from training.demo.recorder import SEGMENT_STEPS, Job, record
 from training.demo.writer import decisive_packages, write_master
 from training.players import positive, settings_given
 from training.processes import open_processes
+from training.progress import ProgressBar
 from training.seeds import VALIDATION_SEEDS_FROM
 
 __all__ = ["main", "run"]
@@ -114,21 +117,15 @@ def _finished(job: Job) -> dict[int, int]:
 
 def _record_missing(job: Job, lengths: dict[int, int], arguments: argparse.Namespace) -> None:
     """Record the episodes that are not in `lengths`, keeping the master file up to date."""
-    from tqdm import tqdm
-
     lengths = dict(lengths)
     missing = [number for number in range(arguments.episodes) if number not in lengths]
     if not missing:
         return
-    seconds = 0.2 if sys.stderr.isatty() else 20.0
     written = -_MASTER_EVERY_S
     with (
-        tqdm(
-            total=len(missing) + len(lengths), initial=len(lengths), unit="episode",
-            mininterval=seconds, dynamic_ncols=True,
-        ) as bar,
+        ProgressBar(total=len(missing) + len(lengths), initial=len(lengths), unit="episode") as bar,
         closing(record(job, missing, arguments.workers)) as episodes,
-    ):  # fmt: skip
+    ):
         for number, steps in episodes:
             lengths[number] = steps
             bar.set_postfix_str(f"{steps} steps", refresh=False)
@@ -201,16 +198,21 @@ def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
         f"{len(reader)} episodes ({len(new)} new) in {directory}: {facts['steps']} steps, "
         f"{facts['bytes'] / 1e6:.1f} MB{frame}; {wall_s:.0f} s{rate}"
     )
-    means = {"reward": facts["reward_last"]["mean"], **facts["final_info_mean"]}
+    means = {**facts["final_info_mean"], "reward": facts["reward_last"]["mean"]}
+    if "in_bowls" in means:  # the task's own measure: of `success` every ball must be there
+        means = {"in_bowls": means.pop("in_bowls"), **means}
+        means.pop("success", None)
     shown = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
     print(f"expert, mean at the end of an episode: {shown}")
     print(f"see {directory / PICTURE}; next:")
-    print(f"  python -m training.demos --verify {directory}     read every frame once, and check")
+    verify = command_line("training.demos", "--verify", directory)
+    print(f"  {verify}  # read every frame once, and check")
+    clone = cloning_command(reader)
+    if clone is not None:
+        print(f"  {clone}  # train a policy on them")
 
 
 def _verify(directory: Path, workers: int) -> int:
-    from tqdm import tqdm
-
     reader = DemoReader(directory)
     numbers = [demo.number for demo in reader.demos]
     count = len(numbers)
@@ -218,7 +220,10 @@ def _verify(directory: Path, workers: int) -> int:
     with open_processes(min(workers, max(count, 1))) as pool:
         try:
             results = pool.map(verify_demo, *tasks)
-            steps = sum(tqdm(results, total=count, unit="episode", disable=not sys.stderr.isatty()))
+            shown = ProgressBar(
+                results, total=count, unit="episode", disable=not sys.stderr.isatty()
+            )
+            steps = sum(shown)
         except UserError:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

@@ -13,12 +13,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 import dataclasses
 import math
+import shlex
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from types import MappingProxyType
 
 import numpy as np
@@ -29,6 +29,7 @@ from policies import ImplicitAttentionPolicy as Policy
 from policies.feature_maps import map_state
 from training import checkpoint, run_log, searchers
 from training import config as configuration
+from training.command_lines import command_line
 from training.commands import exit_status
 from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
@@ -274,10 +275,11 @@ def _main(argv: list[str] | None) -> int:
         config.iterations,
         run,
         config.env_id,
-        (f"tensorboard --logdir {quote(str(run))}", "the curves"),
+        (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
         (
-            f"python -m training.es --resume {quote(str(run))} "
-            f"--set iterations={2 * config.iterations}",
+            command_line(
+                "training.es", "--resume", run, "--set", f"iterations={2 * config.iterations}"
+            ),
             "train on",
         ),
     )

@@ -17,6 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import sys
@@ -31,7 +32,7 @@ import numpy as np
 import torch
 
 from envs import BIMANUAL_SWEEP
-from training import run_log
+from training import checkpoint, config, run_log
 from training.checkpoint import write_atomically
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
@@ -39,10 +40,13 @@ from training.episode import Episode, Policy, finite_numbers, run_episode
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
+from training.progress import ProgressBar
 
 __all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
+FOLDER = "evaluation"
+"""Of a run directory: receives its evaluations, the second `evaluation-2` and so on."""
 
 
 def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
@@ -228,9 +232,8 @@ def evaluate(
 def _watched(
     results: Iterable[Episode], name: str, total: int, progress: bool
 ) -> Iterable[Episode]:
-    from tqdm import tqdm
-
-    return tqdm(results, desc=name, total=total, unit="episode", disable=not progress, leave=False)
+    options = {"unit": "episode", "disable": not progress, "leave": False}
+    return ProgressBar(results, desc=name, total=total, **options)
 
 
 _OUTCOMES = {"distance m": ("distance_m", 2), "in bowls": ("in_bowls", 3)}
@@ -264,21 +267,41 @@ def _row(entry: dict[str, Any], outcomes: Sequence[str]) -> str:
 
 
 def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
-    """Mean and standard error of a figure, or "-"."""
+    """Mean and standard error of a figure, the mean alone of one episode, or "-"."""
     if f"{name}_mean" not in entry:
         return "-"
-    error = entry[f"{name}_sem"]
-    error = math.nan if error is None else error
-    return f"{entry[f'{name}_mean']:.{decimals}f} +- {error:.{decimals}f}"
+    mean, error = f"{entry[f'{name}_mean']:.{decimals}f}", entry[f"{name}_sem"]
+    return mean if error is None else f"{mean} +- {error:.{decimals}f}"
+
+
+def _folder(runs: Sequence[str]) -> Path | None:
+    """Where results go that --out does not place: in the first run directory that is named, itself
+    or by a checkpoint, a folder that holds no others; None without one that can be written."""
+    first = next(filter(None, map(_run_directory, runs)), None)
+    if first is None:
+        return None
+    if not os.access(first, os.W_OK):
+        print(f"note: {first} cannot be written, so nothing is: give --out DIR", file=sys.stderr)
+        return None
+    names = (f"{FOLDER}-{number}" if number > 1 else FOLDER for number in itertools.count(1))
+    folders = (first / name for name in names)
+    return next(f for f in folders if not any((f / name).exists() for name in (RESULTS, PARETO)))
+
+
+def _run_directory(given: str) -> Path | None:
+    path = Path(given)
+    if (path / checkpoint.CHECKPOINTS).is_dir():
+        return path
+    return path.parents[1] if path.parent.name == checkpoint.CHECKPOINTS else None
 
 
 @contextmanager
-def _claim(out: str | None) -> Iterator[Path | None]:
+def _claim(out: Path | None) -> Iterator[Path | None]:
     """The output directory, made, known to be writable and without results, and locked; or None."""
     if out is None:
         yield None
         return
-    directory = Path(out)
+    directory = out
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -321,7 +344,11 @@ def _parser() -> ArgumentParser:
     add_arguments(parser, episodes=100)
     parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
     parser.add_argument("--device", default="cpu", help="PyTorch device of the policies")
-    parser.add_argument("--out", metavar="DIR", help=f"write {RESULTS} and {PARETO} here")
+    parser.add_argument(
+        "--out", metavar="DIR",
+        help=f"write {RESULTS} and {PARETO} here (default: {FOLDER}, {FOLDER}-2, ... in the first "
+        "run directory named; without one nothing is written)",
+    )  # fmt: skip
     return parser
 
 
@@ -335,8 +362,11 @@ def run(argv: Sequence[str] | None = None) -> int:
         arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device
     )
     _note_differences(players)
+    for player in players:
+        config.check_finite(player.env_settings, f"the environment of {player.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    with _claim(arguments.out) as directory:
+    out = _folder(arguments.runs) if arguments.out is None else Path(arguments.out)
+    with _claim(out) as directory:
         _evaluate_into(directory, players, seeds, arguments.workers)
     return 0
 

@@ -9,16 +9,17 @@ from training import config as configuration
 from training.config import read_yaml
 from training.environments import ENVIRONMENTS
 
-__all__ = ["describe_job", "load_job", "missing_keys"]
+__all__ = ["SHORTHANDS", "describe_job", "load_job", "missing_keys"]
 
 T = TypeVar("T")
 
-_SHORTHANDS = {
+SHORTHANDS = {
     "episode_s": "env.episode_s",
     "feature_map": "policy.feature_map",
     "num_features": "policy.num_features",
     "num_lambda_features": "policy.num_lambda_features",
 }
+"""Top-level keys, and the nested ones that they stand for."""
 
 _BEFORE: dict[str, Any] = {"fit_after": None}
 """Keys that were added since, and the values that stand for what was done without them."""
@@ -26,13 +27,20 @@ _BEFORE: dict[str, Any] = {"fit_after": None}
 
 def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     """A trainer's configuration, every default filled in; UserError when something is wrong."""
-    data = configuration.dump(configuration.load(cls, path, overrides, _SHORTHANDS))
+
+    def names(data: dict[str, Any]) -> list[str]:
+        known = ENVIRONMENTS.get(str(data.get("env_id", getattr(cls, "env_id", None))))
+        return configuration.keys(cls) + (
+            configuration.keys(known.settings, "env.") if known is not None else []
+        )
+
+    data = configuration.dump(configuration.load(cls, path, overrides, SHORTHANDS, names))
     source = configuration.source(path, overrides)
     known = ENVIRONMENTS.get(data["env_id"])
     if known is not None:
-        env = configuration.validate(known.settings, data["env"], source, "env.")
+        env = configuration.validate(known.settings, data["env"], source, "env.", names(data))
         data["env"] = configuration.dump(env)
-    configuration.fill_shorthands(data, _SHORTHANDS, source)
+    configuration.fill_shorthands(data, SHORTHANDS, source)
     return configuration.validate(cls, data, source)
 
 

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from training.checkpoint import CHECKPOINTS, write_atomically
+from training.command_lines import option
 from training.config import UserError, to_yaml
+from training.progress import ProgressBar
 
 __all__ = [
     "RunLog",
@@ -61,7 +63,7 @@ def create(directory: Path, config: dict[str, Any]) -> None:
             if taken:
                 raise UserError(
                     f"{directory} holds another run ({taken[0]}): continue it with "
-                    f"--resume {directory}, or give another directory"
+                    f"{option('--resume', directory)}, or give another directory"
                 )
             (directory / CHECKPOINTS).mkdir(exist_ok=True)
             _write(directory, provenance(config), config)
@@ -103,7 +105,7 @@ def _write(directory: Path, facts: dict[str, Any], config: dict[str, Any]) -> No
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Hold a run directory; UserError when another process trains in it.
+    """Hold a run directory; UserError when another process does.
 
     The system releases the lock when the process ends, however it ends.
     """
@@ -115,7 +117,7 @@ def lock(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"another process is training in {directory}") from None
+            raise UserError(f"another process is at work in {directory}") from None
         yield
 
 
@@ -211,12 +213,7 @@ class RunLog:
             self._board = SummaryWriter(
                 str(directory), purge_step=iteration + 1 if iteration else None
             )
-        from tqdm import tqdm
-
-        seconds = 0.2 if sys.stderr.isatty() else 20.0
-        self._bar = tqdm(
-            total=total, initial=iteration, unit="it", mininterval=seconds, dynamic_ncols=True
-        )
+        self._bar = ProgressBar(total=total, initial=iteration, unit="it")
 
     def _keep_until(self, iteration: int) -> dict[str, str]:
         self._file.seek(0)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from shlex import quote
 from typing import Any, TypeVar
 
 import policies
 from training import checkpoint, run_log
 from training import config as configuration
+from training.command_lines import command_line
 from training.commands import interrupted_status
 from training.config import UserError
 from training.job_config import missing_keys
@@ -168,7 +168,8 @@ def hold_and_train(
     except KeyboardInterrupt as error:
         latest = checkpoint.in_run(run)
         at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
-        print(f"\ninterrupted{at}; go on with: python -m {command} --resume {quote(str(run))}")
+        again = command_line(command, "--resume", run)
+        print(f"\ninterrupted{at}; go on with: {again}")
         return interrupted_status(error)
     return 0
 
@@ -176,12 +177,12 @@ def hold_and_train(
 def print_next(iterations: int, run: Path, env_id: str, *commands: tuple[str, str]) -> None:
     """Say that a run is done and what to do with it: see it, measure it, and these commands."""
     # An environment of one's own is imported only where the command line names it.
-    named = f"{quote(str(run))} --env {quote(env_id)}" if ":" in env_id else quote(str(run))
+    named = [str(run), *(["--env", env_id] if ":" in env_id else [])]
     commands = (
-        (f"python -m training.rollout {named} --video episode.mp4", "see it"),
-        (f"python -m training.evaluate {named} --out evaluation", "measure it on unseen seeds"),
+        (command_line("training.rollout", *named, "--video", "episode.mp4"), "see it"),
+        (command_line("training.evaluate", *named), "measure it on unseen seeds"),
         *commands,
     )
     print(f"done: {iterations} iterations in {run}; next:")
     for command, purpose in commands:
-        print(f"  {command}     {purpose}")
+        print(f"  {command}  # {purpose}")

@@ -30,6 +30,7 @@ import torch
 
 from training import checkpoint, demos, run_log
 from training import config as configuration
+from training.command_lines import command_line
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
 from training.players import check_device
@@ -246,9 +247,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _command(path: Path, overrides: Sequence[str], out: Path | None = None) -> str:
     """What runs the study, as a shell takes it."""
-    words = ["python", "-m", "training.study", "--config", str(path)]
-    words += ["--out", str(out)] if out else []
-    return shlex.join([*words, *(["--set", *overrides] if overrides else [])])
+    words = ["--config", str(path), *(["--out", str(out)] if out else [])]
+    return command_line("training.study", *words, *(["--set", *overrides] if overrides else []))
 
 
 def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> int:

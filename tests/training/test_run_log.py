@@ -120,7 +120,7 @@ def test_a_run_killed_before_its_configuration_was_written_occupies_nothing(tmp_
 
 def test_a_run_that_another_process_is_making_is_refused(run):
     (run / "config.yaml").unlink()
-    with run_log.lock(run), pytest.raises(UserError, match="another process is training in"):
+    with run_log.lock(run), pytest.raises(UserError, match="another process is at work in"):
         run_log.create(run, CONFIG)
 
 
@@ -167,7 +167,7 @@ def test_two_processes_never_train_in_one_directory(run):
     holder = context.Process(target=_hold, args=(run, ready, done))
     holder.start()
     assert ready.wait(20)
-    with pytest.raises(UserError, match="another process is training in"), run_log.lock(run):
+    with pytest.raises(UserError, match="another process is at work in"), run_log.lock(run):
         pass
     holder.kill()
     holder.join()

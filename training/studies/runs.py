@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from training.any_config import JobConfig
 from training.bc_learner import load_data
 from training.config import UserError
 from training.job_config import missing_keys
+from training.overrides import assignment, merge, read_overrides
 from training.players import check_device
 from training.plots import read_metrics
 from training.starting import build_policy
@@ -124,7 +124,7 @@ class Run:
             if not checkpoint.in_run(self.directory):  # they were removed: it begins anew
                 (self.directory / run_log.METRICS).unlink(missing_ok=True)
             free = {key: getattr(self.job, key, None) for key in ("workers", "ray_address")}
-            words = [f"{key}={json.dumps(value)}" for key, value in free.items() if value]
+            words = [assignment(key, value) for key, value in free.items() if value]
             arguments = ["--resume", str(self.directory), *(["--set", *words] if words else [])]
         else:
             with contextlib.suppress(FileNotFoundError):  # killed before its first file was written
@@ -160,18 +160,38 @@ def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list
     jobs: list[Any] = []
     for stage in study.stages:
         file = stage_file(path, stage.config)
-        values = {**stage.set, **arm.set, **dict.fromkeys(study.seed_keys, seed)}
+        own: dict[str, Any] = dict.fromkeys(study.seed_keys, seed)
         if study.workers is not None:
-            values["workers"] = study.workers
+            own["workers"] = study.workers
         if study.ray_address is not None and stage.trainer == "es":
-            values["ray_address"] = study.ray_address
-        words = [f"{key}={json.dumps(value)}" for key, value in values.items()]
+            own["ray_address"] = study.ray_address
         try:
+            words = _in_turn(stage.set, arm.set, own)
             job = _LOAD[stage.trainer](file, words)
         except UserError as error:
             raise UserError(f"{path}, arm {arm.name}: {error}") from None
         jobs.append((stage.trainer, ["--config", str(file), "--set", *words], job))
     return jobs
+
+
+def _in_turn(*layers: dict[str, Any]) -> list[str]:
+    """Overrides of all layers; the later one's where two give the same setting.
+
+    UserError when one layer gives a setting two values.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        merge(values, read_overrides(assignment(key, value) for key, value in layer.items()))
+    return [assignment(key, value) for key, value in _flat(values).items()]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values by dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        below = _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {}
+        flat |= below or {prefix + key: value}
+    return flat
 
 
 def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int) -> list[Run]:
@@ -185,7 +205,7 @@ def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int
     for i, (trainer, arguments, job) in enumerate(jobs):
         name = f"{slug(arm.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
         if before is not None:
-            arguments = [*arguments, f"init_from={json.dumps(str(before))}"]
+            arguments = [*arguments, assignment("init_from", str(before))]
             job = dataclasses.replace(job, init_from=str(before))
         directory = out / "runs" / name
         runs.append(Run(arm, seed, i, directory, trainer, job, tuple(arguments), before))
