@@ -78,7 +78,11 @@ class SteppingStonesConfig:
         if not isinstance(given, dict) or info.field_name is None:
             return given
         own = next(part.default for part in fields(cls) if part.name == info.field_name)
-        return {**asdict(own), **given}
+        # Once it was in Python's hands, JSON's list is no tuple to a strict reader.
+        told = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in given.items()
+        }
+        return {**asdict(own), **told}
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

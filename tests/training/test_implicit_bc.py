@@ -270,6 +270,10 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
     for policy, sentence in (
         ({"optimiser": "gradient"}, "policy.optimiser = 'gradient', but input should be"),
         ({"optimiser": "langevin"}, "optimiser must be null or autoregressive"),
+        (
+            {"embed_dim": 4, "heads": 4},
+            "policy.qk_length must be null where heads have one dimension (embed_dim = heads = 4)",
+        ),
         ({"patch": [7, 7]}, "that divide the 40 x 48 image"),
         ({"feature_map": "magic"}, "feature_map must be one of"),
     ):
