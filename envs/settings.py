@@ -108,9 +108,7 @@ def check_render_mode(render_mode: Any) -> None:
     if render_mode is not None and (
         not isinstance(render_mode, str) or render_mode not in ("rgb_array", "human")
     ):
-        raise ValueError(
-            f"render_mode must be rgb_array, human or None, got {_shown(render_mode)}"
-        )
+        raise ValueError(f"render_mode must be rgb_array, human or None, got {_shown(render_mode)}")
 
 
 def _plain(value: Any) -> Any:

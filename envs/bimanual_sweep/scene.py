@@ -76,9 +76,7 @@ class Scene(HoldsPhysics):
             for bowl in bowls_m:
                 add_bowl_visual(client, config, bowl)
         with tempfile.TemporaryDirectory() as folder:
-            self.arms = [
-                Arm(client, model, Path(folder), visible=pictures) for model in models
-            ]
+            self.arms = [Arm(client, model, Path(folder), visible=pictures) for model in models]
         self.balls = self._make_balls(balls_m)
         for body in (table, *bowls):
             client.setCollisionFilterGroupMask(body, -1, _STATIC, _TOOLS | _BALLS)

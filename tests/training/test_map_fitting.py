@@ -20,7 +20,7 @@ from training import bc, checkpoint, es
 from training import config as configuration
 from training.es_config import load_config
 from training.starting import build_policy
-from training.workers import InProcessPool, Setup, Task, get_parameters
+from training.workers import EpisodeWorker, Setup, Task, get_parameters
 
 recorded = test_implicit_bc.recorded
 CLUSTERED = {
@@ -150,19 +150,25 @@ def test_oprf_is_fitted_to_its_own_tokens(train):
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_without_a_moment_a_run_is_as_before(kind, train):
-    """Runs of earlier versions lack the key: they go on as they began."""
-    whole = train(kind, "whole", "fit_after=null")
-    assert not any(found.any() for found in centres(whole).values())
-    old = train(kind, "old", "fit_after=null", "iterations=3") if kind != "implicit" else whole
-    text = (old / "config.yaml").read_text().replace("fit_after: null\n", "")
-    (old / "config.yaml").write_text(text)
-    train(kind, old.name, "iterations=5" if kind == "implicit" else "iterations=4")
+def test_a_run_of_an_earlier_version_goes_on_as_it_began(kind, train, tmp_path):
+    """Its configuration and its checkpoints lack what is new."""
+    whole, old = train(kind, "whole", "fit_after=null"), tmp_path / "old"
+    shutil.copytree(whole, old)
+    text = (whole / "config.yaml").read_text()
+    (old / "config.yaml").write_text(text.replace("fit_after: null\n", ""))
+    rows = (whole / "metrics.csv").read_text().splitlines(keepends=True)
+    (old / "metrics.csv").write_text("".join(rows[:3]))
+    for path in checkpoint.in_run(old)[3:]:
+        path.unlink()
+    for path in checkpoint.in_run(old):
+        saved = checkpoint.load(path)
+        del saved.config["fit_after"], saved.state["progress"]["fitted"]
+        checkpoint.save(path, saved.policy, saved.search, saved.config, saved.state)
+    train(kind, "old")
     assert not any(found.any() for found in centres(old).values())
     assert yaml.safe_load((old / "config.yaml").read_text())["fit_after"] is None
-    if kind != "implicit":
-        ours, theirs = (checkpoint.in_run(run)[-1] for run in (whole, old))
-        assert ours.read_bytes() == theirs.read_bytes()
+    ours, theirs = (checkpoint.in_run(run)[-1] for run in (whole, old))
+    assert ours.read_bytes() == theirs.read_bytes()
 
 
 def test_workers_get_what_was_fitted_with_each_task(tmp_path):
@@ -174,20 +180,20 @@ def test_workers_get_what_was_fitted_with_each_task(tmp_path):
     plain = configuration.dump(config)
     state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     before = Setup(config.env_id, config.env, plain["policy"], state)
-    pool = InProcessPool(before)
+    old = EpisodeWorker(before)
     center, statistics = get_parameters(policy), policy.normaliser.statistics
-    (seen,) = pool.run([Task(center, statistics, 1, {}, kept=2)])
+    seen = old.run(Task(center, statistics, 1, {}, kept=2))
     assert [depth_m.shape for depth_m in seen.depth_m] == [(2, 24, 32)] * 2
     policy.fit_attention(torch.from_numpy(np.stack(seen.depth_m)))
     task = Task(center, statistics, 1, {}, map_state(policy))
     after = replace(before, state=policy.state_dict())
     rewards = []
     for worker, given in (
-        (pool, task),
-        (InProcessPool(before), task),
-        (InProcessPool(after), replace(task, maps={})),
+        (old, task),
+        (EpisodeWorker(before), task),
+        (EpisodeWorker(after), replace(task, maps={})),
     ):
-        (outcome,) = worker.run(pickle.loads(pickle.dumps([given])))
+        outcome = worker.run(pickle.loads(pickle.dumps(given)))
         rewards.append(outcome.episode.reward)
         worker.close()
     assert len({*rewards}) == 1
