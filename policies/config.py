@@ -60,6 +60,9 @@ class PolicyConfig:
     """Kind of policy."""
     patch: tuple[int, int] = (4, 4)
     """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
+    standardise: bool = False
+    """Cloning with the dense controller: bring each pixel to mean 0 and variance 1 over the
+    demonstrations; otherwise 0.5 m is 0 and 0.3 m more is 1, which suits cameras that look down."""
     variant: Literal["masking", "rank", "trans"] = "masking"
     """What attention hands to the controller: the image with the lesser tokens zeroed, the best
     tokens in order of score (to an image controller, vote, the same as masking), or values mixed by
@@ -100,6 +103,11 @@ class PolicyConfig:
             raise ValueError(
                 f"patch must be [rows, columns] that divide the 24 x 32 image, "
                 f"got [{rows}, {columns}]"
+            )
+        if self.standardise and self.controller != "mlp":
+            raise ValueError(
+                "standardise must be false with the controller vote, which compares pixels; mlp "
+                "takes it"
             )
         if min(self.hidden, default=1) < 1:
             raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")

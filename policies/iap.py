@@ -48,7 +48,7 @@ class ImplicitAttentionPolicy(Rebuilt):
             )
         generator = torch.Generator().manual_seed(config.init_seed)
         self.normaliser = RunningNormaliser(proprio)
-        self.tokens = PatchTokens(cameras, height, width, config.patch)
+        self.tokens = PatchTokens(cameras, height, width, config.patch, config.standardise)
         num_tokens, num_features = self.tokens.count, self.tokens.num_features
         self.selection: LearnedSelection | RandomSelection | None = None
         if config.selection == "learned" and num_tokens < 2:

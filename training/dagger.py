@@ -76,10 +76,11 @@ def data_path(run: Path, iteration: int) -> Path:
     return run / DATA / f"{iteration:06d}.safetensors"
 
 
-def set_normaliser(policy: Policy, proprio: Tensor) -> None:
+def set_normaliser(policy: Policy, data: Demonstrations) -> None:
     """Normalise by the statistics of the demonstrations."""
-    empty = policies.RunningStatistics.empty(proprio.shape[-1])
-    policy.normaliser.statistics = empty.update(proprio.numpy())
+    empty = policies.RunningStatistics.empty(data.proprio.shape[-1])
+    policy.normaliser.statistics = empty.update(data.proprio.numpy())
+    policy.tokens.set_statistics(data.depth_m)
 
 
 def save(
@@ -141,7 +142,7 @@ def learn(
         iteration = progress.iteration
 
         train_data, held_out = Demonstrations.joined(data).split()
-        set_normaliser(policy, train_data.proprio)
+        set_normaliser(policy, train_data)
         generator = torch.Generator()
         generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
         fitted = fit(policy, optimiser, train_data, config, iteration, generator)

@@ -89,7 +89,13 @@ class ImplicitBCConfig:
     """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _possible(self) -> Self:
+        policy = self.policy
+        if policy.attend and policy.embed_dim == policy.heads and policy.qk_length is not None:
+            raise ValueError(
+                "policy.qk_length must be null where heads have one dimension (embed_dim = heads = "
+                f"{policy.heads}), whose length alone can be learned, got {policy.qk_length}"
+            )
         if self.final_learning_rate > self.learning_rate:
             raise ValueError(
                 f"final_learning_rate must be at most learning_rate = {self.learning_rate}, "
