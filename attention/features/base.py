@@ -27,6 +27,15 @@ class ScaledFeatures(NamedTuple):
     """(..., L, 1)"""
 
 
+class LogFeatures(NamedTuple):
+    """Logarithms of features, but for a log-weight common to a token."""
+
+    logarithms: Tensor
+    """(..., L, F)"""
+    log_weight: Tensor
+    """(..., L, 1)"""
+
+
 def scaled_exp(logarithms: Tensor, dim: int | tuple[int, ...] = -1) -> ScaledFeatures:
     """exp(logarithms), the largest along `dim` as its scale: no mantissa is above 1."""
     # Detached: the scale cancels wherever it is dropped, so it carries no gradient.
@@ -106,6 +115,18 @@ class FeatureMap(Rebuilt):
         """(..., L, d) -> the same features as `keys`, with their scale apart."""
         return self.scaled_queries(y)
 
+    def log_queries(self, x: Tensor) -> LogFeatures | None:
+        """(..., L, d) -> logarithms of the features, of maps that are exponentials; else None.
+
+        Attention then takes these and not `scaled_queries`: gradients stay numbers where all
+        features of a query and a key are small together (see `attention.products`).
+        """
+        return None
+
+    def log_keys(self, y: Tensor) -> LogFeatures | None:
+        """(..., L, d) -> the same for keys."""
+        return self.log_queries(y)
+
     def redraw(self, generator: torch.Generator) -> None:
         """Replace the random vectors by new ones drawn from `generator`. Forward never does.
 
@@ -157,8 +178,10 @@ class FeatureMap(Rebuilt):
         to the query), which cancel exactly. Signed maps' denominators follow the policy in
         `attention.denominators`.
 
+        A query that sees no key gets zeros, and gives none of its gradient to anything.
+
         Raises:
-            ValueError: shapes, dtypes or devices that do not fit, or a mask that leaves no key.
+            ValueError: shapes, dtypes or devices that do not fit.
         """
         return attend(self, x, y, values, causal=causal, key_mask=key_mask)
 

@@ -20,6 +20,7 @@ from attention.features.vectors import EXPLICIT, check_named
 from attention.options import check_generator
 from attention.precision import full_precision, working_dtype
 from attention.projections.registry import explicit_vectors
+from attention.tracing import known
 
 RESOLUTION = 2**53
 """Levels of the stored uniform numbers."""
@@ -165,14 +166,14 @@ class DiscreteFeatures(FeatureMap):
     def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None:
         """Raise ValueError for negative queries or visible keys, where there is no shift.
 
-        Features change sign with them, and sums over keys are mostly noise. Not checked while
-        compiling, which admits no such question.
+        Features change sign with them, and sums over keys are mostly noise. Not checked where
+        values cannot be read, compiled or under `torch.vmap`.
         """
-        if self.shift is not None or torch.compiler.is_compiling():
+        if self.shift is not None:
             return
         for argument, u, mask in (("queries", x, None), ("keys", y, key_mask)):
             negative = (u < 0).any(-1)
-            if bool((negative if mask is None else negative & mask).any()):
+            if known((negative if mask is None else negative & mask).any()):
                 raise ValueError(
                     f"{argument} must not be negative in attention with features that are "
                     "signed powers, got negative entries; the map's _plus form takes them"

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features import FeatureMap, ScaledFeatures
-from attention.features.base import scaled_exp, scaled_token_scores
+from attention.features.base import LogFeatures, scaled_exp, scaled_token_scores
 from attention.features.cluster_diagonal import cluster_diagonal
 from attention.features.complex_valued import real_form
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
@@ -183,6 +183,12 @@ class ClusteredHybrid(FeatureMap):
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
         return self._scaled_features(y, key=True)
 
+    def log_queries(self, x: Tensor) -> LogFeatures | None:
+        return self._log_features(x, key=False)
+
+    def log_keys(self, y: Tensor) -> LogFeatures | None:
+        return self._log_features(y, key=True)
+
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
         """As `FeatureMap.token_scores`, from scaled features.
 
@@ -258,6 +264,13 @@ class ClusteredHybrid(FeatureMap):
         with component(EXPONENTIALS):
             default = self.default.evaluate(projections, log_weight)
         return self._mixed([*pairs.unbind(-2), default], u, key)
+
+    def _log_features(self, u: Tensor, key: bool) -> LogFeatures | None:
+        if self.signed:
+            return None
+        u = self._prepare("queries and keys", u, self.omega)
+        log_modulus, _, log_weight = self._pairs(u, key)
+        return LogFeatures(log_modulus.flatten(-2), log_weight)
 
     def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
         u = self._prepare("queries and keys", u, self.omega)
