@@ -1,8 +1,10 @@
-"""Resident memory of an environment's life, as a program: environment and settings, as JSON.
+"""What an environment's life adds to resident memory, as a program.
 
-It prints by how many kB the process grew over 400 resets, over 30 environments that were made,
-reset and closed, and over 20 that were dropped without closing. Each comes after a start of its
-own, in which the allocator takes what it then uses again and again.
+    python -m tests.envs.memory NAME SETTINGS_AS_JSON RESETS_BEFORE
+
+It prints, as JSON, by how many kB the process grew over 400 resets, over 30 environments that were
+made, reset and closed, and over 20 that were dropped without closing. Some of each come before the
+measurement: the allocator takes for them what it then uses again and again.
 """
 
 import gc
@@ -17,26 +19,22 @@ import gymnasium
 
 import envs  # noqa: F401
 
-STARTS = {"resets": 120, "cycles": 10, "drops": 5}
-"""How often before measuring; of resets, more than one world of SteppingStones-v0 lasts."""
-TIMES = {"resets": 400, "cycles": 30, "drops": 20}
-
 
 def resident_kb() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") / 1e3
 
 
-def growth_kb(what: str, once: Callable[[int], None]) -> float:
-    for i in range(STARTS[what]):
+def growth_kb(once: Callable[[int], None], before: int, times: int) -> float:
+    for i in range(before):
         once(i)
-    before = resident_kb()
-    for i in range(TIMES[what]):
+    start = resident_kb()
+    for i in range(times):
         once(i)
-    return resident_kb() - before
+    return resident_kb() - start
 
 
-def main(name: str, settings: dict[str, Any]) -> None:
+def main(name: str, settings: dict[str, Any], resets_before: int) -> None:
     env = gymnasium.make(name, **settings)
 
     def reset(seed: int) -> None:
@@ -51,13 +49,13 @@ def main(name: str, settings: dict[str, Any]) -> None:
         made.reset(seed=seed)
         made.step(made.action_space.sample())
 
-    grown = {"resets": growth_kb("resets", reset)}
+    grown = {"resets": growth_kb(reset, resets_before, 400)}
     env.close()
-    grown["cycles"] = growth_kb("cycles", cycle)
-    gc.disable()  # what is dropped is freed by its last reference, not when the collector comes
-    grown["drops"] = growth_kb("drops", drop)
+    grown["cycles"] = growth_kb(cycle, 10, 30)
+    gc.disable()  # the last reference must free it, not the collector, which may come late
+    grown["drops"] = growth_kb(drop, 5, 20)
     print(json.dumps(grown))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]))
