@@ -77,7 +77,7 @@ class SteppingStonesConfig:
         """What a mapping leaves out stays this camera's own; `CameraConfig` has the front's."""
         if not isinstance(given, dict) or info.field_name is None:
             return given
-        own = next(part.default for part in fields(cls) if part.name == info.field_name)
+        own: Any = next(part.default for part in fields(cls) if part.name == info.field_name)
         # What a validator returns is checked as Python's, not as JSON's: a list is no tuple there.
         changes = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
         return {**asdict(own), **changes}

@@ -68,7 +68,7 @@ def test_what_a_closed_environment_is_asked_for_is_one_sentence(make):
     for ask in (env.reset, env.render, lambda: env.step(np.zeros(env.action_space.shape))):
         with pytest.raises(
             pybullet.error,
-            match="^Not connected to physics server: the environment was closed; make another to",
+            match=r"^Not connected to physics server: the environment was closed; make another to",
         ):
             ask()
 

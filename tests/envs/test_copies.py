@@ -20,9 +20,9 @@ WAYS = {
     "pickle": pickle.dumps,
     "old pickle": lambda thing: pickle.dumps(thing, protocol=0),
     "cloudpickle": cloudpickle.dumps,
-    "spawn": lambda thing: multiprocessing.get_context("spawn")
-    .Process(target=print, args=(thing,))
-    .start(),
+    "spawn": lambda thing: (
+        multiprocessing.get_context("spawn").Process(target=print, args=(thing,)).start()
+    ),
 }
 
 
@@ -93,10 +93,9 @@ def test_vector_environments_step_as_one_alone_does(kind, name, settings):
     with one() as alone:
         ways = []
         for seed in (4, 5):
-            way = [alone.reset(seed=seed)[0][part]]
-            for _ in range(3):
-                way.append(alone.step(np.zeros(alone.action_space.shape, np.float32))[0][part])
-            ways.append(way)
+            still = np.zeros(alone.action_space.shape, np.float32)
+            start = alone.reset(seed=seed)[0][part]
+            ways.append([start, *(alone.step(still)[0][part] for _ in range(3))])
     several = kind([one, one])
     seen = [several.reset(seed=[4, 5])[0][part]]
     for _ in range(3):

@@ -152,7 +152,7 @@ def test_wrong_reset_options(env, options, sentence):
 
 @pytest.mark.parametrize("seed", [True, -1, 1.0, "1", [1], np.float64(1)])
 def test_a_wrong_seed_is_a_sentence(env, seed):
-    with pytest.raises(ValueError, match="^seed must be an integer of at least 0, got "):
+    with pytest.raises(ValueError, match=r"^seed must be an integer of at least 0, got "):
         env.reset(seed=seed)
 
 

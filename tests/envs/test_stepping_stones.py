@@ -242,7 +242,7 @@ def test_who_goes_on_after_a_fall_stays_fallen():
 
 
 def test_success_follows_the_environments_own_clock():
-    """`max_episode_steps` is the wrapper's, and unknown to it: see the class and the users' page."""
+    """`max_episode_steps` is the wrapper's, and unknown to it: the class and the page say so."""
 
     def end(**settings):
         with make(success_distance_m=0.1, **settings) as env:
