@@ -33,9 +33,10 @@ class Interrupted(KeyboardInterrupt):
         self.status = 128 + signum
 
 
-def interrupted_status(error: KeyboardInterrupt) -> int:
+def interrupted_status(error: BaseException) -> int:
     """The exit status of a command that was stopped so: 128 + the signal's number, as shells do."""
-    return getattr(error, "status", 128 + signal.SIGINT)
+    status: int = getattr(error, "status", 128 + signal.SIGINT)
+    return status
 
 
 class _Signals:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from training import config as configuration
 from training.checkpoint import make_env, write_atomically
 from training.config import UserError
 from training.episode import Episode, Policy, run_episode
-from training.processes import open_processes
+from training.pool import open_pool
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.workers import explained
 
@@ -115,6 +114,9 @@ class Task:
     learner: dict[str, NDArray[Any]] | None = None
     """State of the policy that acts; None lets the expert act."""
 
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -162,7 +164,8 @@ class _Walker:
         settings = configuration.validate(policies.PolicyConfig, policy, "policy")
         self._policy = policies.build(settings, self._env.observation_space, self._env.action_space)
 
-    def walk(self, task: Task) -> Walk:
+    def run(self, task: Task) -> Walk:
+        """Walk a task."""
         assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         if task.learner is not None:
             state = {name: torch.from_numpy(value) for name, value in task.learner.items()}
@@ -181,19 +184,6 @@ class _Walker:
         self._env.close()
 
 
-_walker: _Walker | None = None  # of a worker process
-
-
-def _begin(*settings: Any) -> None:
-    global _walker
-    _walker = _Walker(*settings)
-
-
-def _walk(task: Task) -> Walk:
-    assert _walker is not None
-    return _walker.walk(task)
-
-
 class Collector:
     """Walks tasks in this process, or in several others.
 
@@ -202,32 +192,19 @@ class Collector:
         workers: how many processes.
 
     Raises:
-        UserError: if the environment cannot be made.
+        UserError: if the environment cannot be made; with several workers, `walk` does.
     """
 
     def __init__(
         self, env_id: str, env: dict[str, Any], policy: dict[str, Any], workers: int
     ) -> None:
-        self._walker = _Walker(env_id, env, policy)
-        self._pool: ProcessPoolExecutor | None = None
-        if workers > 1:
-            self._pool = open_processes(workers, _begin, env_id, env, policy)
+        self._pool = open_pool(partial(_Walker, env_id, env, policy), workers)
 
     def walk(self, tasks: Sequence[Task]) -> list[Walk]:
         """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
-        try:
-            with explained():
-                if self._pool is None:
-                    return [self._walker.walk(task) for task in tasks]
-                return list(self._pool.map(_walk, tasks))
-        except BrokenProcessPool:
-            raise UserError(
-                "a worker process died (killed, or out of memory), so training stopped; the last "
-                "checkpoint is intact, and --resume goes on from it"
-            ) from None
+        with explained():
+            return self._pool.run(tasks)
 
     def close(self) -> None:
         """Release processes and environments."""
-        self._walker.close()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.close()

@@ -24,8 +24,9 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from gymnasium import spaces
 from training import environments, run_log
 from training.checkpoint import CHECKPOINTS, make_env, write_atomically
 from training.command_lines import command_line
-from training.commands import exit_status
+from training.commands import exit_status, interrupted_status
 from training.config import ArgumentParser, UserError
 from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
 from training.demo.format import (
@@ -46,10 +47,11 @@ from training.demo.format import (
     observation_spec,
 )
 from training.demo.next_command import cloning_command
-from training.demo.recorder import SEGMENT_STEPS, Job, record
+from training.demo.recorder import SEGMENT_STEPS, Job, Task, record
 from training.demo.writer import decisive_packages, write_master
 from training.players import positive, settings_given
-from training.processes import open_processes
+from training.pool import WorkerDiedError
+from training.processes import ProcessPool
 from training.progress import ProgressBar
 from training.seeds import VALIDATION_SEEDS_FROM
 
@@ -154,7 +156,7 @@ def _run_job(job: Job, arguments: argparse.Namespace) -> int:
             state = _rescue(job, arguments.valid_share)
             if isinstance(error, KeyboardInterrupt):
                 print(f"\ninterrupted; {state}")
-                return 130
+                return interrupted_status(error)
             raise UserError(f"recording stopped: {error}; {state}") from None
         lengths = _finished(job)
         wall_s = time.monotonic() - began
@@ -212,25 +214,33 @@ def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
         print(f"  {clone}  # train a policy on them")
 
 
+@dataclass(frozen=True)
+class _Verifier:
+    verify: Callable[[Path, int, Recording], int]
+    reader: DemoReader
+
+    def run(self, task: Task) -> int:
+        """Check an episode; its steps. UserError when it is damaged."""
+        return self.verify(self.reader.directory, task.number, self.reader.recording)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 def _verify(directory: Path, workers: int) -> int:
     reader = DemoReader(directory)
     numbers = [demo.number for demo in reader.demos]
     count = len(numbers)
-    tasks = [reader.directory] * count, numbers, [reader.recording] * count
-    with open_processes(min(workers, max(count, 1))) as pool:
+    make = partial(_Verifier, verify_demo, reader)
+    with closing(ProcessPool(make, min(workers, max(count, 1)))) as pool:  # HDF5 may crash
         try:
-            results = pool.map(verify_demo, *tasks)
+            results = pool.in_order([Task(number) for number in numbers])
             shown = ProgressBar(
                 results, total=count, unit="episode", disable=not sys.stderr.isatty()
             )
             steps = sum(shown)
-        except UserError:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-        except BrokenProcessPool:
-            raise UserError(
-                f"--verify {directory}: a worker process died (killed, or out of memory)"
-            ) from None
+        except WorkerDiedError as error:
+            raise UserError(f"--verify {directory}: {error}") from None
     print(f"{count} episodes in {reader.directory} are whole: {steps} steps, every checksum right")
     return 0
 
@@ -313,5 +323,5 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    """Command line; its exit status, as of `exit_status`."""
     return exit_status(lambda: run(argv))

@@ -22,8 +22,8 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from training.config import ArgumentParser, UserError
 from training.episode import Episode, Policy, finite_numbers, run_episode
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
-from training.processes import open_processes
+from training.pool import Pool, WorkerDiedError, open_pool
 from training.progress import ProgressBar
 
 __all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
@@ -63,6 +63,15 @@ def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[f
     )
 
 
+@dataclass(frozen=True)
+class _Task:
+    player: Player
+    seed: int
+
+    def __str__(self) -> str:
+        return f"the episode of {self.player.name} with seed {self.seed}"
+
+
 class _Stage:
     """One open environment and policy at a time; in each worker process there is one."""
 
@@ -71,8 +80,9 @@ class _Stage:
         self.env: gymnasium.Env | None = None
         self.policy: Policy | None = None
 
-    def play(self, player: Player, seed: int) -> Episode:
+    def run(self, task: _Task) -> Episode:
         """Run one episode; equal whatever ran here before."""
+        player, seed = task.player, task.seed
         if player != self.player:
             self.close()
             torch.set_num_threads(1)
@@ -92,34 +102,18 @@ class _Stage:
         self.player = self.env = self.policy = None
 
 
-_stage = _Stage()
-
-
-def _play(player: Player, seed: int) -> Episode:
-    return _stage.play(player, seed)
-
-
 @contextmanager
-def _executor(workers: int) -> Iterator[Any]:
-    """A `map` over worker processes, or over this one; it keeps the order of its input."""
-    if workers == 1:
-        threads = torch.get_num_threads()
-        try:
-            yield map
-        finally:
-            _stage.close()
-            torch.set_num_threads(threads)  # this process may have other work to do
-        return
-    pool = open_processes(workers)
+def _open_pool(workers: int) -> Iterator[Pool[_Task, Episode]]:
+    threads = torch.get_num_threads()
     try:
-        yield pool.map
-    except BrokenProcessPool:
+        with closing(open_pool(_Stage, workers)) as pool:
+            yield pool
+    except WorkerDiedError as error:
         raise UserError(
-            "a worker process died (killed, or out of memory), so the evaluation stopped; "
-            "policies evaluated before it are in the output"
+            f"the evaluation stopped: {error}; policies evaluated before it are in the output"
         ) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        torch.set_num_threads(threads)  # this process may have other work to do
 
 
 def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -199,14 +193,16 @@ def _origin(player: Player) -> dict[str, Any]:
 def play(player: Player, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
     """Yield an episode a seed, in their order. UserError when an action or reward is not finite or
     a worker dies."""
-    with _executor(workers) as run:
-        yield from _episodes(run, player, seeds, progress=False)
+    with _open_pool(min(workers, len(seeds))) as pool:
+        yield from _episodes(pool, player, seeds, progress=False)
 
 
-def _episodes(run: Any, player: Player, seeds: Sequence[int], progress: bool) -> Iterator[Episode]:
+def _episodes(
+    pool: Pool[_Task, Episode], player: Player, seeds: Sequence[int], progress: bool
+) -> Iterator[Episode]:
     try:
-        results = run(_play, [player] * len(seeds), seeds)
-        yield from _watched(results, player.name, len(seeds), progress)
+        with closing(pool.in_order([_Task(player, seed) for seed in seeds])) as results:
+            yield from _watched(results, player.name, len(seeds), progress)
     except FloatingPointError as error:
         raise UserError(f"{player.name}: {error}") from None
 
@@ -219,9 +215,9 @@ def evaluate(
     The entries do not depend on `workers`, latency excepted. Raises UserError when an action is
     not finite or a worker dies.
     """
-    with _executor(workers) as run:
+    with _open_pool(min(workers, len(seeds))) as pool:
         for player in players:
-            episodes = list(_episodes(run, player, seeds, progress))
+            episodes = list(_episodes(pool, player, seeds, progress))
             entry = summarise(player, episodes)
             _add_costs(entry, player, seeds[0])
             entry |= _origin(player)
@@ -396,5 +392,5 @@ def _evaluate_into(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    """Command line; its exit status, as of `exit_status`."""
     return exit_status(lambda: run(argv))

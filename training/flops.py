@@ -322,5 +322,5 @@ def _device_name(device: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    """Command line; its exit status, as of `exit_status`."""
     return exit_status(lambda: run(argv))

@@ -191,7 +191,7 @@ class Crew(Pool[T, R], Generic[T, R, H]):
         deaths[index] += 1
         if deaths[index] > RETRIES:
             raise WorkerDiedError(
-                f"a worker died {deaths[index]} times over {tasks[index]} ({death.reason})"
+                f"a worker process died ({death.reason}), {deaths[index]} times over {tasks[index]}"
             )
 
     def _remove(self, hand: H) -> None:

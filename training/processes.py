@@ -43,16 +43,24 @@ class _Process(context.SpawnProcess):
     """From its first instruction deaf to Control-C, which is for the process that opened it."""
 
     def start(self) -> None:
-        resource_tracker.ensure_running()  # it would unblock the signals
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # the new process inherits it
-        try:
+        with _blocked():
             super().start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    """Block signals, which processes that are begun meanwhile inherit."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # which that has undone
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Context(context.SpawnContext):  # spawned: forked physics and threads do not mix
-    Process = _Process  # type: ignore[assignment]
+    Process = _Process
 
 
 def open_processes(
@@ -62,7 +70,10 @@ def open_processes(
 
     Control-C is left to the process that opened them.
     """
-    return ProcessPoolExecutor(count, _Context(), initializer=_begin, initargs=(begin, arguments))
+    with _blocked():
+        return ProcessPoolExecutor(
+            count, _Context(), initializer=_begin, initargs=(begin, arguments)
+        )
 
 
 def _begin(begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> None:
@@ -154,7 +165,7 @@ class ProcessPool(Crew[T, R, _Hand]):
     def lost(self, reason: str) -> None:
         self._lost += 1
         if self._lost > RETRIES:
-            raise WorkerDiedError(f"{self._lost} workers died while they began ({reason})")
+            raise WorkerDiedError(f"{self._lost} worker processes died while they began ({reason})")
 
     def dismiss(self, hand: _Hand) -> None:
         if hand.process.pid is not None:  # else it was interrupted before it began
@@ -190,8 +201,7 @@ def _cause(process: _Process) -> str:
     code = process.exitcode
     if code is None or code >= 0:
         return f"exit status {code}"
-    killed = f"killed by {signal.Signals(-code).name}"
-    return f"{killed}, as when memory runs out" if code == -signal.SIGKILL else killed
+    return "killed, or out of memory" if code == -signal.SIGKILL else signal.strsignal(-code) or ""
 
 
 def _serve(pipe: connection.Connection[bytes, bytes]) -> None:

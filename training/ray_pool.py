@@ -49,11 +49,8 @@ _HOW_TO_SECURE = (
 class _Actor:
     """A worker on Ray."""
 
-    def prepare(self, make: list[Any]) -> tuple[str, bool]:
-        """Build it, by a function given as a list of its reference in Ray's store.
-
-        Returns the node's id, and whether that node asks for a token.
-        """
+    def prepare(self, make: list[Any]) -> str:
+        """Build it, by a function given as a list of its reference in Ray's store; the node's id."""
         import ray
 
         try:
@@ -63,7 +60,7 @@ class _Actor:
         except BaseException as error:
             raise beginning(error) from None
         node: str = ray.get_runtime_context().get_node_id()
-        return node, os.environ.get(_AUTH_MODE, "").lower() == "token"
+        return node
 
     def run(self, task: Any) -> Outcome | Failure:
         """Run a task."""
@@ -87,13 +84,14 @@ class RayPool(Crew[T, R, _Hand]):
     def __init__(self, make: Callable[[], Worker[T, R]], workers: int, address: str) -> None:
         super().__init__()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault(_AUTH_MODE, "token")  # read when Ray is imported
+        os.environ.setdefault(_AUTH_MODE, "token")
         import ray
 
-        self._ray, self._workers, self._lost = ray, workers, 0
+        self._ray, self._workers, self._lost, self._begun = ray, workers, 0, False
         self._alive_s, self._hire_at_s = time.monotonic(), 0.0
         self._connected = not ray.is_initialized()
         if self._connected:
+            ray._raylet.Config.initialize("")  # EvoTorch may have imported Ray, which reads it then
             _connect(address, workers)
         self._actor_class: Any = ray.remote(num_cpus=1)(_Actor)
         self._make = [ray.put(make)]
@@ -136,14 +134,7 @@ class RayPool(Crew[T, R, _Hand]):
         if hand.ready:
             self._lost = 0
             return value
-        hand.node, secure = value
-        if not secure and os.environ[_AUTH_MODE].lower() == "token":
-            return Failure(
-                UserError(
-                    "the Ray cluster asks for no token, so that anyone who reaches it can run code "
-                    f"there: {_HOW_TO_SECURE} (RAY_AUTH_MODE=disabled here accepts the risk)"
-                )
-            )
+        self._begun, hand.node = True, value
         return Outcome()
 
     def _lives(self, node: str) -> bool:
@@ -158,7 +149,14 @@ class RayPool(Crew[T, R, _Hand]):
     def lost(self, reason: str) -> None:
         self._lost += 1
         if self._lost > max(RETRIES, self._workers) and not any(hand.ready for hand in self.hands):
-            raise WorkerDiedError(f"{self._lost} Ray workers were lost ({reason})")
+            hint = ""
+            if not self._begun and os.environ[_AUTH_MODE].lower() == "token":
+                # Nodes without a token may not tell the owner of an actor that they have it.
+                hint = (
+                    "; if the cluster asks for no token, anyone who reaches it can run code there: "
+                    f"{_HOW_TO_SECURE}, or accept that with RAY_AUTH_MODE=disabled"
+                )
+            raise WorkerDiedError(f"{self._lost} Ray workers were lost ({reason}){hint}")
         self._hire_at_s = time.monotonic() + min(60.0, 0.5 * 2**self._lost)
 
     def dismiss(self, hand: _Hand) -> None:

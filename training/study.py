@@ -31,7 +31,7 @@ import torch
 from training import checkpoint, demos, run_log
 from training import config as configuration
 from training.command_lines import command_line
-from training.commands import exit_status
+from training.commands import exit_status, interrupted_status
 from training.config import ArgumentParser, UserError
 from training.players import check_device
 from training.studies.charts import pareto_picture
@@ -235,7 +235,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(path, out, arguments.set, arguments.page)
     except (KeyboardInterrupt, StoppedError) as error:
-        status = error.status if isinstance(error, StoppedError) else 130
+        status = interrupted_status(error)
         command = _command(path, arguments.set, out)
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)
         return status

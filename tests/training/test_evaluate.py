@@ -9,7 +9,7 @@ import pytest
 
 from tests.training import walk_env
 from training import evaluate as evaluation
-from training import plots, run_log
+from training import plots, pool, run_log
 from training.config import UserError
 from training.evaluate import evaluate, main, summarise, wilson_interval
 from training.players import find_players
@@ -184,10 +184,14 @@ def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypat
     assert kept["name"] == "random"
 
 
-def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys):
+def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys, monkeypatch):
+    monkeypatch.setattr(pool, "RETRIES", 1)
     arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
     assert main([*arguments, "--set", "deadly=true"]) == 2
-    assert "worker process died" in capsys.readouterr().err
+    assert (
+        "error: the evaluation stopped: a worker process died (killed, or out of memory), 2 times "
+        "over the episode of oracle with seed 100000; policies evaluated before it are "
+    ) in capsys.readouterr().err
 
 
 def test_a_reward_that_is_not_finite_is_one_sentence(capsys):
