@@ -215,7 +215,9 @@ def in_run(run: Path) -> list[Path]:
     """A run's checkpoints by iteration, oldest first; other files there are none of it."""
     found = (run / CHECKPOINTS).glob("[0-9]*.safetensors")
     own = [path for path in found if path.stem.isdecimal() and path.is_file()]
-    return sorted((path for path in own if path == _path(run, iteration_of(path))), key=iteration_of)
+    return sorted(
+        (path for path in own if path == _path(run, iteration_of(path))), key=iteration_of
+    )
 
 
 def iteration_of(path: Path) -> int:
@@ -235,12 +237,14 @@ def newest_whole(run: Path) -> Path | None:
     return None
 
 
-def set_aside_after(start: Path) -> None:
-    """Rename all checkpoints of a run that are later than `start`, which it goes on from: they are
-    kept as *.aside until their iterations are done again."""
-    for path in reversed(in_run(start.parent.parent)):
-        if iteration_of(path) > iteration_of(start):
-            path.replace(_aside(path))
+def set_aside_after(start: Path) -> int:
+    """Rename the checkpoints of a run that are later than `start`, which it goes on from: they are
+    kept as *.aside until their iterations are done again. Returns how many."""
+    every = in_run(start.parent.parent)
+    later = [path for path in every if iteration_of(path) > iteration_of(start)]
+    for path in reversed(later):  # what a kill leaves is a run that ends earlier
+        path.replace(_aside(path))
+    return len(later)
 
 
 def _aside(path: Path) -> Path:
