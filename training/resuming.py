@@ -52,7 +52,7 @@ def resume(
     """
     run, chosen = _place(args)
     file = _configuration_file(run, args)
-    before, config = load(file, []), load(args.config or file, args.set)
+    before, config = _saved(file, load, chosen), load(args.config or file, args.set)
     job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
     after = configuration.dump(config)
     if job.config.keys() != after.keys():
@@ -122,6 +122,18 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
         raise UserError(f"there is no {saved}, and it cannot be written: {error}") from None
     print(f"there was no {saved}; it is restored from {whole}")
     return saved
+
+
+def _saved(file: Path, load: Callable[[Any, list[str]], T], chosen: Path | None) -> T:
+    """The configuration in a run's file; UserError when somebody has damaged it."""
+    try:
+        return load(file, [])
+    except UserError as error:
+        if chosen is None:
+            raise
+        raise UserError(
+            f"{error}; mend that, or remove {file}, which is then restored from the checkpoint"
+        ) from None
 
 
 def _start(chosen: Path, job: _Job, command: str, args: argparse.Namespace) -> Checkpoint:
