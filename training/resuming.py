@@ -19,7 +19,7 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.checkpoint import Checkpoint
 from training.config import UserError
-from training.job_config import resolved
+from training.job_config import as_before, resolved
 
 __all__ = ["check_same_job", "first_difference", "iterations_done", "resume", "set_aside_later"]
 
@@ -52,7 +52,8 @@ def resume(
     """
     run, chosen = _place(args)
     file = _configuration_file(run, args)
-    before, config = _saved(file, load, chosen), load(args.config or file, args.set)
+    before, words = _saved(file, load, chosen)
+    config = load(args.config or file, [*words, *args.set])
     job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
     after = configuration.dump(config)
     if job.config.keys() != after.keys():
@@ -106,10 +107,9 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
     whole = checkpoint.newest_whole(run)
     if whole is None:
         raise UserError(f"{run} holds no run to resume: there is no {saved}")
-    if args.config:
-        return Path(args.config)
     config = checkpoint.read(whole).config
-    if ":" in config.get("env_id", ""):
+    asked = configuration.read_yaml(args.config) if args.config else {}
+    if ":" in config.get("env_id", "") and asked.get("env_id") != config["env_id"]:
         raise UserError(
             f"there is no {saved}, and {whole} names an environment that would be imported, "
             f"{str(config['env_id'])!r}, which only a configuration of your own may ask for; give "
@@ -124,10 +124,14 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
     return saved
 
 
-def _saved(file: Path, load: Callable[[Any, list[str]], T], chosen: Path | None) -> T:
-    """The configuration in a run's file; UserError when somebody has damaged it."""
+def _saved(
+    file: Path, load: Callable[[Any, list[str]], T], chosen: Path | None
+) -> tuple[T, list[str]]:
+    """The configuration in a run's file, and overrides for keys that the run is too old to know;
+    UserError when it has been damaged."""
     try:
-        return load(file, [])
+        words = as_before(configuration.read_yaml(file))
+        return load(file, words), words
     except UserError as error:
         if chosen is None:
             raise
