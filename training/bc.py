@@ -100,7 +100,7 @@ def _start(args: argparse.Namespace, group: Group) -> Start:
             )
         return config
 
-    return start_run(args, PRESET, load, _free_on_resume, _prepare)
+    return start_run("training.bc", args, PRESET, load, _free_on_resume, _prepare)
 
 
 def load_config(path: str | Path, overrides: list[str]) -> Config:

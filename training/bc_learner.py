@@ -28,8 +28,9 @@ from training.implicit_bc_config import ImplicitBCConfig
 from training.map_fitting import OBSERVATIONS, is_due, sound
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.players import Player, check_device
+from training.resuming import iterations_done
 from training.seeds import VALIDATION_SEEDS_FROM
-from training.starting import going_on, iterations_done
+from training.starting import going_on
 
 __all__ = ["NOT_FINITE", "Data", "Fit", "Learner", "learning_rate", "load_data"]
 

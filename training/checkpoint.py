@@ -2,16 +2,18 @@
 
 Tensors are named `policy/...` (the policy's state, with normaliser and random projections) and
 `search/...` (the optimiser's). Metadata: `format`, `version`, `config` and `state`, the last two
-as JSON. Loading runs no code from the file, and equal contents give equal bytes.
+as JSON, and `sha256` of the tensors' bytes, which older files lack. Loading runs no code from the
+file, and equal contents give equal bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -34,13 +36,17 @@ __all__ = [
     "check_tensors",
     "fitting",
     "in_run",
+    "iteration_of",
     "load",
     "load_into",
     "load_policy",
     "make_env",
+    "newest_whole",
+    "read",
     "resolve",
     "save",
     "save_in_run",
+    "set_aside_after",
     "shipped",
     "write_atomically",
 ]
@@ -96,19 +102,27 @@ def save(
         "state": json.dumps(state, sort_keys=True, allow_nan=False),
     }
     try:
-        write_atomically(path, _in_fixed_order(safetensors_torch.save(tensors, metadata)))
+        write_atomically(path, _finished(safetensors_torch.save(tensors, metadata)))
     except OSError as error:
         raise UserError(f"cannot write the checkpoint {path}: {error.strerror}") from None
 
 
-def _in_fixed_order(data: bytes) -> bytes:
-    """The same file with its header's keys sorted: safetensors orders metadata at random."""
+def _finished(data: bytes) -> bytes:
+    """The same file with its checksum, and its header's keys sorted: safetensors orders metadata at
+    random."""
     size = int.from_bytes(data[:8], "little")
-    header = json.dumps(
-        json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")
-    ).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + data[8 + size :]
+    header, tensors = json.loads(data[8 : 8 + size]), data[8 + size :]
+    header["__metadata__"]["sha256"] = hashlib.sha256(tensors).hexdigest()
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + tensors
+
+
+def _sha256(path: Path) -> str:
+    """Of the bytes after a safetensors file's header."""
+    with path.open("rb") as file:
+        file.seek(8 + int.from_bytes(file.read(8), "little"))
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -126,14 +140,31 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Read a checkpoint; UserError when it is missing, truncated, foreign or of another version."""
+    """Read a checkpoint; UserError when it is missing, truncated, foreign or of another version.
+
+    Where it lies in a run directory, that names the run's newest whole one.
+    """
     path = Path(path)
+    try:
+        return read(path)
+    except UserError as error:
+        of_run = path.parent.name == CHECKPOINTS
+        whole = newest_whole(path.parent.parent) if of_run else None
+        if whole is None:
+            raise
+        raise UserError(f"{error}; the newest whole checkpoint of that run is {whole}") from None
+
+
+def read(path: Path) -> Checkpoint:
+    """As `load`, but an error is of this file alone."""
     if not path.is_file():
         raise UserError(f"there is no checkpoint {path}")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Copies: aligned as computed tensors are, and safe when the file is cut short later.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        intact = metadata.get("sha256") in (None, _sha256(path))
     except (SafetensorError, OSError) as error:
         raise UserError(
             f"{path} is not a complete safetensors file ({error}); "
@@ -148,6 +179,10 @@ def load(path: str | Path) -> Checkpoint:
         raise UserError(
             f"{path} is a checkpoint of version {metadata.get('version')!r}, "
             f"but this program reads version {VERSION!r}"
+        )
+    if not intact:
+        raise UserError(
+            f"{path} is damaged: its tensors are not those that were written, by the checksum in it"
         )
     try:
         config, state = dict(json.loads(metadata["config"])), dict(json.loads(metadata["state"]))
@@ -179,7 +214,41 @@ def shipped() -> dict[str, Path]:
 def in_run(run: Path) -> list[Path]:
     """A run's checkpoints by iteration, oldest first; other files there are none of it."""
     found = (run / CHECKPOINTS).glob("[0-9]*.safetensors")
-    return sorted(path for path in found if path.stem.isdecimal())
+    own = [path for path in found if path.stem.isdecimal() and path.is_file()]
+    return sorted(
+        (path for path in own if path == _path(run, iteration_of(path))), key=iteration_of
+    )
+
+
+def iteration_of(path: Path) -> int:
+    """The iteration of a run's checkpoint."""
+    return int(path.stem)
+
+
+def _path(run: Path, iteration: int) -> Path:
+    return run / CHECKPOINTS / f"{iteration:06d}.safetensors"
+
+
+def newest_whole(run: Path) -> Path | None:
+    """The latest of a run's checkpoints that can be read; None where there is none."""
+    for path in reversed(in_run(run)):
+        with suppress(UserError):
+            return read(path).path
+    return None
+
+
+def set_aside_after(start: Path) -> int:
+    """Rename the checkpoints of a run that are later than `start`, which it goes on from: they are
+    kept as *.aside until their iterations are done again. Returns how many."""
+    every = in_run(start.parent.parent)
+    later = [path for path in every if iteration_of(path) > iteration_of(start)]
+    for path in reversed(later):  # what a kill leaves is a run that ends earlier
+        path.replace(_aside(path))
+    return len(later)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.aside")
 
 
 def save_in_run(
@@ -187,8 +256,9 @@ def save_in_run(
     config: dict[str, Any], state: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write an iteration's checkpoint; drop all but the first and `checkpoints_kept` latest."""
-    path = run / CHECKPOINTS / f"{iteration:06d}.safetensors"
+    path = _path(run, iteration)
     save(path, policy.state_dict(), search_tensors, config, state)
+    _aside(path).unlink(missing_ok=True)
     for old in in_run(run)[1 : -config["checkpoints_kept"]]:
         old.unlink()
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 import torch
@@ -47,6 +48,8 @@ class Progress:
     episodes: int = 0
     fitted: bool = False
     """Whether the policy's feature maps are fitted to its queries and keys."""
+    data_sha256: list[str] = field(default_factory=list)
+    """Of each file of demonstrations, by iteration; empty in runs of earlier versions."""
 
 
 def prepare(config: BCConfig) -> Policy:
@@ -124,6 +127,28 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
         learn(config, run, policy, optimiser, progress, collector, log)
 
 
+def collected(run: Path, progress: Progress) -> list[Demonstrations]:
+    """All demonstrations so far; UserError when a file is not the one that was trained on."""
+    found: list[Demonstrations] = []
+    for i in range(progress.iteration + 1):
+        path, before = data_path(run, i), progress.data_sha256[i : i + 1]
+        try:
+            data, sha256 = Demonstrations.load(path)
+            if before not in ([], [sha256]):
+                raise UserError(f"{path} is not the file that {run} has trained on")
+        except UserError as error:
+            earlier = [p for p in checkpoint.in_run(run) if checkpoint.iteration_of(p) < i]
+            if not earlier:
+                raise
+            raise UserError(
+                f"{error}; the newest checkpoint that does without it is {earlier[-1]}: "
+                f"python -m training.bc --resume {quote(str(earlier[-1]))}"
+            ) from None
+        progress.data_sha256[i : i + 1] = [sha256]
+        found.append(data)
+    return found
+
+
 def learn(
     config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.Optimizer,
     progress: Progress, collector: Collector, log: run_log.RunLog,
@@ -133,10 +158,10 @@ def learn(
     began = time.perf_counter()
     if not checkpoint.in_run(run):
         walks = collector.walk(make_tasks(config, 0, {}))
-        Demonstrations.of(walks, config.held_out).save(data_path(run, 0))
+        progress.data_sha256 = [Demonstrations.of(walks, config.held_out).save(data_path(run, 0))]
         progress.episodes = len(walks)
         save(run, policy, optimiser, progress, config)
-    data = [Demonstrations.load(data_path(run, i)) for i in range(progress.iteration + 1)]
+    data = collected(run, progress)
     while progress.iteration < config.iterations:
         progress.iteration += 1
         iteration = progress.iteration
@@ -151,7 +176,7 @@ def learn(
 
         walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
         data.append(Demonstrations.of(walks, config.held_out))
-        data[-1].save(data_path(run, iteration))
+        progress.data_sha256.append(data[-1].save(data_path(run, iteration)))
 
         episodes = [walk.episode for walk in walks]
         progress.episodes += len(episodes)

@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -113,7 +114,7 @@ def _finished(job: Job) -> dict[int, int]:
     for left_over in (job.directory / EPISODES).glob(".*.hdf5.*"):
         left_over.unlink()
     names = (path.stem for path in (job.directory / EPISODES).glob("*.hdf5"))
-    numbers = sorted(int(name) for name in names if name.isdecimal())
+    numbers = sorted(int(name) for name in names if re.fullmatch("[0-9]{6}", name))
     return {number: len(read_demo(job.directory, number, job.recording)) for number in numbers}
 
 

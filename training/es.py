@@ -267,7 +267,9 @@ def _main(argv: list[str] | None) -> int:
     description = "Train a policy by evolution strategies."
     parser = make_parser("training.es", description, describe_job(ESConfig), PRESET)
     args = parser.parse_args(argv)
-    config, run, start = start_run(args, PRESET, load_config, lambda _: FREE_ON_RESUME, prepare)
+    config, run, start = start_run(
+        "training.es", args, PRESET, load_config, lambda _: FREE_ON_RESUME, prepare
+    )
     status = hold_and_train("training.es", args, config, run, start, train)
     if status != 0:
         return status

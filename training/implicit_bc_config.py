@@ -15,9 +15,12 @@ from training.job_config import load_job
 
 __all__ = ["FREE_ON_RESUME", "ImplicitBCConfig", "load_config"]
 
-FREE_ON_RESUME = ("iterations", "workers", "readers", "episodes", "evaluate_every")
+FREE_ON_RESUME = (
+    "iterations", "workers", "readers", "episodes", "evaluate_every", "demonstrations", "device",
+)  # fmt: skip
 """Keys that a resumed run may change. With other `iterations` the learning rate goes on along its
-new schedule; the policy does not depend on the others."""
+new schedule, another `device` rounds otherwise; the policy does not depend on the others, as the
+`demonstrations` must be the same ones in another place."""
 
 
 @dataclass(

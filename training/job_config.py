@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
 from training import config as configuration
-from training.config import read_yaml
 from training.environments import ENVIRONMENTS
 
-__all__ = ["SHORTHANDS", "describe_job", "load_job", "missing_keys"]
+__all__ = ["SHORTHANDS", "as_before", "describe_job", "load_job", "missing_keys", "resolved"]
 
 T = TypeVar("T")
 
@@ -29,25 +30,47 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     """A trainer's configuration, every default filled in; UserError when something is wrong."""
 
     def names(data: dict[str, Any]) -> list[str]:
-        known = ENVIRONMENTS.get(str(data.get("env_id", getattr(cls, "env_id", None))))
-        return configuration.keys(cls) + (
-            configuration.keys(known.settings, "env.") if known is not None else []
-        )
+        return _names(cls, data)
 
     data = configuration.dump(configuration.load(cls, path, overrides, SHORTHANDS, names))
     source = configuration.source(path, overrides)
+    return configuration.validate(cls, _with_defaults(cls, data, source), source)
+
+
+def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
+    """Plain data of a configuration that an earlier version may have written, every default of this
+    one filled in; UserError names the `source` when something is wrong."""
+    data = {**missing_keys(data), **data}
+    given = configuration.dump(configuration.validate(cls, data, source))
+    whole = _with_defaults(cls, given, source)
+    return configuration.dump(configuration.validate(cls, whole, source))
+
+
+def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
+    known = ENVIRONMENTS.get(str(data.get("env_id", getattr(cls, "env_id", None))))
+    return configuration.keys(cls) + (
+        configuration.keys(known.settings, "env.") if known is not None else []
+    )
+
+
+def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
     known = ENVIRONMENTS.get(data["env_id"])
     if known is not None:
-        env = configuration.validate(known.settings, data["env"], source, "env.", names(data))
+        names = _names(cls, data)
+        env = configuration.validate(known.settings, data["env"], source, "env.", names)
         data["env"] = configuration.dump(env)
     configuration.fill_shorthands(data, SHORTHANDS, source)
-    return configuration.validate(cls, data, source)
+    return data
 
 
-def missing_keys(path: str | Path) -> dict[str, Any]:
-    """What a run of an earlier version did, for keys that its `config.yaml` does not know."""
-    known = read_yaml(path)
+def missing_keys(known: Collection[str]) -> dict[str, Any]:
+    """What a run of an earlier version did, for keys that its configuration does not know."""
     return {key: value for key, value in _BEFORE.items() if key not in known}
+
+
+def as_before(known: Collection[str]) -> list[str]:
+    """The same as overrides of that configuration."""
+    return [f"{key}={json.dumps(value)}" for key, value in missing_keys(known).items()]
 
 
 def describe_job(cls: type[Any]) -> str:

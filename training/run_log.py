@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,14 @@ from training.progress import ProgressBar
 
 __all__ = [
     "RunLog",
+    "check_rows",
     "create",
     "has_rows",
     "lock",
     "new_directory",
     "provenance",
     "record_resume",
+    "write_config",
 ]
 
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
@@ -79,6 +81,42 @@ def has_rows(directory: Path) -> bool:
         return False
 
 
+def check_rows(directory: Path, iteration: int) -> None:
+    """UserError unless metrics.csv holds the rows of all iterations to this one, in their order."""
+    path = directory / METRICS
+    try:
+        data = path.read_bytes() if path.exists() else b""
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    _rows_until(iteration, data, path)
+
+
+def _rows_until(iteration: int, metrics: bytes, path: Path) -> list[bytes]:
+    """The heading of a metrics.csv, b"" unless it is whole, and the rows of iterations 1, 2, 3 ...
+    to this one; UserError when one is left out, out of order or damaged."""
+    heading, *lines = metrics.splitlines(keepends=True) or [b""]
+    if not (heading.startswith(b"iteration,") and heading.endswith(b"\n")):
+        heading, lines = b"", []
+    width, due = heading.count(b",") + 1, count(1)
+    rows = [*takewhile(lambda line: _iteration(line, width) == next(due), lines[:iteration])]
+    if len(rows) < iteration:
+        there = f"only those of the first {len(rows)}" if rows else "none"
+        raise UserError(
+            f"{path} must hold a whole row of each of the first {iteration} iterations, in their "
+            f"order, but holds {there}"
+        )
+    return [heading, *rows]
+
+
+def _iteration(line: bytes, width: int) -> float:
+    """Which one a row of so many cells is of; NaN for a row that is damaged."""
+    try:
+        cells = [float(cell) for cell in line.split(b",")]
+    except ValueError:
+        return math.nan
+    return cells[0] if line.endswith(b"\n") and len(cells) == width else math.nan
+
+
 def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:
     """Note in a run's provenance that it goes on from `iteration`, under which configuration."""
     try:
@@ -98,8 +136,13 @@ def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> No
 
 
 def _write(directory: Path, facts: dict[str, Any], config: dict[str, Any]) -> None:
-    text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
     write_atomically(directory / PROVENANCE, (json.dumps(facts, indent=1) + "\n").encode())
+    write_config(directory, config)
+
+
+def write_config(directory: Path, config: dict[str, Any]) -> None:
+    """Write config.yaml. Raises OSError."""
+    text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
     write_atomically(directory / CONFIG, text.encode())
 
 
@@ -185,12 +228,22 @@ def _cpu_model() -> str:
     return next(models, platform.processor())
 
 
+def _sync_directory(directory: Path) -> None:
+    """Have the system write the names of a directory's files to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class RunLog:
     """One row an iteration, to metrics.csv, TensorBoard and a progress bar.
 
-    Rows after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv
-    and hidden in TensorBoard; so is from the former what a crash left damaged, and all after it.
-    `last` is the last row kept, as text by column, {} at the start.
+    A row is on the disk when `row` returns, before its iteration's checkpoint is written. Rows
+    after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv and
+    hidden in TensorBoard; UserError when one before it is missing or damaged. `last` is the last
+    row kept, as text by column, {} at the start.
     """
 
     def __init__(
@@ -199,6 +252,7 @@ class RunLog:
         self.columns = columns
         try:
             self._file = open(directory / METRICS, "a+b")  # noqa: SIM115 - closed in close()
+            _sync_directory(directory)
         except OSError as error:
             raise UserError(f"cannot write {directory / METRICS}: {error.strerror}") from None
         try:
@@ -210,37 +264,29 @@ class RunLog:
             warnings.simplefilter("ignore")  # TensorBoard's own imports
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(
-                str(directory), purge_step=iteration + 1 if iteration else None
-            )
+            self._board = SummaryWriter(str(directory), purge_step=iteration + 1)
         self._bar = ProgressBar(total=total, initial=iteration, unit="it")
 
     def _keep_until(self, iteration: int) -> dict[str, str]:
         self._file.seek(0)
-        lines = self._file.read().splitlines(keepends=True)
-        header = self._line(self.columns)
-        if not lines or lines[0] != header:
-            if lines and not header.startswith(lines[0]):
-                raise UserError(
-                    f"{self._file.name} has columns {lines[0].decode(errors='replace').strip()}, "
-                    f"but this program writes {header.decode().strip()}"
-                )
-            self._file.truncate(0)
-            self._file.write(header)
-            self._file.flush()
-            return {}
-        kept = list(takewhile(lambda line: self._iteration(line) <= iteration, lines[1:]))
-        self._file.truncate(len(header) + sum(map(len, kept)))
-        last = next(csv.reader([kept[-1].decode()])) if kept else []
+        data, heading, path = self._file.read(), self._line(self.columns), self._file.name
+        first = next(iter(data.splitlines(keepends=True)), b"").rstrip(b"\0")
+        if not heading.startswith(first):
+            raise UserError(
+                f"{path} has columns {first.decode(errors='replace').strip()}, but this program "
+                f"writes {heading.decode().strip()}"
+            )
+        kept = _rows_until(iteration, data, path)
+        self._file.truncate(sum(map(len, kept)))
+        if not kept[0]:
+            self._file.write(heading)
+        self._sync()
+        last = next(csv.reader([kept[-1].decode()])) if len(kept) > 1 else []
         return dict(zip(self.columns, last, strict=False))
 
-    def _iteration(self, line: bytes) -> float:
-        """Which one a row is of; infinity for a row that is damaged."""
-        try:
-            cells = [float(cell) for cell in line.split(b",")]
-        except ValueError:
-            return math.inf
-        return cells[0] if line.endswith(b"\n") and len(cells) == len(self.columns) else math.inf
+    def _sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     @staticmethod
     def _line(cells: Any) -> bytes:
@@ -252,7 +298,7 @@ class RunLog:
         """Log one iteration: `values` has exactly the columns; the bar shows `summary`."""
         assert tuple(values) == self.columns, f"{tuple(values)} != {self.columns}"
         self._file.write(self._line(values.values()))
-        self._file.flush()
+        self._sync()
         for name, value in values.items():
             if name != "iteration" and math.isfinite(value):
                 self._board.add_scalar(f"train/{name}", value, int(values["iteration"]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,13 +16,12 @@ from training import config as configuration
 from training.command_lines import command_line
 from training.commands import interrupted_status
 from training.config import UserError
-from training.job_config import missing_keys
+from training.resuming import iterations_done, resume, set_aside_later
 
 __all__ = [
     "build_policy",
     "going_on",
     "hold_and_train",
-    "iterations_done",
     "make_parser",
     "print_next",
     "start_run",
@@ -44,7 +42,11 @@ def make_parser(
     )
     parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset})")
     parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
-    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run that was stopped, from its newest checkpoint or from the one named",
+    )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
         help="set fields of the configuration, dotted where nested",
@@ -53,12 +55,13 @@ def make_parser(
 
 
 def start_run(
-    args: argparse.Namespace, preset: str, load: Callable[[Any, list[str]], T],
+    command: str, args: argparse.Namespace, preset: str, load: Callable[[Any, list[str]], T],
     free_on_resume: Callable[[T], tuple[str, ...]], prepare: Callable[[T], object],
 ) -> tuple[T, Path, checkpoint.Checkpoint | None]:  # fmt: skip
     """What the command line asks for: configuration, run directory, checkpoint to go on from.
 
     Args:
+        command: module of the trainer.
         args: of `make_parser`.
         preset: file among the package's configs that is read when none is named.
         load: reads a configuration from a path and overrides.
@@ -73,55 +76,7 @@ def start_run(
         run = Path(args.out) if args.out else run_log.new_directory(plain["env_id"])
         run_log.create(run, plain)
         return config, run, None
-    run = Path(args.resume)
-    if args.out is not None and Path(args.out) != run:
-        raise UserError(f"--resume {run} writes there, so --out {args.out} cannot be given too")
-    saved = run / run_log.CONFIG
-    if not saved.is_file():
-        raise UserError(f"{run} holds no run to resume: there is no {saved}")
-    as_before = [f"{key}={json.dumps(value)}" for key, value in missing_keys(saved).items()]
-    config = load(args.config or saved, [*as_before, *args.set])
-    before, after = configuration.dump(load(saved, as_before)), configuration.dump(config)
-    if before.keys() != after.keys():
-        raise UserError(
-            f"policy.name = {after['policy']['name']!r} differs from "
-            f"{before['policy']['name']!r} in {saved}; a resumed run keeps its kind of policy"
-        )
-    free = free_on_resume(config)
-    changed = [key for key in before if before[key] != after[key] and key not in free]
-    if changed:
-        raise UserError(
-            f"{changed[0]} = {after[changed[0]]!r} differs from {before[changed[0]]!r} in {saved}; "
-            f"a resumed run may change {', '.join(free)} alone"
-        )
-    paths = checkpoint.in_run(run)
-    if not paths and run_log.has_rows(run):  # the first checkpoint is written before the first row
-        raise UserError(
-            f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
-            f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
-        )
-    start = checkpoint.load(paths[-1]) if paths else None
-    done = iterations_done(start)
-    if after["iterations"] < done:
-        raise UserError(
-            f"iterations = {after['iterations']}, but {run} has done {done}; a resumed run needs "
-            "at least as many"
-        )
-    return config, run, start
-
-
-def iterations_done(start: checkpoint.Checkpoint | None) -> int:
-    """How many iterations a run has behind it; UserError for a checkpoint that is not a run's."""
-    if start is None:
-        return 0
-    progress = start.state.get("progress")
-    done = progress.get("iteration") if isinstance(progress, dict) else None
-    if type(done) is not int or done < 0:
-        raise UserError(
-            f"{start.path} holds no progress of a run, so none can go on from it; it may be a "
-            "policy alone"
-        )
-    return done
+    return resume(command, args, load, free_on_resume)
 
 
 @contextmanager
@@ -164,6 +119,8 @@ def hold_and_train(
             if args.resume is not None:
                 done = iterations_done(start)
                 run_log.record_resume(run, done, configuration.dump(config))
+            if start is not None:
+                set_aside_later(start)
             train(config, run, start)
     except KeyboardInterrupt as error:
         latest = checkpoint.in_run(run)

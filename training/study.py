@@ -260,6 +260,8 @@ def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> i
     units = plan(study, out, runs)
     for unit in units:
         unit.check()
+    for run in every:
+        run.check_trained()
     check_demonstrations(every, begin=False)
     page = Page(study, out, _command(path, overrides), runs)
     missing = [unit.label for unit in units if not unit.done()]

@@ -16,10 +16,11 @@ from training import implicit_bc_config as implicit_config
 from training.any_config import JobConfig
 from training.bc_learner import load_data
 from training.config import UserError
-from training.job_config import missing_keys
+from training.job_config import as_before, missing_keys
 from training.overrides import assignment, merge, read_overrides
 from training.players import check_device
 from training.plots import read_metrics
+from training.resuming import check_same_job, first_difference
 from training.starting import build_policy
 from training.studies.config import ArmConfig, StudyConfig, slug, stage_file
 
@@ -52,6 +53,8 @@ _FREE: dict[type[Any], tuple[str, ...]] = {
     bc_config.BCConfig: bc_config.FREE_ON_RESUME,
     implicit_config.ImplicitBCConfig: implicit_config.FREE_ON_RESUME,
 }
+_OF_THE_STUDY = {"iterations", "demonstrations", "device"}
+"""Keys that a resumed run may change, but a study of finished runs may not."""
 
 
 @dataclass(frozen=True)
@@ -90,16 +93,23 @@ class Run:
         if not saved.is_file():
             return
         there = configuration.dump(_LOAD[self.trainer](saved, []))
-        here = configuration.dump(self.job)
-        free = {*_FREE[type(self.job)], *(["init_from"] if self.stage else [])} - {"iterations"}
-        free |= missing_keys(saved).keys()
-        for key in {**there, **here}:
-            if key not in free and there.get(key) != here.get(key):
-                name, old, new = _difference(key, there.get(key), here.get(key))
-                raise UserError(
-                    f"{self.directory} was trained with {name} = {old!r}, but the study now has "
-                    f"{new!r}; give another --out, or move that run and what followed from it away"
-                )
+        free = {*_FREE[type(self.job)], *(["init_from"] if self.stage else [])} - _OF_THE_STUDY
+        free |= missing_keys(configuration.read_yaml(saved)).keys()
+        changed = first_difference(configuration.dump(self.job), there, free)
+        if changed is not None:
+            name, new, old = changed
+            raise UserError(
+                f"{self.directory} was trained with {name} = {old!r}, but the study now has "
+                f"{new!r}; give another --out, or move that run and what followed from it away"
+            )
+
+    def check_trained(self) -> None:
+        """UserError when the configuration in the directory is not that of its last checkpoint."""
+        saved = self.directory / run_log.CONFIG
+        for newest in checkpoint.in_run(self.directory)[-1:] if saved.is_file() else []:
+            words, kind = as_before(configuration.read_yaml(saved)), type(self.job)
+            there = configuration.dump(_LOAD[self.trainer](saved, words))
+            check_same_job(checkpoint.load(newest), kind, there, _FREE[kind], saved)
 
     def _check_start(self) -> None:
         """UserError when it began from another policy than the stage before has now."""
@@ -140,19 +150,11 @@ def iterations_made(run: Path) -> int:
     """By a run's last checkpoint; by its metrics, where all checkpoints were removed."""
     saved = checkpoint.in_run(run)
     if saved:
-        return int(saved[-1].stem)
+        return checkpoint.iteration_of(saved[-1])
     if not (run / run_log.METRICS).is_file():
         return 0
     made = read_metrics(run).columns["iteration"]
     return int(made[-1]) if len(made) else 0
-
-
-def _difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """The first key below `key` whose values differ, dotted, and both values."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        below = next(k for k in {**old, **new} if old.get(k) != new.get(k))
-        return _difference(f"{key}.{below}", old.get(below), new.get(below))
-    return key, old, new
 
 
 def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list[Any]:
