@@ -11,7 +11,6 @@ import time
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.bc_config import BCConfig
 from training.cloning import fit, validate
+from training.command_lines import command_line
 from training.config import UserError
 from training.demonstrations import Collector, Demonstrations, Task
 from training.map_fitting import announce, is_due
@@ -142,7 +142,7 @@ def collected(run: Path, progress: Progress) -> list[Demonstrations]:
                 raise
             raise UserError(
                 f"{error}; the newest checkpoint that does without it is {earlier[-1]}: "
-                f"python -m training.bc --resume {quote(str(earlier[-1]))}"
+                f"{command_line('training.bc', '--resume', earlier[-1])}"
             ) from None
         progress.data_sha256[i : i + 1] = [sha256]
         found.append(data)
