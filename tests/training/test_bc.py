@@ -112,7 +112,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path):
 def test_pixels_are_standardised_by_the_demonstrations(job, tmp_path):
     policy = {**SMALL["policy"], "standardise": True}
     run = train(job(policy=policy), tmp_path / "run", "--set", "iterations=1")
-    data = Demonstrations.load(run / "data" / "000000.safetensors").split()[0]
+    data = Demonstrations.load(run / "data" / "000000.safetensors")[0].split()[0]
     tensors = checkpoint.load(checkpoint.resolve(run)).policy
     depth = data.depth_m.double()
     for name, expected in (("zero_m", depth.mean(0)), ("unit_m", depth.std(0, correction=0))):
