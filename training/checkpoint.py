@@ -8,7 +8,6 @@ as JSON. Loading runs no code from the file, and equal contents give equal bytes
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from training.config import UserError, validate
+from training.files import write_atomically
 
 if TYPE_CHECKING:
     import policies
@@ -41,7 +41,6 @@ __all__ = [
     "save",
     "save_in_run",
     "shipped",
-    "write_atomically",
 ]
 
 FORMAT, VERSION = "foveate-checkpoint", "1"
@@ -102,20 +101,6 @@ def _in_fixed_order(data: bytes) -> bytes:
     ).encode()
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header + data[8 + size :]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` in one step: a temporary file, synced, then renamed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def load(path: str | Path) -> Checkpoint:

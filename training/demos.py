@@ -27,7 +27,7 @@ from typing import Any
 from gymnasium import spaces
 
 from training import environments, run_log
-from training.checkpoint import CHECKPOINTS, make_env, write_atomically
+from training.checkpoint import CHECKPOINTS, make_env
 from training.config import ArgumentParser, UserError, exit_status
 from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
 from training.demo.format import (
@@ -40,6 +40,7 @@ from training.demo.format import (
 )
 from training.demo.recorder import SEGMENT_STEPS, Job, record
 from training.demo.writer import decisive_packages, write_master
+from training.files import lock, write_atomically
 from training.players import positive, settings_given
 from training.processes import open_processes
 from training.seeds import VALIDATION_SEEDS_FROM
@@ -143,7 +144,7 @@ def _run_job(job: Job, arguments: argparse.Namespace) -> int:
         (directory / EPISODES).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {directory} cannot be written: {error.strerror}") from None
-    with run_log.lock(directory):
+    with lock(directory):
         before = _finished(job)
         try:
             _record_missing(job, before, arguments)

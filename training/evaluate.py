@@ -27,9 +27,9 @@ import torch
 
 from envs import BIMANUAL_SWEEP
 from training import run_log
-from training.checkpoint import write_atomically
 from training.config import ArgumentParser, UserError, exit_status
 from training.episode import Episode, Policy, finite_numbers, run_episode
+from training.files import lock, write_atomically
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
@@ -277,7 +277,7 @@ def _claim(out: str | None) -> Iterator[Path | None]:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
-    with run_log.lock(directory):
+    with lock(directory):
         for name in (RESULTS, PARETO):
             if (directory / name).exists():
                 raise UserError(

@@ -32,6 +32,7 @@ import policies
 from training import checkpoint
 from training.any_config import load_any_config
 from training.config import ArgumentParser, UserError, exit_status, read_overrides
+from training.files import write_atomically
 from training.op_counter import OTHER
 from training.players import EVALUATION_SEED, check_device, positive, trained_in
 from training.run_log import provenance
@@ -281,7 +282,7 @@ def _write(out: str, text: str) -> None:
     try:
         path = Path(out).resolve()  # of a link, what it leads to
         if path.is_file() or not path.exists():
-            checkpoint.write_atomically(path, text.encode())
+            write_atomically(path, text.encode())
         else:
             Path(out).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from training.checkpoint import write_atomically
 from training.config import ArgumentParser, UserError, exit_status
+from training.files import write_atomically
 
 
 @dataclass(frozen=True)

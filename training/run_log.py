@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import hashlib
 import io
 import json
@@ -13,22 +12,20 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from training.checkpoint import CHECKPOINTS, write_atomically
+from training.checkpoint import CHECKPOINTS
 from training.config import UserError, to_yaml
+from training.files import lock, write_atomically
 
 __all__ = [
     "RunLog",
     "create",
     "has_rows",
-    "lock",
     "new_directory",
     "provenance",
     "record_resume",
@@ -99,24 +96,6 @@ def _write(directory: Path, facts: dict[str, Any], config: dict[str, Any]) -> No
     text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
     write_atomically(directory / PROVENANCE, (json.dumps(facts, indent=1) + "\n").encode())
     write_atomically(directory / CONFIG, text.encode())
-
-
-@contextmanager
-def lock(directory: Path) -> Iterator[None]:
-    """Hold a run directory; UserError when another process trains in it.
-
-    The system releases the lock when the process ends, however it ends.
-    """
-    try:
-        file = (directory / ".lock").open("w")
-    except OSError as error:
-        raise UserError(f"cannot write the run directory {directory}: {error.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is training in {directory}") from None
-        yield
 
 
 def provenance(config: dict[str, Any]) -> dict[str, Any]:

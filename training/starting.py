@@ -15,6 +15,7 @@ import policies
 from training import checkpoint, run_log
 from training import config as configuration
 from training.config import UserError
+from training.files import lock
 
 __all__ = [
     "build_policy",
@@ -156,7 +157,7 @@ def hold_and_train(
 ) -> int:  # fmt: skip
     """Train while no other process can in the same directory: 0, or 130 when interrupted."""
     try:
-        with run_log.lock(run):
+        with lock(run):
             if args.resume is not None:
                 done = iterations_done(start)
                 run_log.record_resume(run, done, configuration.dump(config))

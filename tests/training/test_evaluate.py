@@ -8,9 +8,9 @@ import pytest
 
 from tests.training import walk_env
 from training import evaluate as evaluation
-from training import run_log
 from training.config import UserError
 from training.evaluate import evaluate, main, summarise, wilson_interval
+from training.files import lock
 from training.players import find_players
 from training.rollout import Episode
 
@@ -129,7 +129,7 @@ def test_the_command_writes_figures_and_picture(tmp_path, capsys):
 
 def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, capsys):
     arguments = ["--policy", "oracle", "--episodes", "1", "--out", str(tmp_path), *WALK]
-    with run_log.lock(tmp_path):
+    with lock(tmp_path):
         assert main(arguments) == 2
     assert "another process" in capsys.readouterr().err
     assert not (tmp_path / "evaluation.json").exists()
@@ -138,7 +138,7 @@ def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, c
 
 def test_an_evaluation_holds_its_directory_until_it_ends(tmp_path, monkeypatch):
     def refused(*_, **__):
-        with pytest.raises(UserError, match="another process"), run_log.lock(tmp_path):
+        with pytest.raises(UserError, match="another process"), lock(tmp_path):
             pass
         return iter(())
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from training.checkpoint import write_atomically
 from training.episode import Episode
+from training.files import write_atomically
 
 __all__ = ["play_on"]
 

@@ -18,6 +18,7 @@ from training import checkpoint, environments
 from training import config as configuration
 from training.config import UserError
 from training.evaluate import play, record, summarise
+from training.files import write_atomically
 from training.players import Player
 from training.run_log import provenance
 from training.step_cost import measure_all
@@ -59,7 +60,7 @@ def write_json(path: Path, data: Any) -> None:
     """Write a file in one step, so that it is whole or absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    checkpoint.write_atomically(path, text.encode())
+    write_atomically(path, text.encode())
 
 
 def condition_file(out: Path, who: str, curve: str | None = None, x: float = 0.0) -> Path:
