@@ -21,6 +21,9 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from training.errors import UserError
+from training.files import read_bytes, reason
+
 __all__ = [
     "ArgumentParser",
     "UserError",
@@ -38,10 +41,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-class UserError(ValueError):
-    """A mistake that the user can mend: one sentence, printed without a traceback, status 2."""
 
 
 _NAMED = {"DIR": "a directory", "FILE": "a file", "RUN": "a run directory"}
@@ -169,10 +168,10 @@ def _parse(text: str, source: str) -> Any:
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file; UserError when it is missing, unreadable or something else."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_bytes(path).decode()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UserError(f"cannot read the configuration {path}: {reason}") from None
+        why = reason(error) if isinstance(error, OSError) else "not a text file"
+        raise UserError(f"cannot read the configuration {path}: {why}") from None
     data = _parse(text, str(path))
     if data is None:
         return {}

@@ -11,13 +11,13 @@ import os
 import platform
 import subprocess
 import sys
-import warnings
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from training.board import Board
 from training.checkpoint import CHECKPOINTS
 from training.config import UserError, to_yaml
 from training.files import lock, write_atomically
@@ -180,16 +180,10 @@ class RunLog:
             raise UserError(f"cannot write {directory / METRICS}: {error.strerror}") from None
         try:
             self.last = self._keep_until(iteration)
-        except UserError:
+            self._board = Board(directory, iteration)
+        except (UserError, OSError):
             self._file.close()
             raise
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TensorBoard's own imports
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(
-                str(directory), purge_step=iteration + 1 if iteration else None
-            )
         from tqdm import tqdm
 
         seconds = 0.2 if sys.stderr.isatty() else 20.0
@@ -235,9 +229,8 @@ class RunLog:
         assert tuple(values) == self.columns, f"{tuple(values)} != {self.columns}"
         self._file.write(self._line(values.values()))
         self._file.flush()
-        for name, value in values.items():
-            if name != "iteration" and math.isfinite(value):
-                self._board.add_scalar(f"train/{name}", value, int(values["iteration"]))
+        curves = {f"train/{name}": value for name, value in values.items() if name != "iteration"}
+        self._board.add(curves, int(values["iteration"]))
         self._bar.set_postfix_str(summary, refresh=False)
         self._bar.update()
 
