@@ -22,7 +22,6 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from training.errors import UserError
-from training.files import read_bytes, reason
 
 __all__ = [
     "ArgumentParser",
@@ -168,10 +167,10 @@ def _parse(text: str, source: str) -> Any:
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """The mapping in a YAML file; UserError when it is missing, unreadable or something else."""
     try:
-        text = read_bytes(path).decode()
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = reason(error) if isinstance(error, OSError) else "not a text file"
-        raise UserError(f"cannot read the configuration {path}: {why}") from None
+        reason = getattr(error, "strerror", None) or "not a text file"
+        raise UserError(f"cannot read the configuration {path}: {reason}") from None
     data = _parse(text, str(path))
     if data is None:
         return {}

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 import policies
@@ -26,7 +27,8 @@ from training.config import UserError
 from training.demonstrations import Collector, Demonstrations, Task
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.seeds import derived_seeds
-from training.starting import build_policy, going_on
+from training.starting import build_policy, state_of
+from training.state_files import Count, State
 
 __all__ = ["COLUMNS", "prepare", "train"]
 
@@ -38,12 +40,21 @@ DATA = "data"
 _WALKS, _BATCHES = 0, 1
 
 
-@dataclass
+@dataclass(config=ConfigDict(extra="forbid"))
 class Progress:
     """Counters of a run; with policy, optimiser and demonstrations, all that it consists of."""
 
-    iteration: int = 0
-    episodes: int = 0
+    iteration: Count = 0
+    episodes: Count = 0
+
+
+@dataclass(frozen=True, config=State)
+class _Saved:
+    """What a run goes on from, beside tensors."""
+
+    progress: Progress
+    optimiser_tensors: Count | None = None
+    """How many there are; null in checkpoints from before they were counted."""
 
 
 def prepare(config: BCConfig) -> Policy:
@@ -87,8 +98,8 @@ def save(
     config: BCConfig,
 ) -> None:
     """Write the iteration's checkpoint; drop old ones."""
-    state = {"progress": dataclasses.asdict(progress)}
     tensors, plain = optimiser_tensors(optimiser), configuration.dump(config)
+    state = {"progress": dataclasses.asdict(progress), "optimiser_tensors": len(tensors)}
     checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
 
 
@@ -101,9 +112,9 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     progress = Progress()
     if start is not None:
         checkpoint.load_into(policy, start)
-        with going_on(start):
-            set_optimiser(optimiser, start.search)
-            progress = Progress(**start.state["progress"])
+        saved = state_of(start, _Saved)
+        set_optimiser(optimiser, start, saved.optimiser_tensors)
+        progress = saved.progress
     size = sum(parameter.numel() for parameter in policy.parameters())
     print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
     if progress.iteration >= config.iterations:

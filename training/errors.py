@@ -1,7 +1,17 @@
-"""The error of everything that a user can mend."""
+"""The one kind of error that commands print without a traceback, and how values look in it."""
 
-__all__ = ["UserError"]
+from typing import Any
+
+__all__ = ["UserError", "shown"]
+
+_WIDTH = 100
 
 
 class UserError(ValueError):
     """A mistake that the user can mend: one sentence, printed without a traceback, status 2."""
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence, cut short where it is long."""
+    text = repr(value)
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."

@@ -189,7 +189,7 @@ def _origin(player: Player) -> dict[str, Any]:
 def play(player: Player, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
     """Yield an episode a seed, in their order. UserError when an action or reward is not finite or
     a worker dies."""
-    with _executor(workers) as run:
+    with _executor(min(workers, len(seeds))) as run:
         yield from _episodes(run, player, seeds, progress=False)
 
 
@@ -209,7 +209,7 @@ def evaluate(
     The entries do not depend on `workers`, latency excepted. Raises UserError when an action is
     not finite or a worker dies.
     """
-    with _executor(workers) as run:
+    with _executor(min(workers, len(seeds))) as run:
         for player in players:
             episodes = list(_episodes(run, player, seeds, progress))
             entry = summarise(player, episodes)

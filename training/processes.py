@@ -10,7 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+from training.errors import UserError
+
 __all__ = ["open_processes"]
+
+_MOST_PROCESSES, _MOST_A_CORE = 64, 8
 
 
 def open_processes(
@@ -18,8 +22,16 @@ def open_processes(
 ) -> ProcessPoolExecutor:
     """A pool of `count` processes, each of which runs `begin(*arguments)` first.
 
-    Control-C is left to the process that opened them.
+    Control-C is left to the process that opened them. UserError for more than this machine can
+    run.
     """
+    cores = os.cpu_count() or 1
+    most = max(_MOST_PROCESSES, _MOST_A_CORE * cores)
+    if count > most:
+        raise UserError(
+            f"{count} processes are too many for this machine with {cores} cores: give at most "
+            f"{most} workers"
+        )
     return ProcessPoolExecutor(
         count,
         multiprocessing.get_context("spawn"),  # forked physics and threads do not mix

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from shlex import quote
@@ -16,15 +15,16 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.config import UserError
 from training.files import lock
+from training.state_files import check
 
 __all__ = [
     "build_policy",
-    "going_on",
     "hold_and_train",
     "iterations_done",
     "make_parser",
     "print_next",
     "start_run",
+    "state_of",
 ]
 
 T = TypeVar("T")
@@ -121,19 +121,12 @@ def iterations_done(start: checkpoint.Checkpoint | None) -> int:
     return done
 
 
-@contextmanager
-def going_on(start: checkpoint.Checkpoint) -> Iterator[None]:
-    """UserError that names the file when the block does not find in it what it goes on from."""
+def state_of(start: checkpoint.Checkpoint, cls: type[T]) -> T:
+    """What a trainer saved beside tensors. UserError when the checkpoint does not hold it."""
     try:
-        yield
-    except UserError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"{start.path} does not hold the state that this run can go on from ({reason}); it may "
-            "be another trainer's"
-        ) from None
+        return check(cls, start.state, start.path)
+    except UserError as error:
+        raise UserError(f"{error}; it may be another trainer's") from None
 
 
 def build_policy(
