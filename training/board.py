@@ -65,7 +65,7 @@ class Board:
         record = io.BytesIO()
         self._record(record).write(message.SerializeToString())
         with writing(self.path):
-            append(self._file.fileno(), record.getvalue())
+            append(self._file, record.getvalue())
 
     def close(self) -> None:
         """Release the file."""

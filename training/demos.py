@@ -80,7 +80,9 @@ def _plan(arguments: argparse.Namespace) -> Job:
             action=ArraySpec.of(space),
             packages=decisive_packages(),
         )
-    return Job(Path(arguments.out), settings, Recording.from_json(recording.to_json()))
+    return Job(
+        Path(arguments.out), settings, Recording.from_json(recording.to_json(), Path(arguments.out))
+    )
 
 
 def _is_json(value: Any) -> bool:

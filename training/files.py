@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 from training.errors import UserError
@@ -50,12 +51,16 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def append(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, at once: a buffer of Python's would try again what failed, when it is
-    closed. OSError when the disk is full; a part may then be written."""
+def append(file: FileIO, data: bytes) -> None:
+    """Write all of `data` into an unbuffered file: a buffer would try again what failed, when it is
+    closed. An OSError names the file; a part may then be written."""
     rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        error.filename = str(file.name)
+        raise
 
 
 def sync_directory(directory: Path) -> None:

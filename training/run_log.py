@@ -11,18 +11,23 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import field
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from pydantic.dataclasses import dataclass
+
 from training.board import Board
 from training.checkpoint import CHECKPOINTS
 from training.config import UserError, to_yaml
-from training.files import lock, write_atomically
+from training.files import lock, read_bytes, write_atomically
+from training.state_files import State, read_json
 
 __all__ = [
+    "Provenance",
     "RunLog",
     "create",
     "has_rows",
@@ -32,6 +37,34 @@ __all__ = [
 ]
 
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
+
+
+@dataclass(frozen=True, config=State)
+class Git:
+    """A state of the source."""
+
+    commit: str = "unknown"
+    modified: bool = False
+
+
+@dataclass(frozen=True, config=State)
+class Resumed:
+    """A time that a run went on: what is read of it."""
+
+    git: Git | None = None
+
+
+@dataclass(frozen=True, config=State)
+class Provenance:
+    """Where results come from: what is read of it."""
+
+    git: Git | None = None
+    python: str = ""
+    versions: dict[str, str | None] = field(default_factory=dict)
+    hardware: dict[str, Any] = field(default_factory=dict)
+    resumed: tuple[Resumed, ...] = ()
+
+
 _PACKAGES = (
     "foveate", "torch", "numpy", "gymnasium", "pybullet", "quadprog", "ray", "evotorch",
     "safetensors", "pydantic",
@@ -77,13 +110,9 @@ def has_rows(directory: Path) -> bool:
 def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:
     """Note in a run's provenance that it goes on from `iteration`, under which configuration."""
     try:
-        facts = json.loads((directory / PROVENANCE).read_text(encoding="utf-8"))
-        if not isinstance(facts, dict):
-            raise ValueError(f"{PROVENANCE} holds a {type(facts).__name__}, where a dict is needed")
-        resumed = facts.setdefault("resumed", [])
-        if not isinstance(resumed, list):
-            raise ValueError(f"{PROVENANCE} has resumed = {resumed!r}, where a list is needed")
-        resumed.append({"iteration": iteration, **provenance(config)})
+        read_json(Provenance, directory / PROVENANCE)
+        facts = json.loads(read_bytes(directory / PROVENANCE))
+        facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
         _write(directory, facts, config)
         (directory / CHECKPOINTS).mkdir(exist_ok=True)
         for left_over in (directory / CHECKPOINTS).glob(".*.safetensors.*"):

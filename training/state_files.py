@@ -46,7 +46,7 @@ def check(cls: type[T], data: Any, path: Path, prefix: str = "") -> T:
     UserError names the file, the key and what is wrong.
     """
     if not isinstance(data, dict):
-        what = f"{prefix.removesuffix('.')} is" if prefix else "it holds"
+        what = f"{prefix.removesuffix('.')} is" if prefix else "it is"
         raise UserError(
             f"{path} is damaged, or another kind of file: {what} of type {type(data).__name__}, "
             "where keys with values are needed"

@@ -142,11 +142,19 @@ def test_a_resume_is_recorded(run):
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("[]", "holds a list, where a dict"), ('{"resumed": 5}', "has resumed = 5, where a list")],
+    [
+        ("[]", "it is of type list, where keys"),
+        ('{"resumed": 5}', "resumed = 5, but input should be a valid"),
+        ('{"resumed": [{"git": 7}]}', "resumed.0.git = 7, but input should be"),
+        ('{"git": NaN}', "git = nan, but input should be"),
+        ("[" * 10**5, "no JSON: maximum recursion depth"),
+    ],
 )
 def test_a_provenance_of_another_kind_is_one_sentence(run, text, reason):
     (run / "provenance.json").write_text(text)
-    with pytest.raises(UserError, match=rf"cannot continue .* provenance.json {reason}"):
+    with pytest.raises(
+        UserError, match=rf"cannot continue .*provenance.json is damaged, or .*{reason}"
+    ):
         run_log.record_resume(run, 7, CONFIG)
 
 
