@@ -7,7 +7,6 @@ from typing import Any
 import gymnasium
 
 from policies.config import EXACT, HYBRIDS, PolicyConfig
-from policies.feature_maps import MapSettings
 from policies.footholds import LEGS, OFFSETS
 from policies.vision_config import VisionPolicyConfig
 from policies.waves import waves_size
@@ -154,7 +153,7 @@ def _layers(*widths: int) -> int:
     return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
 
 
-def _map(config: MapSettings, dim: int) -> int:
+def _map(config: PolicyConfig | VisionPolicyConfig, dim: int) -> int:
     """Random vectors of a feature map, in all heads together."""
     if config.feature_map in (EXACT, "elu"):
         return 0

@@ -22,6 +22,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from training.errors import UserError
+from training.files import refusal
 
 __all__ = [
     "ArgumentParser",
@@ -98,6 +99,11 @@ def _status(command: Callable[[], int]) -> int:
         return command()
     except UserError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        raise
+    except (OSError, MemoryError) as error:  # of any file, of any library
+        print(f"error: {refusal(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

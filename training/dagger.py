@@ -93,7 +93,7 @@ def set_normaliser(policy: Policy, proprio: Tensor) -> None:
 def save(
     run: Path,
     policy: Policy,
-    optimiser: torch.optim.Optimizer,
+    optimiser: torch.optim.AdamW,
     progress: Progress,
     config: BCConfig,
 ) -> None:
@@ -131,7 +131,7 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
 
 
 def learn(
-    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.Optimizer,
+    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.AdamW,
     progress: Progress, collector: Collector, log: run_log.RunLog,
 ) -> None:  # fmt: skip
     """The training loop: fit, validate, walk, log, save."""

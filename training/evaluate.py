@@ -11,13 +11,12 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import dataclasses
-import hashlib
-import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,13 @@ from envs import BIMANUAL_SWEEP
 from training import run_log
 from training.config import ArgumentParser, UserError, exit_status
 from training.episode import Episode, Policy, finite_numbers, run_episode
-from training.files import lock, write_atomically
+from training.evaluation_file import PARETO, RESULTS, claim, sha256_of, write_entries
+from training.files import reason
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
 from training.processes import open_processes
 
 __all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
-
-RESULTS, PARETO = "evaluation.json", "pareto.png"
 
 
 def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
@@ -182,7 +180,7 @@ def _origin(player: Player) -> dict[str, Any]:
     origin: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
     if player.checkpoint is not None:
         origin["checkpoint"] = str(player.checkpoint)
-        origin["checkpoint_sha256"] = hashlib.sha256(player.checkpoint.read_bytes()).hexdigest()
+        origin["checkpoint_sha256"] = sha256_of(player)
     return origin
 
 
@@ -266,31 +264,6 @@ def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
     return f"{entry[f'{name}_mean']:.{decimals}f} +- {error:.{decimals}f}"
 
 
-@contextmanager
-def _claim(out: str | None) -> Iterator[Path | None]:
-    """The output directory, made, known to be writable and without results, and locked; or None."""
-    if out is None:
-        yield None
-        return
-    directory = Path(out)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
-    with lock(directory):
-        for name in (RESULTS, PARETO):
-            if (directory / name).exists():
-                raise UserError(
-                    f"--out {out} holds another evaluation ({name}): give another directory"
-                )
-        try:
-            write_atomically(directory / RESULTS, b"[]\n")
-            (directory / RESULTS).unlink()
-        except OSError as error:
-            raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
-        yield directory
-
-
 def _note_differences(players: Sequence[Player]) -> None:
     """Say when policies do not face the same task."""
     settings = [player.env_settings for player in players]
@@ -330,28 +303,34 @@ def run(argv: Sequence[str] | None = None) -> int:
     )
     _note_differences(players)
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    with _claim(arguments.out) as directory:
-        _evaluate_into(directory, players, seeds, arguments.workers)
+    with claim(arguments.out, players, seeds) as (directory, kept):
+        _evaluate_into(directory, kept, players, seeds, arguments.workers)
     return 0
 
 
 def _evaluate_into(
-    directory: Path | None, players: Sequence[Player], seeds: Sequence[int], workers: int
+    directory: Path | None,
+    kept: list[dict[str, Any]],
+    players: Sequence[Player],
+    seeds: Sequence[int],
+    workers: int,
 ) -> None:
-    """Print each policy's row as soon as it is measured, and write what is there so far."""
-    entries: list[dict[str, Any]] = []
+    """Print each policy's row as soon as it is measured, and write what is there so far; `kept` is
+    there already."""
     outcomes = _outcomes(players)
     print(_heading(outcomes))
-    for entry in evaluate(players, seeds, workers, progress=sys.stderr.isatty()):
+    entries: list[dict[str, Any]] = []
+    rest = players[len(kept) :]
+    measured = evaluate(rest, seeds, workers, progress=sys.stderr.isatty()) if rest else ()
+    for entry in chain(kept, measured):
         entries.append(entry)
         print(_row(entry, outcomes), flush=True)
-        if directory:
-            text = json.dumps(entries, indent=1, allow_nan=False)
+        if directory and len(entries) > len(kept):
             try:
-                write_atomically(directory / RESULTS, (text + "\n").encode())
+                write_entries(directory, entries)
             except OSError as error:
-                reason = error.strerror
-                raise UserError(f"{directory / RESULTS} cannot be written: {reason}") from None
+                why = reason(error)
+                raise UserError(f"{directory / RESULTS} cannot be written: {why}") from None
     if directory:
         from training.plots import plot_pareto
 

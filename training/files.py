@@ -20,6 +20,7 @@ __all__ = [
     "lock",
     "read_bytes",
     "reason",
+    "refusal",
     "sync_directory",
     "write_atomically",
     "writing",
@@ -90,6 +91,13 @@ def writing(path: Path) -> Iterator[None]:
 def reason(error: OSError) -> str:
     """Why the operating system refused something, in words."""
     return error.strerror or " ".join(str(error).split()) or type(error).__name__
+
+
+def refusal(error: OSError | MemoryError) -> str:
+    """One sentence about what the operating system refused."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory here: {' '.join(str(error).split()) or 'none is left'}"
+    return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
 
 
 def check_regular(path: str | Path) -> None:
