@@ -22,14 +22,13 @@ from attention.registry import available, feature_map
 from attention.scores import softmax_token_scores, token_scores
 
 if TYPE_CHECKING:
-    from attention.estimators import RandomFeatures
+    from attention.estimators import RandomFeatures as RandomFeatures
 
 __all__ = [
     "Diagnosis",
     "ExactSoftmax",
     "FeatureMap",
     "RandomFeatureAttention",
-    "RandomFeatures",
     "ScaledFeatures",
     "attention_matrix",
     "available",
@@ -50,7 +49,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """RandomFeatures, imported when it is first asked for: scikit-learn takes a second."""
+    """RandomFeatures, imported when it is first asked for: it needs scikit-learn.
+
+    Hence it is not in `__all__`, whose names need PyTorch alone.
+    """
     if name != "RandomFeatures":
         raise AttributeError(f"module 'attention' has no attribute {name!r}")
     from attention.estimators import RandomFeatures

@@ -1,7 +1,7 @@
-"""Causal attention one token at a time from tokens, as a robot or a decoder gets them.
+"""Causal attention from tokens as they come, as a robot or a decoder gets them: one, or many.
 
 The same numbers as `FeatureMap.attend` with causal=True, with a state of fixed size: the sums of
-`attention.recurrent`, and for signed maps what their denominators' floor needs.
+`attention.sums`, and for signed maps what their denominators' floor needs.
 """
 
 from typing import NamedTuple
@@ -9,9 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention.denominators import KeyStatistics, log_lower_bound
-from attention.recurrent import LinearAttentionState, initial_state, step
-from attention.streaming import StreamedMap
+from attention.denominators import KeyStatistics
+from attention.recurrent import advance
+from attention.streaming import Prepared, StreamedMap, blocks, causal_form, prepared
+from attention.sums import LinearAttentionState, initial_state
+from attention.token_checks import without_queries
 
 
 class DecodingState(NamedTuple):
@@ -37,32 +39,50 @@ def initial_decoding_state(
 
 
 def decode(
-    features: StreamedMap, x: Tensor, y: Tensor, v: Tensor, state: DecodingState
+    features: StreamedMap,
+    x: Tensor,
+    y: Tensor,
+    v: Tensor,
+    state: DecodingState,
+    key_mask: Tensor | None = None,
 ) -> tuple[Tensor, DecodingState]:
     """Take in one key and value, then answer one query.
 
-    x, y (..., 1, d), v (..., 1, dv) -> output (..., 1, dv) and the next state.
+    x, y (..., 1, d), v (..., 1, dv) -> output (..., 1, dv) and the next state. key_mask (..., 1) is
+    False where the token is padding, which leaves the state as it is.
 
     Raises ValueError for tokens that the map refuses to attend with.
     """
-    features.check_attended(x, y)
-    phi_q, phi_k = features.scaled_queries(x), features.scaled_keys(y)
-    keys, log_floor = state.keys, None
-    if features.signed:
-        dtype = phi_q.mantissa.dtype
-        new = KeyStatistics.of(y.to(dtype), None, causal=False)
-        keys = KeyStatistics(
-            keys.keys + new.keys, torch.maximum(keys.largest_norm, new.largest_norm)
-        )
-        log_floor = log_lower_bound(features.kernel, x.to(dtype), keys) - phi_q.log_scale
-        log_floor = log_floor.squeeze(-2)
-    output, sums = step(
-        state.sums,
-        phi_q.mantissa.squeeze(-2),
-        phi_k.mantissa.squeeze(-2),
-        v.squeeze(-2),
-        key_log_scale=phi_k.log_scale.squeeze(-2),
-        log_floor=log_floor,
-        signed=features.signed,
+    tokens = prepared(features, x, y, v, True, key_mask, state.keys)
+    assert tokens is not None
+    (query, key) = blocks(features, tokens, None)
+    output, sums = advance(state.sums, next(query), next(key), features.signed)
+    return output.to(v.dtype), DecodingState(sums, _seen(features, tokens, state))
+
+
+def prefill(
+    features: StreamedMap,
+    x: Tensor,
+    y: Tensor,
+    v: Tensor,
+    state: DecodingState,
+    key_mask: Tensor | None = None,
+) -> tuple[Tensor, DecodingState]:
+    """`decode` for L tokens at once: x, y (..., L, d), v (..., L, dv) -> (..., L, dv), next state.
+
+    The same numbers, at the speed of `FeatureMap.attend`. key_mask (..., L) as there.
+    """
+    tokens = prepared(features, x, y, v, True, key_mask, state.keys)
+    if tokens is None:
+        return without_queries(x, y, v), state
+    output, sums = causal_form(features, tokens, state.sums)
+    return output.to(v.dtype), DecodingState(sums, _seen(features, tokens, state))
+
+
+def _seen(features: StreamedMap, tokens: Prepared, state: DecodingState) -> KeyStatistics:
+    """Statistics of all keys so far; signed maps only."""
+    if not features.signed:
+        return state.keys
+    return KeyStatistics.of(tokens.y.to(tokens.values.dtype), tokens.visible, False).after(
+        state.keys
     )
-    return output.unsqueeze(-2), DecodingState(sums, keys)

@@ -14,10 +14,11 @@ come out near zero or below, and the ratio is then arbitrarily wrong. The policy
 
 `diagnose` says how often the floor was used. Gradients go through floor and bound.
 
-For all maps, a denominator of exactly zero gives the numerator itself, which is zeros: no key is
-visible, or every product of features underflowed. The latter is common for positive maps in float32
-where tokens are long (oprf at |x| = |y| = 30: most rows). `diagnose` counts such rows as clamped;
-float64 or shorter vectors avoid them.
+For all maps, a row whose denominator is zero gets zeros, and gradients of zero: no key is visible,
+or every product of features underflowed. For positive maps less than 2^-168 of the largest product
+possible counts as zero in float32 (see `attention.products`). That is common where tokens are long
+(oprf at |x| = |y| = 30). `diagnose` counts such rows as clamped; float64 or shorter vectors avoid
+them.
 """
 
 import math
@@ -25,6 +26,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from attention.products import least_denominator
 
 SHARE = 0.1
 """c: how much of the exact sum's lower bound a denominator may fall to."""
@@ -48,6 +51,12 @@ class KeyStatistics(NamedTuple):
         if causal:
             return cls(ones.cumsum(-2), norms.cummax(-2).values)
         return cls(ones.sum(-2, keepdim=True), norms.amax(-2, keepdim=True))
+
+    def after(self, earlier: "KeyStatistics") -> "KeyStatistics":
+        """With the keys before them."""
+        return KeyStatistics(
+            self.keys + earlier.keys, torch.maximum(self.largest_norm, earlier.largest_norm)
+        )
 
 
 def token_norms(tokens: Tensor) -> Tensor:
@@ -80,22 +89,35 @@ def rounding_floor(size: Tensor, mass: Tensor) -> Tensor:
 
 
 def raised(
-    denominator: Tensor, log_floor: Tensor | None, log_scale: Tensor, floor: Tensor | None = None
+    denominator: Tensor,
+    log_floor: Tensor | None,
+    log_scale: Tensor,
+    floor: Tensor | None = None,
+    unit: float = 1.0,
 ) -> Tensor:
-    """The denominator, in units of exp(log_scale), raised to the larger of the floors given.
+    """The denominator, in units of exp(log_scale) / unit, raised to the larger of the floors given.
 
     `log_floor` is in absolute units, `floor` in those of the denominator.
     """
     if log_floor is not None:
         # Floors of real use are far below the cap, which keeps products with float32 finite.
-        absolute = (log_floor - log_scale).clamp_max(80).exp()
+        cap = min(80.0, math.log(torch.finfo(denominator.dtype).max) - math.log(unit) - 8)
+        absolute = (log_floor - log_scale).clamp_max(cap).exp()
+        absolute = absolute if unit == 1 else absolute * unit
         floor = absolute if floor is None else torch.maximum(floor, absolute)
     return denominator if floor is None else torch.maximum(denominator, floor)
 
 
-def divide(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """The ratio, and the numerator where the denominator is exactly zero."""
-    return numerator / denominator.masked_fill(denominator == 0, 1)
+def is_zero(denominator: Tensor, signed: bool) -> Tensor:
+    """Whether a denominator, of sums in units of `products.key_unit`, is taken for zero."""
+    if signed:
+        return denominator == 0
+    return denominator.abs() < least_denominator(denominator.dtype)
+
+
+def divide(numerator: Tensor, denominator: Tensor, signed: bool) -> Tensor:
+    """The ratio, and zeros, with gradients of zero, where the denominator is taken for zero."""
+    return numerator / denominator.masked_fill(is_zero(denominator, signed), torch.inf)
 
 
 def bounded(output: Tensor, largest_value: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention.linear import check_tokens
+from attention.token_checks import check_tokens
+from attention.denominators import is_zero
 from attention.matrix import kernel_estimates
 from attention.options import check_count
 from attention.streaming import StreamedMap
@@ -22,8 +23,8 @@ class Diagnosis(NamedTuple):
     clamped_rows: float
     """Share of the queries whose denominator was below the floor, or underflowed.
 
-    Underflowed: zero or below the dtype's least normal number though the query sees a key. A zero
-    denominator gives an output of zeros. Use float64, or shorter queries and keys."""
+    Underflowed: taken for zero though the query sees a key, which gives an output of zeros. Use
+    float64, or shorter queries and keys."""
     negative_estimates: float
     """Share of the pairs of a query and a visible key whose kernel estimate is negative."""
     queries: int
@@ -57,7 +58,7 @@ def diagnose(
     estimates = kernel_estimates(features, x, y, rows, causal, key_mask)
     denominator = estimates.denominator
     sees = estimates.visible.any(-1, keepdim=True)
-    underflowed = (denominator < torch.finfo(denominator.dtype).tiny) & sees
+    underflowed = is_zero(denominator, features.signed) & sees
     clamped = ((denominator < estimates.floored) | underflowed).double().mean()
     negative = ((estimates.kernel < 0) & estimates.visible).sum() / estimates.visible.sum()
     return Diagnosis(float(clamped), float(negative), count)

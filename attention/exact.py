@@ -5,7 +5,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from attention.linear import check_tokens
+from attention.token_checks import check_tokens
 from attention.options import check_count
 from attention.precision import working_dtype
 from attention.scores import softmax_token_scores
@@ -40,7 +40,7 @@ class ExactSoftmax(nn.Module):
 
         x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv) in the values' dtype.
         `causal`: query i sees keys 0..i, and L = S. key_mask (..., S) is True where a key takes
-        part. A causal query before the first visible key gets zeros. float16 and bfloat16 beside
+        part. A query that sees no key gets zeros. float16 and bfloat16 beside
         each other or float32 are computed in float32.
         """
         self._check_input(x, y)
@@ -48,19 +48,20 @@ class ExactSoftmax(nn.Module):
         dtype = values.dtype
         if not x.dtype == y.dtype == dtype:
             x, y, values = (tokens.to(working_dtype(tokens.dtype)) for tokens in (x, y, values))
-        mask = None
+        mask = blind = None
         if key_mask is not None:
             mask = key_mask.unsqueeze(-2)
             hidden = ~key_mask.unsqueeze(-1)
             y, values = y.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
             if causal:
                 mask = mask & mask.new_ones(x.shape[-2], x.shape[-2]).tril()
+            # Rows that see no key are computed with all and blanked: softmax of none is NaN.
+            blind = ~mask.any(-1, keepdim=True)
+            mask = mask | blind
         attended = nn.functional.scaled_dot_product_attention(
             x, y, values, attn_mask=mask, is_causal=causal and mask is None, scale=1.0
         )
-        if mask is not None and causal:
-            attended = attended.masked_fill(~mask.any(-1, keepdim=True), 0)
-        return attended.to(dtype)
+        return (attended if blind is None else attended.masked_fill(blind, 0)).to(dtype)
 
     def redraw(self, generator: torch.Generator) -> None:
         """Nothing is random here; present so that callers need not ask."""

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from attention.tracing import known
+
 IGNORED = -1e4
 """Float masks: entries of this and below ignore a key, as -inf does. exp(-1e4) is 0 in any dtype;
 -1e9 and the least number of a dtype are common in place of -inf."""
@@ -28,6 +30,17 @@ def visible_keys(key_padding_mask: Tensor | None, batch: int, length: int) -> Te
     return visible if visible.ndim == 1 else visible.unsqueeze(1)
 
 
+def visible_tokens(key_padding_mask: Tensor | None, batch: int) -> Tensor | None:
+    """True where a single token takes part, (batch, 1, 1), of a mask (batch,) as `visible_keys`."""
+    if key_padding_mask is None:
+        return None
+    if tuple(key_padding_mask.shape) != (batch,):
+        raise ValueError(
+            f"key_padding_mask must have shape {(batch,)}, got {tuple(key_padding_mask.shape)}"
+        )
+    return _not_ignored(key_padding_mask)[:, None, None]
+
+
 def _not_ignored(key_padding_mask: Tensor) -> Tensor:
     if key_padding_mask.dtype == torch.bool:
         return ~key_padding_mask
@@ -36,9 +49,7 @@ def _not_ignored(key_padding_mask: Tensor) -> Tensor:
             f"key_padding_mask must be a bool or float tensor, got {key_padding_mask.dtype}"
         )
     visible = key_padding_mask == 0
-    if not torch.compiler.is_compiling() and not bool(
-        (visible | (key_padding_mask <= IGNORED)).all()
-    ):
+    if known((visible | (key_padding_mask <= IGNORED)).all()) is False:
         raise ValueError(
             "key_padding_mask must hold 0 and values of -1e4 or below (-inf) only where it is a "
             "float tensor, got others"
@@ -47,13 +58,18 @@ def _not_ignored(key_padding_mask: Tensor) -> Tensor:
 
 
 def is_causal_mask(
-    attn_mask: Tensor | None, length: int, width: int, is_causal: bool = False
+    attn_mask: Tensor | None,
+    length: int,
+    width: int,
+    is_causal: bool = False,
+    sequences: int | None = None,
 ) -> bool:
     """Whether (length, width) attention is causal by its flag or by its mask.
 
-    The mask is (..., length, width): the causal one, or one that masks nothing, which counts as
-    None. True, or -1e4 and below, ignores a pair. The values are read, which on an accelerator
-    waits for them; is_causal alone does not. A compiled graph cannot read them: there a mask needs
+    The mask is (length, width) or (sequences, length, width), one for each head of each batch
+    entry: the causal one, or one that masks nothing, which counts as None. True, or -1e4 and below,
+    ignores a pair. The values are read, which on an accelerator waits for them; is_causal alone
+    does not. Where they cannot be, as in a compiled graph and under `torch.vmap`, a mask needs
     is_causal=True beside it, and is trusted.
 
     Raises ValueError for any other mask.
@@ -61,23 +77,34 @@ def is_causal_mask(
     if attn_mask is None:
         return is_causal
     reason = "linear attention has no matrix to mask"
-    if torch.compiler.is_compiling():
-        if not is_causal:
-            raise ValueError(f"attn_mask must come with is_causal=True where compiled; {reason}")
-        return True
-    if attn_mask.ndim < 2 or attn_mask.shape[-2:] != (length, width):
+    shapes = [(length, width)]
+    shapes += [] if sequences is None else [(sequences, length, width)]
+    if tuple(attn_mask.shape) not in shapes:
         raise ValueError(
-            f"attn_mask must be None or the causal mask of shape {(length, width)}, got shape "
-            f"{tuple(attn_mask.shape)}; {reason}"
+            f"attn_mask must be None or the causal mask of shape "
+            f"{' or '.join(str(shape) for shape in shapes)}, got shape {tuple(attn_mask.shape)}; "
+            f"{reason}"
         )
     if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
         raise ValueError(f"attn_mask must be a bool or float tensor, got {attn_mask.dtype}")
     hidden = attn_mask if attn_mask.dtype == torch.bool else attn_mask <= IGNORED
-    additive = attn_mask.dtype != torch.bool and bool((attn_mask.masked_fill(hidden, 0) != 0).any())
-    if not additive and not bool(hidden.any()):
-        return is_causal
     causal = torch.ones(length, width, dtype=torch.bool, device=attn_mask.device).triu(1)
-    if length != width or additive or not bool((hidden == causal).all()):
+    none = ~hidden.any()
+    same = (hidden == causal).all() & (length == width)
+    if attn_mask.dtype != torch.bool:
+        sound = (attn_mask.masked_fill(hidden, 0) == 0).all()
+        none, same = none & sound, same & sound
+    masks_nothing, is_the_causal = known(none), known(same)
+    if masks_nothing is None or is_the_causal is None:
+        if not is_causal:
+            raise ValueError(
+                "attn_mask must come with is_causal=True where its values cannot be read, compiled "
+                f"or under vmap; {reason}"
+            )
+        return True
+    if masks_nothing:
+        return is_causal
+    if not is_the_causal:
         raise ValueError(
             f"attn_mask must be None or the causal mask, got another of shape "
             f"{tuple(attn_mask.shape)}; {reason}"

@@ -6,14 +6,18 @@ import torch
 from torch import Tensor
 
 from attention.denominators import KeyStatistics, divide, log_lower_bound, raised, rounding_floor
-from attention.linear import check_tokens, without_queries
+from attention.token_checks import check_tokens, without_queries
 from attention.precision import full_precision
-from attention.recurrent import lengths
-from attention.streaming import StreamedMap
+from attention.products import exponential, key_unit, rows_times, times
+from attention.streaming import StreamedMap, features_of_keys, features_of_queries
+from attention.sums import lengths
 
 
 class Estimates(NamedTuple):
-    """Kernel estimates of some queries with all keys, in units of one factor a query."""
+    """Kernel estimates of some queries with all keys, in units of one factor a query.
+
+    That of `products.key_unit` and the query's scale, so that `is_zero` takes `denominator`.
+    """
 
     kernel: Tensor
     """(..., rows, S), zero where a key is hidden."""
@@ -43,7 +47,7 @@ def attention_matrix(
     if x.shape[-2] == 0:
         return without_queries(x, y, y.mT)
     estimates = kernel_estimates(features, x, y, None, causal, key_mask)
-    matrix = divide(estimates.kernel, estimates.floored)
+    matrix = divide(estimates.kernel, estimates.floored, features.signed)
     return (matrix.clamp(-1, 1) if features.signed else matrix).to(x.dtype)
 
 
@@ -63,14 +67,16 @@ def kernel_estimates(
     if key_mask is not None:
         visible = visible & key_mask.unsqueeze(-2)
         y = y.masked_fill(~key_mask.unsqueeze(-1), 0)
-    scaled_queries, scaled_keys = features.scaled_queries(x[..., index, :]), features.scaled_keys(y)
-    phi_q, phi_k = scaled_queries.mantissa, scaled_keys.mantissa
+    queries, query_scale = features_of_queries(features, x[..., index, :])
+    keys, key_scale = features_of_keys(features, y)
+    phi_q, phi_k = queries.mantissa, keys.mantissa
     with full_precision(phi_q):
-        exponent = scaled_keys.log_scale.mT.masked_fill(~visible, -torch.inf)
+        exponent = key_scale.mT.masked_fill(~visible, -torch.inf)
         lowest = 0.5 * torch.finfo(phi_k.dtype).min
         reference = exponent.detach().amax(-1, keepdim=True).clamp_min(lowest)
-        decay = (exponent - reference).exp()
-        kernel = (phi_q @ phi_k.mT) * decay
+        decay = exponential(exponent - reference)
+        shared = phi_k if features.signed else times(keys, key_unit(phi_k.dtype, False))
+        kernel = times(decay, rows_times(queries, shared.mT))
         denominator = kernel.sum(-1, keepdim=True)
         floored = denominator
         if features.signed:
@@ -80,6 +86,6 @@ def kernel_estimates(
             if causal:
                 keys = KeyStatistics(*(t[..., index, :] for t in keys))
             bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), keys)
-            floor = rounding_floor(lengths(phi_q), decay @ lengths(phi_k))
-            floored = raised(denominator, bound - scaled_queries.log_scale, reference, floor)
+            floor = rounding_floor(lengths(phi_q), decay.mantissa @ lengths(phi_k))
+            floored = raised(denominator, bound - query_scale, reference, floor)
     return Estimates(kernel, visible.expand_as(kernel), denominator, floored)

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attention.components import SCORE, component
-from attention.decoding import DecodingState, decode, initial_decoding_state
+from attention.decoding import DecodingState, decode, initial_decoding_state, prefill
 from attention.exact import ExactSoftmax
 from attention.features.base import FeatureMap
-from attention.masks import is_causal_mask, visible_keys
+from attention.masks import is_causal_mask, visible_keys, visible_tokens
 from attention.matrix import attention_matrix
 from attention.module_checks import check_inputs, check_length, check_options, check_sizes
 from attention.precision import working_dtype
@@ -50,8 +50,9 @@ class RandomFeatureAttention(nn.Module):
     * `need_weights` is False by default: the matrix takes O(L^2) time and memory.
     * Dropout takes whole values out of a head, for all queries at once, and scales up the others.
       There is no attention matrix whose entries could be dropped.
-    * A sequence whose keys are all padding is an error, or zeros before `out_proj` where compiled;
-      softmax gives NaN.
+    * A query that sees no key, as where all keys of a sequence are padding, attends to nothing: its
+      output is `out_proj.bias` and its weights are zeros. So does `nn.MultiheadAttention` with
+      need_weights=False; with need_weights=True it gives NaN.
     * Masks other than padding and causal, `add_bias_kv` and `add_zero_attn` are refused. A mask
       that masks nothing counts as None; values of -1e4 and below in float masks count as -inf.
 
@@ -171,7 +172,7 @@ class RandomFeatureAttention(nn.Module):
                 device=device,
                 **map_options,
             )
-        self.reset_parameters()
+        self._reset_weights()
         self.register_load_state_dict_pre_hook(_keep_random_vectors)
 
     @classmethod
@@ -226,7 +227,12 @@ class RandomFeatureAttention(nn.Module):
         return converted.train(multihead.training)
 
     def reset_parameters(self) -> None:
-        """The initial values of `nn.MultiheadAttention`."""
+        """The initial values of `nn.MultiheadAttention`, and of the feature map's buffers."""
+        self._reset_weights()
+        if isinstance(self.feature_map, FeatureMap):
+            self.feature_map.reset_parameters()
+
+    def _reset_weights(self) -> None:
         for name, parameter in self.named_parameters(recurse=False):
             if name.endswith("weight"):
                 nn.init.xavier_uniform_(parameter)
@@ -260,28 +266,28 @@ class RandomFeatureAttention(nn.Module):
                 (batch, heads, L, S) without `average_attn_weights`. Its entries can be negative
                 where the map is signed; dropout does not show in it.
             attn_mask: None or the causal mask, boolean or float, as PyTorch's modules pass it, or
-                one that masks nothing. Its values are read, so that leaving it out is faster.
+                one that masks nothing: (L, S), or (batch * heads, L, S). Its values are read, so
+                that leaving it out is faster; where they cannot be, compiled or under `torch.vmap`,
+                it needs is_causal=True beside it.
             is_causal: query i sees keys 0..i. The mask itself may be left out.
 
         Raises:
-            ValueError: inputs or masks that do not fit, no key for a query, or a sequence without
-                any visible key.
+            ValueError: inputs or masks that do not fit, or no key for a query.
         """
         batched = self._check_inputs(query, key, value)
         q, k, v = self.project(query, key, value)
-        causal = is_causal_mask(attn_mask, q.shape[-2], k.shape[-2], is_causal)
+        sequences = k.shape[0] * self.num_heads
+        causal = is_causal_mask(attn_mask, q.shape[-2], k.shape[-2], is_causal, sequences)
         visible = visible_keys(key_padding_mask, k.shape[0], k.shape[-2])
         if self.training and self.dropout > 0:
             v = v * functional.dropout(v.new_ones(*v.shape[:-1], 1), self.dropout)
         with component(SCORE):
             attended = self.feature_map.attend(q, k, v, causal=causal, key_mask=visible)
-        output = self.out_proj(attended.transpose(-2, -3).flatten(-2))
+        output = self._joined(attended, batched)
         weights = self._matrix(q, k, causal, visible) if need_weights else None
         if weights is not None and average_attn_weights:
             weights = weights.mean(-3)
-        if not batched:
-            return output.squeeze(0), None if weights is None else weights.squeeze(0)
-        return output if self.batch_first else output.transpose(0, 1), weights
+        return output, weights if weights is None or batched else weights.squeeze(0)
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """What the feature map gets, of tokens as in `forward`: projected, scaled and split.
@@ -302,7 +308,7 @@ class RandomFeatureAttention(nn.Module):
 
     def initial_state(self, batch: int) -> DecodingState:
         """The state before the first token, for `step`."""
-        weight = self.out_proj.weight
+        weight = self._input_weight()
         return initial_decoding_state(
             self._random_features(),
             (batch, self.num_heads),
@@ -311,14 +317,40 @@ class RandomFeatureAttention(nn.Module):
             device=weight.device,
         )
 
+    def prefill(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        state: DecodingState,
+        key_padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, DecodingState]:
+        """Causal attention over many tokens that go on from `state`, at the speed of `forward`.
+
+        Tokens, their layout, the mask and the output as in `forward` with is_causal=True, which it
+        equals on an initial state; and the next state, from which `step` or `prefill` goes on.
+        Padding leaves the state as it is. Dropout is not applied. Raises ValueError as `forward`.
+        """
+        batched = self._check_inputs(query, key, value)
+        q, k, v = self.project(query, key, value)
+        visible = visible_keys(key_padding_mask, k.shape[0], k.shape[-2])
+        attended, state = prefill(self._random_features(), q, k, v, state, visible)
+        return self._joined(attended, batched), state
+
     def step(
-        self, query: Tensor, key: Tensor, value: Tensor, state: DecodingState
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        state: DecodingState,
+        key_padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, DecodingState]:
         """Causal attention one token at a time: as `forward` with is_causal=True, in O(F dv).
 
         query (batch, embed_dim), key (batch, kdim), value (batch, vdim) -> output
-        (batch, embed_dim) and the next state. Dropout is not applied. Raises ValueError for tokens
-        that do not fit.
+        (batch, embed_dim) and the next state. key_padding_mask (batch,) is True, or -1e4 and below,
+        where the token is padding: the state stays as it is, and the query is answered from the
+        keys before it. Dropout is not applied. Raises ValueError for tokens that do not fit.
         """
         if query.ndim != 2:
             raise ValueError(f"query must have shape (batch, embed_dim), got {tuple(query.shape)}")
@@ -328,8 +360,9 @@ class RandomFeatureAttention(nn.Module):
             functional.linear(tokens, weight, bias).unflatten(-1, (self.num_heads, 1, -1))
             for tokens, weight, bias in zip((query, key, value), weights, biases, strict=True)
         )
+        visible = visible_tokens(key_padding_mask, q.shape[0])
         attended, state = decode(
-            self._random_features(), self._scaled(q), self._scaled(k), v, state
+            self._random_features(), self._scaled(q), self._scaled(k), v, state, visible
         )
         return self.out_proj(attended.flatten(-3)), state
 
@@ -352,6 +385,19 @@ class RandomFeatureAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}"
+
+    def _input_weight(self) -> Tensor:
+        """What inputs share device and dtype with; `out_proj` may be replaced, as by quantisers."""
+        weight = self.q_proj_weight if self.in_proj_weight is None else self.in_proj_weight
+        assert weight is not None
+        return weight
+
+    def _joined(self, attended: Tensor, batched: bool) -> Tensor:
+        """Heads (batch, heads, L, head_dim) joined and projected, in the module's layout."""
+        output: Tensor = self.out_proj(attended.transpose(-2, -3).flatten(-2))
+        if not batched:
+            return output.squeeze(0)
+        return output if self.batch_first else output.transpose(0, 1)
 
     def _scaled(self, tokens: Tensor) -> Tensor:
         """Queries or keys (..., head_dim) as the kernel gets them."""
@@ -398,17 +444,30 @@ class RandomFeatureAttention(nn.Module):
         """Whether inputs have a batch dimension; ValueError for those that do not fit."""
         inputs = [("query", query, self.embed_dim), ("key", key, self.kdim)]
         inputs += [] if value is None else [("value", value, self.vdim)]
-        check_inputs(inputs, self.out_proj.weight, self.batch_first)
+        check_inputs(inputs, self._input_weight(), self.batch_first)
         return query.ndim == 3
 
 
 def _keep_random_vectors(
-    module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any
+    module: nn.Module, state_dict: dict[str, Any], prefix: str, metadata: dict[str, Any], *_: Any
 ) -> None:
-    """Before a state without any random vectors (softmax attention's) loads: add our own."""
-    prefix = f"{prefix}feature_map."
-    if any(name.startswith(prefix) for name in state_dict):
-        return
+    """Before a state without any random vectors (softmax attention's) loads: add our own.
+
+    Those on the meta device are made where the weights to be assigned are. Raises ValueError for
+    those without numbers, which were given as tensors on the meta device.
+    """
+    own = f"{prefix}feature_map."
     assert isinstance(module, RandomFeatureAttention)
-    for name, value in module.feature_map.state_dict().items():
-        state_dict[prefix + name] = value
+    features = module.feature_map
+    if isinstance(features, ExactSoftmax) or any(name.startswith(own) for name in state_dict):
+        return
+    weight = state_dict.get(f"{prefix}out_proj.weight")
+    if metadata.get("assign_to_params_buffers") and isinstance(weight, Tensor):
+        features.materialise(weight.device)
+    for name, value in features.state_dict().items():
+        if not value.is_meta and bool(value.isnan().any()):
+            raise ValueError(
+                f"the state must hold {own}{name}, which was given as a tensor on the meta device, "
+                "where there are no numbers"
+            )
+        state_dict[own + name] = value

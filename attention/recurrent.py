@@ -1,105 +1,75 @@
-"""Linear attention one token at a time, with a state of fixed size.
+"""Causal linear attention with a state of fixed size: a token at a time, or many at once.
 
-S_i = S_{i-1} + phi_k_i v_i^T and n_i = n_{i-1} + phi_k_i, out_i = (phi_q_i S_i) / (phi_q_i . n_i)
-(Chefs' Random Tables section 2.1; Performers; linear transformers). The sums are kept in units of
-the largest key scale so far, which only grows, so they cannot overflow however large a key is.
+S_i = d_i S_{i-1} + phi_k_i v_i^T and n_i = d_i n_{i-1} + phi_k_i, out_i = (phi_q_i S_i) /
+(phi_q_i . n_i)  (Chefs' Random Tables section 2.1; Performers; linear transformers). d_i = 1 forgets
+nothing; below 1, earlier keys count less and less, as in gated linear attention. `prefill` takes in
+a prompt at the speed of `linear_attention`, `step` what follows.
 """
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from attention.causal import causal_blocks, chunk_rows, slices
 from attention.components import SCORE, component
-from attention.denominators import bounded, divide, raised, rounding_floor
-from attention.precision import full_precision, working_dtype
+from attention.options import is_real
+from attention.precision import full_precision
+from attention.products import Features
+from attention.scales import scaled_tokens
+from attention.sums import LinearAttentionState, absorb, initial_state, read
+from attention.token_checks import check_features, check_tokens, without_queries
+from attention.tracing import known
+
+__all__ = ["LinearAttentionState", "advance", "initial_state", "prefill", "step"]
 
 
-class LinearAttentionState(NamedTuple):
-    """Sums over the keys seen so far, in units of exp(log_scale)."""
-
-    values: Tensor
-    """S (..., F, dv), sum of phi_k v^T."""
-    normaliser: Tensor
-    """n (..., 1, F), sum of phi_k; a row, since products with columns are several times slower."""
-    mass: Tensor
-    """(..., 1, 1), sum of |phi_k|_2: what rounding errors are measured by; signed maps only."""
-    largest_value: Tensor
-    """(..., 1, 1), max |v|, in its own unit: bound of the output; signed maps only."""
-    log_scale: Tensor
-    """(..., 1, 1)"""
-
-
-def initial_state(
-    shape: tuple[int, ...],
-    num_features: int,
-    value_dim: int,
+def prefill(
+    state: LinearAttentionState,
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
     *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-) -> LinearAttentionState:
-    """The state before the first token.
+    key_mask: Tensor | None = None,
+    decay: float | Tensor | None = None,
+    key_log_scale: Tensor | None = None,
+    log_floor: Tensor | None = None,
+    signed: bool = False,
+) -> tuple[Tensor, LinearAttentionState]:
+    """Take in L tokens: the causal form, going on from `state`.
+
+    phi_q, phi_k (..., L, F), v (..., L, dv) -> outputs (..., L, dv) and the next state. The same
+    numbers as L times `step`, and from an initial state as `linear_attention` with causal=True.
 
     Args:
-        shape: leading dimensions, for example (batch, heads).
-        num_features: F, length of a feature vector.
-        value_dim: dv.
-        dtype: float32 or float64; default PyTorch's.
+        state: from `initial_state`, `step` or `prefill`, with the same `signed`.
+        key_mask, key_log_scale, log_floor, signed: as in `linear_attention`. A hidden token leaves
+            the state as it is.
+        decay: d, in (0, 1]: a number, or (..., L, 1) for each token; default 1.
+
+    Raises:
+        ValueError: as `linear_attention`, and a decay out of range.
     """
-    like = torch.zeros((*shape, 1, 1), dtype=dtype, device=device)
-    return LinearAttentionState(
-        like.new_zeros(*shape, num_features, value_dim),
-        like.new_zeros(*shape, 1, num_features),
-        like,
-        like,
-        # Finite, so that the difference of two empty states' scales is 0 and not NaN.
-        like.new_full((*shape, 1, 1), 0.5 * torch.finfo(like.dtype).min),
+    check_tokens(phi_q, phi_k, v, True, key_mask, ("phi_q", "phi_k"))
+    check_features(phi_q, phi_k)
+    if phi_q.shape[-2] == 0:
+        return without_queries(phi_q, phi_k, v), state
+    tokens = scaled_tokens(
+        phi_q,
+        phi_k,
+        v,
+        causal=True,
+        key_mask=key_mask,
+        key_log_scale=key_log_scale,
+        log_floor=log_floor,
     )
-
-
-def absorb(
-    state: LinearAttentionState,
-    phi_k: Tensor,
-    log_scale: Tensor | None,
-    v: Tensor,
-    signed: bool,
-) -> LinearAttentionState:
-    """The state after more keys (..., C, F), log-scales (..., C, 1) and values (..., C, dv).
-
-    Without log-scales the sums are plain ones: state.log_scale must then be 0.
-    """
-    transposed = phi_k.mT
-    mass, largest_value = state.mass, state.largest_value
-    if signed:
-        largest_value = torch.maximum(largest_value, largest_entry(v).amax(-2, keepdim=True))
-    if log_scale is None:
-        values = state.values + transposed @ v
-        normaliser = state.normaliser + phi_k.sum(-2, keepdim=True)
-        if signed:
-            mass = mass + lengths(phi_k).sum(-2, keepdim=True)
-        return LinearAttentionState(values, normaliser, mass, largest_value, state.log_scale)
-    reference = torch.maximum(state.log_scale, log_scale.detach().amax(-2, keepdim=True))
-    kept = (state.log_scale - reference).exp()
-    weight = (log_scale - reference).exp()
-    # The weight goes to the dv columns of v, not to the F columns of phi_k: fewer operations.
-    values = state.values * kept + transposed @ (v * weight)
-    normaliser = state.normaliser * kept + weight.mT @ phi_k
-    if signed:
-        mass = mass * kept + (lengths(phi_k) * weight).sum(-2, keepdim=True)
-    return LinearAttentionState(values, normaliser, mass, largest_value, reference)
-
-
-def read(
-    state: LinearAttentionState, phi_q: Tensor, log_floor: Tensor | None, signed: bool
-) -> Tensor:
-    """Attention of queries (..., C, F) over all keys in the state: (..., C, dv)."""
-    numerator = phi_q @ state.values
-    denominator = (state.normaliser @ phi_q.mT).mT
-    if not signed:
-        return divide(numerator, raised(denominator, log_floor, state.log_scale))
-    floor = rounding_floor(lengths(phi_q), state.mass)
-    denominator = raised(denominator, log_floor, state.log_scale, floor)
-    return bounded(divide(numerator, denominator), state.largest_value)
+    rows = chunk_rows(phi_q)
+    log_decays = None
+    if decay is not None:
+        log_decay = _log_decay(decay, tokens.log_scale, key_mask)
+        log_decays = [log_decay[..., part, :] for part in slices(phi_q.shape[-2], rows)]
+    output, state = causal_blocks(
+        tokens.query_blocks(rows), tokens.key_blocks(rows), signed, state, log_decays
+    )
+    return output.to(v.dtype), state
 
 
 def step(
@@ -108,6 +78,8 @@ def step(
     phi_k: Tensor,
     v: Tensor,
     *,
+    key_mask: Tensor | None = None,
+    decay: float | Tensor | None = None,
     key_log_scale: Tensor | None = None,
     log_floor: Tensor | None = None,
     signed: bool = False,
@@ -118,35 +90,65 @@ def step(
     depends on data, so that `torch.export` takes it.
 
     Args:
-        state: from `initial_state` or the last step.
+        state: from `initial_state`, `step` or `prefill`, with the same `signed`.
+        key_mask: bool (...), False where the token is padding, which leaves the state as it is; the
+            query is answered from the keys before it.
+        decay: d, in (0, 1], what the sums of earlier keys are multiplied by: a number or (..., 1).
         key_log_scale: (..., 1), the key's features are phi_k * exp(key_log_scale); default 0.
         log_floor, signed: (..., 1) and whether features are signed, as in `linear_attention`.
+
+    Raises:
+        ValueError: a mask that is not boolean, and a decay out of range.
     """
-    dtype = state.values.dtype
-    phi_q, phi_k, values = (t.to(dtype).unsqueeze(-2) for t in (phi_q, phi_k, v))
-    if key_log_scale is None:
-        key_log_scale = phi_k.new_zeros(1)
-    floor = None if log_floor is None else log_floor.unsqueeze(-2)
-    with component(SCORE), full_precision(phi_q):
-        state = absorb(state, phi_k, key_log_scale.to(dtype).unsqueeze(-2), values, signed)
-        output = read(state, phi_q, floor, signed)
+    if key_mask is not None and key_mask.dtype != torch.bool:
+        raise ValueError(f"key_mask must be a bool tensor, got {key_mask.dtype}")
+    phi_q, phi_k, values = (t.to(state.values.dtype).unsqueeze(-2) for t in (phi_q, phi_k, v))
+    mask = None if key_mask is None else key_mask.unsqueeze(-1)
+    tokens = scaled_tokens(
+        phi_q,
+        phi_k,
+        values,
+        causal=True,
+        key_mask=mask,
+        key_log_scale=None if key_log_scale is None else key_log_scale.unsqueeze(-2),
+        log_floor=None if log_floor is None else log_floor.unsqueeze(-2),
+    )
+    if decay is not None:
+        if isinstance(decay, Tensor):
+            decay = decay.unsqueeze(-2)
+        log_decay = _log_decay(decay, tokens.log_scale, mask)
+        state = state._replace(log_scale=state.log_scale + log_decay)
+    output, state = advance(
+        state,
+        (tokens.queries, tokens.log_floor),
+        (tokens.keys, tokens.log_scale, tokens.values),
+        signed,
+    )
     return output.squeeze(-2).to(v.dtype), state
 
 
-def empty_state(phi_k: Tensor, v: Tensor, scaled: bool) -> LinearAttentionState:
-    """An initial state for keys (..., C, F) and values (..., C, dv)."""
-    shape = torch.broadcast_shapes(phi_k.shape[:-2], v.shape[:-2])
-    state = initial_state(
-        shape, phi_k.shape[-1], v.shape[-1], dtype=working_dtype(v.dtype), device=v.device
-    )
-    return state if scaled else state._replace(log_scale=torch.zeros_like(state.log_scale))
+def advance(
+    state: LinearAttentionState,
+    query: tuple[Features, Tensor | None],
+    key: tuple[Features, Tensor, Tensor],
+    signed: bool,
+) -> tuple[Tensor, LinearAttentionState]:
+    """As `step` for features with scales, each with a dimension of one token: (..., 1, dv)."""
+    phi_k, log_scale, values = key
+    with component(SCORE), full_precision(values):
+        state = absorb(state, phi_k, log_scale, values, signed)
+        return read(state, *query, signed), state
 
 
-def lengths(rows: Tensor) -> Tensor:
-    """|.|_2 of each row: (..., C, F) -> (..., C, 1)."""
-    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
-
-
-def largest_entry(rows: Tensor) -> Tensor:
-    """max |.| of each row: (..., C, F) -> (..., C, 1)."""
-    return rows.abs().amax(-1, keepdim=True)
+def _log_decay(decay: float | Tensor, like: Tensor, key_mask: Tensor | None) -> Tensor:
+    """log d of each token, as `like` (..., L, 1); 0 where it is hidden."""
+    if isinstance(decay, Tensor):
+        sound = known(((decay > 0) & (decay <= 1)).all())
+        got: object = f"a tensor with others, of shape {tuple(decay.shape)}"
+    else:
+        sound, got = is_real(decay) and 0 < decay <= 1, repr(decay)
+    if sound is False:
+        raise ValueError(f"decay must be above 0 and at most 1, got {got}")
+    log_decay = torch.as_tensor(decay, dtype=like.dtype, device=like.device).log()
+    log_decay = log_decay.expand(torch.broadcast_shapes(log_decay.shape, like.shape))
+    return log_decay if key_mask is None else log_decay.masked_fill(~key_mask.unsqueeze(-1), 0)

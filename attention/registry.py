@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
+from attention.conversion import Numbers
 from attention.features import (
     ComplexExponentialFeatures,
     EluFeatures,
@@ -73,7 +73,7 @@ def feature_map(
     num_features: int,
     *,
     kernel: str = "softmax",
-    projection: str | ArrayLike | Tensor | tuple[str, str] = "orthogonal",
+    projection: str | Numbers | tuple[str, str] = "orthogonal",
     seed: int = 0,
     **options: Any,
 ) -> FeatureMap:
@@ -122,7 +122,7 @@ def feature_map(
 
 
 def _checked_projection(
-    projection: str | ArrayLike | Tensor | tuple[str, str],
+    projection: str | Numbers | tuple[str, str],
 ) -> str | Tensor | tuple[str, str]:
     """Names as they are, vectors as a tensor; raises ValueError for anything else."""
     if isinstance(projection, str | Tensor):

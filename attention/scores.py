@@ -8,7 +8,7 @@ the exact one is summed in blocks of queries.
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, SCORE, component
-from attention.linear import check_features
+from attention.token_checks import check_features
 from attention.precision import full_precision, working_dtype
 
 CPU_BLOCK = 2**16

@@ -10,19 +10,14 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from attention.causal import CHUNK, KeyBlock, QueryBlock, causal_blocks, chunk_rows, slices
+from attention.components import EXPONENTIALS, component
 from attention.denominators import KeyStatistics, log_lower_bound
-from attention.linear import (
-    CHUNK,
-    KeyBlock,
-    QueryBlock,
-    bidirectional_blocks,
-    causal_blocks,
-    check_tokens,
-    chunk_rows,
-    slices,
-    without_queries,
-)
+from attention.linear import bidirectional_blocks
 from attention.precision import working_dtype
+from attention.products import Features
+from attention.sums import LinearAttentionState
+from attention.token_checks import check_tokens, without_queries
 
 CPU_BLOCK = 2**19
 """Entries of features made at once on a CPU, all heads together: 2 MiB in float32."""
@@ -35,6 +30,15 @@ class Scaled(Protocol):
     def mantissa(self) -> Tensor: ...
     @property
     def log_scale(self) -> Tensor: ...
+
+
+class Logarithms(Protocol):
+    """Logarithms (..., L, F) of features, but for a log-weight (..., L, 1) common to a token."""
+
+    @property
+    def logarithms(self) -> Tensor: ...
+    @property
+    def log_weight(self) -> Tensor: ...
 
 
 class Prepared(NamedTuple):
@@ -65,6 +69,8 @@ class StreamedMap(Protocol):
     def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None: ...
     def scaled_queries(self, x: Tensor) -> Scaled: ...
     def scaled_keys(self, y: Tensor) -> Scaled: ...
+    def log_queries(self, x: Tensor) -> Logarithms | None: ...
+    def log_keys(self, y: Tensor) -> Logarithms | None: ...
     def bidirectional(self, tokens: Prepared) -> Tensor: ...
 
 
@@ -75,8 +81,9 @@ def prepared(
     values: Tensor,
     causal: bool,
     key_mask: Tensor | None,
+    seen: KeyStatistics | None = None,
 ) -> Prepared | None:
-    """None where there is no query. Raises ValueError as `FeatureMap.attend`."""
+    """None where there is no query; `seen` are keys before y. Raises ValueError as `attend`."""
     check_tokens(x, y, values, causal, key_mask)
     features.check_attended(x, y, key_mask)
     if x.shape[-2] == 0:
@@ -89,6 +96,7 @@ def prepared(
     log_bound = None
     if features.signed:
         statistics = KeyStatistics.of(y.to(values.dtype), visible, causal)
+        statistics = statistics if seen is None else statistics.after(seen)
         log_bound = log_lower_bound(features.kernel, x.to(values.dtype), statistics)
     return Prepared(x, y, values, visible, log_bound)
 
@@ -110,30 +118,57 @@ def attend(
     tokens = prepared(features, x, y, values, causal, key_mask)
     if tokens is None:
         return without_queries(x, y, values)
-    attended = _causal(features, tokens) if causal else features.bidirectional(tokens)
+    attended = causal_form(features, tokens)[0] if causal else features.bidirectional(tokens)
     return attended.to(values.dtype)
 
 
 def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
     """See `FeatureMap.bidirectional`."""
-    queries, keys = _blocks(features, tokens, None)
+    queries, keys = blocks(features, tokens, None)
     return bidirectional_blocks(queries, keys, features.signed)
 
 
-def _causal(features: StreamedMap, tokens: Prepared) -> Tensor:
-    queries, keys = _blocks(features, tokens, chunk_rows(tokens.x))
-    return causal_blocks(queries, keys, features.signed)
+def causal_form(
+    features: StreamedMap, tokens: Prepared, state: LinearAttentionState | None = None
+) -> tuple[Tensor, LinearAttentionState]:
+    """Every query over the keys up to it, and those in `state`: (..., L, dv), and the next state."""
+    queries, keys = blocks(features, tokens, chunk_rows(tokens.x))
+    return causal_blocks(queries, keys, features.signed, state)
 
 
-def _blocks(
+def blocks(
     features: StreamedMap, tokens: Prepared, chunk: int | None
 ) -> tuple[Iterator[QueryBlock], Iterator[KeyBlock]]:
+    """Queries and keys as `causal_blocks` takes them, in chunks of `chunk` tokens, or none."""
     x, y, values, visible, log_bound = tokens
     width = features.output_dim
     return (
         _query_blocks(features, x, log_bound, rows_at_once(width, x), chunk),
         _key_blocks(features, y, values, visible, rows_at_once(width, y), chunk),
     )
+
+
+def features_of_queries(features: StreamedMap, x: Tensor) -> tuple[Features, Tensor]:
+    """Features of queries (..., L, d) and their log-scales (..., L, 1)."""
+    logarithms = features.log_queries(x)
+    return _apart(features.scaled_queries(x)) if logarithms is None else _exponentials(logarithms)
+
+
+def features_of_keys(features: StreamedMap, y: Tensor) -> tuple[Features, Tensor]:
+    """Features of keys (..., L, d) and their log-scales (..., L, 1)."""
+    logarithms = features.log_keys(y)
+    return _apart(features.scaled_keys(y)) if logarithms is None else _exponentials(logarithms)
+
+
+def _apart(phi: Scaled) -> tuple[Features, Tensor]:
+    return Features(phi.mantissa), phi.log_scale
+
+
+def _exponentials(phi: Logarithms) -> tuple[Features, Tensor]:
+    with component(EXPONENTIALS):
+        largest = phi.logarithms.detach().amax(-1, keepdim=True)
+        logarithms = phi.logarithms - largest
+        return Features(logarithms.exp(), logarithms), phi.log_weight + largest
 
 
 def rows_at_once(width: int, tokens: Tensor) -> int | None:
@@ -155,11 +190,11 @@ def _query_blocks(
     chunk: int | None,
 ) -> Iterator[QueryBlock]:
     for part in slices(x.shape[-2], rows):
-        phi = features.scaled_queries(x[..., part, :])
+        phi, log_scale = features_of_queries(features, x[..., part, :])
         # The floor's unit is the query's, whose scale is left out of numerator and denominator.
-        floor = None if log_bound is None else log_bound[..., part, :] - phi.log_scale
+        floor = None if log_bound is None else log_bound[..., part, :] - log_scale
         for inner in slices(phi.mantissa.shape[-2], chunk):
-            yield phi.mantissa[..., inner, :], None if floor is None else floor[..., inner, :]
+            yield phi.rows(inner), None if floor is None else floor[..., inner, :]
 
 
 def _key_blocks(
@@ -171,9 +206,9 @@ def _key_blocks(
     chunk: int | None,
 ) -> Iterator[KeyBlock]:
     for part in slices(y.shape[-2], rows):
-        phi = features.scaled_keys(y[..., part, :])
-        log_scale, v = phi.log_scale, values[..., part, :]
+        phi, log_scale = features_of_keys(features, y[..., part, :])
+        v = values[..., part, :]
         if visible is not None:
             log_scale = log_scale.masked_fill(~visible[..., part, :], -torch.inf)
         for inner in slices(v.shape[-2], chunk):
-            yield phi.mantissa[..., inner, :], log_scale[..., inner, :], v[..., inner, :]
+            yield phi.rows(inner), log_scale[..., inner, :], v[..., inner, :]

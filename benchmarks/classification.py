@@ -32,6 +32,7 @@ from benchmarks.datasets import Split, load, split
 from benchmarks.kernel_regression import accuracies, exact_accuracy
 from benchmarks.report import make_parser, new_figure, save
 from training.config import UserError, exit_status
+from training.evaluate import standard_error
 from training.players import positive
 
 AVAILABLE = ("abalone", "banknote", "car", "cmc", "chess")
@@ -90,15 +91,14 @@ def positive_features(
     return np.concatenate(parts)
 
 
-def summary(sample: NDArray[np.float64]) -> dict[str, float]:
-    """Mean and its standard error."""
-    error = float(sample.std(ddof=1) / np.sqrt(len(sample))) if len(sample) > 1 else float("nan")
-    return {"accuracy": float(sample.mean()), "error": error}
+def summary(sample: NDArray[np.float64]) -> dict[str, Any]:
+    """Mean and its standard error; None of a single draw."""
+    return {"accuracy": float(sample.mean()), "error": standard_error(sample)}
 
 
-def compare(ours: dict[str, float], figure: tuple[float, float]) -> dict[str, Any]:
+def compare(ours: dict[str, Any], figure: tuple[float, float]) -> dict[str, Any]:
     """Ours beside a published mean and error, and the difference in combined errors."""
-    z = (ours["accuracy"] - figure[0]) / float(np.hypot(ours["error"], figure[1]))
+    z = (ours["accuracy"] - figure[0]) / float(np.hypot(ours["error"] or 0.0, figure[1]))
     return {
         **ours,
         "published": figure[0],
@@ -198,21 +198,24 @@ def report(name: str, result: dict[str, Any]) -> str:
     for table, title in (("table_2", "Table 2, m = d"), ("table_3", "Table 3, padded")):
         for method, row in result[table].items():
             lines.append(
-                f"  {title:15} {method:12} {row['accuracy']:.4f} +- {row['error']:.4f} "
+                f"  {title:15} {method:12} {_mean(row, 4):>17} "
                 f"{row['published']:.4f} +- {row['published_error']:.4f} {row['z']:6.1f} "
                 f"{'within' if row['within'] else 'OUTSIDE'}"
             )
     for coupling, by_multiple in result["figure_8"].items():
-        cells = "  ".join(
-            f"{k}d {row['accuracy']:.4f} +- {row['error']:.4f}" for k, row in by_multiple.items()
-        )
+        cells = "  ".join(f"{k}d {_mean(row, 4)}" for k, row in by_multiple.items())
         lines.append(f"  Fig. 8          {coupling:12} {cells}")
     for method, row in result["crt_table_1"].items():
         lines.append(
-            f"  CRT Table 1     {method:14} {row['accuracy']:.3f} +- {row['error']:.3f} "
+            f"  CRT Table 1     {method:14} {_mean(row, 3)} "
             f"  published {row['published']:.3f} (its preprocessing is unknown)"
         )
     return "\n".join(lines)
+
+
+def _mean(row: dict[str, Any], decimals: int) -> str:
+    mean, error = f"{row['accuracy']:.{decimals}f}", row["error"]
+    return mean if error is None else f"{mean} +- {error:.{decimals}f}"
 
 
 def picture(results: dict[str, Any]) -> Any:
@@ -222,7 +225,7 @@ def picture(results: dict[str, Any]) -> Any:
         for coupling, by_multiple in result["figure_8"].items():
             multiples = [int(k) for k in by_multiple]
             mean = np.array([row["accuracy"] for row in by_multiple.values()])
-            error = np.array([row["error"] for row in by_multiple.values()])
+            error = np.array([row["error"] or 0.0 for row in by_multiple.values()])
             axis.plot(multiples, mean, marker="o", markersize=3, label=coupling)
             axis.fill_between(multiples, mean - error, mean + error, alpha=0.3)
         axis.axhline(result["exact"], color="black", linestyle=":", label="exact kernel")

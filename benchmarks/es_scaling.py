@@ -19,29 +19,32 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from training import es, workers
+from training import es
+from training import pool as pools
 from training.config import ArgumentParser, UserError, exit_status
 from training.players import positive
+from training.pool import Worker
 from training.run_log import provenance
+from training.workers import Outcome, Task
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class _TimedPool(workers.InProcessPool):
+class _TimedPool(pools.InProcessPool[Task, Outcome]):
     """Counts the seconds spent in episodes, iteration by iteration, and the memory after each."""
 
-    def __init__(self, setup: workers.Setup) -> None:
-        super().__init__(setup)
+    def __init__(self, make: Callable[[], Worker[Task, Outcome]]) -> None:
+        super().__init__(make)
         self.seconds: list[float] = []
         self.resident_mib: list[float] = []
 
-    def run(self, tasks: Sequence[workers.Task]) -> list[workers.Outcome]:
+    def run(self, tasks: Sequence[Task]) -> list[Outcome]:
         began = time.perf_counter()
         outcomes = super().run(tasks)
         self.seconds.append(time.perf_counter() - began)
@@ -52,14 +55,14 @@ class _TimedPool(workers.InProcessPool):
 
 def train(run: Path, count: int, iterations: int, settings: list[str]) -> tuple[Any, list[float]]:
     """Train anew; the timed pool (one worker) or None, and the seconds of each iteration."""
-    pools: list[_TimedPool] = []
+    timed: list[_TimedPool] = []
 
     class Recorded(_TimedPool):
-        def __init__(self, setup: workers.Setup) -> None:
-            super().__init__(setup)
-            pools.append(self)
+        def __init__(self, make: Callable[[], Worker[Task, Outcome]]) -> None:
+            super().__init__(make)
+            timed.append(self)
 
-    with mock.patch.object(workers, "InProcessPool", Recorded):
+    with mock.patch.object(pools, "InProcessPool", Recorded):
         status = es.main(
             ["--out", str(run), "--set", *settings, f"workers={count}", f"iterations={iterations}"]
         )
@@ -68,7 +71,7 @@ def train(run: Path, count: int, iterations: int, settings: list[str]) -> tuple[
     with (run / "metrics.csv").open() as lines:
         wall = [0.0, *(float(row["wall_s"]) for row in csv.DictReader(lines))]
     laps = [after - before for before, after in pairwise(wall)]
-    return (pools[0] if pools else None), laps
+    return (timed[0] if timed else None), laps
 
 
 def run(argv: Sequence[str] | None = None) -> int:

@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any, overload
 
 import gymnasium
+import torch
 from pydantic import TypeAdapter, ValidationError
 
 from policies.config import PolicyConfig
@@ -65,9 +66,14 @@ def build(
     if isinstance(config, Mapping):
         config = _read(config)
     check_size(config, observation_space, action_space, min(most_numbers, MOST_NUMBERS))
-    if isinstance(config, VisionPolicyConfig):
-        return VisionPerformerPolicy(config, observation_space, action_space)  # type: ignore[arg-type]
-    return ImplicitAttentionPolicy(config, observation_space, action_space)  # type: ignore[arg-type]
+    kind = (
+        VisionPerformerPolicy if isinstance(config, VisionPolicyConfig) else ImplicitAttentionPolicy
+    )
+    device = torch.get_default_device()
+    with torch.device("cpu"):  # on the meta device no map can be fitted
+        made: ImplicitAttentionPolicy | VisionPerformerPolicy
+        made = kind(config, observation_space, action_space)  # type: ignore[arg-type]
+    return made.to(device)
 
 
 def _read(settings: Mapping[str, Any]) -> PolicyConfig | VisionPolicyConfig:

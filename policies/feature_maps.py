@@ -3,13 +3,13 @@
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from attention import FeatureMap
 from attention.hybrid import ClusteredHybrid
 
-__all__ = ["MapSettings", "fit_to_directions", "map_options"]
+__all__ = ["MapSettings", "fit_to_directions", "map_options", "map_state", "unfitted"]
 
 _SAMPLES = 256
 
@@ -21,6 +21,8 @@ class MapSettings(Protocol):
     def feature_map(self) -> str: ...
     @property
     def num_lambda_features(self) -> int: ...
+    @property
+    def num_clusters(self) -> int: ...
     @property
     def projection(self) -> str: ...
     @property
@@ -37,6 +39,8 @@ def map_options(config: MapSettings) -> dict[str, Any]:
     options: dict[str, Any] = {"projection": config.projection}
     if "hybrid" in config.feature_map:
         options["num_lambda_features"] = config.num_lambda_features
+    if config.feature_map == "clustered_hybrid":
+        options["num_query_clusters"] = options["num_key_clusters"] = config.num_clusters
     if config.hybrid_base != "hyperbolic":
         own = "simplex" if config.projection == "orthogonal" else config.projection
         options["projection"] = (own, config.projection)
@@ -50,7 +54,8 @@ def fit_to_directions(features: FeatureMap, length: float) -> None:
     """Set a map's own parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
     given length in random directions, which is all that is known of them before training.
 
-    Clustered maps are left as they are: random directions have no clusters.
+    Clustered maps are left as they are: random directions have no clusters. Training fits all maps
+    to the policy's own queries and keys later (`fit_attention` of each policy).
 
     Args:
         features: the map, changed in place.
@@ -62,3 +67,23 @@ def fit_to_directions(features: FeatureMap, length: float) -> None:
     shape = (2, *([features.heads] if features.heads else []), _SAMPLES, features.dim)
     both: Tensor = length * normalize(torch.randn(shape, generator=generator), dim=-1)
     features.fit(both[0], both[1])
+
+
+def map_state(policy: nn.Module) -> dict[str, Tensor]:
+    """Copies of what is stored of a policy's feature maps, by their names in its `state_dict`.
+
+    `policy.load_state_dict(..., strict=False)` brings them back.
+    """
+    maps = tuple(
+        f"{name}." for name, part in policy.named_modules() if isinstance(part, FeatureMap)
+    )
+    state = policy.state_dict()
+    return {name: state[name].clone() for name in state if name.startswith(maps)}
+
+
+def unfitted(policy: nn.Module) -> bool:
+    """Whether the policy has a map that is of no use before it is fitted to data."""
+    return any(
+        isinstance(part, ClusteredHybrid) and not part.query_centers.any()
+        for part in policy.modules()
+    )

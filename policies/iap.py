@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import component
+from attention.construction import Rebuilt
 from policies.config import PolicyConfig
 from policies.dense import DenseController
 from policies.footholds import ACTION_SIZE, FootholdVotes
@@ -22,7 +23,7 @@ from policies.vote import VoteController
 __all__ = ["ImplicitAttentionPolicy"]
 
 
-class ImplicitAttentionPolicy(nn.Module):
+class ImplicitAttentionPolicy(Rebuilt):
     """Selects tokens of depth images by attention and places feet by what it kept.
 
     Args:
@@ -47,9 +48,14 @@ class ImplicitAttentionPolicy(nn.Module):
             )
         generator = torch.Generator().manual_seed(config.init_seed)
         self.normaliser = RunningNormaliser(proprio)
-        self.tokens = PatchTokens(cameras, height, width, config.patch)
+        self.tokens = PatchTokens(cameras, height, width, config.patch, config.standardise)
         num_tokens, num_features = self.tokens.count, self.tokens.num_features
         self.selection: LearnedSelection | RandomSelection | None = None
+        if config.selection == "learned" and num_tokens < 2:
+            raise ValueError(
+                f"selection must be random or all where the patch {list(config.patch)} makes all "
+                "that is seen one token, got learned"
+            )
         if config.selection == "learned":
             self.selection = LearnedSelection(num_features, num_tokens, config, generator)
         elif config.selection == "random":
@@ -83,9 +89,7 @@ class ImplicitAttentionPolicy(nn.Module):
                 attended = self.selection.features.attend(query, key, values)
         elif config.variant == "rank" and isinstance(self.controller, DenseController):
             assert isinstance(self.selection, LearnedSelection)
-            best = self.selection.best(self.selection.scores(tokens)).unsqueeze(-1)
-            with component("score"):
-                attended = tokens.take_along_dim(best, 1)
+            attended = self.selection.ranked(tokens)
         else:
             gate = self.selection(tokens)
             with component("score"):
@@ -95,6 +99,21 @@ class ImplicitAttentionPolicy(nn.Module):
                 attended = self.tokens.image(attended)
             votes: FootholdVotes = self.controller(attended, proprio)
             return votes
+
+    @torch.no_grad()
+    def fit_attention(self, depth_m: Tensor) -> None:
+        """Fit the feature map to this policy's own queries and keys of some observations.
+
+        Nothing happens to maps without data-dependent parameters, or without learned selection.
+
+        Args:
+            depth_m: (batch, cameras, height, width), metres.
+
+        Raises:
+            ValueError: for tokens that the map cannot be fitted to, such as numbers not finite.
+        """
+        if isinstance(self.selection, LearnedSelection):
+            self.selection.fit(self.tokens.with_places(self.tokens(depth_m)))
 
     @torch.inference_mode()
     def act(self, observation: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -51,6 +51,12 @@ class LearnedSelection(nn.Module):
         scores: Tensor = self.features.token_scores(*self.project(tokens))
         return scores
 
+    @torch.no_grad()
+    def fit(self, tokens: Tensor) -> None:
+        """Set the map's data-dependent parameters to the best for these tokens' queries and
+        keys; see `attention.FeatureMap.fit`."""
+        self.features.fit(*self.project(tokens))
+
     def best(self, scores: Tensor) -> Tensor:
         """Indices (batch, kept) of the best tokens, best first."""
         with component(SCORE):
@@ -65,10 +71,33 @@ class LearnedSelection(nn.Module):
             gate = torch.zeros_like(scores).scatter_(-1, best.indices, 1.0)
             if not scores.requires_grad:
                 return gate
-            threshold = best.values[..., -1:]
-            scale = _SOFTNESS * scores.std(-1, keepdim=True).detach() + 1e-12
-            soft = torch.sigmoid((scores - threshold) / scale)
+            soft = _soft_gate(scores, scores, best.values[..., -1:])
             return gate + soft - soft.detach()
+
+    def ranked(self, tokens: Tensor) -> Tensor:
+        """The best tokens in order of score, (batch, kept, features).
+
+        Gradients pass to scores as through a gate on each of them, a sigmoid of the score's
+        distance to the best that is left out.
+        """
+        scores = self.scores(tokens)
+        best = self.best(scores)
+        with component(SCORE):
+            handed = tokens.take_along_dim(best.unsqueeze(-1), 1)
+            if not scores.requires_grad:
+                return handed
+            kept = scores.take_along_dim(best, -1)
+            left = scores.scatter(-1, best, -torch.inf).amax(-1, keepdim=True)
+            threshold = left if self.kept < scores.shape[-1] else kept[..., -1:]
+            soft = _soft_gate(kept, scores, threshold)
+            # In this order the factor is 1 to the bit.
+            return handed * (1 + (soft - soft.detach())).unsqueeze(-1)
+
+
+def _soft_gate(some: Tensor, scores: Tensor, threshold: Tensor) -> Tensor:
+    """A sigmoid of how far some of the scores (batch, tokens) are above the threshold."""
+    scale = _SOFTNESS * scores.std(-1, keepdim=True).detach() + 1e-12
+    return torch.sigmoid((some - threshold) / scale)
 
 
 class RandomSelection(nn.Module):

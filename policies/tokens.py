@@ -6,6 +6,8 @@ from torch import Tensor, nn
 __all__ = ["PatchTokens"]
 
 _CENTRE_M, _SPAN_M = 0.5, 0.3
+_LEAST_M = 0.01
+_CHUNK = 1024
 _PLACE_SCALE = 0.3
 
 
@@ -19,6 +21,8 @@ class PatchTokens(nn.Module):
     Args:
         cameras, height, width: shape of the observation's depth.
         patch: rows and columns of a patch.
+        standardise: whether `set_statistics` may give each pixel its own zero and unit; the state
+            then holds them.
 
     Raises:
         ValueError: if the patch does not divide the image.
@@ -26,8 +30,17 @@ class PatchTokens(nn.Module):
 
     places: Tensor
     order: Tensor
+    zero_m: Tensor | None
+    unit_m: Tensor | None
 
-    def __init__(self, cameras: int, height: int, width: int, patch: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        cameras: int,
+        height: int,
+        width: int,
+        patch: tuple[int, int],
+        standardise: bool = False,
+    ) -> None:
         super().__init__()
         rows, columns = patch
         if height % rows or width % columns:
@@ -47,13 +60,33 @@ class PatchTokens(nn.Module):
         place = [_PLACE_SCALE * c for c in (camera, row, column, row**2, column**2)]
         code = [torch.ones(grid), *place]
         self.register_buffer("order", order, persistent=False)
+        for name, value in (("zero_m", _CENTRE_M), ("unit_m", _SPAN_M)):
+            filled = torch.full(self.shape, value) if standardise else None
+            self.register_buffer(name, filled)
         places = torch.stack([c.reshape(-1) for c in code], -1)
         self.register_buffer("places", places, persistent=False)
         self.num_features = self.size + places.shape[-1]
 
+    @torch.no_grad()
+    def set_statistics(self, depth_m: Tensor) -> None:
+        """Bring each pixel to mean 0 and variance 1 over depths, metres, shaped as for `forward`.
+
+        Pixels that hardly vary are divided by 1 cm. Nothing happens without `standardise`.
+        """
+        if self.zero_m is None or self.unit_m is None:
+            return
+        self.zero_m.copy_(depth_m.mean(0, dtype=torch.float32))
+        squares = torch.zeros_like(self.unit_m)
+        for part in depth_m.split(_CHUNK):  # half precision as read: never all in full at once
+            squares += (part - self.zero_m).square().sum(0)
+        self.unit_m.copy_((squares / len(depth_m)).sqrt().clamp_min(_LEAST_M))
+
     def forward(self, depth_m: Tensor) -> Tensor:
         """Depth (batch, cameras, height, width), metres -> values (batch, tokens, patch size)."""
-        scaled = (depth_m - _CENTRE_M) / _SPAN_M
+        if self.zero_m is None or self.unit_m is None:
+            scaled = (depth_m - _CENTRE_M) / _SPAN_M
+        else:
+            scaled = (depth_m - self.zero_m) / self.unit_m
         return scaled.flatten(1)[:, self.order]
 
     def with_places(self, values: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.config import check_feature_map
+from policies.config import Projection, check_feature_map
 
 __all__ = ["OPTIMISERS", "VisionPolicyConfig"]
 
@@ -47,10 +47,12 @@ class VisionPolicyConfig:
     """Number m of random projections of the feature map, a head."""
     num_lambda_features: int = Field(default=8, ge=1)
     """Number n of random projections of a hybrid's coefficient, a head."""
+    num_clusters: int = Field(default=2, ge=1)
+    """Clusters of queries, and of keys, that a clustered hybrid tells apart in each head."""
     hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
     """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
     own."""
-    projection: Literal["iid", "orthogonal"] = "orthogonal"
+    projection: Projection = "orthogonal"
     """Coupling of the random projections."""
     feature_seed: int = Field(default=0, ge=0, lt=2**62)
     """Seed of the random projections; block i takes this number + i."""
@@ -109,7 +111,6 @@ class VisionPolicyConfig:
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        check_feature_map(self.feature_map, self.hybrid_base)
         if min(self.patch) < 1:
             raise ValueError(f"patch must be [rows, columns] of at least 1, got {list(self.patch)}")
         if self.embed_dim % 4 or self.embed_dim % self.heads:
@@ -117,6 +118,8 @@ class VisionPolicyConfig:
                 f"embed_dim must be a multiple of 4 and of heads = {self.heads}, "
                 f"got {self.embed_dim}"
             )
+        head_dim = self.embed_dim // self.heads
+        check_feature_map(self.feature_map, self.hybrid_base, self.projection, head_dim)
         if not self.hidden or min(self.hidden) < 1:
             raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
         allowed = OPTIMISERS[self.head]

@@ -60,6 +60,12 @@ class Block(nn.Module):
         refined: Tensor = tokens + self.mlp(self.mlp_norm(tokens))
         return refined
 
+    def fit(self, tokens: Tensor) -> None:
+        """Fit attention's map, head by head, to the queries and keys of (batch, tokens, dim)."""
+        if self.attention is not None:
+            x = self.norm(tokens)
+            self.attention.fit(x, x)
+
     def attention_matrix(self, tokens: Tensor) -> Tensor:
         """What each token (row) takes from each (column), a head: (batch, heads, L, L).
 
@@ -151,6 +157,15 @@ class VisionPerformer(nn.Module):
         """Normalised pose (batch, k) -> its waves, (batch, k (2 octaves + 1))."""
         with component("tokens"):
             return waves(pose, self._octaves, _POSE_PERIOD).flatten(1)
+
+    @torch.no_grad()
+    def fit(self, rgb: Tensor, pose: Tensor) -> None:
+        """Fit the feature map of each block in turn, to what those before it, fitted, make."""
+        tokens = self.tokens(rgb, pose)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            block.fit(tokens)
+            tokens = block(tokens)
 
     def received(self, rgb: Tensor, pose: Tensor) -> Tensor:
         """Attention that each patch receives in the last block, (batch, rows, columns).

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import component
+from attention.construction import Rebuilt
 from policies.action_search import autoregressive, derivative_free, langevin, stratified, uniform
 from policies.energy import AutoregressiveEnergy, JointEnergy, Regression
 from policies.normaliser import RunningNormaliser, RunningStatistics
@@ -27,7 +28,7 @@ _LEAST_WIDTH = 0.02
 """Width of a dimension without spread in the data, as a share of the action space's."""
 
 
-class VisionPerformerPolicy(nn.Module):
+class VisionPerformerPolicy(Rebuilt):
     """Encodes what it sees by attention and acts by low energy.
 
     Args:
@@ -142,6 +143,22 @@ class VisionPerformerPolicy(nn.Module):
         context = self.encode(rgb, pose)
         with component("controller"):
             return self.head.loss(context, self.normalised(actions), generator)
+
+    def fit_attention(self, rgb: Tensor, pose: Tensor) -> None:
+        """Fit the feature maps to this policy's own queries and keys of some observations.
+
+        Nothing happens to maps without data-dependent parameters.
+
+        Args:
+            rgb: (batch, height, width, 3) uint8.
+            pose: (batch, k).
+
+        Raises:
+            ValueError: for images that the policy was not built for, and for tokens that a map
+                cannot be fitted to, such as numbers not finite.
+        """
+        self._check(rgb)
+        self.encoder.fit(rgb, self._pose(pose))
 
     def act(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
         """The action (n,), within the action space, for one observation."""

@@ -6,24 +6,30 @@ Vision-Performer from recorded demonstrations (`training.implicit_bc`); `policy.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.bc"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
 import argparse
 from pathlib import Path
-from shlex import quote
 
 import torch
 
 from training import bc_config, checkpoint, dagger, implicit_bc, implicit_bc_config
-from training import config as configuration
 from training.any_config import load_any_config
 from training.bc_config import BCConfig
+from training.command_lines import command_line, preset
+from training.commands import exit_status
 from training.config import UserError
 from training.devices import Group, open_group
 from training.implicit_bc_config import ImplicitBCConfig
 from training.job_config import describe_job
+from training.overrides import assignment
 from training.starting import hold_and_train, make_parser, print_next, start_run
 
 __all__ = ["load_config", "main"]
@@ -36,7 +42,7 @@ Start = tuple[Config, Path, checkpoint.Checkpoint | None]
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.bc` and `foveate-bc`; returns the exit status."""
-    return configuration.exit_status(lambda: _main(argv))
+    return exit_status(lambda: _main(argv))
 
 
 def _main(argv: list[str] | None) -> int:
@@ -94,7 +100,7 @@ def _start(args: argparse.Namespace, group: Group) -> Start:
             )
         return config
 
-    return start_run(args, PRESET, load, _free_on_resume, _prepare)
+    return start_run("training.bc", args, PRESET, load, _free_on_resume, _prepare)
 
 
 def load_config(path: str | Path, overrides: list[str]) -> Config:
@@ -119,12 +125,7 @@ def _prepare(config: Config) -> None:
 def _next_commands(config: Config, run: Path) -> list[tuple[str, str]]:
     if isinstance(config, ImplicitBCConfig):
         return []
-    command = (
-        "python -m training.es --config configs/stepping_stones_finetune.yaml "
-        f"--set {quote(f'init_from={run}')}"
-    )
+    finetune = preset("stepping_stones_finetune.yaml")
+    start = assignment("init_from", str(run))
+    command = command_line("training.es", "--config", finetune, "--set", start)
     return [(command, "improve it by evolution strategies")]
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

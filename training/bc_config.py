@@ -50,6 +50,10 @@ class BCConfig:
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients longer than this are shortened to it."""
+    fit_after: int | None = Field(default=1000, ge=1)
+    """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
+    (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
+    once; null: never."""
     speed_weight: float = Field(default=5.0, ge=0)
     """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
     workers: int = Field(default=2, ge=1, le=4096)

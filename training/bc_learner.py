@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import nn
 
 import policies
 from policies import VisionPerformerPolicy
+from policies.feature_maps import map_state
 from training import checkpoint, environments, evaluate
 from training import config as configuration
 from training.config import UserError
@@ -26,10 +28,11 @@ from training.demo.batches import Batch, FrameSet, Prefetcher, frames_of_update
 from training.demo.files import DemoReader
 from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig
+from training.map_fitting import OBSERVATIONS, is_due, sound
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.players import Player, check_device
 from training.seeds import VALIDATION_SEEDS_FROM
-from training.starting import iterations_done, state_of
+from training.starting import state_of
 from training.state_files import Count, State
 
 __all__ = ["NOT_FINITE", "Data", "Fit", "Learner", "learning_rate", "load_data"]
@@ -130,10 +133,20 @@ class Basis:
     """How many train."""
 
 
+@checked_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Progress:
+    """Counters of a run."""
+
+    iteration: Count
+    fitted: bool = False
+    """Whether the policy's feature maps are fitted to its queries and keys."""
+
+
 @checked_dataclass(frozen=True, config=State)
 class _Saved:
-    """What a run goes on from, beside tensors and its iteration."""
+    """What a run goes on from, beside tensors."""
 
+    progress: Progress
     basis: Basis
     optimiser_tensors: Count | None = None
     """How many there are; null in checkpoints from before they were counted."""
@@ -172,12 +185,12 @@ class Learner:
             )
         self.frames_per_update = min(config.batch_size, len(self._frames))
         self._basis = Basis(data.identity, group.size)
-        self.iteration = 0
+        self.iteration, self.fitted = 0, False
         if start is not None:
             saved = state_of(start, _Saved)
             self._check_basis(start.path, saved.basis)
             checkpoint.load_into(policy, start)
-            self.iteration = iterations_done(start)
+            self.iteration, self.fitted = saved.progress.iteration, saved.progress.fitted
         self.policy = policy.to(self.device)
         self._model = group.wrap(self.policy)
         self.optimiser = torch.optim.AdamW(
@@ -213,7 +226,9 @@ class Learner:
             waits = time.perf_counter()
             batch = next(self._batches).to(self.device)
             result.waited_s += time.perf_counter() - waits
-            self._step(update, batch, result)
+            learned = self._step(update, batch, result)
+            if learned and is_due(config.fit_after, self.fitted, update + 1):
+                self._fit_maps(batch)
         result.took_s = time.perf_counter() - began
         if result.skipped > _MOST_SKIPPED * config.updates:
             raise UserError(
@@ -229,7 +244,24 @@ class Learner:
         chosen = frames_of_update(update, config.batch_size, len(self._frames), config.seed)
         return chosen[self._group.rank :: self._group.size]
 
-    def _step(self, update: int, batch: Batch, result: Fit) -> None:
+    def _fit_maps(self, batch: Batch) -> None:
+        """Fit the feature maps to the first process's part of a batch, in every process."""
+        found: dict[str, torch.Tensor] | UserError = {}
+        if self._group.is_first:
+            try:
+                with sound():
+                    self.policy.fit_attention(batch.rgb[:OBSERVATIONS], batch.pose[:OBSERVATIONS])
+                found = {name: values.cpu() for name, values in map_state(self.policy).items()}
+            except UserError as error:
+                found = error
+        found = self._group.share(found)
+        if isinstance(found, UserError):
+            raise found
+        self.policy.load_state_dict(found, strict=False)
+        self.fitted = True
+
+    def _step(self, update: int, batch: Batch, result: Fit) -> bool:
+        """Take a gradient step; False where the batch is skipped."""
         config, group = self.config, self._group
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = learning_rate(config, update)
@@ -244,10 +276,11 @@ class Learner:
         if not (math.isfinite(mean) and math.isfinite(length)):
             self._report(update, batch, mean, length)
             result.skipped += 1
-            return
+            return False
         self.optimiser.step()
         result.losses.append(mean)
         result.norms.append(length)
+        return True
 
     def _report(self, update: int, batch: Batch, loss: float, norm: float) -> None:
         """Write down what is wrong with a batch; UserError unless it is to be skipped."""
@@ -292,7 +325,7 @@ class Learner:
         """Write the iteration's checkpoint; drop old ones."""
         tensors, plain = optimiser_tensors(self.optimiser), configuration.dump(self.config)
         state = {
-            "progress": {"iteration": self.iteration},
+            "progress": dataclasses.asdict(Progress(self.iteration, self.fitted)),
             "basis": dataclasses.asdict(self._basis),
             "optimiser_tensors": len(tensors),
         }

@@ -2,16 +2,18 @@
 
 Tensors are named `policy/...` (the policy's state, with normaliser and random projections) and
 `search/...` (the optimiser's). Metadata: `format`, `version`, `config` and `state`, the last two
-as JSON. Loading runs no code from the file, and equal contents give equal bytes.
+as JSON, and `sha256` of the tensors' bytes, which older files lack. Loading runs no code from the
+file, and equal contents give equal bytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -24,7 +26,8 @@ from torch import Tensor, nn
 
 from training.config import UserError, validate
 from training.files import write_atomically
-from training.tensor_file import read_header, read_tensors
+from training.suggestions import did_you_mean
+from training.tensor_file import read_header, read_tensors, sha256_of_tensors
 
 if TYPE_CHECKING:
     import policies
@@ -35,13 +38,17 @@ __all__ = [
     "check_tensors",
     "fitting",
     "in_run",
+    "iteration_of",
     "load",
     "load_into",
     "load_policy",
     "make_env",
+    "newest_whole",
+    "read",
     "resolve",
     "save",
     "save_in_run",
+    "set_aside_after",
     "shipped",
 ]
 
@@ -90,6 +97,12 @@ class Checkpoint:
         tensors = read_tensors(self.path, names)
         return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
 
+    @property
+    def has_fitted_maps(self) -> bool:
+        """Whether its run has fitted the feature maps to the policy's own queries and keys."""
+        progress = self.state.get("progress")
+        return isinstance(progress, dict) and progress.get("fitted") is True
+
 
 def save(
     path: Path,
@@ -111,27 +124,44 @@ def save(
         "state": json.dumps(state, sort_keys=True, allow_nan=False),
     }
     try:
-        write_atomically(path, _in_fixed_order(safetensors_torch.save(tensors, metadata)))
+        write_atomically(path, _finished(safetensors_torch.save(tensors, metadata)))
     except OSError as error:
         raise UserError(f"cannot write the checkpoint {path}: {error.strerror}") from None
 
 
-def _in_fixed_order(data: bytes) -> bytes:
-    """The same file with its header's keys sorted: safetensors orders metadata at random."""
+def _finished(data: bytes) -> bytes:
+    """The same file with its checksum, and its header's keys sorted: safetensors orders metadata at
+    random."""
     size = int.from_bytes(data[:8], "little")
-    header = json.dumps(
-        json.loads(data[8 : 8 + size]), sort_keys=True, separators=(",", ":")
-    ).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + data[8 + size :]
+    header, tensors = json.loads(data[8 : 8 + size]), data[8 + size :]
+    header["__metadata__"]["sha256"] = hashlib.sha256(tensors).hexdigest()
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + tensors
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Read a checkpoint; UserError when it is missing, truncated, foreign or of another version."""
+    """Read a checkpoint; UserError when it is missing, truncated, foreign or of another version.
+
+    Where it lies in a run directory, that names the run's newest whole one.
+    """
     path = Path(path)
+    try:
+        return read(path)
+    except UserError as error:
+        of_run = path.parent.name == CHECKPOINTS
+        whole = newest_whole(path.parent.parent) if of_run else None
+        if whole is None:
+            raise
+        raise UserError(f"{error}; the newest whole checkpoint of that run is {whole}") from None
+
+
+def read(path: Path) -> Checkpoint:
+    """As `load`, but an error is of this file alone."""
     if not os.path.isfile(path):  # unlike Path's, False for impossible names
         raise UserError(f"there is no checkpoint {path}")
     metadata, layout = read_header(path)
+    intact = metadata.get("sha256") in (None, sha256_of_tensors(path))
     if metadata.get("format") != FORMAT:
         raise UserError(
             f"{path} is a safetensors file of another kind: its format is "
@@ -141,6 +171,10 @@ def load(path: str | Path) -> Checkpoint:
         raise UserError(
             f"{path} is a checkpoint of version {metadata.get('version')!r}, "
             f"but this program reads version {VERSION!r}"
+        )
+    if not intact:
+        raise UserError(
+            f"{path} is damaged: its tensors are not those that were written, by the checksum in it"
         )
     try:
         config, state = dict(json.loads(metadata["config"])), dict(json.loads(metadata["state"]))
@@ -168,7 +202,41 @@ def shipped() -> dict[str, Path]:
 def in_run(run: Path) -> list[Path]:
     """A run's checkpoints by iteration, oldest first; other files there are none of it."""
     found = (run / CHECKPOINTS).glob("[0-9]*.safetensors")
-    return sorted(path for path in found if path.stem.isdecimal())
+    own = [path for path in found if path.stem.isdecimal() and path.is_file()]
+    return sorted(
+        (path for path in own if path == _path(run, iteration_of(path))), key=iteration_of
+    )
+
+
+def iteration_of(path: Path) -> int:
+    """The iteration of a run's checkpoint."""
+    return int(path.stem)
+
+
+def _path(run: Path, iteration: int) -> Path:
+    return run / CHECKPOINTS / f"{iteration:06d}.safetensors"
+
+
+def newest_whole(run: Path) -> Path | None:
+    """The latest of a run's checkpoints that can be read; None where there is none."""
+    for path in reversed(in_run(run)):
+        with suppress(UserError):
+            return read(path).path
+    return None
+
+
+def set_aside_after(start: Path) -> int:
+    """Rename the checkpoints of a run that are later than `start`, which it goes on from: they are
+    kept as *.aside until their iterations are done again. Returns how many."""
+    every = in_run(start.parent.parent)
+    later = [path for path in every if iteration_of(path) > iteration_of(start)]
+    for path in reversed(later):  # what a kill leaves is a run that ends earlier
+        path.replace(_aside(path))
+    return len(later)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.aside")
 
 
 def save_in_run(
@@ -176,8 +244,9 @@ def save_in_run(
     config: dict[str, Any], state: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write an iteration's checkpoint; drop all but the first and `checkpoints_kept` latest."""
-    path = run / CHECKPOINTS / f"{iteration:06d}.safetensors"
+    path = _path(run, iteration)
     save(path, policy.state_dict(), search_tensors, config, state)
+    _aside(path).unlink(missing_ok=True)
     for old in in_run(run)[1 : -config["checkpoints_kept"]]:
         old.unlink()
 
@@ -198,6 +267,7 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
     raise UserError(
         f"{run_or_checkpoint} is neither a run directory, nor a checkpoint file, nor one of the "
         f"policies that come with the package ({', '.join(policies) or 'none'})"
+        f"{did_you_mean(str(run_or_checkpoint), policies)}"
     )
 
 
@@ -303,5 +373,6 @@ def _policy_settings(
     if not isinstance(name, str) or name not in CONFIGS:
         raise UserError(
             f"{path}: policy.name is {name!r}, where one of {', '.join(CONFIGS)} is needed"
+            f"{did_you_mean(str(name), CONFIGS)}"
         )
     return validate(CONFIGS[name], given, path, "policy.")

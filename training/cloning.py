@@ -19,6 +19,7 @@ from policies.footholds import LEGS, OFFSETS, FootholdVotes
 from training.bc_config import BCConfig
 from training.config import UserError
 from training.demonstrations import Demonstrations
+from training.map_fitting import OBSERVATIONS, sound
 
 __all__ = ["Fit", "batches", "cloning_loss", "fit", "learning_rate", "validate"]
 
@@ -80,6 +81,8 @@ def fit(
 ) -> Fit:  # fmt: skip
     """Train a policy on demonstrations for one round, in place, `part_size` decisions at once.
 
+    Its feature maps are fitted to its queries and keys after update `fit_after` of all rounds.
+
     Raises:
         UserError: when a loss or gradient is not finite, before it reaches the parameters.
     """
@@ -108,6 +111,9 @@ def fit(
         for group in optimiser.param_groups:
             group["lr"] = learning_rate(config.learning_rate, update, config.updates)
         optimiser.step()
+        if (iteration - 1) * config.updates + update + 1 == config.fit_after:
+            with sound():
+                policy.fit_attention(data[index[:OBSERVATIONS]].depth_m.float())
     return Fit(sum(losses) / len(losses), sum(norms) / len(norms))
 
 

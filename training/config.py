@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
+import math
 import re
-import select
-import signal
-import sys
-import threading
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -18,21 +13,26 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from training.errors import UserError
-from training.files import refusal
+from training.commands import exit_status
+from training.errors import UserError, shown
+from training.overrides import fill_shorthands, merge, merge_distinct, read_overrides, source
+from training.suggestions import did_you_mean
+from training.yaml_text import read_yaml, to_yaml
 
 __all__ = [
     "ArgumentParser",
     "UserError",
+    "check_finite",
     "describe",
     "dump",
     "exit_status",
     "fill_shorthands",
+    "keys",
     "load",
     "merge",
+    "merge_distinct",
     "read_overrides",
     "read_yaml",
     "source",
@@ -51,7 +51,16 @@ class ArgumentParser(argparse.ArgumentParser):
     """argparse whose errors are UserErrors, like every other mistake on a command line."""
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{self.prog}: {message} (--help lists what is allowed)")
+        """Raise the UserError; it suggests what a misspelled option or choice probably means."""
+        options = [name for action in self._actions for name in action.option_strings]
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        option = re.match(r"unrecognized arguments: .*?(--[^\s=]+)", message)
+        hint = ""
+        if choice:
+            hint = did_you_mean(choice[1], re.findall(r"[^\s',]+", choice[2]))
+        elif option:
+            hint = did_you_mean(option[1], options)
+        raise UserError(f"{self.prog}: {message} (--help lists what is allowed){hint}")
 
     def parse_known_args(self, *given: Any, **more: Any) -> Any:
         """As argparse's, but a file or directory with an empty name, as an unset variable of a
@@ -64,218 +73,36 @@ class ArgumentParser(argparse.ArgumentParser):
         return found, rest
 
 
-def exit_status(command: Callable[[], int]) -> int:
-    """Run a command line: its status, or 2 after printing a UserError, or 130 when interrupted.
-
-    141 = 128 + SIGPIPE, as of other programs, when what reads its output has closed it. A Control-C
-    that arrives in a finalizer, where Python ignores exceptions, is sent again.
-    """
-    report, main = sys.unraisablehook, threading.main_thread().ident
-    assert main is not None
-
-    def report_or_repeat(ignored: Any) -> None:
-        if issubclass(ignored.exc_type, KeyboardInterrupt):
-            threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
-        else:
-            report(ignored)
-
-    sys.unraisablehook = report_or_repeat
-    try:
-        try:
-            return _status(command)
-        finally:
-            if sys.stdout is not None:  # as where it is closed from the beginning
-                sys.stdout.flush()  # at exit it would be too late to see that it fails
-    except BrokenPipeError:
-        if not _drop_closed_streams():
-            raise  # another pipe's
-        return 141
-    finally:
-        sys.unraisablehook = report
-
-
-def _status(command: Callable[[], int]) -> int:
-    try:
-        return command()
-    except UserError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        raise
-    except (OSError, MemoryError) as error:  # of any file, of any library
-        print(f"error: {refusal(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-
-
-def _drop_closed_streams() -> bool:
-    """Whether what reads our output closed it; the rest goes nowhere, so that exiting is silent."""
-    closed = False
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        with contextlib.suppress(OSError):  # it has no descriptor, under a test say
-            pipe, poll = stream.fileno(), select.poll()
-            poll.register(pipe, 0)
-            if any(event & select.POLLERR for _, event in poll.poll(0)):
-                closed = True
-                os.dup2(os.open(os.devnull, os.O_WRONLY), pipe)
-    return closed
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML in which 1e-3 is a number (YAML 1.1 wants 1.0e-3) and a repeated key is an error."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError, TypeError):  # of int(), date() and others
-            kind = node.tag.rpartition(":")[2]
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{str(node.value)[:40]!r} is no {kind}", node.start_mark
-            ) from None
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys = [loader.construct_object(key) for key, _ in node.value]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"key {key!r} is given twice", node.start_mark
-            )
-    return loader.construct_mapping(node, deep=True)
-
-
-def _sequence(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
-    return loader.construct_sequence(node, deep=True)  # deep: one that holds itself is an error
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-_Loader.add_constructor("tag:yaml.org,2002:seq", _sequence)
-
-
-def _parse(text: str, source: str) -> Any:
-    try:
-        return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        raise UserError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise UserError(f"{source} is not valid YAML: it is nested too deeply") from None
-
-
-def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The mapping in a YAML file; UserError when it is missing, unreadable or something else."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not a text file"
-        raise UserError(f"cannot read the configuration {path}: {reason}") from None
-    data = _parse(text, str(path))
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise UserError(f"{path} must hold `key: value` lines, but holds a {type(data).__name__}")
-    return data
-
-
-def to_yaml(data: dict[str, Any], heading: str) -> str:
-    """A resolved configuration as text that `read_yaml` reads back unchanged."""
-    body = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, allow_unicode=True)
-    return f"# {heading}\n{body}"
-
-
-def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """`["a.b=1e-3", ...]` as a nested dict, each value read as YAML."""
-    nested: dict[str, Any] = {}
-    for override in overrides:
-        key, equals, value = override.partition("=")
-        names = key.strip().split(".")
-        if not equals or not all(names):
-            raise UserError(f"--set takes key=value (dotted where nested), got {override!r}")
-        merge(nested, _nest(names, _parse(value, f"--set {key}")))
-    return nested
-
-
-def _nest(names: list[str], value: Any) -> dict[str, Any]:
-    for name in reversed(names):
-        value = {name: value}
-    return typing.cast(dict[str, Any], value)
-
-
-def merge(into: dict[str, Any], new: dict[str, Any]) -> None:
-    """Put `new` into `into`, in place, mapping by mapping."""
-    for key, value in new.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            merge(into[key], value)
-        else:
-            into[key] = value
-
-
-def _get(data: Any, names: list[str], source: str) -> Any:
-    """The value under nested keys, None where there is none; UserError when one holds no keys."""
-    for depth, name in enumerate(names):
-        if data is None:
-            return None
-        if not isinstance(data, dict):
-            above = ".".join(names[:depth])
-            raise UserError(f"{source}: {above} = {data!r}, where `key: value` pairs are needed")
-        data = data.get(name)
-    return data
-
-
-def fill_shorthands(data: dict[str, Any], shorthands: dict[str, str], source: str) -> None:
-    """Make each top-level shorthand and the nested key that it stands for equal, in place.
-
-    `shorthands` maps "episode_s" to "env.episode_s", say. UserError when both are given
-    and differ, or when `env` is something else than keys with values.
-    """
-    for short, full in shorthands.items():
-        names = full.split(".")
-        above, below = data.get(short), _get(data, names, source)
-        if above is not None and below is not None and above != below:
-            raise UserError(
-                f"{source}: {short} = {above!r} and {full} = {below!r} are the same setting; "
-                "give one of them, or both the same value"
-            )
-        value = below if above is None else above
-        if value is not None:
-            data[short] = value
-            merge(data, _nest(names, value))
-
-
 def load(
     cls: type[T],
     path: str | Path,
     overrides: Iterable[str] = (),
     shorthands: dict[str, str] | None = None,
+    names: Callable[[dict[str, Any]], Iterable[str]] | None = None,
 ) -> T:
-    """A `cls` from a YAML file, `--set` overrides winning; UserError says what is wrong."""
+    """A `cls` from a YAML file, `--set` overrides winning; UserError says what is wrong.
+
+    `names` gives the keys that may be meant by one that is not known (default: those of `cls`).
+    """
     overrides = list(overrides)
     data, changes = read_yaml(path), read_overrides(overrides)
     fill_shorthands(data, shorthands or {}, str(path))
     fill_shorthands(changes, shorthands or {}, "--set")
     merge(data, changes)
-    return validate(cls, data, source(path, overrides))
+    known = keys(cls) if names is None else names(data)
+    return validate(cls, data, source(path, overrides), names=known)
 
 
-def source(path: str | Path, overrides: list[str]) -> str:
-    """Where a setting comes from, for error sentences."""
-    return f"{path} with --set {' '.join(overrides)}" if overrides else str(path)
-
-
-def validate(cls: type[T], data: dict[str, Any], where: str | Path, prefix: str = "") -> T:
+def validate(
+    cls: type[T], data: dict[str, Any], where: str | Path, prefix: str = "",
+    names: Iterable[str] = (),
+) -> T:  # fmt: skip
     """A `cls` from plain data, strictly typed (an integer passes for a number, nothing else).
 
-    `where` the data comes from, and `prefix`, where it lies in there ("env."), are for the
-    error's sentence.
+    `where` the data comes from, `prefix`, where it lies in there ("env."), and the `names` that
+    may be meant by an unknown key (default: those of `cls`) are for the error's sentence.
     """
+    check_finite(data, where, prefix)
     try:
         text = json.dumps(_with_tags(cls, data))
     except (TypeError, ValueError, RecursionError) as error:
@@ -283,7 +110,26 @@ def validate(cls: type[T], data: dict[str, Any], where: str | Path, prefix: str 
     try:
         return TypeAdapter(cls).validate_json(text, strict=True)
     except ValidationError as error:
-        raise UserError(f"{where}: {_sentence(cls, error, prefix)}") from None
+        raise UserError(f"{where}: {_sentence(cls, error, prefix, names)}") from None
+
+
+def check_finite(data: dict[str, Any], where: str | Path, prefix: str = "") -> None:
+    """UserError for a number that is infinite or none: files of results hold no such."""
+    odd = _not_finite(data, prefix)
+    if odd is not None:
+        raise UserError(f"{where}: {odd}")
+
+
+def _not_finite(value: Any, key: str) -> str | None:
+    """What is wrong with the first number at or below `key` that is not finite; None without."""
+    if isinstance(value, dict | list | tuple):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        found = (_not_finite(part, f"{key}{name}.") for name, part in parts)
+        return next(filter(None, found), None)
+    if isinstance(value, float) and not math.isfinite(value):
+        written = str(value).replace("inf", ".inf").replace("nan", ".nan")
+        return f"{key[:-1]} = {value}, but input should be a finite number, not {written}"
+    return None
 
 
 def _with_tags(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
@@ -298,28 +144,50 @@ def _with_tags(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
 
 def dump(config: Any) -> dict[str, Any]:
     """Plain data (JSON types) that `validate` turns back into an equal configuration."""
-    data: dict[str, Any] = TypeAdapter(type(config)).dump_python(config, mode="json")
+    data: dict[str, Any] = _plain(TypeAdapter(type(config)).dump_python(config))
     return data
 
 
-def _sentence(cls: Any, error: ValidationError, prefix: str) -> str:
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
+
+
+def keys(cls: Any, prefix: str = "") -> list[str]:
+    """Every key of a configuration, dotted where nested, those with keys below them included."""
+    found = []
+    for name, field in _fields(cls).items():
+        found.append(prefix + name)
+        for member in _members(field.annotation).values():
+            found += keys(member, f"{prefix}{name}.")
+    return found
+
+
+def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str]) -> str:
     first = error.errors(include_url=False)[0]
-    names, owner = _locate(cls, first["loc"])
-    key = (prefix + ".".join(names)).removesuffix(".")
+    place, owner = _locate(cls, first["loc"])
+    key = (prefix + ".".join(place)).removesuffix(".")
     more = "" if error.error_count() == 1 else f" (and {error.error_count() - 1} more like this)"
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        known = ", ".join(sorted(_fields(owner)))
-        return f"unknown key {key}; the keys known there are {known}{more}"
+        there = ", ".join(sorted(_fields(owner)))
+        hint = did_you_mean(key, [*names] or keys(cls, prefix))
+        return f"unknown key {key}; the keys known there are {there}{more}{hint}"
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
+        choice = re.search(r"must be one of (?:the arms )?(.*), got '(.*)'$", message)
+        message += did_you_mean(choice[2], choice[1].split(", ")) if choice else ""
         return f"{key}: {message}{more}" if key else f"{message}{more}"
     if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
         got = first.get("ctx", {}).get("tag", "nothing")
-        allowed = ", ".join(_members(_fields(owner)[names[-1]].annotation))
-        return f"{key}.name is {got}, where one of {allowed} is needed{more}"
+        known = _members(_fields(owner)[place[-1]].annotation)
+        hint = did_you_mean(str(got), known)
+        return f"{key}.name is {got}, where one of {', '.join(known)} is needed{more}{hint}"
     if first["type"] in ("missing", "missing_argument"):
         return f"{key} is missing{more}"
-    return f"{key} = {first['input']!r}, but {message[:1].lower()}{message[1:]}{more}"
+    choices = re.findall(r"'(.*?)'", str(first.get("ctx", {}).get("expected", "")))
+    hint = did_you_mean(str(first["input"]), choices)
+    return f"{key} = {shown(first['input'])}, but {message[:1].lower()}{message[1:]}{more}{hint}"
 
 
 def _fields(cls: Any) -> dict[str, Any]:

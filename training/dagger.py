@@ -9,7 +9,9 @@ from __future__ import annotations
 import dataclasses
 import time
 from contextlib import closing
+from dataclasses import field
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 import torch
@@ -25,6 +27,7 @@ from training.bc_config import BCConfig
 from training.cloning import fit, validate
 from training.config import UserError
 from training.demonstrations import Collector, Demonstrations, Task
+from training.map_fitting import announce, is_due
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.seeds import derived_seeds
 from training.starting import build_policy, state_of
@@ -46,6 +49,10 @@ class Progress:
 
     iteration: Count = 0
     episodes: Count = 0
+    fitted: bool = False
+    """Whether the policy's feature maps are fitted to its queries and keys."""
+    data_sha256: list[str] = field(default_factory=list)
+    """Of each file of demonstrations, by iteration; empty in runs of earlier versions."""
 
 
 @dataclass(frozen=True, config=State)
@@ -84,10 +91,11 @@ def data_path(run: Path, iteration: int) -> Path:
     return run / DATA / f"{iteration:06d}.safetensors"
 
 
-def set_normaliser(policy: Policy, proprio: Tensor) -> None:
+def set_normaliser(policy: Policy, data: Demonstrations) -> None:
     """Normalise by the statistics of the demonstrations."""
-    empty = policies.RunningStatistics.empty(proprio.shape[-1])
-    policy.normaliser.statistics = empty.update(proprio.numpy())
+    empty = policies.RunningStatistics.empty(data.proprio.shape[-1])
+    policy.normaliser.statistics = empty.update(data.proprio.numpy())
+    policy.tokens.set_statistics(data.depth_m)
 
 
 def save(
@@ -119,6 +127,7 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return
+    announce(policy, config.fit_after, progress.fitted, config.iterations * config.updates)
     plain = configuration.dump(config)
     settings = config.env_id, config.env, plain["policy"], config.workers
     with (
@@ -130,6 +139,28 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
         learn(config, run, policy, optimiser, progress, collector, log)
 
 
+def collected(run: Path, progress: Progress) -> list[Demonstrations]:
+    """All demonstrations so far; UserError when a file is not the one that was trained on."""
+    found: list[Demonstrations] = []
+    for i in range(progress.iteration + 1):
+        path, before = data_path(run, i), progress.data_sha256[i : i + 1]
+        try:
+            data, sha256 = Demonstrations.load(path)
+            if before not in ([], [sha256]):
+                raise UserError(f"{path} is not the file that {run} has trained on")
+        except UserError as error:
+            earlier = [p for p in checkpoint.in_run(run) if checkpoint.iteration_of(p) < i]
+            if not earlier:
+                raise
+            raise UserError(
+                f"{error}; the newest checkpoint that does without it is {earlier[-1]}: "
+                f"python -m training.bc --resume {quote(str(earlier[-1]))}"
+            ) from None
+        progress.data_sha256[i : i + 1] = [sha256]
+        found.append(data)
+    return found
+
+
 def learn(
     config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.AdamW,
     progress: Progress, collector: Collector, log: run_log.RunLog,
@@ -139,24 +170,25 @@ def learn(
     began = time.perf_counter()
     if not checkpoint.in_run(run):
         walks = collector.walk(make_tasks(config, 0, {}))
-        Demonstrations.of(walks, config.held_out).save(data_path(run, 0))
+        progress.data_sha256 = [Demonstrations.of(walks, config.held_out).save(data_path(run, 0))]
         progress.episodes = len(walks)
         save(run, policy, optimiser, progress, config)
-    data = [Demonstrations.load(data_path(run, i)) for i in range(progress.iteration + 1)]
+    data = collected(run, progress)
     while progress.iteration < config.iterations:
         progress.iteration += 1
         iteration = progress.iteration
 
         train_data, held_out = Demonstrations.joined(data).split()
-        set_normaliser(policy, train_data.proprio)
+        set_normaliser(policy, train_data)
         generator = torch.Generator()
         generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
         fitted = fit(policy, optimiser, train_data, config, iteration, generator)
+        progress.fitted = is_due(config.fit_after, False, iteration * config.updates)
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
 
         walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
         data.append(Demonstrations.of(walks, config.held_out))
-        data[-1].save(data_path(run, iteration))
+        progress.data_sha256.append(data[-1].save(data_path(run, iteration)))
 
         episodes = [walk.episode for walk in walks]
         progress.episodes += len(episodes)

@@ -7,10 +7,10 @@ data set is the same bit for bit however many processes collect it.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from training.checkpoint import make_env
 from training.config import UserError
 from training.episode import Episode, Policy, run_episode
 from training.files import write_atomically
-from training.processes import open_processes
+from training.pool import open_pool
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.workers import explained
 
@@ -85,20 +85,23 @@ class Demonstrations:
         fields = (self.depth_m, self.proprio, self.actions, self.held_out)
         return Demonstrations(*(values[index] for values in fields))
 
-    def save(self, path: Path) -> None:
-        """Write a safetensors file in one step."""
+    def save(self, path: Path) -> str:
+        """Write a safetensors file in one step; returns its SHA-256."""
         tensors = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
+        data = safetensors_torch.save(tensors)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, safetensors_torch.save(tensors))
+            write_atomically(path, data)
         except OSError as error:
             raise UserError(f"cannot write the demonstrations {path}: {error.strerror}") from None
+        return hashlib.sha256(data).hexdigest()
 
     @classmethod
-    def load(cls, path: Path) -> Demonstrations:
-        """Read what `save` wrote; UserError when it is missing or damaged."""
+    def load(cls, path: Path) -> tuple[Demonstrations, str]:
+        """Read what `save` wrote, with its SHA-256; UserError when it is missing or damaged."""
         try:
-            return cls(**safetensors_torch.load(path.read_bytes()))
+            data = path.read_bytes()
+            return cls(**safetensors_torch.load(data)), hashlib.sha256(data).hexdigest()
         except (OSError, SafetensorError, TypeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
@@ -115,6 +118,9 @@ class Task:
     """Decisions over which it is correlated."""
     learner: dict[str, NDArray[Any]] | None = None
     """State of the policy that acts; None lets the expert act."""
+
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,8 @@ class _Walker:
         settings = configuration.validate(policies.PolicyConfig, policy, "policy")
         self._policy = policies.build(settings, self._env.observation_space, self._env.action_space)
 
-    def walk(self, task: Task) -> Walk:
+    def run(self, task: Task) -> Walk:
+        """Walk a task."""
         assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         if task.learner is not None:
             state = {name: torch.from_numpy(value) for name, value in task.learner.items()}
@@ -182,19 +189,6 @@ class _Walker:
         self._env.close()
 
 
-_walker: _Walker | None = None  # of a worker process
-
-
-def _begin(*settings: Any) -> None:
-    global _walker
-    _walker = _Walker(*settings)
-
-
-def _walk(task: Task) -> Walk:
-    assert _walker is not None
-    return _walker.walk(task)
-
-
 class Collector:
     """Walks tasks in this process, or in several others.
 
@@ -203,32 +197,19 @@ class Collector:
         workers: how many processes.
 
     Raises:
-        UserError: if the environment cannot be made.
+        UserError: if the environment cannot be made; with several workers, `walk` does.
     """
 
     def __init__(
         self, env_id: str, env: dict[str, Any], policy: dict[str, Any], workers: int
     ) -> None:
-        self._walker = _Walker(env_id, env, policy)
-        self._pool: ProcessPoolExecutor | None = None
-        if workers > 1:
-            self._pool = open_processes(workers, _begin, env_id, env, policy)
+        self._pool = open_pool(partial(_Walker, env_id, env, policy), workers)
 
     def walk(self, tasks: Sequence[Task]) -> list[Walk]:
         """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
-        try:
-            with explained():
-                if self._pool is None:
-                    return [self._walker.walk(task) for task in tasks]
-                return list(self._pool.map(_walk, tasks))
-        except BrokenProcessPool:
-            raise UserError(
-                "a worker process died (killed, or out of memory), so training stopped; the last "
-                "checkpoint is intact, and --resume goes on from it"
-            ) from None
+        with explained():
+            return self._pool.run(tasks)
 
     def close(self) -> None:
         """Release processes and environments."""
-        self._walker.close()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.close()

@@ -9,6 +9,11 @@ alone, so the files are the same bytes however many processes record them.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.demos"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,11 +21,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import argparse
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +35,9 @@ from gymnasium import spaces
 
 from training import environments, run_log
 from training.checkpoint import CHECKPOINTS, make_env
-from training.config import ArgumentParser, UserError, exit_status
+from training.command_lines import command_line
+from training.commands import exit_status, interrupted_status
+from training.config import ArgumentParser, UserError
 from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
 from training.demo.format import (
     EPISODES,
@@ -38,11 +47,14 @@ from training.demo.format import (
     check_same,
     observation_spec,
 )
-from training.demo.recorder import SEGMENT_STEPS, Job, record
+from training.demo.next_command import cloning_command
+from training.demo.recorder import SEGMENT_STEPS, Job, Task, record
 from training.demo.writer import decisive_packages, write_master
 from training.files import lock, write_atomically
 from training.players import positive, settings_given
-from training.processes import open_processes
+from training.pool import WorkerDiedError
+from training.processes import ProcessPool
+from training.progress import ProgressBar
 from training.seeds import VALIDATION_SEEDS_FROM
 
 __all__ = ["main", "run"]
@@ -105,27 +117,21 @@ def _finished(job: Job) -> dict[int, int]:
     for left_over in (job.directory / EPISODES).glob(".*.hdf5.*"):
         left_over.unlink()
     names = (path.stem for path in (job.directory / EPISODES).glob("*.hdf5"))
-    numbers = sorted(int(name) for name in names if name.isdecimal())
+    numbers = sorted(int(name) for name in names if re.fullmatch("[0-9]{6}", name))
     return {number: len(read_demo(job.directory, number, job.recording)) for number in numbers}
 
 
 def _record_missing(job: Job, lengths: dict[int, int], arguments: argparse.Namespace) -> None:
     """Record the episodes that are not in `lengths`, keeping the master file up to date."""
-    from tqdm import tqdm
-
     lengths = dict(lengths)
     missing = [number for number in range(arguments.episodes) if number not in lengths]
     if not missing:
         return
-    seconds = 0.2 if sys.stderr.isatty() else 20.0
     written = -_MASTER_EVERY_S
     with (
-        tqdm(
-            total=len(missing) + len(lengths), initial=len(lengths), unit="episode",
-            mininterval=seconds, dynamic_ncols=True,
-        ) as bar,
+        ProgressBar(total=len(missing) + len(lengths), initial=len(lengths), unit="episode") as bar,
         closing(record(job, missing, arguments.workers)) as episodes,
-    ):  # fmt: skip
+    ):
         for number, steps in episodes:
             lengths[number] = steps
             bar.set_postfix_str(f"{steps} steps", refresh=False)
@@ -154,7 +160,7 @@ def _run_job(job: Job, arguments: argparse.Namespace) -> int:
             state = _rescue(job, arguments.valid_share)
             if isinstance(error, KeyboardInterrupt):
                 print(f"\ninterrupted; {state}")
-                return 130
+                return interrupted_status(error)
             raise UserError(f"recording stopped: {error}; {state}") from None
         lengths = _finished(job)
         wall_s = time.monotonic() - began
@@ -198,31 +204,47 @@ def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
         f"{len(reader)} episodes ({len(new)} new) in {directory}: {facts['steps']} steps, "
         f"{facts['bytes'] / 1e6:.1f} MB{frame}; {wall_s:.0f} s{rate}"
     )
-    means = {"reward": facts["reward_last"]["mean"], **facts["final_info_mean"]}
+    means = {**facts["final_info_mean"], "reward": facts["reward_last"]["mean"]}
+    if "in_bowls" in means:  # the task's own measure: of `success` every ball must be there
+        means = {"in_bowls": means.pop("in_bowls"), **means}
+        means.pop("success", None)
     shown = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
     print(f"expert, mean at the end of an episode: {shown}")
     print(f"see {directory / PICTURE}; next:")
-    print(f"  python -m training.demos --verify {directory}     read every frame once, and check")
+    verify = command_line("training.demos", "--verify", directory)
+    print(f"  {verify}  # read every frame once, and check")
+    clone = cloning_command(reader)
+    if clone is not None:
+        print(f"  {clone}  # train a policy on them")
+
+
+@dataclass(frozen=True)
+class _Verifier:
+    verify: Callable[[Path, int, Recording], int]
+    reader: DemoReader
+
+    def run(self, task: Task) -> int:
+        """Check an episode; its steps. UserError when it is damaged."""
+        return self.verify(self.reader.directory, task.number, self.reader.recording)
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def _verify(directory: Path, workers: int) -> int:
-    from tqdm import tqdm
-
     reader = DemoReader(directory)
     numbers = [demo.number for demo in reader.demos]
     count = len(numbers)
-    tasks = [reader.directory] * count, numbers, [reader.recording] * count
-    with open_processes(min(workers, max(count, 1))) as pool:
+    make = partial(_Verifier, verify_demo, reader)
+    with closing(ProcessPool(make, min(workers, max(count, 1)))) as pool:  # HDF5 may crash
         try:
-            results = pool.map(verify_demo, *tasks)
-            steps = sum(tqdm(results, total=count, unit="episode", disable=not sys.stderr.isatty()))
-        except UserError:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
-        except BrokenProcessPool:
-            raise UserError(
-                f"--verify {directory}: a worker process died (killed, or out of memory)"
-            ) from None
+            results = pool.in_order([Task(number) for number in numbers])
+            shown = ProgressBar(
+                results, total=count, unit="episode", disable=not sys.stderr.isatty()
+            )
+            steps = sum(shown)
+        except WorkerDiedError as error:
+            raise UserError(f"--verify {directory}: {error}") from None
     print(f"{count} episodes in {reader.directory} are whole: {steps} steps, every checksum right")
     return 0
 
@@ -305,9 +327,5 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    """Command line; its exit status, as of `exit_status`."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.es"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
 import dataclasses
 import math
+import shlex
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import field
 from pathlib import Path
-from shlex import quote
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -21,11 +28,16 @@ from pydantic.dataclasses import dataclass
 
 import policies
 from policies import ImplicitAttentionPolicy as Policy
+from policies.feature_maps import map_state
 from training import checkpoint, run_log, searchers
 from training import config as configuration
+from training.command_lines import command_line
+from training.commands import exit_status
 from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job
+from training.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
+from training.pool import Pool
 from training.seeds import derived_seeds
 from training.starting import (
     build_policy,
@@ -38,9 +50,9 @@ from training.starting import (
 from training.state_files import Count, Finite, State
 from training.workers import (
     Outcome,
-    Pool,
     Setup,
     Task,
+    explained,
     get_parameters,
     open_pool,
     set_parameters,
@@ -65,6 +77,8 @@ class Progress:
     env_steps: Count = 0
     episodes: Count = 0
     level: Count = 0
+    fitted: bool = False
+    """Whether the policy's feature maps are fitted to its queries and keys."""
     recent_success: list[Finite] = field(default_factory=list)
     """Population's success rates at this level, the last `advance_window` of them."""
 
@@ -93,19 +107,26 @@ _SEARCH, _CENTER, _POPULATION, _FIRST_PAIR = 0, 1, 2, 3
 
 def make_tasks(
     config: ESConfig, progress: Progress, center: torch.Tensor, population: torch.Tensor,
-    statistics: policies.RunningStatistics,
+    statistics: policies.RunningStatistics, maps: Mapping[str, torch.Tensor] = MappingProxyType({}),
 ) -> list[Task]:  # fmt: skip
     """The iteration's episodes: the centre's, then every candidate's, terrain by terrain."""
+    fitting = is_due(config.fit_after, progress.fitted, progress.iteration)
+    kept = math.ceil(OBSERVATIONS / config.center_terrains) if fitting else 0
     options = dict(config.curriculum[progress.level]) if config.curriculum else {}
 
     def seeds(group: int, count: int) -> list[int]:
         return derived_seeds(config.seed, progress.iteration, group, count)
 
     pairs = config.common_terrains == "pair"
-    tasks = [Task(center, statistics, s, options) for s in seeds(_CENTER, config.center_terrains)]
-    for index, candidate in enumerate(population):
+    centers = seeds(_CENTER, config.center_terrains)
+    tasks = [Task(center, statistics, s, options, dict(maps), kept) for s in centers]
+    # Copies: a view of the population would be sent to a worker with all of it.
+    for index, candidate in enumerate([candidate.clone() for candidate in population]):
         group = _FIRST_PAIR + index // 2 if pairs else _POPULATION
-        tasks += [Task(candidate, statistics, s, options) for s in seeds(group, config.terrains)]
+        tasks += [
+            Task(candidate, statistics, s, options, dict(maps))
+            for s in seeds(group, config.terrains)
+        ]
     return tasks
 
 
@@ -115,6 +136,21 @@ def merge_statistics(policy: Policy, outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         total = total.merge(outcome.statistics)
     policy.normaliser.statistics = total
+
+
+def fit_maps(
+    config: ESConfig, policy: Policy, searcher: searchers.Searcher, progress: Progress,
+    outcomes: list[Outcome],
+) -> None:  # fmt: skip
+    """Fit the centre's feature maps, when that is due, to what its episodes saw."""
+    if not is_due(config.fit_after, progress.fitted, progress.iteration):
+        return
+    seen = [depth_m for outcome in outcomes for depth_m in outcome.depth_m]
+    chosen = np.stack([seen[i] for i in evenly(len(seen), OBSERVATIONS)])
+    set_parameters(policy, searcher.center)
+    with sound():
+        policy.fit_attention(torch.from_numpy(chosen).float())
+    progress.fitted = True
 
 
 def prepare(
@@ -170,6 +206,10 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     policy, searcher, step_s = prepare(config, start)
     progress = Progress()
     if start is None:
+        progress.fitted = (
+            config.init_from is not None
+            and checkpoint.load(checkpoint.resolve(config.init_from)).has_fitted_maps
+        )
         save(run, policy, searcher, progress, config)
     else:
         progress = state_of(start, _Saved).progress
@@ -180,6 +220,7 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     print(f"{len(searcher.center)} parameters, {config.searcher.name}, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return
+    announce(policy, config.fit_after, progress.fitted, config.iterations)
     plain = configuration.dump(config)
     setup = Setup(config.env_id, config.env, plain["policy"], policy.state_dict())
     with (
@@ -193,7 +234,7 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
 
 def learn(
     config: ESConfig, run: Path, policy: Policy, searcher: searchers.Searcher,
-    progress: Progress, pool: Pool, log: run_log.RunLog, step_s: float,
+    progress: Progress, pool: Pool[Task, Outcome], log: run_log.RunLog, step_s: float,
 ) -> None:  # fmt: skip
     """The training loop: ask, evaluate, tell, log, save."""
     earlier_s = float(log.last.get("wall_s", 0.0))
@@ -204,9 +245,11 @@ def learn(
 
         population = searcher.ask(derived_seeds(config.seed, progress.iteration, _SEARCH, 1)[0])
         statistics = policy.normaliser.statistics
-        tasks = make_tasks(config, progress, searcher.center, population, statistics)
+        maps = map_state(policy) if progress.fitted else {}
+        tasks = make_tasks(config, progress, searcher.center, population, statistics, maps)
 
-        outcomes = pool.run(tasks)
+        with explained():
+            outcomes = pool.run(tasks)
         center = [outcome.episode for outcome in outcomes[: config.center_terrains]]
         candidates = [outcome.episode for outcome in outcomes[config.center_terrains :]]
         rewards = np.array([e.reward for e in candidates]).reshape(config.popsize, -1)
@@ -214,6 +257,7 @@ def learn(
 
         searcher.tell(population, returns)
         merge_statistics(policy, outcomes)
+        fit_maps(config, policy, searcher, progress, outcomes)
 
         now = time.perf_counter()
         steps = sum(outcome.episode.steps for outcome in outcomes)
@@ -246,7 +290,7 @@ def learn(
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.es` and `foveate-es`; returns the exit status."""
-    return configuration.exit_status(lambda: _main(argv))
+    return exit_status(lambda: _main(argv))
 
 
 def _main(argv: list[str] | None) -> int:
@@ -254,7 +298,9 @@ def _main(argv: list[str] | None) -> int:
     description = "Train a policy by evolution strategies."
     parser = make_parser("training.es", description, describe_job(ESConfig), PRESET)
     args = parser.parse_args(argv)
-    config, run, start = start_run(args, PRESET, load_config, lambda _: FREE_ON_RESUME, prepare)
+    config, run, start = start_run(
+        "training.es", args, PRESET, load_config, lambda _: FREE_ON_RESUME, prepare
+    )
     status = hold_and_train("training.es", args, config, run, start, train)
     if status != 0:
         return status
@@ -262,15 +308,12 @@ def _main(argv: list[str] | None) -> int:
         config.iterations,
         run,
         config.env_id,
-        (f"tensorboard --logdir {quote(str(run))}", "the curves"),
+        (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
         (
-            f"python -m training.es --resume {quote(str(run))} "
-            f"--set iterations={2 * config.iterations}",
+            command_line(
+                "training.es", "--resume", run, "--set", f"iterations={2 * config.iterations}"
+            ),
             "train on",
         ),
     )
     return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -42,11 +42,11 @@ class ESConfig:
     center_terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of the centre an iteration; their mean is `center_reward`."""
     workers: int = Field(default=2, ge=1, le=4096)
-    """Episodes run at the same time; more than one, or a `ray_address`, uses Ray."""
+    """Episodes run at the same time, each in a process; 1 needs no process but this."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of candidates, terrains and noise (the initial policy has `policy.init_seed`)."""
     ray_address: str | None = None
-    """Address of a running Ray cluster ("auto", "host:6379"); null starts Ray here."""
+    """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
     init_from: str | None = None
     """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
     episode_s: float | None = None
@@ -69,6 +69,10 @@ class ESConfig:
     """The searcher."""
     curriculum: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000)
     """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
+    fit_after: int | None = Field(default=10, ge=1)
+    """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
+    of a clustered hybrid) are fitted to the centre's own queries and keys, once; null: never. What
+    `init_from` names keeps maps that its own training fitted."""
     advance_at: float = Field(default=0.6, gt=0, le=1)
     """Success rate of the population at which the next level begins."""
     advance_window: int = Field(default=1, ge=1, le=10**6)

@@ -6,17 +6,22 @@ python -m training.evaluate --policy oracle --policy random --env BimanualSweep-
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.evaluate"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import dataclasses
+import itertools
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from itertools import chain
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +30,21 @@ import numpy as np
 import torch
 
 from envs import BIMANUAL_SWEEP
-from training import run_log
-from training.config import ArgumentParser, UserError, exit_status
+from training import checkpoint, config, run_log
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError
 from training.episode import Episode, Policy, finite_numbers, run_episode
-from training.evaluation_file import PARETO, RESULTS, claim, sha256_of, write_entries
+from training.evaluation_file import PARETO, RESULTS, claim, is_free, sha256_of, write_entries
 from training.files import reason
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
-from training.processes import open_processes
+from training.pool import Pool, WorkerDiedError, open_pool
+from training.progress import ProgressBar
 
 __all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
+
+FOLDER = "evaluation"
+"""Of a run directory: receives its evaluations, the second `evaluation-2` and so on."""
 
 
 def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
@@ -51,6 +61,15 @@ def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[f
     )
 
 
+@dataclass(frozen=True)
+class _Task:
+    player: Player
+    seed: int
+
+    def __str__(self) -> str:
+        return f"the episode of {self.player.name} with seed {self.seed}"
+
+
 class _Stage:
     """One open environment and policy at a time; in each worker process there is one."""
 
@@ -59,8 +78,9 @@ class _Stage:
         self.env: gymnasium.Env | None = None
         self.policy: Policy | None = None
 
-    def play(self, player: Player, seed: int) -> Episode:
+    def run(self, task: _Task) -> Episode:
         """Run one episode; equal whatever ran here before."""
+        player, seed = task.player, task.seed
         if player != self.player:
             self.close()
             torch.set_num_threads(1)
@@ -80,34 +100,18 @@ class _Stage:
         self.player = self.env = self.policy = None
 
 
-_stage = _Stage()
-
-
-def _play(player: Player, seed: int) -> Episode:
-    return _stage.play(player, seed)
-
-
 @contextmanager
-def _executor(workers: int) -> Iterator[Any]:
-    """A `map` over worker processes, or over this one; it keeps the order of its input."""
-    if workers == 1:
-        threads = torch.get_num_threads()
-        try:
-            yield map
-        finally:
-            _stage.close()
-            torch.set_num_threads(threads)  # this process may have other work to do
-        return
-    pool = open_processes(workers)
+def _open_pool(workers: int) -> Iterator[Pool[_Task, Episode]]:
+    threads = torch.get_num_threads()
     try:
-        yield pool.map
-    except BrokenProcessPool:
+        with closing(open_pool(_Stage, workers)) as pool:
+            yield pool
+    except WorkerDiedError as error:
         raise UserError(
-            "a worker process died (killed, or out of memory), so the evaluation stopped; "
-            "policies evaluated before it are in the output"
+            f"the evaluation stopped: {error}; policies evaluated before it are in the output"
         ) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        torch.set_num_threads(threads)  # this process may have other work to do
 
 
 def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -187,14 +191,16 @@ def _origin(player: Player) -> dict[str, Any]:
 def play(player: Player, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
     """Yield an episode a seed, in their order. UserError when an action or reward is not finite or
     a worker dies."""
-    with _executor(min(workers, len(seeds))) as run:
-        yield from _episodes(run, player, seeds, progress=False)
+    with _open_pool(min(workers, len(seeds))) as pool:
+        yield from _episodes(pool, player, seeds, progress=False)
 
 
-def _episodes(run: Any, player: Player, seeds: Sequence[int], progress: bool) -> Iterator[Episode]:
+def _episodes(
+    pool: Pool[_Task, Episode], player: Player, seeds: Sequence[int], progress: bool
+) -> Iterator[Episode]:
     try:
-        results = run(_play, [player] * len(seeds), seeds)
-        yield from _watched(results, player.name, len(seeds), progress)
+        with closing(pool.in_order([_Task(player, seed) for seed in seeds])) as results:
+            yield from _watched(results, player.name, len(seeds), progress)
     except FloatingPointError as error:
         raise UserError(f"{player.name}: {error}") from None
 
@@ -207,9 +213,9 @@ def evaluate(
     The entries do not depend on `workers`, latency excepted. Raises UserError when an action is
     not finite or a worker dies.
     """
-    with _executor(min(workers, len(seeds))) as run:
+    with _open_pool(min(workers, len(seeds))) as pool:
         for player in players:
-            episodes = list(_episodes(run, player, seeds, progress))
+            episodes = list(_episodes(pool, player, seeds, progress))
             entry = summarise(player, episodes)
             _add_costs(entry, player, seeds[0])
             entry |= _origin(player)
@@ -220,9 +226,8 @@ def evaluate(
 def _watched(
     results: Iterable[Episode], name: str, total: int, progress: bool
 ) -> Iterable[Episode]:
-    from tqdm import tqdm
-
-    return tqdm(results, desc=name, total=total, unit="episode", disable=not progress, leave=False)
+    options = {"unit": "episode", "disable": not progress, "leave": False}
+    return ProgressBar(results, desc=name, total=total, **options)
 
 
 _OUTCOMES = {"distance m": ("distance_m", 2), "in bowls": ("in_bowls", 3)}
@@ -256,12 +261,31 @@ def _row(entry: dict[str, Any], outcomes: Sequence[str]) -> str:
 
 
 def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
-    """Mean and standard error of a figure, or "-"."""
+    """Mean and standard error of a figure, the mean alone of one episode, or "-"."""
     if f"{name}_mean" not in entry:
         return "-"
-    error = entry[f"{name}_sem"]
-    error = math.nan if error is None else error
-    return f"{entry[f'{name}_mean']:.{decimals}f} +- {error:.{decimals}f}"
+    mean, error = f"{entry[f'{name}_mean']:.{decimals}f}", entry[f"{name}_sem"]
+    return mean if error is None else f"{mean} +- {error:.{decimals}f}"
+
+
+def _folder(runs: Sequence[str], players: Sequence[Player], seeds: Sequence[int]) -> Path | None:
+    """Where results go that --out does not place: in the first run directory that is named, itself
+    or by a checkpoint, a folder that holds no others; None without one that can be written."""
+    first = next(filter(None, map(_run_directory, runs)), None)
+    if first is None:
+        return None
+    if not os.access(first, os.W_OK):
+        print(f"note: {first} cannot be written, so nothing is: give --out DIR", file=sys.stderr)
+        return None
+    names = (f"{FOLDER}-{number}" if number > 1 else FOLDER for number in itertools.count(1))
+    return next(f for f in (first / name for name in names) if is_free(f, players, seeds))
+
+
+def _run_directory(given: str) -> Path | None:
+    path = Path(given)
+    if (path / checkpoint.CHECKPOINTS).is_dir():
+        return path
+    return path.parents[1] if path.parent.name == checkpoint.CHECKPOINTS else None
 
 
 def _note_differences(players: Sequence[Player]) -> None:
@@ -288,7 +312,11 @@ def _parser() -> ArgumentParser:
     add_arguments(parser, episodes=100)
     parser.add_argument("--workers", type=positive, default=1, help="processes (default 1)")
     parser.add_argument("--device", default="cpu", help="PyTorch device of the policies")
-    parser.add_argument("--out", metavar="DIR", help=f"write {RESULTS} and {PARETO} here")
+    parser.add_argument(
+        "--out", metavar="DIR",
+        help=f"write {RESULTS} and {PARETO} here (default: {FOLDER}, {FOLDER}-2, ... in the first "
+        "run directory named; without one nothing is written)",
+    )  # fmt: skip
     return parser
 
 
@@ -302,8 +330,11 @@ def run(argv: Sequence[str] | None = None) -> int:
         arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device
     )
     _note_differences(players)
+    for player in players:
+        config.check_finite(player.env_settings, f"the environment of {player.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    with claim(arguments.out, players, seeds) as (directory, kept):
+    out = _folder(arguments.runs, players, seeds) if arguments.out is None else Path(arguments.out)
+    with claim(out, players, seeds) as (directory, kept):
         _evaluate_into(directory, kept, players, seeds, arguments.workers)
     return 0
 
@@ -322,7 +353,7 @@ def _evaluate_into(
     entries: list[dict[str, Any]] = []
     rest = players[len(kept) :]
     measured = evaluate(rest, seeds, workers, progress=sys.stderr.isatty()) if rest else ()
-    for entry in chain(kept, measured):
+    for entry in itertools.chain(kept, measured):
         entries.append(entry)
         print(_row(entry, outcomes), flush=True)
         if directory and len(entries) > len(kept):
@@ -339,9 +370,5 @@ def _evaluate_into(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    """Command line; its exit status, as of `exit_status`."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

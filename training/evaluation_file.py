@@ -16,7 +16,7 @@ from training.files import lock, read_bytes, reason, write_atomically
 from training.players import Player
 from training.state_files import Count, Finite, State, check
 
-__all__ = ["PARETO", "RESULTS", "Entry", "claim", "sha256_of", "write_entries"]
+__all__ = ["PARETO", "RESULTS", "Entry", "claim", "is_free", "sha256_of", "write_entries"]
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
 
@@ -45,7 +45,7 @@ class Entry:
 
 @contextmanager
 def claim(
-    out: str | None, players: Sequence[Player], seeds: Sequence[int]
+    out: Path | None, players: Sequence[Player], seeds: Sequence[int]
 ) -> Iterator[tuple[Path | None, list[dict[str, Any]]]]:
     """The output directory, made, known to be writable, and locked, with the results of the first
     players that a stopped evaluation, the same as this, left there; or None without any.
@@ -55,14 +55,13 @@ def claim(
     if out is None:
         yield None, []
         return
-    directory = Path(out)
+    directory = out
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
     with lock(directory):
-        there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
-        kept = _kept(directory / RESULTS, players, seeds) if there == [RESULTS] else []
+        there, kept = _found(directory, players, seeds)
         if there and not kept:
             raise UserError(
                 f"--out {out} holds another evaluation ({there[0]}): give another directory"
@@ -74,6 +73,23 @@ def claim(
         except OSError as error:
             raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
         yield directory, kept
+
+
+def is_free(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> bool:
+    """Whether it holds no results but those of this very evaluation, stopped before its end."""
+    try:
+        there, kept = _found(directory, players, seeds)
+    except UserError:
+        return False
+    return bool(kept) or not there
+
+
+def _found(
+    directory: Path, players: Sequence[Player], seeds: Sequence[int]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The files of results that are there, and the entries that an evaluation can go on from."""
+    there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
+    return there, _kept(directory / RESULTS, players, seeds) if there == [RESULTS] else []
 
 
 def _kept(path: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[dict[str, Any]]:

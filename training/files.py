@@ -97,7 +97,10 @@ def refusal(error: OSError | MemoryError) -> str:
     """One sentence about what the operating system refused."""
     if isinstance(error, MemoryError):
         return f"there is not enough memory here: {' '.join(str(error).split()) or 'none is left'}"
-    return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+    if error.filename:
+        return f"{error.filename}: {reason(error)}"
+    full = error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
+    return f"the output, or a file, cannot be written: {reason(error)}" if full else reason(error)
 
 
 def check_regular(path: str | Path) -> None:
@@ -145,7 +148,7 @@ def lock(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"another process is training in {directory}") from None
+            raise UserError(f"another process is at work in {directory}") from None
         except OSError as error:  # a file system without locks
             raise UserError(f"cannot lock {directory / '.lock'}: {reason(error)}") from None
         yield

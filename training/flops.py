@@ -13,12 +13,16 @@ are timed in turn, call by call, so that all of them see the machine's good and 
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.flops"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,8 +35,10 @@ from torch import nn
 import policies
 from training import checkpoint
 from training.any_config import load_any_config
-from training.config import ArgumentParser, UserError, exit_status, read_overrides
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError, read_overrides
 from training.files import write_atomically
+from training.job_config import SHORTHANDS
 from training.op_counter import OTHER
 from training.players import EVALUATION_SEED, check_device, positive, trained_in
 from training.run_log import provenance
@@ -75,8 +81,8 @@ def _targets(
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
         if not variants:
-            variants = {" ".join([path.name, *overrides]): []}
-        targets = [_configured(label, path, overrides + more) for label, more in variants.items()]
+            variants = {" ".join([path.name, *overrides]): overrides}
+        targets = [_configured(label, path, settings) for label, settings in variants.items()]
         for target in targets:
             if env_id not in (None, target.env_id):
                 raise UserError(f"--env {env_id}: {given} is for {target.env_id}")
@@ -106,24 +112,39 @@ def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
     return _Target(name, config.env_id, config.env, build)
 
 
-def _variants(given: str | None) -> dict[str, list[str]]:
-    """--vary KEY=VALUE,... as `--set` overrides by label; a feature map may be NAME:m:n."""
+def _variants(given: str | None, overrides: list[str]) -> dict[str, list[str]]:
+    """--vary KEY=VALUE,... as overrides by label, beside those of --set that hold for all; a
+    feature map may be NAME:m:n, where m and n go before those of --set."""
     if given is None:
         return {}
     key, _, text = given.partition("=")
     try:
-        values = read_overrides([f"values=[{text}]"])["values"]
-    except UserError:
-        values = []
+        values, reason = read_overrides([f"values=[{text}]"])["values"], ""
+    except UserError as error:
+        values, reason = [], f" ({str(error).removeprefix('--set values')})"
     if not key or not values:
-        raise UserError(f"--vary takes KEY=VALUE,VALUE,..., got {given!r}")
+        raise UserError(f"--vary takes KEY=VALUE,VALUE,..., got {given!r}{reason}")
     variants: dict[str, list[str]] = {}
     for value in values:
         label = value if isinstance(value, str) else json.dumps(value)
         if label in variants:
             raise UserError(f"--vary {key}: {label} is given twice")
-        variants[label] = _overrides(key, label)
+        own = _overrides(key, label)
+        settings = [override.partition("=")[0] for override in own]
+        kept = [o for o in overrides if not _sets(o, settings[1:])]
+        twice = next((o for o in overrides if _sets(o, settings[:1])), None)
+        if twice is not None:
+            raise UserError(
+                f"--vary {key} and --set {twice} are the same setting; give one of them"
+            )
+        variants[label] = kept + own
     return variants
+
+
+def _sets(override: str, keys: list[str]) -> bool:
+    """Whether a `key=value` is of one of these keys, shorthand or not."""
+    given = override.partition("=")[0].strip()
+    return SHORTHANDS.get(given, given) in [SHORTHANDS.get(key, key) for key in keys]
 
 
 def _overrides(key: str, label: str) -> list[str]:
@@ -149,18 +170,24 @@ def _prepare(target: _Target, device: str) -> tuple[Any, Any]:
     return policy, observation
 
 
+_TITLES = {"tokens": "tokenising"}
+"""Of components whose names would be read as counts."""
+
+
 def table(costs: Mapping[str, StepCost]) -> str:
-    """The costs as text, one policy a line: its components, what of them is attention, the whole.
+    """The costs as text, one policy a line: the FLOPs of its components, of what of them is
+    attention and of the whole step, and its median time, milliseconds.
 
     Components beyond COMPONENTS have a column where a policy has any of them.
     """
     found = {name for cost in costs.values() for name, flops in cost.flops.items() if flops}
     more = sorted(found - {*COMPONENTS, OTHER})
     columns = [*COMPONENTS[:-1], *more, COMPONENTS[-1], OTHER]
-    width = max(28, 0, *map(len, costs))
+    width = max(28, *map(len, costs))
+    titles = [_TITLES.get(column, column) for column in [*columns, "attention", "total"]]
     lines = [
-        f"{'policy':<{width}}"
-        + "".join(f"{column:>14}" for column in [*columns, "attention", "total"])
+        f"{'FLOPs/step':<{width}}"
+        + "".join(f"{title:>14}" for title in titles)
         + f"{'ms/step':>10}{'parameters':>12}"
     ]
     for name, cost in costs.items():
@@ -247,7 +274,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
     check_device(arguments.device)
-    variants = _variants(arguments.vary)
+    variants = _variants(arguments.vary, arguments.set)
     targets = [
         (given, target)
         for given in arguments.targets
@@ -269,7 +296,9 @@ def run(argv: Sequence[str] | None = None) -> int:
             "device": _device_name(arguments.device),
             "provenance": provenance({"set": arguments.set, "vary": arguments.vary}),
             "policies": {
-                name: asdict(cost) | {"attention": cost.attention, "total": cost.total}
+                name: asdict(cost)
+                | {"attention_flops": cost.attention, "total_flops": cost.total}
+                | {"attention": cost.attention, "total": cost.total}  # as older files have them
                 for name, cost in costs.items()
             },
         }
@@ -294,9 +323,5 @@ def _device_name(device: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    """Command line; its exit status, as of `exit_status`."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

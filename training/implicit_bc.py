@@ -19,6 +19,7 @@ from training import checkpoint, run_log
 from training.bc_learner import Learner, learning_rate, load_data
 from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig
+from training.map_fitting import announce
 from training.players import check_device
 
 __all__ = ["COLUMNS", "prepare", "train"]
@@ -51,6 +52,8 @@ def train(
             return
         size = sum(parameter.numel() for parameter in learner.policy.parameters())
         print(f"{size} parameters, {config.policy.head} head, in {run}", flush=True)
+        updates = config.iterations * config.updates
+        announce(learner.policy, config.fit_after, learner.fitted, updates)
         if not checkpoint.in_run(run):
             learner.save()
         with closing(

@@ -15,9 +15,12 @@ from training.job_config import load_job
 
 __all__ = ["FREE_ON_RESUME", "ImplicitBCConfig", "load_config"]
 
-FREE_ON_RESUME = ("iterations", "workers", "readers", "episodes", "evaluate_every")
+FREE_ON_RESUME = (
+    "iterations", "workers", "readers", "episodes", "evaluate_every", "demonstrations", "device",
+)  # fmt: skip
 """Keys that a resumed run may change. With other `iterations` the learning rate goes on along its
-new schedule; the policy does not depend on the others."""
+new schedule, another `device` rounds otherwise; the policy does not depend on the others, as the
+`demonstrations` must be the same ones in another place."""
 
 
 @dataclass(
@@ -47,6 +50,10 @@ class ImplicitBCConfig:
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Gradients longer than this are shortened to it."""
+    fit_after: int | None = Field(default=1000, ge=1)
+    """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
+    (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
+    once; null: never."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Type of matrix products (mixed precision: parameters and energies stay float32)."""
     not_finite: Literal["stop", "skip"] = "stop"
@@ -85,7 +92,13 @@ class ImplicitBCConfig:
     """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _possible(self) -> Self:
+        policy = self.policy
+        if policy.attend and policy.embed_dim == policy.heads and policy.qk_length is not None:
+            raise ValueError(
+                "policy.qk_length must be null where heads have one dimension (embed_dim = heads = "
+                f"{policy.heads}), whose length alone can be learned, got {policy.qk_length}"
+            )
         if self.final_learning_rate > self.learning_rate:
             raise ValueError(
                 f"final_learning_rate must be at most learning_rate = {self.learning_rate}, "

@@ -191,13 +191,14 @@ def find_players(
 def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
     """The environment's settings that `key=value` overrides give; `env.key=value` is the same.
 
-    UserError when one cannot be read.
+    UserError when one cannot be read, or when two give one setting different values.
     """
     changes = config.read_overrides(overrides)
     nested = changes.pop("env", {})
     if not isinstance(nested, dict):
         raise UserError(f"--set: env = {nested!r}, where `key: value` pairs are needed")
-    return {**nested, **changes}
+    config.merge_distinct(changes, nested, "--set", new_key="env.")
+    return changes
 
 
 def check_device(device: str) -> None:

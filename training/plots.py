@@ -5,11 +5,15 @@ python -m training.plots RUN... --out curve.png
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.plots"))
+
 import csv
 import io
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from training.config import ArgumentParser, UserError, exit_status
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError
 from training.files import write_atomically
 
 
@@ -167,14 +172,16 @@ def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
     plt = _pyplot()
     figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
     for index, entry in enumerate(entries):
-        colour, half = f"C{index % 10}", 1.96 * (entry.get("reward_sem") or 0.0)
+        error = entry.get("reward_sem")  # None of one episode
+        colour, half = f"C{index % 10}", None if error is None else 1.96 * error
         label = shown(entry["name"])
         flops, reward = entry.get("flops_per_step"), entry["reward_mean"]
         if flops:
             axis.errorbar(flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=label)
         else:
             axis.axhline(reward, color=colour, linestyle="--", linewidth=1, label=label)
-            axis.axhspan(reward - half, reward + half, color=colour, alpha=0.12)
+            if half is not None:
+                axis.axhspan(reward - half, reward + half, color=colour, alpha=0.12)
     if any(entry.get("flops_per_step") for entry in entries):
         axis.set_xscale("log")
         axis.set_xlabel("FLOPs per inference step (multiply-add = 2)")
@@ -193,9 +200,11 @@ def shown(name: str) -> str:
 
 
 def _reward_label(entries: Sequence[Mapping[str, Any]]) -> str:
+    several = any(entry.get("reward_sem") is not None for entry in entries)
+    shown = "mean, 95% interval" if several else "one episode"
     if all("in_bowls_mean" in entry for entry in entries):
-        return "reward per episode: fraction in bowls,\nsummed over steps (mean, 95% interval)"
-    return "reward per episode, summed over steps\n(mean, 95% interval)"
+        return f"reward per episode: fraction in bowls,\nsummed over steps ({shown})"
+    return f"reward per episode, summed over steps\n({shown})"
 
 
 def _pyplot() -> Any:
@@ -253,7 +262,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
     return exit_status(draw)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

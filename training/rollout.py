@@ -7,12 +7,16 @@ python -m training.rollout --policy oracle --env BimanualSweep-v0 --video sweep.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.rollout"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import math
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +27,8 @@ import numpy as np
 import torch
 
 from envs.bullet import has_display
-from training.config import ArgumentParser, UserError, exit_status
+from training.commands import exit_status
+from training.config import ArgumentParser, UserError
 from training.episode import Episode, Policy, PolicyError, run_episode
 from training.players import Player, add_arguments, find_players
 from training.video import FrameWriter, LastInfo, VideoRecorder, check_video_path
@@ -159,9 +164,5 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, 2 for a mistake in the arguments, 130 when interrupted."""
+    """Command line; its exit status, as of `exit_status`."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

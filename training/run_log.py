@@ -14,7 +14,7 @@ import sys
 from dataclasses import field
 from datetime import UTC, datetime
 from importlib import metadata
-from itertools import takewhile
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,31 @@ from pydantic.dataclasses import dataclass
 
 from training.board import Board
 from training.checkpoint import CHECKPOINTS
+from training.command_lines import option
 from training.config import UserError, to_yaml
-from training.files import lock, read_bytes, write_atomically
+from training.files import (
+    append,
+    check_regular,
+    lock,
+    read_bytes,
+    reason,
+    sync_directory,
+    write_atomically,
+    writing,
+)
+from training.progress import ProgressBar
 from training.state_files import State, read_json
 
 __all__ = [
     "Provenance",
     "RunLog",
+    "check_rows",
     "create",
     "has_rows",
     "new_directory",
     "provenance",
     "record_resume",
+    "write_config",
 ]
 
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
@@ -91,7 +104,7 @@ def create(directory: Path, config: dict[str, Any]) -> None:
             if taken:
                 raise UserError(
                     f"{directory} holds another run ({taken[0]}): continue it with "
-                    f"--resume {directory}, or give another directory"
+                    f"{option('--resume', directory)}, or give another directory"
                 )
             (directory / CHECKPOINTS).mkdir(exist_ok=True)
             _write(directory, provenance(config), config)
@@ -102,9 +115,45 @@ def create(directory: Path, config: dict[str, Any]) -> None:
 def has_rows(directory: Path) -> bool:
     """Whether a run has logged an iteration; a file that cannot be read is `RunLog`'s to report."""
     try:
-        return len((directory / METRICS).read_bytes().splitlines()) > 1
+        return len(read_bytes(directory / METRICS).splitlines()) > 1
     except OSError:
         return False
+
+
+def check_rows(directory: Path, iteration: int) -> None:
+    """UserError unless metrics.csv holds the rows of all iterations to this one, in their order."""
+    path = directory / METRICS
+    try:
+        data = read_bytes(path) if path.exists() else b""
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    _rows_until(iteration, data, path)
+
+
+def _rows_until(iteration: int, metrics: bytes, path: Path) -> list[bytes]:
+    """The heading of a metrics.csv, b"" unless it is whole, and the rows of iterations 1, 2, 3 ...
+    to this one; UserError when one is left out, out of order or damaged."""
+    heading, *lines = metrics.splitlines(keepends=True) or [b""]
+    if not (heading.startswith(b"iteration,") and heading.endswith(b"\n")):
+        heading, lines = b"", []
+    width, due = heading.count(b",") + 1, count(1)
+    rows = [*takewhile(lambda line: _iteration(line, width) == next(due), lines[:iteration])]
+    if len(rows) < iteration:
+        there = f"only those of the first {len(rows)}" if rows else "none"
+        raise UserError(
+            f"{path} must hold a whole row of each of the first {iteration} iterations, in their "
+            f"order, but holds {there}"
+        )
+    return [heading, *rows]
+
+
+def _iteration(line: bytes, width: int) -> float:
+    """Which one a row of so many cells is of; NaN for a row that is damaged."""
+    try:
+        cells = [float(cell) for cell in line.split(b",")]
+    except ValueError:
+        return math.nan
+    return cells[0] if line.endswith(b"\n") and len(cells) == width else math.nan
 
 
 def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:
@@ -122,8 +171,13 @@ def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> No
 
 
 def _write(directory: Path, facts: dict[str, Any], config: dict[str, Any]) -> None:
-    text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
     write_atomically(directory / PROVENANCE, (json.dumps(facts, indent=1) + "\n").encode())
+    write_config(directory, config)
+
+
+def write_config(directory: Path, config: dict[str, Any]) -> None:
+    """Write config.yaml. Raises OSError."""
+    text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
     write_atomically(directory / CONFIG, text.encode())
 
 
@@ -194,58 +248,46 @@ def _cpu_model() -> str:
 class RunLog:
     """One row an iteration, to metrics.csv, TensorBoard and a progress bar.
 
-    Rows after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv
-    and hidden in TensorBoard; so is from the former what a crash left damaged, and all after it.
-    `last` is the last row kept, as text by column, {} at the start.
+    A row is on the disk when `row` returns, before its iteration's checkpoint is written. Rows
+    after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv and
+    hidden in TensorBoard; UserError when one before it is missing or damaged. `last` is the last
+    row kept, as text by column, {} at the start.
     """
 
     def __init__(
         self, directory: Path, columns: tuple[str, ...], *, iteration: int, total: int
     ) -> None:
-        self.columns = columns
+        self.columns, self._path = columns, directory / METRICS
+        with writing(self._path):
+            if self._path.exists():
+                check_regular(self._path)
+            self._file = self._path.open("a+b", buffering=0)
         try:
-            self._file = open(directory / METRICS, "a+b")  # noqa: SIM115 - closed in close()
-        except OSError as error:
-            raise UserError(f"cannot write {directory / METRICS}: {error.strerror}") from None
-        try:
-            self.last = self._keep_until(iteration)
+            with writing(self._path):
+                sync_directory(directory)
+                self.last = self._keep_until(iteration)
             self._board = Board(directory, iteration)
-        except (UserError, OSError):
+        except UserError:
             self._file.close()
             raise
-        from tqdm import tqdm
-
-        seconds = 0.2 if sys.stderr.isatty() else 20.0
-        self._bar = tqdm(
-            total=total, initial=iteration, unit="it", mininterval=seconds, dynamic_ncols=True
-        )
+        self._bar = ProgressBar(total=total, initial=iteration, unit="it")
 
     def _keep_until(self, iteration: int) -> dict[str, str]:
         self._file.seek(0)
-        lines = self._file.read().splitlines(keepends=True)
-        header = self._line(self.columns)
-        if not lines or lines[0] != header:
-            if lines and not header.startswith(lines[0]):
-                raise UserError(
-                    f"{self._file.name} has columns {lines[0].decode(errors='replace').strip()}, "
-                    f"but this program writes {header.decode().strip()}"
-                )
-            self._file.truncate(0)
-            self._file.write(header)
-            self._file.flush()
-            return {}
-        kept = list(takewhile(lambda line: self._iteration(line) <= iteration, lines[1:]))
-        self._file.truncate(len(header) + sum(map(len, kept)))
-        last = next(csv.reader([kept[-1].decode()])) if kept else []
+        data, heading, path = self._file.read(), self._line(self.columns), self._path
+        first = next(iter(data.splitlines(keepends=True)), b"").rstrip(b"\0")
+        if not heading.startswith(first):
+            raise UserError(
+                f"{path} has columns {first.decode(errors='replace').strip()}, but this program "
+                f"writes {heading.decode().strip()}"
+            )
+        kept = _rows_until(iteration, data, path)
+        self._file.truncate(sum(map(len, kept)))
+        if not kept[0]:
+            append(self._file, heading)
+        os.fsync(self._file.fileno())
+        last = next(csv.reader([kept[-1].decode()])) if len(kept) > 1 else []
         return dict(zip(self.columns, last, strict=False))
-
-    def _iteration(self, line: bytes) -> float:
-        """Which one a row is of; infinity for a row that is damaged."""
-        try:
-            cells = [float(cell) for cell in line.split(b",")]
-        except ValueError:
-            return math.inf
-        return cells[0] if line.endswith(b"\n") and len(cells) == len(self.columns) else math.inf
 
     @staticmethod
     def _line(cells: Any) -> bytes:
@@ -256,8 +298,9 @@ class RunLog:
     def row(self, values: dict[str, float], summary: str) -> None:
         """Log one iteration: `values` has exactly the columns; the bar shows `summary`."""
         assert tuple(values) == self.columns, f"{tuple(values)} != {self.columns}"
-        self._file.write(self._line(values.values()))
-        self._file.flush()
+        with writing(self._path):
+            append(self._file, self._line(values.values()))
+            os.fsync(self._file.fileno())
         curves = {f"train/{name}": value for name, value in values.items() if name != "iteration"}
         self._board.add(curves, int(values["iteration"]))
         self._bar.set_postfix_str(summary, refresh=False)

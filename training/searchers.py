@@ -159,6 +159,7 @@ class CMAES:
         self._cma.p_c = torch.zeros_like(center)
         self._generation = 0
         self._sample: tuple[Tensor, Tensor] | None = None
+        self._set(self.state()[0])
 
     @property
     def center(self) -> Tensor:
@@ -196,6 +197,15 @@ class CMAES:
                 cma.decompose_C()
             except torch.linalg.LinAlgError:  # rounding made C indefinite: take the last good one
                 cma.C = cma.A @ cma.A.T
+        self._set(self.state()[0])
+
+    def _set(self, tensors: dict[str, Tensor]) -> None:
+        """Take these tensors, each in the memory layout that it always has here: sums of products
+        round by layout, and a checkpoint holds none. LAPACK gives a factor column by column."""
+        for name in self._TENSORS:
+            columns = name == "A" and not self._cma.separable
+            tensor = tensors[name]
+            setattr(self._cma, name, tensor.mT.contiguous().mT if columns else tensor.contiguous())
 
     def _h_sig(self) -> Tensor:
         """1, or 0 to stall the evolution path while sigma's own path is long (eq. 45)."""
@@ -210,8 +220,7 @@ class CMAES:
         }
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
-        for name in self._TENSORS:
-            setattr(self._cma, name, tensors[name].clone())
+        self._set({name: tensors[name].clone() for name in self._TENSORS})
         self._generation = int(numbers["generation"])
 
 

@@ -9,6 +9,11 @@ done. The page is written anew as units are done, and says what is missing.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.commands import open_command
+
+    raise SystemExit(open_command("training.study"))
+
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
@@ -16,7 +21,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 import argparse
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -26,7 +30,9 @@ import torch
 
 from training import checkpoint, demos
 from training import config as configuration
-from training.config import ArgumentParser, UserError, exit_status
+from training.command_lines import command_line
+from training.commands import exit_status, interrupted_status
+from training.config import ArgumentParser, UserError
 from training.files import lock, write_atomically
 from training.players import check_device
 from training.studies.charts import pareto_picture
@@ -230,7 +236,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(path, out, arguments.set, arguments.page)
     except (KeyboardInterrupt, StoppedError) as error:
-        status = error.status if isinstance(error, StoppedError) else 130
+        status = interrupted_status(error)
         command = _command(path, arguments.set, out)
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)
         return status
@@ -242,9 +248,8 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def _command(path: Path, overrides: Sequence[str], out: Path | None = None) -> str:
     """What runs the study, as a shell takes it."""
-    words = ["python", "-m", "training.study", "--config", str(path)]
-    words += ["--out", str(out)] if out else []
-    return shlex.join([*words, *(["--set", *overrides] if overrides else [])])
+    words = ["--config", str(path), *(["--out", str(out)] if out else [])]
+    return command_line("training.study", *words, *(["--set", *overrides] if overrides else []))
 
 
 def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> int:
@@ -256,6 +261,8 @@ def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> i
     units = plan(study, out, runs)
     for unit in units:
         unit.check()
+    for run in every:
+        run.check_trained()
     check_demonstrations(every, begin=False)
     page = Page(study, out, _command(path, overrides), runs)
     missing = [unit.label for unit in units if not unit.done()]
@@ -290,7 +297,3 @@ def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> i
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line of `python -m training.study` and `foveate-study`; returns the exit status."""
     return exit_status(lambda: run(argv))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from training.errors import UserError
 from training.files import check_regular, reason
 
-__all__ = ["read_header", "read_tensors"]
+__all__ = ["read_header", "read_tensors", "sha256_of_tensors"]
 
 _DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -50,6 +51,16 @@ def read_tensors(path: Path, names: list[str]) -> dict[str, Tensor]:
             # Copies: aligned as computed tensors are, and safe when the file is cut short later.
             return {name: file.get_tensor(name).clone() for name in names}
     except (SafetensorError, OSError) as error:
+        raise _not_whole(path, error) from None
+
+
+def sha256_of_tensors(path: Path) -> str:
+    """Of the bytes after the header. UserError when they cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(8 + int.from_bytes(file.read(8), "little"))
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
         raise _not_whole(path, error) from None
 
 

@@ -10,21 +10,13 @@
     features = CompositionalFeatures(skeleton, n_components=1000, random_state=0)
     z = features.fit_transform(data)                                        # z @ z.T ~ gram
 
-`CompositionalFeatures` needs scikit-learn, which is imported when the name is first used.
+Skeletons and features need NumPy and `CompositionalFeatures` needs scikit-learn: they are imported
+when such a name is first used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attention.compositional.activations import (
-    ACTIVATIONS,
-    Activation,
-    Exponential,
-    Identity,
-    Polynomial,
-    ReLU,
-)
-from attention.compositional.base import Base
-from attention.compositional.bases import BASES
 from attention.compositional.bounds import (
     excess_loss,
     function_error,
@@ -32,15 +24,25 @@ from attention.compositional.bounds import (
     sufficient_features,
     variance,
 )
-from attention.compositional.characters import Categorical, Circle, Gaussian, Sign
-from attention.compositional.dedup import deduplicate
-from attention.compositional.features import Features, phase_offsets
-from attention.compositional.images import image_skeleton
-from attention.compositional.inner_product import Coordinate, Direction, Sphere
-from attention.compositional.sampling import draw, draw_distinct
-from attention.compositional.skeleton import Internal, Skeleton
 
 if TYPE_CHECKING:
+    from attention.compositional.activations import (
+        ACTIVATIONS,
+        Activation,
+        Exponential,
+        Identity,
+        Polynomial,
+        ReLU,
+    )
+    from attention.compositional.base import Base
+    from attention.compositional.bases import BASES
+    from attention.compositional.characters import Categorical, Circle, Gaussian, Sign
+    from attention.compositional.dedup import deduplicate
+    from attention.compositional.features import Features, phase_offsets
+    from attention.compositional.images import image_skeleton
+    from attention.compositional.inner_product import Coordinate, Direction, Sphere
+    from attention.compositional.sampling import draw, draw_distinct
+    from attention.compositional.skeleton import Internal, Skeleton
     from attention.compositional.transformer import CompositionalFeatures
 
 __all__ = [
@@ -75,10 +77,28 @@ __all__ = [
     "variance",
 ]
 
+_MODULES = (
+    "activations",
+    "base",
+    "bases",
+    "characters",
+    "dedup",
+    "features",
+    "images",
+    "inner_product",
+    "sampling",
+    "skeleton",
+    "transformer",
+)
+
 
 def __getattr__(name: str) -> Any:
-    if name == "CompositionalFeatures":
-        from attention.compositional.transformer import CompositionalFeatures
-
-        return CompositionalFeatures
+    """What needs NumPy or scikit-learn, imported when it is first asked for."""
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name in __all__:
+        for home in ("transformer",) if name == "CompositionalFeatures" else _MODULES:
+            members = vars(import_module(f"{__name__}.{home}"))
+            if name in members:
+                return members[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

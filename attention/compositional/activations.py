@@ -10,9 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from attention.compositional.arrays import NDArray, np
 from attention.compositional.settings import check_positive, is_number
 
 Floats = NDArray[np.float64]

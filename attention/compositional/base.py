@@ -11,10 +11,8 @@ A base reads `columns` of the data; `u` is always (..., len(columns)), those col
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attention.compositional.activations import Floats, Integers
+from attention.compositional.arrays import NDArray, np
 from attention.compositional.settings import is_index
 
 

@@ -3,14 +3,17 @@
 Random Features for Compositional Kernels, section 3; the variance is derived, not in the paper.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from attention.compositional.activations import Floats
-from attention.compositional.skeleton import Skeleton
 from attention.options import check_count, check_positive
+
+if TYPE_CHECKING:
+    from attention.compositional.activations import Floats
+    from attention.compositional.arrays import ArrayLike
+    from attention.compositional.skeleton import Skeleton
 
 
 def variance(skeleton: Skeleton, x: ArrayLike, y: ArrayLike, num_features: int = 1) -> Floats:
@@ -20,6 +23,8 @@ def variance(skeleton: Skeleton, x: ArrayLike, y: ArrayLike, num_features: int =
     E |psi psi'|^2 and E (psi conj psi')^2 of the bases; k_abs = 1 for norm-efficient ones.
     Infinite where the series of an activation diverges at k_abs. The layout "phase" has more.
     """
+    from attention.compositional.arrays import np  # the bounds below do without
+
     check_count("num_features", num_features)
     x, y = skeleton.check("x", x), skeleton.check("y", y)
     with np.errstate(invalid="ignore"):

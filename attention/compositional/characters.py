@@ -8,10 +8,8 @@ the base feature of a sum.
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attention.compositional.activations import Floats, Integers
+from attention.compositional.arrays import NDArray, np
 from attention.compositional.base import Base, Terms, omegas
 from attention.compositional.settings import check_positive, is_index
 

@@ -8,10 +8,8 @@ sqrt(c_j / N) leave the kernel estimate unchanged.
 
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attention.compositional.activations import Integers
+from attention.compositional.arrays import NDArray, np
 from attention.compositional.features import Features
 
 

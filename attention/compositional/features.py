@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from attention.compositional.activations import Floats, Integers
+from attention.compositional.arrays import ArrayLike, NDArray, np
 from attention.compositional.base import Terms
 from attention.compositional.skeleton import Skeleton
 

@@ -7,10 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attention.compositional.activations import Floats, Integers
+from attention.compositional.arrays import NDArray, np
 from attention.compositional.base import Base, Terms, omegas
 
 UNIT_TOLERANCE = 1e-6

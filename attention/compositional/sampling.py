@@ -7,9 +7,8 @@ one feature, its owner; products add up, so the order of the calls does not matt
 calls can wait until all the nodes above it are done.
 """
 
-import numpy as np
-
 from attention.compositional.activations import Integers
+from attention.compositional.arrays import np
 from attention.compositional.dedup import deduplicate
 from attention.compositional.features import Features, concatenate
 from attention.compositional.skeleton import Skeleton

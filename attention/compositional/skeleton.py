@@ -17,10 +17,8 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Self, TypeVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from attention.compositional.activations import ACTIVATIONS, Activation, Floats
+from attention.compositional.arrays import ArrayLike, NDArray, np
 from attention.compositional.base import Base
 from attention.compositional.bases import BASES
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
-    raise ImportError("CompositionalFeatures needs scikit-learn: install scikit-learn") from error
+    raise ImportError(
+        "CompositionalFeatures needs scikit-learn: pip install scikit-learn"
+    ) from error
 
 from attention.compositional.activations import ReLU
+from attention.compositional.arrays import NDArray, np
 from attention.compositional.characters import Gaussian
 from attention.compositional.dedup import deduplicate
 from attention.compositional.features import LAYOUTS, phase_offsets

@@ -3,9 +3,10 @@
 from typing import NamedTuple, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import SCORE, component
+from attention.construction import Rebuilt
 from attention.kernels import check_kernel
 from attention.options import check_count
 from attention.precision import full_precision, working_dtype
@@ -23,6 +24,15 @@ class ScaledFeatures(NamedTuple):
     mantissa: Tensor
     """(..., L, F)"""
     log_scale: Tensor
+    """(..., L, 1)"""
+
+
+class LogFeatures(NamedTuple):
+    """Logarithms of features, but for a log-weight common to a token."""
+
+    logarithms: Tensor
+    """(..., L, F)"""
+    log_weight: Tensor
     """(..., L, 1)"""
 
 
@@ -46,7 +56,7 @@ def scaled_token_scores(phi_q: ScaledFeatures, phi_k: ScaledFeatures) -> Tensor:
         return ((phi_k.mantissa @ total) * half * half).squeeze(-1)
 
 
-class FeatureMap(nn.Module):
+class FeatureMap(Rebuilt):
     """Base of all maps. Subclasses give `output_dim`, `queries`, `scaled_queries` and `redraw`.
 
     Maps are symmetric unless they override `keys` and `scaled_keys` too. Features are computed in
@@ -65,6 +75,8 @@ class FeatureMap(nn.Module):
 
     signed: bool = False
     """Whether estimates of the kernel, which is positive, can be negative."""
+    own_kernel: bool = False
+    """Whether the map has a kernel of its own, whatever `kernel` says."""
 
     def __init__(
         self, dim: int, num_features: int, *, kernel: str = "softmax", heads: int | None = None
@@ -82,11 +94,17 @@ class FeatureMap(nn.Module):
         raise NotImplementedError
 
     def queries(self, x: Tensor) -> Tensor:
-        """(..., d) -> (..., F), real. `(queries(x) * keys(y)).sum(-1)` estimates kernel(x, y)."""
+        """(..., d) -> (..., F), real. `(queries(x) * keys(y)).sum(-1)` estimates kernel(x, y).
+
+        These are the features themselves, which long tokens take out of the dtype's range: for the
+        softmax kernel those of trig and of hybrids grow like exp(|x|^2 / 2), infinite in float32
+        from |x| = 13.3 on, and positive ones shrink like exp(-|x|^2 / 2), all 0 soon after. What
+        is made of them then is NaN. `attend` works with scaled features, for any length.
+        """
         raise NotImplementedError
 
     def keys(self, y: Tensor) -> Tensor:
-        """(..., d) -> (..., F), real."""
+        """(..., d) -> (..., F), real; in range for as long tokens as those of `queries`."""
         return self.queries(y)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
@@ -96,6 +114,18 @@ class FeatureMap(nn.Module):
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
         """(..., L, d) -> the same features as `keys`, with their scale apart."""
         return self.scaled_queries(y)
+
+    def log_queries(self, x: Tensor) -> LogFeatures | None:
+        """(..., L, d) -> logarithms of the features, of maps that are exponentials; else None.
+
+        Attention then takes these and not `scaled_queries`: gradients stay numbers where all
+        features of a query and a key are small together (see `attention.products`).
+        """
+        return None
+
+    def log_keys(self, y: Tensor) -> LogFeatures | None:
+        """(..., L, d) -> the same for keys."""
+        return self.log_queries(y)
 
     def redraw(self, generator: torch.Generator) -> None:
         """Replace the random vectors by new ones drawn from `generator`. Forward never does.
@@ -148,8 +178,10 @@ class FeatureMap(nn.Module):
         to the query), which cancel exactly. Signed maps' denominators follow the policy in
         `attention.denominators`.
 
+        A query that sees no key gets zeros, and gives none of its gradient to anything.
+
         Raises:
-            ValueError: shapes, dtypes or devices that do not fit, or a mask that leaves no key.
+            ValueError: shapes, dtypes or devices that do not fit.
         """
         return attend(self, x, y, values, causal=causal, key_mask=key_mask)
 

@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
-from attention.features.base import ScaledFeatures, scaled_exp, scaled_token_scores
+from attention.features.base import (
+    LogFeatures,
+    ScaledFeatures,
+    scaled_exp,
+    scaled_token_scores,
+)
 from attention.features.projected import ProjectedFeatures
 from attention.precision import full_precision
 
@@ -42,6 +47,12 @@ class ComplexFeatures(ProjectedFeatures):
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
         return self._scaled_features(y, key=True)
 
+    def log_queries(self, x: Tensor) -> LogFeatures | None:
+        return self._log_features(x, key=False)
+
+    def log_keys(self, y: Tensor) -> LogFeatures | None:
+        return self._log_features(y, key=True)
+
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
         """As `FeatureMap.token_scores`, from scaled features, which an A far from 1 needs."""
         return scaled_token_scores(self.scaled_queries(x), self.scaled_keys(y))
@@ -57,6 +68,12 @@ class ComplexFeatures(ProjectedFeatures):
         log_modulus, phase, log_weight = self._parts(u, key)
         with component(EXPONENTIALS):
             return real_form((log_modulus + log_weight).exp(), phase, key)
+
+    def _log_features(self, u: Tensor, key: bool) -> LogFeatures | None:
+        if self.signed:
+            return None
+        log_modulus, _, log_weight = self._parts(u, key)
+        return LogFeatures(log_modulus, log_weight)
 
     def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
         log_modulus, phase, log_weight = self._parts(u, key)

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures, scaled_exp
-from attention.features.parameters import average, given_parameter, shape_parameter
+from attention.features.parameters import average, given_parameter, holds, shape_parameter
 from attention.features.vectors import EXPLICIT, check_named
 from attention.options import check_generator
 from attention.precision import full_precision, working_dtype
 from attention.projections.registry import explicit_vectors
+from attention.tracing import known
 
 RESOLUTION = 2**53
 """Levels of the stored uniform numbers."""
@@ -78,7 +79,8 @@ class DiscreteFeatures(FeatureMap):
             dtype = dtype or (projection.dtype if projection.is_floating_point() else None)
             device = projection.device if device is None else device
         elif projection in ("iid", "orthogonal"):
-            omega = torch.zeros(shape, dtype=torch.int64)
+            omega = torch.zeros(shape, dtype=torch.int64, device="cpu")
+            device = torch.get_default_device() if device is None else device
         else:
             raise ValueError(
                 "projection must be integers, 'iid' or 'orthogonal', taken as 'iid', for a map "
@@ -86,7 +88,7 @@ class DiscreteFeatures(FeatureMap):
             )
         self._given = parameter is not None
         if parameter is None:
-            equal = torch.full((dim,), 1 / dim, dtype=torch.float64)
+            equal = torch.full((dim,), 1 / dim, dtype=torch.float64, device="cpu")
             parameter = self._optimum(equal, equal.square())
         value = given_parameter(self.parameter_name, parameter, heads)
         self._check_parameter(value)
@@ -164,14 +166,14 @@ class DiscreteFeatures(FeatureMap):
     def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None:
         """Raise ValueError for negative queries or visible keys, where there is no shift.
 
-        Features change sign with them, and sums over keys are mostly noise. Not checked while
-        compiling, which admits no such question.
+        Features change sign with them, and sums over keys are mostly noise. Not checked where
+        values cannot be read, compiled or under `torch.vmap`.
         """
-        if self.shift is not None or torch.compiler.is_compiling():
+        if self.shift is not None:
             return
         for argument, u, mask in (("queries", x, None), ("keys", y, key_mask)):
             negative = (u < 0).any(-1)
-            if bool((negative if mask is None else negative & mask).any()):
+            if known((negative if mask is None else negative & mask).any()):
                 raise ValueError(
                     f"{argument} must not be negative in attention with features that are "
                     "signed powers, got negative entries; the map's _plus form takes them"
@@ -202,6 +204,8 @@ class DiscreteFeatures(FeatureMap):
     def _derive(self) -> None:
         """Integers from the uniform numbers and the parameter, on the CPU in float64."""
         assert self.uniforms is not None
+        if self.uniforms.is_meta:
+            return
         uniform = (self.uniforms.cpu().double() + 0.5) / RESOLUTION
         parameter = self.parameter.cpu().double()
         if self.heads is None:
@@ -227,6 +231,6 @@ class DiscreteFeatures(FeatureMap):
 def _integers(projection: Tensor) -> Tensor:
     """The explicit integers, checked and copied."""
     integers = projection.detach().to(torch.int64, copy=True)
-    if not bool((integers == projection).all()) or bool((integers < 0).any()):
+    if not holds((integers == projection) & (integers >= 0)):
         raise ValueError("projection must hold integers of 0 and above, got other entries")
     return integers

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, component
-from attention.features.base import FeatureMap, ScaledFeatures, scaled_exp
+from attention.features.base import FeatureMap, LogFeatures, ScaledFeatures, scaled_exp
 from attention.projections import available_projections
 
 
@@ -25,6 +25,8 @@ class EluFeatures(FeatureMap):
 
     Raises ValueError for a projection that is no coupling's name.
     """
+
+    own_kernel = True
 
     place: Tensor
     """Empty; its dtype and device are the map's."""
@@ -59,9 +61,14 @@ class EluFeatures(FeatureMap):
             return x.relu() + x.clamp(max=0).exp()
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
+        logarithms, _ = self.log_queries(x)
+        with component(EXPONENTIALS):
+            return scaled_exp(logarithms)
+
+    def log_queries(self, x: Tensor) -> LogFeatures:
         x = self._prepare("queries and keys", x, self.place)
         with component(EXPONENTIALS):
-            return scaled_exp(x.relu().log1p() + x.clamp(max=0))
+            return LogFeatures(x.relu().log1p() + x.clamp(max=0), x.new_zeros(1))
 
     def redraw(self, generator: torch.Generator) -> None:
         """Nothing is random: this does nothing."""

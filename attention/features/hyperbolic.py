@@ -8,7 +8,8 @@ phi(u) = exp(-|u|^2/2) / sqrt(2m) [exp(omega_i.u), exp(-omega_i.u)]  for the sof
 import torch
 from torch import Tensor
 
-from attention.features.base import ScaledFeatures, scaled_exp
+from attention.components import EXPONENTIALS, component
+from attention.features.base import LogFeatures, ScaledFeatures, scaled_exp
 from attention.features.projected import ProjectedFeatures
 
 
@@ -27,3 +28,8 @@ class HyperbolicFeatures(ProjectedFeatures):
     ) -> ScaledFeatures:
         mantissa, log_scale = scaled_exp(torch.cat((projections, -projections), dim), dim)
         return ScaledFeatures(mantissa, log_weight + log_scale)
+
+    def log_queries(self, x: Tensor) -> LogFeatures:
+        projections, log_weight = self._project(x)
+        with component(EXPONENTIALS):
+            return LogFeatures(torch.cat((projections, -projections), -1), log_weight)

@@ -1,10 +1,9 @@
 """Parameters of maps: numbers given by users, and averages over data for `fit`."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
 from torch import Tensor
+
+from attention.conversion import Numbers, to_tensor
 
 
 def beside(
@@ -15,18 +14,14 @@ def beside(
     return torch.empty(0, dtype=dtype, device=device) if vectors is None else vectors
 
 
-def given_numbers(
-    argument: str, value: complex | Sequence[complex] | Tensor, *, real: bool = True
-) -> Tensor:
+def given_numbers(argument: str, value: Numbers, *, real: bool = True) -> Tensor:
     """Numbers, a list, an array or a tensor of them, in float64 or complex128.
 
     A tensor stays on its device, others are made on the CPU. Raises ValueError for anything else,
     and for complex numbers where only `real` ones are allowed.
     """
     try:
-        numbers = (
-            value if isinstance(value, Tensor) else torch.tensor(np.asarray(value), device="cpu")
-        )
+        numbers = to_tensor(value)
     except (TypeError, ValueError):
         numbers = None
     if numbers is None or numbers.dtype == torch.bool or (real and numbers.is_complex()):
@@ -40,9 +35,7 @@ def holds(condition: Tensor) -> bool:
     return condition.is_meta or bool(condition.all())
 
 
-def given_parameter(
-    argument: str, value: float | Sequence[float] | Tensor, heads: int | None
-) -> Tensor:
+def given_parameter(argument: str, value: Numbers, heads: int | None) -> Tensor:
     """A real number, or (heads,) of them, in float64: () or (heads, 1, 1).
 
     Raises ValueError for another type or shape, or an entry that is not finite.

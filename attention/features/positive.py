@@ -7,7 +7,7 @@ explodes as |x+y| grows.
 
 from torch import Tensor
 
-from attention.features.base import ScaledFeatures, scaled_exp
+from attention.features.base import LogFeatures, ScaledFeatures, scaled_exp
 from attention.features.projected import ProjectedFeatures
 
 
@@ -25,3 +25,6 @@ class PositiveFeatures(ProjectedFeatures):
     ) -> ScaledFeatures:
         mantissa, log_scale = scaled_exp(projections, dim)
         return ScaledFeatures(mantissa, log_weight + log_scale)
+
+    def log_queries(self, x: Tensor) -> LogFeatures:
+        return LogFeatures(*self._project(x))

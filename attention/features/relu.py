@@ -30,6 +30,7 @@ class ReluFeatures(ProjectedFeatures):
     Raises ValueError for an epsilon that is not positive and finite.
     """
 
+    own_kernel = True
     functions_per_projection = 1
 
     def __init__(

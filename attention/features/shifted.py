@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attention.features.discrete import DiscreteFeatures
-from attention.features.parameters import given_numbers
+from attention.features.parameters import given_numbers, holds
 from attention.options import is_real
 
 MARGIN = 0.01
@@ -39,23 +39,24 @@ class Shifted(DiscreteFeatures):
         *,
         shift: Tensor | None = None,
         margin: float = MARGIN,
+        device: torch.device | str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(dim, num_features, **options)
+        super().__init__(dim, num_features, device=device, **options)
         if not is_real(margin) or not 0 <= margin < math.inf:
             raise ValueError(f"margin must be a finite number of at least 0, got {margin!r}")
         heads = self.heads
         self.margin = margin
         self._shift_given = shift is not None
         if shift is None:
-            shift = torch.zeros((dim,) if heads is None else (heads, dim))
+            shift = torch.zeros((dim,) if heads is None else (heads, dim), device="cpu")
         shift = given_numbers("shift", shift)
         if shift.shape not in ((dim,), (heads, dim)):
             allowed = f"({dim},)" if heads is None else f"({dim},) or ({heads}, {dim})"
             raise ValueError(
                 f"shift must have shape {allowed}, got a tensor of shape {tuple(shift.shape)}"
             )
-        if not bool(shift.isfinite().all()):
+        if not holds(shift.isfinite()):
             raise ValueError("shift must be finite, got an entry that is not")
         if heads is not None:
             shift = shift.expand(heads, dim).unsqueeze(-2)

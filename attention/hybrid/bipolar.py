@@ -193,7 +193,9 @@ class BipolarHybrid(FeatureMap):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Casts and moves. C is made anew: a float32 1/n cast to float64 would not be 1/n."""
         super()._apply(fn, recurse)
-        self.coefficients = self._coefficients()
+        parts = {tensor.device for tensor in self.coefficient.buffers()}
+        if parts <= {self.weight.device}:  # not while a module is taken from device to device
+            self.coefficients = self._coefficients()
         return self
 
     def _coefficients(self) -> Tensor:

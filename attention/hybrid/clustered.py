@@ -20,7 +20,7 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features import FeatureMap, ScaledFeatures
-from attention.features.base import scaled_exp, scaled_token_scores
+from attention.features.base import LogFeatures, scaled_exp, scaled_token_scores
 from attention.features.cluster_diagonal import cluster_diagonal
 from attention.features.complex_valued import real_form
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
@@ -145,14 +145,15 @@ class ClusteredHybrid(FeatureMap):
         check_count("num_lambda_features", num_lambda_features)
         lambda_projection = resolve_lambda_projection(lambda_projection, projection)
         self.lambda_projection = coupling_name(lambda_projection)
-        # Drawn after omega from the same generator, hence independent of it.
-        place = (generator, omega.dtype, omega.device, heads)
+        # Drawn after omega from the same generator, hence independent of it; on the CPU, so that
+        # the map below has numbers where omega is on the meta device.
+        place = (generator, omega.dtype, "cpu" if omega.is_meta else omega.device, heads)
         taus = resolve_projection(
             "lambda_projection", lambda_projection, num_lambda_features, dim, *place
         )
         self.lambda_map = gaussian_features(
             lambda_features, dim, num_lambda_features, taus, seed, heads, None, None
-        )
+        ).to(omega)
         self.default = BASES[default_base](
             dim, num_features, kernel=kernel, projection=None, heads=heads
         ).to(omega)
@@ -181,6 +182,12 @@ class ClusteredHybrid(FeatureMap):
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
         return self._scaled_features(y, key=True)
+
+    def log_queries(self, x: Tensor) -> LogFeatures | None:
+        return self._log_features(x, key=False)
+
+    def log_keys(self, y: Tensor) -> LogFeatures | None:
+        return self._log_features(y, key=True)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
         """As `FeatureMap.token_scores`, from scaled features.
@@ -257,6 +264,13 @@ class ClusteredHybrid(FeatureMap):
         with component(EXPONENTIALS):
             default = self.default.evaluate(projections, log_weight)
         return self._mixed([*pairs.unbind(-2), default], u, key)
+
+    def _log_features(self, u: Tensor, key: bool) -> LogFeatures | None:
+        if self.signed:
+            return None
+        u = self._prepare("queries and keys", u, self.omega)
+        log_modulus, _, log_weight = self._pairs(u, key)
+        return LogFeatures(log_modulus.flatten(-2), log_weight)
 
     def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
         u = self._prepare("queries and keys", u, self.omega)

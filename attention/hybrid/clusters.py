@@ -63,17 +63,26 @@ def root_mean_squares(points: Tensor, centers: Tensor) -> Tensor:
 def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
     """Centres of points (N, d) by scikit-learn's k-means, ten starts: (clusters, d).
 
-    Raises ValueError for fewer points than clusters.
+    The same to the bit whatever the number of threads.
+
+    Raises ValueError for fewer points than clusters, ImportError without scikit-learn.
     """
-    from sklearn.cluster import KMeans
+    try:
+        from sklearn.cluster import KMeans
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise ImportError(
+            "fit of clustered_hybrid needs scikit-learn, unless centres are given: "
+            "pip install scikit-learn"
+        ) from error
 
     if len(points) < clusters:
         raise ValueError(
             f"fit needs at least {clusters} tokens for as many clusters, got {len(points)}"
         )
-    fitted = KMeans(clusters, n_init=10, random_state=seed % 2**32).fit(
-        points.detach().double().cpu().numpy()
-    )
+    means = KMeans(clusters, n_init=10, random_state=seed % 2**32)
+    with threadpool_limits(1):  # several threads add up in an order of their own
+        fitted = means.fit(points.detach().double().cpu().numpy())
     return torch.as_tensor(fitted.cluster_centers_).to(points)
 
 

@@ -8,8 +8,9 @@ side here, so that everything is real.
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from attention.construction import Rebuilt
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.options import check_seed
 from attention.precision import full_precision, working_dtype
@@ -23,7 +24,7 @@ def coefficient_seed(seed: int) -> int:
     return check_seed(seed) ^ _OWN_STREAM
 
 
-class Coefficient(nn.Module):
+class Coefficient(Rebuilt):
     """Base of all coefficients. Its random vectors must be independent of those of the bases."""
 
     @property

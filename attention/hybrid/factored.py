@@ -16,12 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attention.causal import slices
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, root, rounding_floor
-from attention.linear import slices
 from attention.precision import full_precision
-from attention.recurrent import largest_entry, lengths
+from attention.products import largest_entry
 from attention.streaming import Prepared, rows_at_once
+from attention.sums import lengths
 
 
 class Factors(NamedTuple):
@@ -116,4 +117,5 @@ def _read(queries: Factors, sums: _Sums, log_bound: Tensor) -> Tensor:
     both = (rho.unsqueeze(-1) * seen).sum(-2)
     numerator, denominator = both[..., :-1], both[..., -1:]
     floor = rounding_floor(lengths(features) * lengths(rho), sums.mass)
-    return divide(numerator, raised(denominator, log_bound - log_scale, sums.log_scale, floor))
+    denominator = raised(denominator, log_bound - log_scale, sums.log_scale, floor)
+    return divide(numerator, denominator, signed=True)

@@ -62,7 +62,7 @@ class GaussianCoefficient(Coefficient):
         )
         omega = self.features.omega
         assert isinstance(omega, Tensor)
-        matrix = torch.eye(dim) if M is None else given_numbers("M", M)
+        matrix = torch.eye(dim, device="cpu") if M is None else given_numbers("M", M)
         shapes = ((dim, dim), (heads, dim, dim))
         if tuple(matrix.shape) not in shapes:
             allowed = f"{shapes[0]}" if heads is None else f"{shapes[0]} or {shapes[1]}"

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
+from attention.conversion import Numbers, to_tensor
 from attention.options import check_count, check_dtype, check_generator
 from attention.projections.fast_simplex import fast_simplex
 from attention.projections.hadamard import hadamard
@@ -68,7 +67,7 @@ def projection(
     return drawn.to(dtype=dtype or torch.get_default_dtype(), device=place)
 
 
-def as_tensor(argument: str, value: ArrayLike | Tensor) -> Tensor:
+def as_tensor(argument: str, value: Numbers) -> Tensor:
     """An explicit projection given as a tensor, an array or nested lists, not checked further.
 
     Lists of floats get PyTorch's default dtype. Raises ValueError for anything else; `argument` is
@@ -77,11 +76,11 @@ def as_tensor(argument: str, value: ArrayLike | Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     try:
-        tensor = torch.tensor(np.asarray(value), device="cpu")
+        tensor = to_tensor(value)
     except (TypeError, ValueError):
         known = ", ".join(available_projections())
         raise ValueError(f"{argument} must be a tensor or one of {known}, got {value!r}") from None
-    is_list = not isinstance(value, np.ndarray) and tensor.is_floating_point()
+    is_list = isinstance(value, list | tuple) and tensor.is_floating_point()
     return tensor.to(torch.get_default_dtype()) if is_list else tensor
 
 
@@ -101,7 +100,7 @@ def explicit_vectors(argument: str, value: Tensor, m: int, d: int, heads: int | 
 
 def resolve_projection(
     argument: str,
-    value: str | ArrayLike | Tensor,
+    value: str | Numbers,
     m: int,
     d: int,
     generator: torch.Generator | None = None,

@@ -1,4 +1,8 @@
-"""Closed-form errors of the estimators, in the dtype of their inputs."""
+"""Closed-form errors of the estimators, in the dtype of their inputs.
+
+Python's numbers and lists do for tensors, in float64 unless a tensor beside them says otherwise; a
+number in place of a vector is one of dimension 1.
+"""
 
 from attention.theory.angular import angle, lambda_moments
 from attention.theory.complex_exponential import (

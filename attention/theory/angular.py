@@ -8,23 +8,26 @@ import math
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers, as_vectors
 from attention.options import check_count
 from attention.theory.hybrid import bipolar_mse
 
 
-def angle(x: Tensor, y: Tensor) -> Tensor:
+def angle(x: Numbers, y: Numbers) -> Tensor:
     """Angle between x and y in radians, (..., d), (..., d) -> (...); accurate near 0 and pi.
 
     A zero vector is at pi/2 to any other and at 0 to itself: with sgn(0) = 1, the signs of its
     projections differ from another's half of the time, from its own never.
     """
+    x, y = as_vectors(x=x, y=y)
     a, b = _direction(x), _direction(y)
     difference = torch.linalg.vector_norm(a - b, dim=-1)
     return 2 * torch.atan2(difference, torch.linalg.vector_norm(a + b, dim=-1))
 
 
-def lambda_moments(theta: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+def lambda_moments(theta: Numbers, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """E[L^2], E[(1-L)^2] and E[L(1-L)] of the estimate L of theta/pi from n independent vectors."""
+    (theta,) = as_numbers(theta=theta)
     p = theta / math.pi
     first = p * (p - p / n + 1 / n)
     second = (1 - p) * (1 - p + p / n)

@@ -12,6 +12,7 @@ them at one shared projection have, in SM^2,
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers, as_vectors
 from attention.theory import base
 from attention.theory.special import scaled_expm1
 
@@ -39,7 +40,7 @@ def complex_exponential(
     projection: str,
     kernel: str = "softmax",
     *,
-    A: Tensor | complex,
+    A: Numbers,
 ) -> Tensor:
     """Error with independent rows: (..., d), (..., d) -> (...).
 
@@ -56,7 +57,7 @@ def complex_exponential(
 
 
 def complex_exponential_covariance(
-    x: Tensor, y: Tensor, A: Tensor | complex, B: Tensor | complex, kernel: str = "softmax"
+    x: Numbers, y: Numbers, A: Numbers, B: Numbers, kernel: str = "softmax"
 ) -> Tensor:
     """Cov(S_A, S_B) at one shared projection: (..., d), (..., d) -> (...).
 
@@ -66,6 +67,7 @@ def complex_exponential_covariance(
 
     written in terms that vanish with z. Raises ValueError for A or B that has no inverse.
     """
+    x, y = as_vectors(x=x, y=y)
     real_a, imaginary_a = _shift(x, y, A)
     real_b, imaginary_b = _shift(x, y, B)
     p, q = (real_a * real_b).sum(-1), (imaginary_a * imaginary_b).sum(-1)
@@ -88,31 +90,33 @@ def complex_exponential_covariance(
 
 
 def complex_exponential_moment(
-    x: Tensor, y: Tensor, A: Tensor | complex, B: Tensor | complex, kernel: str = "softmax"
+    x: Numbers, y: Numbers, A: Numbers, B: Numbers, kernel: str = "softmax"
 ) -> Tensor:
     """E[S_A S_B] at one shared projection: (..., d), (..., d) -> (...)."""
+    x, y = as_vectors(x=x, y=y)
     of = base.lengths(x, y)
     kernel_square = (base.log_weight(of, kernel) - of.minus).exp()
     return kernel_square + complex_exponential_covariance(x, y, A, B, kernel)
 
 
-def center_loss(x: Tensor, y: Tensor, A: Tensor | complex) -> Tensor:
+def center_loss(x: Numbers, y: Numbers, A: Numbers) -> Tensor:
     """l(A) = |A x + A^-T y|^2, conjugates in: (..., d), (..., d) -> (...) (eq 21).
 
     The error grows with it, and is zero exactly where it is.
     """
+    x, y = as_vectors(x=x, y=y)
     real, imaginary = _shift(x, y, A)
     return (real.square() + imaginary.square()).sum(-1)
 
 
-def has_zero_variance(x: Tensor, y: Tensor, A: Tensor | complex, tolerance: float = 0.0) -> Tensor:
+def has_zero_variance(x: Numbers, y: Numbers, A: Numbers, tolerance: float = 0.0) -> Tensor:
     """Whether x = -A^-1 A^-T y, up to |A x + A^-T y| <= tolerance (eq 17): -> (...), bool."""
     return center_loss(x, y, A) <= tolerance**2
 
 
 def optimal_diagonal(
-    query_center: Tensor,
-    key_center: Tensor,
+    query_center: Numbers,
+    key_center: Numbers,
     *,
     complex_a: bool = True,
     floor: float = A_FLOOR,
@@ -126,6 +130,7 @@ def optimal_diagonal(
 
     Raises ValueError unless 0 < floor <= 1 <= cap.
     """
+    query_center, key_center = as_vectors(query_center=query_center, key_center=key_center)
     if not 0 < floor <= 1 <= cap:
         raise ValueError(f"floor and cap must satisfy 0 < floor <= 1 <= cap, got {floor} and {cap}")
     neither = (query_center == 0) & (key_center == 0)
@@ -140,19 +145,18 @@ def optimal_diagonal(
     )
 
 
-def least_real_loss(query_center: Tensor, key_center: Tensor) -> Tensor:
+def least_real_loss(query_center: Numbers, key_center: Numbers) -> Tensor:
     """Infimum of l(A) over real diagonal A: sum_k max(0, 4 r_ik r_jk), (..., d) -> (...)."""
+    query_center, key_center = as_vectors(query_center=query_center, key_center=key_center)
     return (4 * query_center * key_center).clamp(min=0).sum(-1)
 
 
-def _shift(x: Tensor, y: Tensor, A: Tensor | complex) -> tuple[Tensor, Tensor]:
+def _shift(x: Tensor, y: Tensor, A: Numbers) -> tuple[Tensor, Tensor]:
     """Real and imaginary part of z = A x + A^-T y, each (..., d)."""
-    if isinstance(A, Tensor):
-        dtype = x.dtype.to_complex() if A.is_complex() else x.dtype
-        matrix = A.to(x.device, dtype)
-    else:
-        dtype = x.dtype.to_complex() if isinstance(A, complex) else x.dtype
-        matrix = torch.full((x.shape[-1],), A, dtype=dtype, device=x.device)
+    _, matrix = as_numbers(x=x, A=A)
+    dtype = x.dtype.to_complex() if matrix.is_complex() else x.dtype
+    matrix = matrix.to(x.device, dtype)
+    matrix = matrix.expand(x.shape[-1]) if matrix.ndim == 0 else matrix
     check_invertible(matrix, x.shape[-1])
     u, w = x.to(dtype), y.to(dtype)
     if matrix.dim() == 1:

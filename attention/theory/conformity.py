@@ -12,6 +12,7 @@ with cos(theta) = 0 for orthogonal (eq 23) and -1/(d-1) for simplex rows (eq 24)
 
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers
 from attention.options import check_count
 from attention.theory.special import hyp1f1_half_excess, scaled_expm1, sine_quadrature
 
@@ -19,11 +20,12 @@ COUPLINGS = ("iid", "orthogonal", "simplex")
 """Those with a closed form."""
 
 
-def conformity_at_angle(cos_theta: float, v: Tensor, dim: int) -> Tensor:
+def conformity_at_angle(cos_theta: float, v: Numbers, dim: int) -> Tensor:
     """rho at v = |x + y| for rows at the angle theta, elementwise (eq 21).
 
     Raises ValueError unless cos_theta is in [-1, 1], and for a dim below 1.
     """
+    (v,) = as_numbers(v=v)
     check_count("dim", dim)
     if not -1 <= cos_theta <= 1:
         raise ValueError(f"cos_theta must be between -1 and 1, got {cos_theta}")
@@ -31,12 +33,13 @@ def conformity_at_angle(cos_theta: float, v: Tensor, dim: int) -> Tensor:
     return _unscaled(_scaled_excess(square, dim, cos_theta), square)
 
 
-def rf_conformity(projection: str, v: Tensor, dim: int) -> Tensor:
+def rf_conformity(projection: str, v: Numbers, dim: int) -> Tensor:
     """rho at v = |x + y|, elementwise, for rows coupled within one block of dimension `dim`.
 
     Raises ValueError for a coupling without a closed form, for a dim below 1, and for simplex rows
     with dim 1.
     """
+    (v,) = as_numbers(v=v)
     check_count("dim", dim)
     return pair_moment(projection, v.square(), dim)
 

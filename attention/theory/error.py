@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers, as_vectors
 from attention.kernels import check_kernel
 from attention.options import check_count, check_options, check_positive
 from attention.theory import base
@@ -43,12 +44,14 @@ _CLOSED_FORMS: dict[str, Callable[..., Tensor]] = {
     "trig_phase": _of_lengths(base.trig_phase),
 }
 _FIXED = ("x", "y", "m", "projection", "kernel")
+_TENSORS = ("A", "key_centers", "lam", "p", "query_centers", "shift")
+"""Options that may be lists or arrays."""
 
 
 def mse(
     name: str,
-    x: Tensor,
-    y: Tensor,
+    x: Numbers,
+    y: Numbers,
     num_features: int,
     *,
     kernel: str = "softmax",
@@ -75,6 +78,7 @@ def mse(
         ValueError: a map, coupling or option without a closed form; the message names those with.
             Also x and y of different d.
     """
+    x, y = as_vectors(x=x, y=y)
     if name not in _CLOSED_FORMS:
         known = ", ".join(sorted(_CLOSED_FORMS))
         raise ValueError(f"closed-form errors are known for {known}, got {name!r}")
@@ -96,4 +100,7 @@ def mse(
         required = parameter.default is parameter.empty and parameter.name not in _FIXED
         if required and parameter.name not in options:
             raise ValueError(f"{name} needs the option {parameter.name!r}, got {sorted(options)}")
+    for option in _TENSORS:
+        if option in options and not isinstance(options[option], int | float | complex | None):
+            _, options[option] = as_numbers(x=x, **{option: options[option]})
     return closed_form(x / sigma, y / sigma, num_features, projection, kernel, **options)

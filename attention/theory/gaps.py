@@ -9,6 +9,7 @@ import math
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_vectors
 from attention.kernels import check_kernel
 from attention.options import check_count
 from attention.theory import base
@@ -21,8 +22,8 @@ _COSINES = ("trig", "trig_phase")
 
 def coupling_gap(
     name: str,
-    x: Tensor,
-    y: Tensor,
+    x: Numbers,
+    y: Numbers,
     num_features: int,
     projection: str = "orthogonal",
     *,
@@ -43,6 +44,7 @@ def coupling_gap(
 
     Raises ValueError for other names.
     """
+    x, y = as_vectors(x=x, y=y)
     check_kernel(kernel)
     check_count("num_features", num_features)
     of, dim = base.lengths(x, y), x.shape[-1]
@@ -57,7 +59,7 @@ def coupling_gap(
 
 
 def orthogonality_gap_bound(
-    x: Tensor, y: Tensor, num_features: int, *, kernel: str = "softmax"
+    x: Numbers, y: Numbers, num_features: int, *, kernel: str = "softmax"
 ) -> Tensor:
     """Lower bound on the orthogonality gap of GERF with real A, s = 1: Theorem 4.1.
 
@@ -65,6 +67,7 @@ def orthogonality_gap_bound(
     Gaussian kernel, v2 = |x+y|^2: the paper's constant made explicit (ours), met with equality
     at leading order in v2. Raises ValueError unless 1 <= num_features <= d.
     """
+    x, y = as_vectors(x=x, y=y)
     check_kernel(kernel)
     dim = x.shape[-1]
     if not 1 <= num_features <= dim:
@@ -105,12 +108,13 @@ def small_sum_factor(
     return torch.tensor(kappa, dtype=dtype)
 
 
-def trig_asymptotic_ratio(x: Tensor, y: Tensor, num_features: int) -> Tensor:
+def trig_asymptotic_ratio(x: Numbers, y: Numbers, num_features: int) -> Tensor:
     """Error of trig with orthogonal rows over that with iid ones, to first order in 1/d.
 
     (..., d), (..., d) -> (...): 1 - (m-1) z2^2 exp(-z2) / (d (1-exp(-z2))^2), z2 = |x-y|^2, either
     kernel (Corollary 4.6); 1 - (m-1)/d at x = y. Raises ValueError unless 1 <= num_features <= d.
     """
+    x, y = as_vectors(x=x, y=y)
     dim = x.shape[-1]
     if not 1 <= num_features <= dim:
         raise ValueError(f"num_features must be from 1 to dimension {dim}, got {num_features}")

@@ -8,6 +8,7 @@ which estimate it.
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers, as_vectors
 from attention.kernels import gaussian
 from attention.options import check_count, check_positive
 from attention.theory import base as errors
@@ -17,20 +18,22 @@ LAMBDA_FEATURES = ("positive", "trig")
 """Those that may estimate a coefficient."""
 
 
-def gaussian_coefficient(x: Tensor, y: Tensor, M: Tensor, c: float = 1.0) -> Tensor:
+def gaussian_coefficient(x: Numbers, y: Numbers, M: Numbers, c: float = 1.0) -> Tensor:
     """lambda = exp(-|x + M y|^2 / (2 c^2)): (..., d), (..., d), (d, d) -> (...)."""
+    x, y, M = _with_matrix(x, y, M)
     check_positive(c=c)
     return gaussian(x, -y @ M.mT, sigma=c)
 
 
 def gaussian_coefficient_variance(
-    x: Tensor, y: Tensor, n: int, M: Tensor, c: float = 1.0, *, features: str = "positive"
+    x: Numbers, y: Numbers, n: int, M: Numbers, c: float = 1.0, *, features: str = "positive"
 ) -> Tensor:
     """Variance of the coefficient's estimate from n independent vectors, (...).
 
     Estimated at u = x/c and w = -M y/c: (exp(4 u.w) - K^2)/n with positive features and
     (1 - K^2)^2/(2n) with trig ones, K the coefficient.
     """
+    x, y, M = _with_matrix(x, y, M)
     check_positive(c=c)
     return _variance(x / c, -y @ M.mT / c, n, features, "iid")
 
@@ -42,19 +45,20 @@ def bipolar_normaliser(lambda_sigma: float, radius: float) -> Tensor:
 
 
 def bipolar_coefficient(
-    x: Tensor, y: Tensor, lambda_sigma: float = 1.0, radius: float = 1.0
+    x: Numbers, y: Numbers, lambda_sigma: float = 1.0, radius: float = 1.0
 ) -> Tensor:
     """lambda = (1 - exp(-sigma^2 |x-y|^2/2)) / rho: (..., d), (..., d) -> (...) (eq 67).
 
     0 at x = y, and 1 at x = -y where |x| = |y| = radius.
     """
+    x, y = as_vectors(x=x, y=y)
     rho = bipolar_normaliser(lambda_sigma, radius).to(x)
     return -(-(lambda_sigma**2) / 2 * (x - y).square().sum(-1)).expm1() / rho
 
 
 def bipolar_moments(
-    x: Tensor,
-    y: Tensor,
+    x: Numbers,
+    y: Numbers,
     n: int,
     lambda_sigma: float = 1.0,
     radius: float = 1.0,
@@ -70,6 +74,7 @@ def bipolar_moments(
 
     Raises ValueError for n < 1, other features, a length that is not positive.
     """
+    x, y = as_vectors(x=x, y=y)
     check_count("num_lambda_features", n)
     rho = bipolar_normaliser(lambda_sigma, radius).to(x)
     value = bipolar_coefficient(x, y, lambda_sigma, radius)
@@ -138,3 +143,12 @@ def _variance(u: Tensor, w: Tensor, n: int, features: str, projection: str) -> T
     of = errors.lengths(u, w)
     error = errors.trig if features == "trig" else errors.positive
     return error(of, n, projection, u.shape[-1], "gaussian")
+
+
+def _with_matrix(x: Numbers, y: Numbers, M: Numbers) -> tuple[Tensor, Tensor, Tensor]:
+    """x, y (..., d) and M (d, d) as tensors; a number M is that multiple of the identity."""
+    x, y, M = as_numbers(x=x, y=y, M=M)
+    x, y = as_vectors(x=x, y=y)
+    if M.ndim == 0:
+        M = M * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    return x, y, M

@@ -8,6 +8,7 @@ A, since the expectation over a length alone does not. So coupling adds what it 
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_vectors
 from attention.kernels import check_kernel
 from attention.options import check_count, check_positive
 from attention.theory import base
@@ -112,7 +113,7 @@ def _exponents(
 
 
 def oprf_tail_bound(
-    x: Tensor, y: Tensor, num_features: int, error: float, A: float, *, kernel: str = "softmax"
+    x: Numbers, y: Numbers, num_features: int, error: float, A: float, *, kernel: str = "softmax"
 ) -> Tensor:
     """Bound on the probability that an OPRF estimate misses kernel(x, y) by `error` or more.
 
@@ -122,6 +123,7 @@ def oprf_tail_bound(
 
     Raises ValueError unless A < 0, error > 0 and num_features >= 1.
     """
+    x, y = as_vectors(x=x, y=y)
     check_kernel(kernel)
     check_count("num_features", num_features)
     check_positive(error=error)

@@ -12,6 +12,7 @@ projections have no covariances; those of bases that share them are `shared_cova
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers, as_vectors
 from attention.options import check_two_of
 from attention.theory import base as errors
 from attention.theory.gerf import oprf
@@ -24,7 +25,7 @@ BASES = ("hyperbolic", "oprf", "positive", "trig")
 _ONE_SIDED = ("oprf", "positive")
 
 
-def hybrid_mse(weight_moments: Tensor, covariances: Tensor) -> Tensor:
+def hybrid_mse(weight_moments: Numbers, covariances: Numbers) -> Tensor:
     """sum_kl E[w_k w_l] Cov(S_k, S_l): (..., p+1, p+1), (..., p+1, p+1) -> (...).
 
     Args:
@@ -33,6 +34,7 @@ def hybrid_mse(weight_moments: Tensor, covariances: Tensor) -> Tensor:
 
     Raises ValueError unless both are square and of one size.
     """
+    weight_moments, covariances = as_numbers(weight_moments=weight_moments, covariances=covariances)
     sizes = {*weight_moments.shape[-2:], *covariances.shape[-2:]}
     if weight_moments.dim() < 2 or covariances.dim() < 2 or len(sizes) != 1:
         raise ValueError(
@@ -112,8 +114,8 @@ def base_mse(
 def shared_covariance(
     first: str,
     second: str,
-    x: Tensor,
-    y: Tensor,
+    x: Numbers,
+    y: Numbers,
     kernel: str = "softmax",
     *,
     A: float | Tensor | None = None,
@@ -126,6 +128,7 @@ def shared_covariance(
 
     Raises ValueError for other bases and for A of 1/8 or more.
     """
+    x, y = as_vectors(x=x, y=y)
     if not {first, second} <= set(BASES):
         raise ValueError(f"bases must be of {', '.join(BASES)}, got {first!r} and {second!r}")
     of = errors.lengths(x, y)

@@ -9,27 +9,31 @@ import math
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers, as_vectors
+
 POISSON_FLOOR = 1e-6
 """Least rate returned: at 0 the map is degenerate."""
 GEOMETRIC_FLOOR = 1e-6
 """Least 1 - p returned: at p = 1 the map is degenerate."""
 
 
-def oprf_rho(plus_square: Tensor, dim: int) -> Tensor:
+def oprf_rho(plus_square: Numbers, dim: int) -> Tensor:
     """rho* in (0, 1] of OPRF at |x + y|^2, elementwise; 1 at 0 (Theorem 3.3).
 
     The positive root of 2 v2 rho^2 + (2 v2 + d) rho - d = 0, without cancellation.
     """
+    (plus_square,) = as_numbers(plus_square=plus_square)
     doubled = 2 * plus_square
     root = ((doubled + dim).square() + 4 * dim * doubled).sqrt()
     return 2 * dim / (root + doubled + dim)
 
 
-def oprf_parameter(plus_square: Tensor, dim: int) -> Tensor:
+def oprf_parameter(plus_square: Numbers, dim: int) -> Tensor:
     """A* <= 0 of OPRF (FAVOR++) at |x + y|^2 or its average, elementwise; 0 at 0.
 
     A* = (1 - 1/rho*)/8, in whichever of its two forms does not cancel.
     """
+    (plus_square,) = as_numbers(plus_square=plus_square)
     difference = dim - 2 * plus_square
     root = ((2 * plus_square + dim).square() + 8 * dim * plus_square).sqrt()
     small = -plus_square / (difference.clamp(min=0) + root)
@@ -37,7 +41,7 @@ def oprf_parameter(plus_square: Tensor, dim: int) -> Tensor:
 
 
 @torch.no_grad()
-def gerf_parameter(minus_square: Tensor, dim: int) -> Tensor:
+def gerf_parameter(minus_square: Numbers, dim: int) -> Tensor:
     """Real A* >= 0 of GERF with s = -1 at |x - y|^2 or its average, elementwise; 0 at 0.
 
     A* = (1 - 1/rho)/8 at the root e = rho - 1 of
@@ -47,6 +51,7 @@ def gerf_parameter(minus_square: Tensor, dim: int) -> Tensor:
     where the variance's derivative is zero (ours; Theorem 3.2 with s = -1). Left rises and right
     falls for e <= sqrt 2, where left is the greater for every z2. No gradient.
     """
+    (minus_square,) = as_numbers(minus_square=minus_square)
     low = torch.zeros_like(minus_square)
     high = torch.full_like(minus_square, math.sqrt(2))
     for _ in range(40):
@@ -70,22 +75,24 @@ def _gerf_slope(excess: Tensor, square: Tensor, dim: int) -> tuple[Tensor, Tenso
     return value, slope + square.square() * share * (1 - share)
 
 
-def poisson_parameter(square_products: Tensor) -> Tensor:
+def poisson_parameter(square_products: Numbers) -> Tensor:
     """Rate lam* = sqrt(mean over l of x_l^2 y_l^2), at least POISSON_FLOOR: (..., d) -> (...).
 
     For data give mean_i(x_il^2) mean_j(y_jl^2), the average over all pairs.
     """
+    (square_products,) = as_vectors(square_products=square_products)
     return square_products.mean(-1).clamp(min=POISSON_FLOOR**2).sqrt()
 
 
 @torch.no_grad()
-def geometric_parameter(products: Tensor) -> Tensor:
+def geometric_parameter(products: Numbers) -> Tensor:
     """p* in (0, 1 - GEOMETRIC_FLOOR] of geometric features from |x_l y_l|: (..., d) -> (...).
 
     Root of p sum_l t_l I1(t_l)/I0(t_l) = 2 d (1 - p) with t_l = 2 |x_l y_l| / sqrt(1 - p), whose
     left rises and right falls; bisected in log p/(1-p), so that both ends keep their digits. For
     data give mean|x_l| mean|y_l|. No gradient.
     """
+    (products,) = as_vectors(products=products)
     dim = products.shape[-1]
     low = torch.full_like(products[..., 0], -60.0)
     high = -low
@@ -99,11 +106,12 @@ def geometric_parameter(products: Tensor) -> Tensor:
     return torch.sigmoid(high).clamp(max=1 - GEOMETRIC_FLOOR)
 
 
-def mean_square_of_sums(x: Tensor, y: Tensor, s: int = 1) -> Tensor:
+def mean_square_of_sums(x: Numbers, y: Numbers, s: int = 1) -> Tensor:
     """Mean over i and j of |x_i + s y_j|^2: (..., Lx, d), (..., Ly, d) -> (...), in O(Ld) (eq 8).
 
     Raises ValueError unless s is 1 or -1.
     """
+    x, y = (u.unsqueeze(0) if u.ndim == 1 else u for u in as_vectors(x=x, y=y))
     if s not in (1, -1):
         raise ValueError(f"s must be 1 or -1, got {s}")
     squares = x.square().sum(-1).mean(-1) + y.square().sum(-1).mean(-1)

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from attention.conversion import Numbers, as_numbers
 from attention.options import check_count, check_positive
 from attention.theory.angular import lambda_moments
 
@@ -22,7 +23,7 @@ def largest_base_error(r: float) -> float:
     return -math.exp(2 * r**2) * math.expm1(-4 * r**2)
 
 
-def relative_error(name: str, theta: Tensor, r: float, m: int, n: int = 8) -> Tensor:
+def relative_error(name: str, theta: Numbers, r: float, m: int, n: int = 8) -> Tensor:
     """sqrt(MSE)/SM at angle theta in radians, elementwise.
 
     Args:
@@ -34,6 +35,7 @@ def relative_error(name: str, theta: Tensor, r: float, m: int, n: int = 8) -> Te
 
     Raises ValueError for other names, lengths that are not positive, counts below 1.
     """
+    (theta,) = as_numbers(theta=theta)
     if name not in _CURVES:
         raise ValueError(f"name must be one of {', '.join(sorted(_CURVES))}, got {name!r}")
     _check(r, m, n)

@@ -1,8 +1,8 @@
 """Special functions that keep their digits near 0 and do not overflow far from it."""
 
+import math
 from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,8 +53,19 @@ def sine_quadrature(dim: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     64 Gauss-Legendre nodes on the half interval [pi/2, pi/2 + w]; for large d, w ends where the
     density has fallen below exp(-60).
     """
-    nodes, weights = np.polynomial.legendre.leggauss(64)
-    width = min(np.pi / 2, 11 / np.sqrt(dim))
-    sines = np.cos((nodes + 1) / 2 * width)
+    nodes, weights = gauss_legendre(64)
+    width = min(math.pi / 2, 11 / math.sqrt(dim))
+    sines = ((nodes + 1) / 2 * width).cos()
     density = weights * sines ** (dim - 1)
     return tuple(sines.tolist()), tuple((density / density.sum()).tolist())
+
+
+@cache
+def gauss_legendre(count: int) -> tuple[Tensor, Tensor]:
+    """Nodes and weights on [-1, 1], float64 on the CPU, from the eigenvectors of the Jacobi matrix
+    (Golub, Welsch)."""
+    with torch.device("cpu"):
+        k = torch.arange(1.0, count, dtype=torch.float64)
+        off_diagonal = k / (4 * k.square() - 1).sqrt()
+        nodes, vectors = torch.linalg.eigh(off_diagonal.diag(1) + off_diagonal.diag(-1))
+        return nodes, 2 * vectors[0].square()

@@ -12,6 +12,7 @@ import math
 import torch
 
 from attention.options import check_positive
+from attention.theory.special import gauss_legendre
 
 MAPS = ("trig", "trig_phase")
 """The paper's phi and psi."""
@@ -79,8 +80,8 @@ def expected_largest_projection(dim: int, count: int) -> float:
     _check(dim=dim, count=count)
     # Beyond `end`, count * P(|omega| > r) <= count * exp(-(r - sqrt d)^2/2) is below 1e-18.
     end = math.sqrt(dim) + math.sqrt(2 * (math.log(count) + 42))
-    nodes, weights = _gauss_legendre(16)
-    edges = torch.linspace(0, end, 129, dtype=torch.float64)
+    nodes, weights = gauss_legendre(16)
+    edges = torch.linspace(0, end, 129, dtype=torch.float64, device="cpu")
     width = edges[1] - edges[0]
     r = edges[:-1, None] + width * (nodes + 1) / 2
     # 1 - P(all are shorter) = 1 - (1 - above)^count.
@@ -144,14 +145,6 @@ def _chi_tail(dim: int, r: torch.Tensor) -> torch.Tensor:
         tail = tail + (a * half.log() - half - math.lgamma(a + 1)).exp()
     # Rounding may leave 1 + 1e-16 near r = 0.
     return tail.clamp(max=1.0)
-
-
-def _gauss_legendre(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Nodes and weights on [-1, 1], from the eigenvectors of the Jacobi matrix (Golub, Welsch)."""
-    k = torch.arange(1.0, count, dtype=torch.float64)
-    off_diagonal = k / (4 * k.square() - 1).sqrt()
-    nodes, vectors = torch.linalg.eigh(off_diagonal.diag(1) + off_diagonal.diag(-1))
-    return nodes, 2 * vectors[0].square()
 
 
 def _check(name: str | None = None, **values: float) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.kinematics import SerialArm
 from envs.bimanual_sweep.tools import TOOL_LINK, add_tool
-from envs.bullet import BulletClient
+from envs.bullet import BulletClient, HoldsPhysics
 
 __all__ = ["SIDES", "Arm", "ArmModel"]
 
@@ -54,16 +54,19 @@ class ArmModel:
         self.kinematics.lower_rad[_ELBOW] = _STRAIGHTEST_RAD
 
 
-class Arm:
+class Arm(HoldsPhysics):
     """An arm in a physics client.
 
     Args:
         client: the physics client.
         model: of the arm.
         folder: where its URDF may be written, for PyBullet to read.
+        visible: whether pictures show it.
     """
 
-    def __init__(self, client: BulletClient, model: ArmModel, folder: Path) -> None:
+    def __init__(
+        self, client: BulletClient, model: ArmModel, folder: Path, *, visible: bool = True
+    ) -> None:
         self._client, self.model = client, model
         path = folder / f"arm{model.side:+d}.urdf"
         path.write_text(model.urdf, encoding="utf-8")
@@ -72,6 +75,7 @@ class Arm:
             model.position_m,
             client.getQuaternionFromEuler([0, 0, model.yaw_rad]),
             useFixedBase=True,
+            flags=0 if visible else client.URDF_IGNORE_VISUAL_SHAPES,
         )
         joints = [client.getJointInfo(self.body, j) for j in range(client.getNumJoints(self.body))]
         self._motors = [joint[0] for joint in joints if joint[2] == client.JOINT_REVOLUTE]

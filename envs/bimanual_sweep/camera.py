@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from envs.bimanual_sweep.config import CAMERA_RANGE_M, BimanualSweepConfig
 from envs.bimanual_sweep.scene import add_bowl_visual, add_table_visual
-from envs.bullet import BulletClient
+from envs.bullet import BulletClient, HoldsPhysics
 
 __all__ = ["SweepCamera"]
 
 _LIGHT = [0.5, -0.3, 1.5]
 
 
-class SweepCamera:
+class SweepCamera(HoldsPhysics):
     """Renders the scene of one environment.
 
     Args:
@@ -57,15 +57,4 @@ class SweepCamera:
 
     def _draw(self, client: BulletClient) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
         size = self._config.image_px
-        _, _, colours, depth, _ = client.getCameraImage(
-            size,
-            size,
-            self._view,
-            self._projection,
-            shadow=0,
-            lightDirection=_LIGHT,
-            renderer=client.ER_TINY_RENDERER,
-            flags=client.ER_NO_SEGMENTATION_MASK,
-        )
-        rgba = np.asarray(colours, np.uint8).reshape(size, size, 4)
-        return rgba[..., :3], np.asarray(depth, np.float32).reshape(size, size)
+        return client.picture((size, size), self._view, self._projection, _LIGHT)

@@ -8,7 +8,7 @@ Observation, a dictionary:
     pose (12,) float32: x, y, z (metres) and roll, pitch, yaw (radians) of the left tool, then the
         right, as they are. A tool's frame lies at the middle of its blade's edge.
 Action, Box (12,), decided every 0.1 s: changes of the same coordinates of the tools' targets, up to
-    `step_m` and `step_rad`.
+    `step_m` and `step_rad`, to which they are clipped.
 """
 
 from typing import Any, SupportsFloat
@@ -24,8 +24,8 @@ from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.expert import SweepExpert
 from envs.bimanual_sweep.scene import PHYSICS_S, Scene
 from envs.bimanual_sweep.targets import ToolTargets, check_starts
-from envs.bullet import BulletClient, has_display
-from envs.settings import read_settings
+from envs.bullet import BulletClient, HoldsPhysics, has_display
+from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 
 __all__ = ["DECISION_S", "BimanualSweepEnv"]
 
@@ -38,16 +38,18 @@ _PHYSICS_STEPS = round(DECISION_S / PHYSICS_S)
 _POSE_LIMIT = 10.0
 
 
-class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
+class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float32]]):
     """Two arms, a table, balls and two bowls; see the module's text for the spaces.
 
     The reward of a decision is the fraction of the balls that lie in a bowl. An episode ends by
-    truncation alone. `info` holds `in_bowls` (that fraction), `success` (all of them),
+    truncation alone; then `reset` is due, though steps still move the arms. `info` holds
+    `in_bowls` (that fraction), `success` (all of them, at this moment, whoever ends the episode),
     `tracking_error_m` (largest distance of a tool from its target), `refused` (how many targets
     of this episode stayed where they were: out of reach, or waiting for their tool) and
     `arms_touch`.
 
-    `reset(seed=...)` fixes balls, bowls and start poses.
+    `reset(seed=...)` fixes balls, bowls and start poses. An environment can be neither copied nor
+    pickled (TypeError); it is freed by `close`, or with the last reference to it.
 
     Args:
         render_mode: None, "rgb_array" or "human".
@@ -64,8 +66,7 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        if render_mode not in (None, "rgb_array", "human"):
-            raise ValueError(f"render_mode must be rgb_array, human or None, got {render_mode!r}")
+        check_render_mode(render_mode)
         config = self.config = read_settings(BimanualSweepConfig, settings)
         self.render_mode = render_mode
         picture = (config.image_px, config.image_px, 3)
@@ -92,9 +93,8 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode with new balls, bowls and poses; there are no `options`."""
-        super().reset(seed=seed)
-        if options:
-            raise ValueError(f"reset takes no options, got {', '.join(sorted(options))}")
+        read_options(options)
+        super().reset(seed=read_seed(seed))
         config, rng = self.config, self.np_random
         bowls_m = np.array([[-config.bowl_x_m, 0.0], [config.bowl_x_m, 0.0]])
         bowls_m += rng.uniform(-1, 1, (2, 2)) * config.bowl_jitter_m
@@ -106,12 +106,13 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             self._models,
             bowls_m,
             balls_m,
+            pictures=self.config.images or self.render_mode is not None,
             visible=self.render_mode == "human",
         )
         self._targets = ToolTargets(config, self._models, jitter_m)
         for arm, joints in zip(self._scene.arms, self._targets.joints_rad, strict=True):
             arm.place(joints)
-        if self._needs_pictures():
+        if self.config.images or self.render_mode == "rgb_array":
             self._camera.begin(bowls_m)
         self._expert = SweepExpert(config, bowls_m)
         self._decisions = 0
@@ -124,10 +125,7 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         """Move for 0.1 s."""
         if self._scene is None:
             raise RuntimeError("reset must be called before step")
-        change = np.asarray(action, np.float64)
-        if change.shape != (12,) or not np.isfinite(change).all():
-            got = change.tolist() if change.shape == (12,) else f"shape {change.shape}"
-            raise ValueError(f"action must be 12 finite numbers, got {got}")
+        change = read_action(action, 12)
         limit = self._largest.astype(np.float64)
         before = self._targets.joints_rad
         self._targets.move(np.clip(change, -limit, limit).reshape(2, 6), self._poses[:, :3])
@@ -168,9 +166,6 @@ class BimanualSweepEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         """Disconnect from the physics; calling it again does nothing."""
         self._client.close()
         self._camera.close()
-
-    def _needs_pictures(self) -> bool:
-        return self.config.images or self.render_mode == "rgb_array"
 
     def _observe(self) -> Observation:
         assert self._scene is not None

@@ -5,6 +5,7 @@ The scene is built anew for every episode: after that it does not depend on what
 
 import math
 import tempfile
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 
 from envs.bimanual_sweep.arm import Arm, ArmModel
 from envs.bimanual_sweep.config import BimanualSweepConfig
-from envs.bullet import BulletClient
+from envs.bullet import BulletClient, HoldsPhysics
 
 __all__ = ["PHYSICS_S", "Scene", "add_bowl_visual", "add_table_visual"]
 
 Floats = NDArray[np.float64]
+Points = tuple[tuple[float, ...], ...]
 
 PHYSICS_S = 1 / 240
 """Length of a physics step, seconds."""
@@ -29,7 +31,7 @@ _LOOSE_HEIGHT_M = 0.05
 _STATIC, _TOOLS, _ARMS, _BALLS = 1, 2, 4, 8  # collision groups
 
 
-class Scene:
+class Scene(HoldsPhysics):
     """Bodies of one episode.
 
     Args:
@@ -38,6 +40,7 @@ class Scene:
         models: of the left and the right arm.
         bowls_m: (2, 2) centres (x, y) of the bowls.
         balls_m: (balls, 2) where the balls start.
+        pictures: whether the camera takes pictures of what moves.
         visible: whether table and bowls show in this client, for its own window.
     """
 
@@ -49,6 +52,7 @@ class Scene:
         bowls_m: Floats,
         balls_m: Floats,
         *,
+        pictures: bool = True,
         visible: bool = False,
     ) -> None:
         self._client, self._config, self.bowls_m = client, config, bowls_m
@@ -58,6 +62,7 @@ class Scene:
             fixedTimeStep=PHYSICS_S,
             numSolverIterations=_SOLVER_ITERATIONS,
             deterministicOverlappingPairs=1,
+            enableFileCaching=0,  # or it keeps the arms' URDFs of every episode
         )
         self._hidden = client.createVisualShape(client.GEOM_BOX, halfExtents=[1e-4] * 3)
         table = self._static(
@@ -71,7 +76,7 @@ class Scene:
             for bowl in bowls_m:
                 add_bowl_visual(client, config, bowl)
         with tempfile.TemporaryDirectory() as folder:
-            self.arms = [Arm(client, model, Path(folder)) for model in models]
+            self.arms = [Arm(client, model, Path(folder), visible=pictures) for model in models]
         self.balls = self._make_balls(balls_m)
         for body in (table, *bowls):
             client.setCollisionFilterGroupMask(body, -1, _STATIC, _TOOLS | _BALLS)
@@ -201,14 +206,10 @@ def add_bowl_visual(client: BulletClient, config: BimanualSweepConfig, bowl_m: F
     """A bowl as the camera sees it: a surface of revolution, inside and outside."""
     base, rim, height = config.bowl_base_radius_m, config.bowl_rim_radius_m, config.bowl_height_m
     plate, floor = config.bowl_plate_m, 2 * config.bowl_plate_m
-    profile = [
-        (0.001, floor),
-        (base, floor),
-        (rim, height),
-        (rim + plate, height),
-        (base + plate, 0.0),
-    ]
-    vertices, indices, normals = _revolve(profile, 32)
+    vertices, indices, normals = _revolve(
+        ((0.001, floor), (base, floor), (rim, height), (rim + plate, height), (base + plate, 0.0)),
+        32,
+    )
     look = client.createVisualShape(
         client.GEOM_MESH,
         vertices=vertices,
@@ -219,23 +220,28 @@ def add_bowl_visual(client: BulletClient, config: BimanualSweepConfig, bowl_m: F
     client.createMultiBody(0, -1, look, [*bowl_m.tolist(), 0.0])
 
 
+@lru_cache(maxsize=8)
 def _revolve(
-    profile: list[tuple[float, float]], sectors: int
-) -> tuple[list[list[float]], list[int], list[list[float]]]:
-    """Flat triangles of a (radius, height) profile turned about z: vertices, indices, normals."""
+    profile: tuple[tuple[float, float], ...], sectors: int
+) -> tuple[Points, tuple[int, ...], Points]:
+    """Flat triangles of a (radius, height) profile turned about z: vertices, indices, normals.
+
+    The same objects whenever it is asked for the same profile: PyBullet never gives back the
+    reference that it takes to each vertex and normal, which of new ones keeps 230 kB a bowl.
+    """
     angles = np.arange(sectors + 1) * (2 * math.pi / sectors)
     rings = [
         np.stack([r * np.cos(angles), r * np.sin(angles), np.full_like(angles, z)], axis=1)
         for r, z in profile
     ]
-    vertices: list[list[float]] = []
-    normals: list[list[float]] = []
+    vertices: list[tuple[float, ...]] = []
+    normals: list[tuple[float, ...]] = []
     for inner, outer in pairwise(rings):
         for k in range(sectors):
             a, b, c, d = inner[k], inner[k + 1], outer[k + 1], outer[k]
             for triangle in ((a, c, b), (a, d, c)):
                 normal = np.cross(triangle[1] - triangle[0], triangle[2] - triangle[0])
                 normal = normal / max(float(np.linalg.norm(normal)), 1e-12)
-                vertices += [corner.tolist() for corner in triangle]
-                normals += [normal.tolist()] * 3
-    return vertices, list(range(len(vertices))), normals
+                vertices += [tuple(corner.tolist()) for corner in triangle]
+                normals += [tuple(normal.tolist())] * 3
+    return tuple(vertices), tuple(range(len(vertices))), tuple(normals)

@@ -1,8 +1,9 @@
 """Settings of SteppingStones-v0; every one is a keyword of `gymnasium.make`."""
 
-from typing import Self
+from dataclasses import asdict, fields
+from typing import Any, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
 from envs.cameras import CameraConfig
@@ -69,6 +70,17 @@ class SteppingStonesConfig:
     alone, which is the task itself."""
     success_distance_m: float = Field(default=3.0, gt=0)
     """Distance that a successful episode covers without a fall, metres."""
+
+    @field_validator("front_camera", "belly_camera", mode="before")
+    @classmethod
+    def _completed(cls, given: Any, info: ValidationInfo) -> Any:
+        """What a mapping leaves out stays this camera's own; `CameraConfig` has the front's."""
+        if not isinstance(given, dict) or info.field_name is None:
+            return given
+        own: Any = next(part.default for part in fields(cls) if part.name == info.field_name)
+        # What a validator returns is checked as Python's, not as JSON's: a list is no tuple there.
+        changes = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+        return {**asdict(own), **changes}
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

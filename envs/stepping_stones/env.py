@@ -12,7 +12,7 @@ Observation, a dictionary of float32 arrays:
         30-31  sine and cosine of the gait's phase (leg FR)
         32-35  foot contacts, 0 or 1
         36-44  the previous action
-Action, Box(-1, 1, (9,)), decided every 50 ms:
+Action, Box(-1, 1, (9,)), to which it is clipped, decided every 50 ms:
     0-3  forward foothold offsets FR, FL, RR, RL; 1 is `foothold_forward_m`
     4-7  lateral foothold offsets; 1 is `foothold_lateral_m`
     8    lateral body speed, left positive; 1 is `lateral_speed_m_s`
@@ -27,9 +27,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from envs.bullet import BulletClient, has_display
+from envs.bullet import BulletClient, HoldsPhysics, has_display
 from envs.cameras import IMAGE_HEIGHT, IMAGE_WIDTH, DepthCameras
-from envs.settings import read_settings
+from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.stepping_stones.distraction import Distraction, draw_clutter
 from envs.stepping_stones.expert import expert_footholds
@@ -52,11 +52,12 @@ _PROPRIO_LIMIT = 50.0  # only a tumbling robot's estimates come near it
 _LOWEST_BASE_M, _STEEPEST_ROLL_RAD, _STEEPEST_PITCH_RAD = 0.25, 0.6, 1.0
 _MARGIN_CLIP_M = 0.05
 _TERRAIN_STREAM = 1
-_TERRAINS_A_WORLD = 500  # PyBullet keeps the shapes of removed stones, 55 KB a terrain
+_TERRAINS_A_WORLD = 100  # PyBullet keeps the shapes of removed bodies: 55 kB a terrain ...
+_BOXES_A_TERRAIN = 20  # ... or so many boxes of clutter, where people see them
 _TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # what a rocking robot's cameras may come to see
 
 
-class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
+class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float32]]):
     """A Laikago trots over stones with gaps; see the module's text for the spaces.
 
     The reward of a decision is the forward progress in metres, at most `reward_speed_m_s` times
@@ -66,8 +67,15 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     `info` holds `distance_m`, `fell` and `success` (no fall until the end and at least
     `success_distance_m`).
 
+    The end is the environment's own, a fall or `episode_s`. Where a wrapper ends episodes earlier,
+    as `gymnasium.make(..., max_episode_steps=30)` does, `success` stays False: `episode_s=1.5` ends
+    them there and lets them succeed. Then `reset` is due, though steps still move the robot, which
+    stays fallen if it fell.
+
     `reset(seed=...)` fixes terrain, noise and distraction; `options` may hold `terrain_seed`, which
-    fixes the stones alone, and `gap_m`, which replaces the configured range for this episode.
+    fixes the stones alone, and `gap_m`, which replaces the configured range for this episode. An
+    environment can be neither copied nor pickled (TypeError); it is freed by `close`, or with the
+    last reference to it.
 
     Args:
         render_mode: None, "rgb_array" or "human".
@@ -83,8 +91,7 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     }
 
     def __init__(self, render_mode: str | None = None, **settings: Any) -> None:
-        if render_mode not in (None, "rgb_array", "human"):
-            raise ValueError(f"render_mode must be rgb_array, human or None, got {render_mode!r}")
+        check_render_mode(render_mode)
         self.config = read_settings(SteppingStonesConfig, settings)
         self.render_mode = render_mode
         far_m = self.config.camera_far_m
@@ -94,8 +101,6 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             {"depth": depth, "proprio": proprio}
         )
         self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
-        self._client = BulletClient(gui=render_mode == "human")
-        self._begin_world()
         self._cameras = DepthCameras(
             (self.config.front_camera, self.config.belly_camera), self.config.camera_far_m
         )
@@ -104,13 +109,22 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         self._ahead_m = max(1.8, _REACH_SLACK * reach_m[1])
         self._scale = np.array([self.config.foothold_forward_m, self.config.foothold_lateral_m])
         self._stones: Stones | None = None
+        self._client = BulletClient(gui=render_mode == "human")
+        try:
+            self._begin_world()
+        except BaseException:
+            self._client.close()  # nobody else can: there is no environment to close
+            raise
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Start an episode on new stones; see the class for `options`."""
+        given = read_options(options, ("terrain_seed", "gap_m"))
+        terrain_seed = read_seed(given.pop("terrain_seed", None), "terrain_seed")
+        gap_m = read_settings(SteppingStonesConfig, given).gap_m if given else self.config.gap_m
+        seed = read_seed(seed)
         super().reset(seed=seed)
-        terrain_seed, gap_m = self._read_options(options or {})
         terrain_seed = seed if terrain_seed is None else terrain_seed
         terrain_rng = self.np_random
         if terrain_seed is not None:  # a stream of its own: noise must not echo the stones
@@ -127,14 +141,14 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             lying_rng,
         )
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
-        if self._terrains == _TERRAINS_A_WORLD:
+        if self._terrains >= _TERRAINS_A_WORLD:
             self._begin_world()
-        self._terrains += 1
+        self._terrains += 1 + (len(clutter[0]) // _BOXES_A_TERRAIN if self._scenery else 0)
         self._state = self._robot.place(self._stones, self._sensors.posture_error_rad())
         if self._scenery:
             self._scenery.dress(self._stones, self._robot.stones, clutter)
         self._locomotion = Locomotion(self._sensors.measure(self._state))
-        self._decisions = 0
+        self._decisions, self._fell = 0, False
         self._previous_action = np.zeros(9)
         return self._observe(), self._info(fell=False)
 
@@ -144,10 +158,7 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         """Walk for 50 ms."""
         if self._stones is None:
             raise RuntimeError("reset must be called before step")
-        chosen = np.asarray(action, np.float64)
-        if chosen.shape != (9,) or not np.isfinite(chosen).all():
-            raise ValueError(f"action must be 9 finite numbers in [-1, 1], got {action}")
-        chosen = np.clip(chosen, -1.0, 1.0)
+        chosen = np.clip(read_action(action, 9), -1.0, 1.0)
         self._previous_action = chosen
         command = FootholdCommand(
             chosen[:8].reshape(2, 4).T * self._scale,
@@ -169,6 +180,7 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
             if fell:
                 break
         self._decisions += 1
+        fell = self._fell = self._fell or fell  # who goes on after a fall has not got up
         full_m = self.config.reward_speed_m_s * DECISION_S
         progress = min(self._state.position_m[0] - start_m, full_m)
         # Scaled by speed: marching on the spot, where every foothold is safe, must earn nothing.
@@ -209,24 +221,9 @@ class SteppingStonesEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
     def _begin_world(self) -> None:
         """Empty the physics world of all but the robot."""
         self._client.resetSimulation()
-        self._robot = Laikago(self._client)
+        self._robot = Laikago(self._client, visible=self.render_mode is not None)
         self._scenery = Scenery(self._client) if self.render_mode else None
         self._terrains = 0
-
-    def _read_options(self, options: dict[str, Any]) -> tuple[int | None, tuple[float, float]]:
-        """Terrain seed and range of gaps that `reset` was asked for."""
-        unknown = sorted(set(options) - {"terrain_seed", "gap_m"})
-        if unknown:
-            raise ValueError(
-                f"options of reset may hold terrain_seed and gap_m, got {', '.join(unknown)}"
-            )
-        seed: int | None = options.get("terrain_seed")
-        if seed is not None and (not isinstance(seed, int | np.integer) or seed < 0):
-            raise ValueError(f"terrain_seed must be an integer of at least 0, got {seed!r}")
-        if "gap_m" not in options:
-            return seed, self.config.gap_m
-        given = {"gap_m": options["gap_m"]}
-        return seed, read_settings(SteppingStonesConfig, given).gap_m
 
     def _nominal_x_m(self) -> NDArray[np.float64]:
         """(4,) world x of the uncorrected footholds of legs that would lift off now."""

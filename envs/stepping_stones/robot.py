@@ -7,7 +7,7 @@ import numpy as np
 import pybullet_data
 from numpy.typing import NDArray
 
-from envs.bullet import BulletClient
+from envs.bullet import BulletClient, HoldsPhysics
 from envs.stepping_stones.kinematics import LEGS, TOE_RADIUS_M, forward
 from envs.stepping_stones.terrain import STONE_THICKNESS_M, Stones
 
@@ -52,16 +52,17 @@ class RobotState:
     contacts: NDArray[np.bool_]
 
 
-class Laikago:
+class Laikago(HoldsPhysics):
     """A torque-controlled Laikago in a physics client of its own.
 
     Only the toes collide: the robot then steps twice as fast, and a leg in a gap shows as a fall.
 
     Args:
         client: the physics client; the robot is its only user.
+        visible: whether pictures show it, for which 170 MB of meshes and texture are loaded.
     """
 
-    def __init__(self, client: BulletClient) -> None:
+    def __init__(self, client: BulletClient, *, visible: bool = True) -> None:
         self._client = client
         client.setGravity(0, 0, -9.8)
         client.setPhysicsEngineParameter(
@@ -70,7 +71,8 @@ class Laikago:
             enableConeFriction=0,
             deterministicOverlappingPairs=1,
         )
-        self._body = client.loadURDF(str(_URDF), [0, 0, 0.48])
+        shown = 0 if visible else client.URDF_IGNORE_VISUAL_SHAPES
+        self._body = client.loadURDF(str(_URDF), [0, 0, 0.48], flags=shown)
         names = {
             client.getJointInfo(self._body, j)[1].decode(): j
             for j in range(client.getNumJoints(self._body))

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.bullet import BulletClient
+from envs.bullet import BulletClient, HoldsPhysics
 from envs.stepping_stones.terrain import FLOOR_M, Stones
 
 __all__ = ["Scenery"]
@@ -15,7 +15,7 @@ _CLUTTER = (0.45, 0.30, 0.22, 1.0)
 Floats = NDArray[np.float64]
 
 
-class Scenery:
+class Scenery(HoldsPhysics):
     """Visual bodies without collisions, and the pictures of them.
 
     Args:
@@ -60,18 +60,7 @@ class Scenery:
             upAxisIndex=2,
         )
         lens = client.computeProjectionMatrixFOV(50, _WIDTH / _HEIGHT, 0.1, 10)
-        image = client.getCameraImage(
-            _WIDTH,
-            _HEIGHT,
-            view,
-            lens,
-            lightDirection=[-1, -2, 4],
-            shadow=0,
-            renderer=client.ER_TINY_RENDERER,
-            flags=client.ER_NO_SEGMENTATION_MASK,
-        )[2]
-        pixels = np.asarray(image, np.uint8).reshape(_HEIGHT, _WIDTH, 4)
-        return pixels[:, :, :3].copy()
+        return client.picture((_WIDTH, _HEIGHT), view, lens, [-1, -2, 4])[0].copy()
 
     def follow(self, target_m: Floats) -> None:
         """Point the live window at the robot."""

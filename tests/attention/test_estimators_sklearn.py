@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ import attention
 
 pytest.importorskip("sklearn")
 
+from scipy import sparse
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
+from sklearn.datasets import load_digits
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -38,12 +42,14 @@ def rows() -> np.ndarray:
 @pytest.mark.parametrize("name", attention.available())
 def test_both_sides_are_those_of_the_map(name: str, rows: np.ndarray) -> None:
     features = RandomFeatures(name, n_components=5, sigma=2.0, random_state=0).fit(rows)
-    tokens = torch.tensor(rows / 2.0)
+    tokens = torch.tensor((rows - features.offset_) / 2.0)
     fm = features.feature_map_
+    middle = 0 if fm.own_kernel else rows.mean(0)
+    np.testing.assert_allclose(features.offset_, np.broadcast_to(middle, 4), atol=1e-15)
     np.testing.assert_array_equal(features.transform_queries(rows), fm.queries(tokens).numpy())
     np.testing.assert_array_equal(features.transform_keys(rows), fm.keys(tokens).numpy())
     np.testing.assert_array_equal(features.transform(rows), features.transform_queries(rows))
-    features.set_params(side="keys")
+    features.set_params(side="keys").fit(rows)
     np.testing.assert_array_equal(features.transform(rows), features.transform_keys(rows))
     assert features.n_features_in_ == 4
     assert features.transform(rows).shape == (12, fm.output_dim)
@@ -83,15 +89,16 @@ def test_random_state_decides_the_draw_and_nothing_global_is_seeded(rows: np.nda
 def test_an_explicit_projection_and_options(rows: np.ndarray) -> None:
     omega = np.random.default_rng(1).standard_normal((6, 4))
     features = RandomFeatures("positive", 6, projection=omega).fit(rows)
-    expected = np.exp(rows @ omega.T - (rows**2).sum(-1, keepdims=True)) / np.sqrt(6)
+    centred = rows - rows.mean(0)
+    expected = np.exp(centred @ omega.T - (centred**2).sum(-1, keepdims=True)) / np.sqrt(6)
     np.testing.assert_allclose(features.transform(rows), expected, rtol=1e-12)
     hybrid = RandomFeatures("angular_hybrid", 6, options={"num_lambda_features": 3}).fit(rows)
     assert hybrid.transform(rows).shape == (12, 4 * 6 * (3 + 1))
 
 
 def test_float32_is_kept_and_agrees_with_float64(rows: np.ndarray) -> None:
-    single = RandomFeatures(random_state=0).fit(rows.astype(np.float32))
-    double = RandomFeatures(random_state=0).fit(rows)
+    single = RandomFeatures("positive", random_state=0).fit(rows.astype(np.float32))
+    double = RandomFeatures("positive", random_state=0).fit(rows)
     assert single.transform(rows.astype(np.float32)).dtype == np.float32
     assert single.transform(rows).dtype == np.float64
     np.testing.assert_allclose(single.transform(rows), double.transform(rows), rtol=1e-5)
@@ -108,6 +115,117 @@ def test_pickle_clone_and_pipeline(rows: np.ndarray) -> None:
     assert model.fit(rows, labels).score(rows, labels) > 0.9
 
 
+@pytest.mark.parametrize("name", attention.available())
+def test_moving_all_rows_changes_no_feature_of_the_gaussian_kernel(
+    name: str, rows: np.ndarray
+) -> None:
+    features = RandomFeatures(name, n_components=5, random_state=0)
+    here = features.fit_transform(rows)
+    if features.feature_map_.own_kernel:
+        assert not np.allclose(features.fit_transform(rows + 50), here)
+        return
+    np.testing.assert_allclose(features.fit_transform(rows + 50), here, rtol=1e-9, atol=1e-12)
+    far = (rows + 2.0**12).astype(np.float32)
+    near = (far.astype(np.float64) - 2.0**12).astype(np.float32)
+    np.testing.assert_allclose(
+        features.fit_transform(far), features.fit_transform(near), rtol=1e-3, atol=1e-5
+    )
+
+
+def test_the_softmax_kernel_and_places_given_are_not_moved(rows: np.ndarray) -> None:
+    for features in (
+        RandomFeatures("positive", kernel="softmax", random_state=0),
+        RandomFeatures("poisson_plus", options={"shift": np.full(4, 1.0)}, random_state=0),
+        RandomFeatures("clustered_hybrid", options={"key_centers": np.ones((2, 4))}),
+    ):
+        np.testing.assert_array_equal(features.fit(rows + 3).offset_, np.zeros(4))
+
+
+def test_digits_far_from_zero_are_classified_as_well_as_by_scikit_learns_sampler() -> None:
+    X, y = load_digits(return_X_y=True)
+    X = X + 50
+    accuracy = {
+        type(sampler).__name__: make_pipeline(sampler, RidgeClassifier())
+        .fit(X[:1000], y[:1000])
+        .score(X[1000:], y[1000:])
+        for sampler in (
+            RandomFeatures(n_components=200, sigma=20.0, random_state=0),
+            RBFSampler(gamma=1 / (2 * 20.0**2), n_components=200, random_state=0),
+        )
+    }
+    assert accuracy["RandomFeatures"] > 0.906
+    assert accuracy["RandomFeatures"] >= accuracy["RBFSampler"]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_array])
+def test_sigma_scale_is_that_of_scikit_learns_gamma_scale(kind: Any, rows: np.ndarray) -> None:
+    gamma = 1 / (4 * rows.var())
+    features = RandomFeatures(sigma="scale", random_state=0).fit(kind(rows))
+    assert features.sigma_ == pytest.approx((2 * gamma) ** -0.5, rel=1e-12)
+    for value in (0.1, 1.0, -3e7):
+        constant = RandomFeatures(sigma="scale").fit(kind(np.full((5, 3), value)))
+        assert constant.sigma_ == pytest.approx(0.5**0.5)
+
+
+@pytest.mark.parametrize("name", attention.available())
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.coo_array])
+def test_sparse_rows_have_the_features_of_dense_ones(
+    name: str, kind: Any, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = np.where(rows > 0.2, rows, 0)
+    dense = RandomFeatures(name, n_components=5, sigma="scale", random_state=0).fit(few)
+    monkeypatch.setattr("attention.estimators._BLOCK_ENTRIES", 200)
+    features = clone(dense).fit(kind(few))
+    np.testing.assert_allclose(features.offset_, dense.offset_, atol=1e-15)
+    for side in ("transform", "transform_queries", "transform_keys"):
+        ours = getattr(features, side)(kind(few))
+        np.testing.assert_allclose(ours, getattr(dense, side)(few), rtol=1e-9, atol=1e-12)
+
+
+def test_sparse_rows_are_never_dense_all_at_once() -> None:
+    wide = sparse.random(3000, 3000, density=1e-4, format="csr", random_state=0)  # 72 MB dense
+    tracemalloc.start()
+    try:
+        features = RandomFeatures(n_components=4, sigma="scale", projection="iid").fit(wide)
+        assert features.transform(wide).shape == (3000, 8)
+        assert tracemalloc.get_traced_memory()[1] < 40e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"sigma": 5.0},
+        {"sigma": "scale"},
+        {"side": "keys"},
+        {"side": "nonsense"},
+        {"kernel": "softmax"},
+        {"feature_map": "trig", "options": None},
+        {"n_components": 2},
+        {"n_components": 0},
+        {"projection": "iid"},
+        {"random_state": 3},
+    ],
+)
+def test_parameters_set_after_fit_wait_for_the_next_one(
+    parameters: dict[str, Any], rows: np.ndarray
+) -> None:
+    features = RandomFeatures(
+        "angular_hybrid", 4, random_state=0, options={"base": ["oprf", "trig"]}
+    )
+    before = features.fit_transform(rows)
+    features.set_params(**parameters)
+    np.testing.assert_array_equal(features.transform(rows), before)
+    assert len(features.get_feature_names_out()) == before.shape[1]
+    if "nonsense" in parameters.values() or 0 in parameters.values():
+        with pytest.raises(ValueError, match="must be"):
+            features.fit(rows)
+        np.testing.assert_array_equal(features.transform(rows), before)
+    else:
+        assert not np.array_equal(features.fit_transform(rows), before)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -115,14 +233,14 @@ def test_pickle_clone_and_pipeline(rows: np.ndarray) -> None:
         ({"n_components": 0}, "n_components must be at least 1, got 0"),
         ({"n_components": 3.5}, "n_components must be an integer, got 3.5"),
         ({"projection": None}, "projection must be a tensor or one of .*, got None"),
-        ({"sigma": "1"}, "sigma must be a positive finite number, got '1'"),
+        ({"sigma": "1"}, "sigma must be a positive finite number, got '1'; 'scale' takes it from"),
         ({"options": 3}, "options must be a mapping or None, got 3"),
         ({"kernel": "rbf"}, "kernel must be .*, got 'rbf'"),
         ({"sigma": 0.0}, "sigma must be a positive finite number, got 0.0"),
         ({"sigma": float("inf")}, "sigma must be a positive finite number, got inf"),
         ({"side": "values"}, "side must be one of queries, keys, got 'values'"),
         ({"options": {"seed": 3}}, "options must hold only the map's own, got 'seed'"),
-        ({"options": {"depth": 3}}, "positive takes no options, got 'depth'"),
+        ({"options": {"depth": 3}}, "trig takes no options, got 'depth'"),
         (
             {"feature_map": "complex_exponential", "options": {"depth": 3}},
             "complex_exponential takes the options A, complex_a, got 'depth'",

@@ -1,11 +1,15 @@
 """Settings out of their range: one sentence with the key, what came and what is allowed."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
+from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from envs.cameras import CameraConfig
+from envs.settings import read_settings
 from envs.stepping_stones import SteppingStonesConfig
 from tests.envs.episodes import make
 
@@ -35,6 +39,49 @@ WRONG = [
         {"front_camera": {"position_m": (0, 0, float("inf"))}},
         r"front_camera.position_m.2 = inf, but .* finite number",
     ),
+    ({"sensor_noise": True}, r"sensor_noise = True, but .* valid number"),
+    ({"sensor_noise": "0.5"}, r"sensor_noise = '0.5', but .* valid number"),
+    ({"sensor_noise": np.True_}, r"sensor_noise = True, but .* valid number"),
+    ({"sensor_noise": np.array([0.5])}, r"sensor_noise = \[0.5\], but .* valid number"),
+    ({"sensor_noise": None}, r"sensor_noise = None, but .* valid number"),
+    ({"sensor_noise": float("inf")}, r"sensor_noise = inf, but .* finite number"),
+    ({"sensor_noise": 1j}, r"sensor_noise = 1j, but settings are plain values: numbers, "),
+    ({"sensor_noise": 10**5000}, r"sensor_noise = a value of type int, but settings are plain"),
+    ({"sensor_noise": Decimal(1)}, r"sensor_noise = Decimal\('1'\), but settings are plain values"),
+    ({"gap_m": (0.1, True)}, r"gap_m.1 = True, but .* valid number"),
+    ({"gap_m": ("0.1", 0.2)}, r"gap_m.0 = '0.1', but .* valid number"),
+    ({"gap_m": {0.1, 0.2}}, r"gap_m = \{0.\d, 0.\d\}, but settings are plain values"),
+    ({"gap_m": (0.1, 0.15, 0.2)}, r"gap_m = \[0.1, 0.15, 0.2\], but .* at most 2 items"),
+    ({"gap_m": np.eye(2)}, r"gap_m.0 = \[1.0, 0.0\], but .* valid number"),
+    ({"gap_m": {"low": 0.1}}, r"gap_m = \{'low': 0.1\}, but .* valid tuple"),
+    ({"front_camera": "steep"}, r"front_camera = 'steep', but .* a mapping of settings"),
+    ({"front_camera": {"pitch_deg": "45"}}, r"front_camera.pitch_deg = '45', but .* valid number"),
+    ({"front_camera": {"pitch_deg": True}}, r"front_camera.pitch_deg = True, but .* valid number"),
+    ({"front_camera": {"width_along": 1}}, r"front_camera.width_along = 1, but .*'lateral'"),
+    ({"front_camera": {"width_along": "\ud800"}}, r"front_camera = .*, but settings are plain"),
+    ({"front_camera": {1: 2}}, r"unknown setting 'front_camera.1'; .*pitch_deg"),
+    ({"front_camera": SteppingStonesConfig()}, r"unknown setting 'front_camera.*'; .*pitch_deg"),
+]
+
+PLAIN = [
+    ({"sensor_noise": 1}, 1.0),
+    ({"sensor_noise": np.float64(0.1)}, 0.1),
+    ({"sensor_noise": np.float32(0.5)}, 0.5),
+    ({"sensor_noise": np.longdouble(0.5)}, 0.5),
+    ({"sensor_noise": np.int64(2)}, 2.0),
+    ({"sensor_noise": np.array(0.1)}, 0.1),
+    ({"sensor_noise": 1e-310}, 1e-310),
+    ({"gap_m": [0.1, 0.2]}, (0.1, 0.2)),
+    ({"gap_m": np.array([0.1, 0.2])}, (0.1, 0.2)),
+    ({"gap_m": (np.float64(0.1), 0.2)}, (0.1, 0.2)),
+    ({"gap_m": (0, np.int32(0))}, (0.0, 0.0)),
+    ({"front_camera": CameraConfig(pitch_deg=45)}, CameraConfig(pitch_deg=45)),
+    ({"front_camera": {"position_m": np.zeros(3)}}, CameraConfig(position_m=(0, 0, 0))),
+    ({"front_camera": {"pitch_deg": np.int64(45)}}, CameraConfig(pitch_deg=45)),
+    (
+        {"belly_camera": {"width_along": np.str_("lateral")}},
+        CameraConfig(position_m=(-0.092, 0.0, -0.105), width_along="lateral"),
+    ),
 ]
 
 
@@ -44,6 +91,28 @@ def test_wrong_settings(settings, sentence):
         make(**settings)
     assert type(error.value) is ValueError
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("settings", "expected"), PLAIN)
+def test_what_stands_for_a_plain_value_is_accepted_to_the_bit(settings, expected):
+    config = read_settings(SteppingStonesConfig, settings)
+    assert getattr(config, *settings) == expected
+    assert type(config.sensor_noise) is float
+    assert all(type(gap) is float for gap in config.gap_m)
+
+
+def test_settings_are_exact_to_the_last_bit():
+    for noise in np.random.default_rng(0).uniform(0, 10, 500):
+        assert read_settings(SteppingStonesConfig, {"sensor_noise": noise}).sensor_noise == noise
+
+
+@pytest.mark.parametrize("camera", ["front_camera", "belly_camera"])
+def test_a_camera_that_is_turned_stays_in_its_place(camera):
+    default = getattr(SteppingStonesConfig(), camera)
+    turned = getattr(SteppingStonesConfig(**{camera: {"pitch_deg": 45.0}}), camera)
+    assert turned == replace(default, pitch_deg=45.0)
+    moved = getattr(SteppingStonesConfig(**{camera: {"position_m": (0.1, 0.0, 0.0)}}), camera)
+    assert moved == replace(default, position_m=(0.1, 0.0, 0.0))
 
 
 @pytest.mark.filterwarnings("ignore:.*render_mode='film'")
@@ -61,11 +130,45 @@ def test_wrong_render_mode():
         ({"gap_m": (0.1, 0.9)}, r"gap_m must be .*got \[0.1, 0.9\]"),
         ({"terrain_seed": -1}, "terrain_seed must be an integer of at least 0, got -1"),
         ({"terrain_seed": 1.5}, "terrain_seed must be an integer of at least 0, got 1.5"),
+        ({"terrain_seed": True}, "terrain_seed must be an integer of at least 0, got True"),
+        ({"terrain_seed": np.True_}, "terrain_seed must be an integer of at least 0, got True"),
+        ({"terrain_seed": "7"}, "terrain_seed must be an integer of at least 0, got '7'"),
+        ({"terrain_seed": [7]}, r"terrain_seed must be an integer of at least 0, got \[7\]"),
+        ({"gap_m": "wide"}, "gap_m = 'wide', but .* valid tuple"),
+        ({"gap_m": (True, True)}, "gap_m.0 = True, but .* valid number"),
+        ({"gap_m": None}, "gap_m = None, but .* valid tuple"),
+        ({"gap_m": (0.1, float("nan"))}, "gap_m.1 = nan, but .* finite number"),
+        ({1: 2, "gap": 3}, "options of reset may hold terrain_seed and gap_m, got 1, gap$"),
+        (["gap_m"], r"options of reset must be a mapping or None, got \['gap_m'\]"),
+        ("gap_m", "options of reset must be a mapping or None, got 'gap_m'"),
+        (0, "options of reset must be a mapping or None, got 0"),
     ],
 )
-def test_wrong_reset_options(options, sentence):
-    with make() as env, pytest.raises(ValueError, match=sentence):
+def test_wrong_reset_options(env, options, sentence):
+    with pytest.raises(ValueError, match=sentence) as error:
         env.reset(seed=1, options=options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("seed", [True, -1, 1.0, "1", [1], np.float64(1)])
+def test_a_wrong_seed_is_a_sentence(env, seed):
+    with pytest.raises(ValueError, match=r"^seed must be an integer of at least 0, got "):
+        env.reset(seed=seed)
+
+
+def test_options_and_seeds_of_numpy_are_those_they_stand_for(env):
+    expected = env.reset(seed=3, options={"terrain_seed": 7, "gap_m": (0.05, 0.1)})[0]
+    options = {"terrain_seed": np.uint8(7), "gap_m": np.array([0.05, 0.1])}
+    found = env.reset(seed=np.int64(3), options=options)[0]
+    for key, part in expected.items():
+        np.testing.assert_array_equal(found[key], part)
+    assert set(options) == {"terrain_seed", "gap_m"}
+
+
+@pytest.fixture(scope="module")
+def env():
+    with make() as env:
+        yield env
 
 
 def test_every_setting_is_documented():

@@ -1,8 +1,6 @@
 """SteppingStones-v0 as a Gymnasium environment: contract, determinism, isolation."""
 
 import multiprocessing
-import os
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -209,11 +207,55 @@ def test_actions_out_of_bounds_are_clipped(env):
     assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize("action", [np.full(9, np.nan), np.zeros(8), np.array([np.inf] * 9)])
-def test_an_impossible_action_is_an_error(env, action):
+@pytest.mark.parametrize(
+    ("action", "got"),
+    [
+        (np.full(9, np.nan), r"\[nan, nan, "),
+        (np.array([np.inf] * 9), r"\[inf, inf, "),
+        (np.zeros(8), r"shape \(8,\)$"),
+        (np.zeros((300, 3)), r"shape \(300, 3\)$"),
+        (0.5, r"shape \(\)$"),
+        ([True] * 9, r"\[True, True, "),
+        (["0"] * 9, r"\['0', '0', "),
+        (np.zeros(9, complex), r"array\(\[0"),
+        ([[0.0], [0.0, 0.0]], r"\[\[0.0\], \[0.0, 0.0\]\]$"),
+        (np.zeros(9, object), r"array\(\[0"),
+        (None, "None$"),
+        ("forward", "'forward'$"),
+    ],
+)
+def test_an_impossible_action_is_an_error(env, action, got):
     env.reset(seed=1)
-    with pytest.raises(ValueError, match="action must be 9 finite numbers"):
+    with pytest.raises(ValueError, match=f"^action must be 9 finite numbers, got {got}") as error:
         env.unwrapped.step(action)
+    assert "\n" not in str(error.value)
+
+
+def test_who_goes_on_after_a_fall_stays_fallen():
+    with make(success_distance_m=0.01, episode_s=2.0) as env:
+        env.reset(seed=1)
+        ends = [env.unwrapped.step(blind(env))[2:] for _ in range(45)]
+    first = next(i for i, end in enumerate(ends) if end[0])
+    assert first < 40
+    for terminated, truncated, info in ends[first:]:
+        assert (terminated, truncated, info["fell"], info["success"]) == (True, False, True, False)
+
+
+def test_success_follows_the_environments_own_clock():
+    """`max_episode_steps` is the wrapper's, and unknown to it: the class and the page say so."""
+
+    def end(**settings):
+        with make(success_distance_m=0.1, **settings) as env:
+            env.reset(seed=1)
+            while True:
+                *_, terminated, truncated, info = env.step(expert(env))
+                if terminated or truncated:
+                    assert info["distance_m"] > 0.1
+                    return env.get_wrapper_attr("_decisions"), truncated, info["success"]
+
+    assert end(max_episode_steps=30) == (30, True, False)
+    assert end(episode_s=1.5) == (30, True, True)
+    assert end(episode_s=1.5, max_episode_steps=300) == (30, True, True)
 
 
 def test_step_needs_a_reset():
@@ -254,24 +296,6 @@ def test_rendering_shows_a_picture_and_changes_nothing(env):
     assert np.ptp(pictures[0], axis=(0, 1)).min() > 50
     assert (pictures[0] != pictures[-1]).any()
     assert env.render() is None
-
-
-def test_memory_stays_flat_over_resets(monkeypatch):
-    """Bodies of earlier terrains are gone, and in time their shapes, of 55 KB a terrain."""
-    monkeypatch.setattr(stepping_stones_env, "_TERRAINS_A_WORLD", 100)
-
-    def resident_mb():
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGESIZE") / 1e6
-
-    with make() as env:
-        for seed in range(150):
-            env.reset(seed=seed)
-        before, bodies = resident_mb(), env.unwrapped._client.getNumBodies()
-        for seed in range(400):
-            env.reset(seed=seed)
-        assert resident_mb() - before < 10
-        assert abs(env.unwrapped._client.getNumBodies() - bodies) < 10
 
 
 def test_a_new_world_changes_nothing(env, monkeypatch):

@@ -49,6 +49,20 @@ WRONG = [
     ({"camera_eye_m": (0, 0, 3)}, r"camera_eye_m must be 0.35 to 2.6 m .*got \[0.0, 0.0, 3.0\]"),
     ({"camera_eye_m": (0, 0, 1)}, r"camera_eye_m must not be straight above or below"),
     ({"camera_eye_m": (0, 0)}, r"camera_eye_m.2 is missing"),
+    ({"images": "no"}, r"images = 'no', but .* valid boolean, True or False$"),
+    ({"images": 0}, r"images = 0, but .* valid boolean, True or False$"),
+    ({"images": 1.0}, r"images = 1.0, but .* valid boolean"),
+    ({"images": None}, r"images = None, but .* valid boolean"),
+    ({"images": np.array([True])}, r"images = \[True\], but .* valid boolean"),
+    ({"balls": True}, r"balls = True, but .* valid integer"),
+    ({"balls": "3"}, r"balls = '3', but .* valid integer"),
+    ({"balls": 3.0}, r"balls = 3.0, but .* valid integer"),
+    ({"balls": float("inf")}, r"balls = inf, but .* valid integer"),
+    ({"image_px": np.float64(100)}, r"image_px = 100.0, but .* valid integer"),
+    ({"episode_s": "40"}, r"episode_s = '40', but .* valid number"),
+    ({"frozen_arm": None}, r"frozen_arm = None, but .*'none', 'left' or 'right'"),
+    ({"frozen_arm": False}, r"frozen_arm = False, but .*'none', 'left' or 'right'"),
+    ({"spawn_m": ("0.1", 0.2)}, r"spawn_m.0 = '0.1', but .* valid number"),
 ]
 
 
@@ -58,6 +72,16 @@ def test_wrong_settings(settings, sentence):
         make(**settings)
     assert type(error.value) is ValueError
     assert "\n" not in str(error.value)
+
+
+def test_numpy_stands_for_plain_settings():
+    settings = {"images": np.False_, "balls": np.int64(3), "image_px": np.array(60)}
+    settings |= {"spawn_m": np.array([0.1, 0.2]), "frozen_arm": np.str_("left")}
+    env = make(**settings)
+    plain = {"images": False, "balls": 3, "image_px": 60, "spawn_m": (0.1, 0.2)}
+    assert env.config == BimanualSweepConfig(**plain, frozen_arm="left")
+    assert type(env.config.balls) is int
+    env.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*render_mode='film'")

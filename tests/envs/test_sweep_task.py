@@ -166,6 +166,9 @@ def test_actions_out_of_bounds_are_clipped(env):
         (np.array([0.0123456789] * 11 + [np.inf]), r"\[0.0123456789, .*, inf\]$"),
         (np.zeros(8), r"shape \(8,\)$"),
         (np.zeros((2, 6)), r"shape \(2, 6\)$"),
+        ([False] * 12, r"\[False, False, "),
+        (["0.01"] * 12, r"\['0.01', '0.01', "),
+        (None, "None$"),
     ],
 )
 def test_an_impossible_action_is_one_sentence(env, action, got):
@@ -184,9 +187,24 @@ def test_step_needs_a_reset():
     env.close()
 
 
-def test_reset_takes_no_options(env):
-    with pytest.raises(ValueError, match="reset takes no options, got bowls"):
-        env.reset(options={"bowls": 3})
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"bowls": 3}, r"^reset takes no options, got bowls$"),
+        ({"bowls": 3, 1: 2}, r"^reset takes no options, got 1, bowls$"),
+        ("bowls", r"^options of reset must be a mapping or None, got 'bowls'$"),
+    ],
+)
+def test_reset_takes_no_options(env, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        env.reset(options=options)
+
+
+def test_seeds_are_integers_of_any_kind(env):
+    with pytest.raises(ValueError, match=r"^seed must be an integer of at least 0, got True$"):
+        env.reset(seed=True)
+    expected = env.reset(seed=2)[0]["pose"]
+    np.testing.assert_array_equal(env.reset(seed=np.int64(2), options={})[0]["pose"], expected)
 
 
 def test_close_twice():
@@ -250,10 +268,14 @@ def test_rendering_changes_nothing(env):
     shown.close()
 
 
-def test_memory_stays_flat_over_resets(env):
-    """Bodies of earlier scenes are gone."""
+def test_success_is_every_ball_in_a_bowl_whoever_ends_the_episode():
+    env = gymnasium.make("BimanualSweep-v0", images=False, balls=1, max_episode_steps=3)
     env.reset(seed=0)
-    bodies = env._client.getNumBodies()
-    for seed in range(5):
-        env.reset(seed=seed)
-    assert env._client.getNumBodies() == bodies
+    scene = env.unwrapped._scene
+    ball, bowl = scene.balls[0], scene.bowls_m[0]
+    env.step(still(env))
+    env.unwrapped._client.resetBasePositionAndOrientation(ball, [*bowl, 0.03], [0, 0, 0, 1])
+    ends = [env.step(still(env))[1:] for _ in range(2)]
+    assert [(end[0], end[3]["success"]) for end in ends] == [(1.0, True)] * 2
+    assert [end[2] for end in ends] == [False, True]
+    env.close()

@@ -1,13 +1,17 @@
 """The feature maps of policies: their bases, and parameters fitted to unit directions."""
 
+import copy
+from typing import get_args
+
+import numpy as np
 import pytest
 import torch
 from torch.nn.functional import normalize
 
 import attention
-from policies import PolicyConfig
-from policies.config import EXACT
-from policies.feature_maps import fit_to_directions
+from policies import ImplicitAttentionPolicy, PolicyConfig, VisionPolicyConfig
+from policies.config import EXACT, FEATURE_MAPS, Projection
+from policies.feature_maps import fit_to_directions, map_state
 from tests.policies import cases, vision_cases
 from tests.policies.cases import observation, tensors
 
@@ -62,6 +66,96 @@ def test_a_hybrid_with_another_base(base):
     with torch.no_grad():
         scores = [p.selection.scores(seen) for p in (policy, exact)]
     assert torch.corrcoef(torch.cat(scores))[0, 1] > 0.5
+
+
+def test_policies_take_every_projection_of_the_library():
+    assert get_args(Projection) == attention.available_projections()
+
+
+@pytest.mark.parametrize("projection", attention.available_projections())
+@pytest.mark.parametrize("name", [name for name in FEATURE_MAPS if name != EXACT])
+@pytest.mark.parametrize("module", [cases, vision_cases])
+def test_every_projection_acts_or_is_refused_in_a_sentence(module, name, projection):
+    settings = {"feature_map": name, "projection": projection}
+    if name in ("geometric_plus", "poisson_plus") and projection not in ("iid", "orthogonal"):
+        with pytest.raises(ValueError, match="projection must be iid or orthogonal with the feat"):
+            module.make(**settings)
+        return
+    made = [module.make(**settings, feature_seed=seed) for seed in (0, 1)]
+    assert np.isfinite(made[0].act(module.observation())).all()
+    first, second = (map_state(policy) for policy in made)
+    if name != "elu":  # which draws no vectors
+        assert any(not first[key].equal(second[key]) for key in first)
+
+
+def test_simplices_need_two_dimensions():
+    with pytest.raises(ValueError, match=r"projection = simplex makes simplices.*got 1"):
+        VisionPolicyConfig(embed_dim=4, heads=4, projection="simplex")
+    VisionPolicyConfig(embed_dim=4, heads=4, projection="halton")
+
+
+@pytest.mark.parametrize("name", [name for name in FEATURE_MAPS if name != EXACT])
+@pytest.mark.parametrize("module", [cases, vision_cases])
+def test_a_map_fitted_to_its_own_tokens_survives_a_file(module, name):
+    policy, other = (module.make(feature_map=name) for _ in range(2))
+    fit(policy)
+    other.load_state_dict(map_state(policy), strict=False)
+    np.testing.assert_array_equal(other.act(module.observation()), policy.act(module.observation()))
+
+
+def fit(policy):
+    """Fit the maps of a policy to what it makes of some observations."""
+    if isinstance(policy, ImplicitAttentionPolicy):
+        policy.fit_attention(torch.cat([tensors(observation(seed))[0] for seed in range(8)]))
+    else:
+        policy.fit_attention(*vision_cases.batch(8)[:2])
+
+
+@pytest.mark.parametrize(("clusters", "share"), [(2, 0.95), (4, 0.8)])
+def test_fitted_clusters_estimate_the_kernel_better_than_positive_features(clusters, share):
+    """At equal m, on the policy's own queries and keys; before the fit the two are alike."""
+    errors = {"positive": [], "bare": [], "fitted": []}
+    for seed in range(10):
+        settings = {"num_features": 8, "feature_seed": seed, "drawn": False}
+        policies = {
+            "positive": cases.make(feature_map="positive", **settings),
+            "bare": cases.make(feature_map="clustered_hybrid", num_clusters=clusters, **settings),
+        }
+        policies["fitted"] = copy.deepcopy(policies["bare"])
+        fit(policies["fitted"])
+        for kind, policy in policies.items():
+            depth = torch.cat([tensors(observation(seed))[0] for seed in range(8, 12)])
+            with torch.no_grad():
+                seen = policy.tokens.with_places(policy.tokens(depth))
+                q, k = policy.selection.project(seen)
+                features, exact = policy.selection.features, (q @ k.mT).exp()
+                estimates = features.queries(q) @ features.keys(k).mT
+            errors[kind].append((estimates - exact).norm() / exact.norm())
+    positive, bare, fitted = (torch.stack(found).mean() for found in errors.values())
+    torch.testing.assert_close(bare, positive, rtol=1e-5, atol=0)
+    assert fitted < share * positive
+
+
+@pytest.mark.parametrize("name", ["clustered_hybrid", "oprf"])
+def test_every_head_of_every_block_is_fitted(name):
+    policy = vision_cases.make(feature_map=name, depth=2)
+    before = [copy.deepcopy(m) for m in policy.modules() if isinstance(m, attention.FeatureMap)]
+    fit(policy)
+    after = [m for m in policy.modules() if isinstance(m, attention.FeatureMap)]
+    parameter = "A" if name == "oprf" else "query_centers"
+    for old, new in zip(before, after, strict=True):
+        changed = getattr(old, parameter) != getattr(new, parameter)
+        assert changed.flatten(1).any(1).all()
+
+
+def test_maps_without_parameters_from_data_stay_as_they_are():
+    for module, name in ((cases, "angular_hybrid"), (vision_cases, "trig"), (cases, "positive")):
+        policy = module.make(feature_map=name)
+        before = copy.deepcopy(policy.state_dict())
+        fit(policy)
+        assert all(value.equal(before[key]) for key, value in policy.state_dict().items())
+    for settings in ({"feature_map": EXACT}, {"selection": "random"}, {"selection": "all"}):
+        fit(cases.make(**settings))
 
 
 def test_what_cannot_be_is_refused():

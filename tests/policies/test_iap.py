@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from policies import ImplicitAttentionPolicy, PolicyConfig, build
 from policies.config import EXACT, FEATURE_MAPS
 from tests.policies.cases import ACTIONS, OBSERVATIONS, make, observation, tensors
+from training.cloning import cloning_loss
 
 MAPS = FEATURE_MAPS
 KINDS = [
@@ -106,6 +107,87 @@ def test_rank_hands_over_the_best_tokens_in_order():
     best = policy.selection.best(scores)[0]
     np.testing.assert_array_equal(best, scores[0].argsort(descending=True)[: round(0.1 * 96)])
     assert policy.controller.layers[0].in_features == len(best) * policy.tokens.num_features + 45
+
+
+@pytest.mark.parametrize("keep", [0.001, 0.3, 1.0])
+@pytest.mark.parametrize("feature_map", MAPS)
+@pytest.mark.parametrize("controller", ["vote", "mlp"])
+@pytest.mark.parametrize(("variant", "selection"), KINDS)
+def test_cloning_reaches_every_parameter(variant, selection, controller, feature_map, keep):
+    """Of a policy that is not at its start, where the template of votes is zero."""
+    policy = make(
+        variant=variant,
+        selection=selection,
+        controller=controller,
+        feature_map=feature_map,
+        keep=keep,
+        patch=(8, 8),
+    )
+    seen = [tensors(observation(seed)) for seed in range(4)]
+    votes = policy(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
+    actions = torch.rand(4, 9, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    cloning_loss(votes, actions, 5.0).backward()
+    for name, parameter in policy.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("keep", [0.001, 0.3, 1.0])
+def test_what_rank_hands_over_is_the_same_to_the_bit_with_gradients(keep):
+    policy = make(variant="rank", controller="mlp", keep=keep)
+    depth, proprio = tensors(observation())
+    with torch.no_grad():
+        hard = policy(depth, proprio)
+    soft = policy(depth, proprio)
+    assert soft.offsets.requires_grad
+    assert torch.equal(soft.offsets, hard.offsets)
+    assert torch.equal(soft.speed, hard.speed)
+
+
+def near_token(count, seed):
+    """Depths, proprioception and actions: the tilt of the one token that is nearer decides.
+
+    All 24 tokens are tilted, each one way or the other at random.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    depth = 0.5 + 0.03 * torch.randn(count, 2, 3, 8, 4, 8, generator=generator)
+    tilt = 2.0 * torch.randint(2, (count, 2, 3, 4), generator=generator) - 1
+    depth += tilt[:, :, :, None, :, None] * torch.linspace(-0.1, 0.1, 8).view(8, 1, 1)
+    every = torch.arange(count)
+    place = [torch.randint(n, (count,), generator=generator) for n in (2, 3, 4)]
+    depth[every, place[0], place[1], :, place[2]] -= 0.05
+    actions = torch.zeros(count, 9)
+    actions[:, :8] = 0.5 * tilt[every, *place].unsqueeze(-1)
+    return depth.reshape(count, 2, 24, 32), torch.zeros(count, 45), actions
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_rank_learns_to_attend_where_that_is_needed(learned):
+    """With queries and keys left as they were, which is what came of it before, it cannot be:
+    the loss is then near log 2, that of not knowing the tilt."""
+    policy = make(drawn=False, variant="rank", controller="mlp", patch=(8, 8), keep=0.25,
+                  feature_map=EXACT)  # fmt: skip
+    policy.selection.requires_grad_(learned)
+    optimiser = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], 0.003)
+    depth, proprio, actions = near_token(2048, 0)
+    batches = torch.randint(2048, (300, 64), generator=torch.Generator().manual_seed(0))
+    for index in batches:
+        optimiser.zero_grad()
+        cloning_loss(policy(depth[index], proprio[index]), actions[index], 0.0).backward()
+        optimiser.step()
+    depth, proprio, actions = near_token(512, 1)
+    with torch.no_grad():
+        loss = float(cloning_loss(policy(depth, proprio), actions, 0.0))
+    assert loss < 0.1 if learned else loss > 0.5
+
+
+def test_learned_selection_needs_a_choice():
+    parts = dict(OBSERVATIONS.spaces) | {"depth": spaces.Box(0.0, 1.5, (1, 24, 32), np.float32)}
+    settings = {"controller": "mlp", "patch": (24, 32)}
+    with pytest.raises(ValueError, match="selection must be random or all where the patch"):
+        build(settings, spaces.Dict(parts), ACTIONS)
+    build({**settings, "selection": "all"}, spaces.Dict(parts), ACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +335,12 @@ def test_spaces_of_another_kind():
         ({"patch": (4,)}, r"^patch.1 is missing$"),
         ({"hidden": (32, 0)}, r"^hidden must be widths of at least 1, got \[32, 0\]$"),
         ({"variant": "best"}, r"^variant = 'best', but input should be 'masking'[^\n]*$"),
+        (
+            {"standardise": True},
+            "^standardise must be false with the controller vote, which",
+        ),
+        ({"num_clusters": 0}, r"^num_clusters = 0, but input should be .*equal to 1$"),
+        ({"projection": "random"}, "^projection = 'random', but input should be 'fast_simplex'"),
         ({"policy": 5}, r"^policy = 5, where `key: value` pairs are needed$"),
         ({"policy": "x"}, r"^policy = 'x', where `key: value` pairs are needed$"),
         ({"name": ["a"]}, r"^policy name must be one of implicit_attention, .*, got \['a'\]$"),

@@ -46,3 +46,23 @@ def test_every_place_has_a_code_of_its_own():
 def test_a_patch_must_divide_the_image():
     with pytest.raises(ValueError, match=r"divide the 24 x 32 image, got \[4, 5\]"):
         PatchTokens(2, 24, 32, (4, 5))
+
+
+def test_standardised_pixels_have_mean_0_and_variance_1():
+    """By the statistics given; before that, and without the option, as ever."""
+    generator = torch.Generator().manual_seed(0)
+    depth = 0.3 + torch.rand(3000, 2, 24, 32, generator=generator) * torch.linspace(0.1, 1, 32)
+    depth[:, 0, 0, 0] = 0.5  # never varies
+    plain, tokens = PatchTokens(2, 24, 32, (4, 4)), PatchTokens(2, 24, 32, (4, 4), standardise=True)
+    torch.testing.assert_close(tokens(depth), plain(depth))
+    plain.set_statistics(depth)
+    tokens.set_statistics(depth.half())  # as demonstrations hold them
+    values = tokens(depth)
+    assert values.mean(0).abs().max() < 0.01
+    spread = values.std(0)
+    assert spread.min() == 0
+    assert ((spread - 1).abs() < 0.01).sum() == 2 * 24 * 32 - 1
+    assert not plain.state_dict()
+    again = PatchTokens(2, 24, 32, (4, 4), standardise=True)
+    again.load_state_dict(tokens.state_dict())
+    assert torch.equal(again(depth), values)

@@ -34,6 +34,21 @@ HEADS = [
 ]
 
 
+@pytest.mark.parametrize("more", [{}, {"attend": False}, {"patch_readout": 0, "pose_octaves": 0}])
+@pytest.mark.parametrize("feature_map", FEATURE_MAPS)
+@pytest.mark.parametrize("settings", HEADS)
+def test_cloning_reaches_every_parameter(settings, feature_map, more):
+    """But the constant of an energy, which a softmax over candidates leaves out."""
+    policy = make(**settings, **more, feature_map=feature_map)
+    policy.loss(*batch(4), generator()).backward()
+    biases = [name for name, _ in policy.named_parameters() if "head.biases" in name]
+    constant = None if settings["head"] == "explicit" else biases[-1]
+    for name, parameter in policy.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert (parameter.grad.abs().max() > 1e-6) == (name != constant), name
+
+
 @pytest.mark.parametrize("settings", HEADS)
 def test_every_head_acts_learns_and_is_counted(settings):
     policy = make(**settings)

@@ -109,6 +109,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path):
     assert files(whole)["000003.safetensors"] == files(resumed)["000003.safetensors"]
 
 
+def test_pixels_are_standardised_by_the_demonstrations(job, tmp_path):
+    policy = {**SMALL["policy"], "standardise": True}
+    run = train(job(policy=policy), tmp_path / "run", "--set", "iterations=1")
+    data = Demonstrations.load(run / "data" / "000000.safetensors").split()[0]
+    tensors = checkpoint.load(checkpoint.resolve(run)).policy
+    depth = data.depth_m.double()
+    for name, expected in (("zero_m", depth.mean(0)), ("unit_m", depth.std(0, correction=0))):
+        torch.testing.assert_close(
+            tensors[f"tokens.{name}"].double(), expected, rtol=1e-3, atol=1e-3
+        )
+    saved, _ = checkpoint.load_policy(run)
+    assert saved.tokens.zero_m.equal(tensors["tokens.zero_m"])
+
+
 def test_a_run_killed_before_its_first_checkpoint_resumes(job, tmp_path):
     whole = train(job(), tmp_path / "whole")
     killed = tmp_path / "killed"

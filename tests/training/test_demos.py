@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.training.background import wait_for
-from training import demos
+from training import demos, pool
 from training.demo import summary
 from training.demo.files import DemoReader
 
@@ -242,9 +242,10 @@ def die(*_):
 
 def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, capsys):
     monkeypatch.setattr(demos, "verify_demo", die)
+    monkeypatch.setattr(pool, "RETRIES", 1)
     assert demos.main(["--verify", str(recorded), "--workers", "1"]) == 2
-    sentence = f"error: --verify {recorded}: a worker process died (killed, or out of memory)\n"
-    assert capsys.readouterr().err == sentence
+    sentence = "a worker process died (killed, or out of memory), 2 times over episode 0"
+    assert capsys.readouterr().err == f"error: --verify {recorded}: {sentence}\n"
 
 
 def test_an_expert_that_does_not_know_stops_the_recording(tmp_path, capsys):
@@ -336,10 +337,12 @@ def test_an_interrupted_recording_ends_at_once_and_can_be_read(tmp_path, workers
     assert "Traceback" not in errors
 
 
-def test_a_worker_that_dies_is_reported(tmp_path, capsys):
+def test_a_worker_that_dies_is_reported(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(pool, "RETRIES", 1)
     assert demos.main(arguments(tmp_path, "--set", "die_at=1", workers=2)) == 2
     error = capsys.readouterr().err
-    assert "recording stopped: a worker process died (killed, or out of memory); " in error
+    reason = "a worker process died (killed, or out of memory), 2 times over episode 1"
+    assert f"recording stopped: {reason}; " in error
 
 
 def test_the_stones_are_recorded_too(tmp_path):

@@ -2,12 +2,14 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.training import walk_env
 from training import evaluate as evaluation
+from training import plots, pool
 from training.config import UserError
 from training.evaluate import evaluate, main, summarise, wilson_interval
 from training.files import lock
@@ -183,10 +185,14 @@ def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypat
     assert kept["name"] == "random"
 
 
-def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys):
+def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys, monkeypatch):
+    monkeypatch.setattr(pool, "RETRIES", 1)
     arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
     assert main([*arguments, "--set", "deadly=true"]) == 2
-    assert "worker process died" in capsys.readouterr().err
+    assert (
+        "error: the evaluation stopped: a worker process died (killed, or out of memory), 2 times "
+        "over the episode of oracle with seed 100000; policies evaluated before it are "
+    ) in capsys.readouterr().err
 
 
 def test_a_reward_that_is_not_finite_is_one_sentence(capsys):
@@ -195,3 +201,51 @@ def test_a_reward_that_is_not_finite_is_one_sentence(capsys):
     assert main(arguments) == 2
     sentence = "error: blind: the rewards of the episode with seed 100000 add up to nan"
     assert capsys.readouterr().err.startswith(sentence)
+
+
+def test_one_episode_has_a_mean_and_no_error(tmp_path, capsys):
+    arguments = ["--policy", "oracle", "--episodes", "1", "--out", str(tmp_path), *WALK]
+    assert main(arguments) == 0
+    _, row, _ = capsys.readouterr().out.splitlines()
+    assert "nan" not in row
+    assert "+-" not in row
+    (entry,) = json.loads((tmp_path / "evaluation.json").read_text())
+    assert f" {entry['reward_mean']:.3f} " in row
+
+
+@pytest.mark.parametrize(
+    ("error", "bars", "label"), [(0.1, 2, "95% interval"), (None, 0, "one ep")]
+)
+def test_a_single_episode_is_drawn_without_an_interval(monkeypatch, error, bars, label):
+    drawn = []
+    monkeypatch.setattr(plots, "_save", lambda figure, _: drawn.append(figure))
+    entry = {"name": "a", "reward_mean": 1.0, "reward_sem": error}
+    plots.plot_pareto([entry | {"flops_per_step": 9}, entry], "x.png")
+    (axis,) = drawn[0].axes
+    assert label in axis.get_ylabel()
+    shown = [part for part in axis.containers if part.has_yerr] + list(axis.patches)
+    assert len(shown) == bars
+    plots._pyplot().close(drawn[0])
+
+
+def test_results_go_where_the_first_run_directory_is(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+
+    def where(runs):
+        return evaluation._folder(runs, [], range(1))
+
+    assert where(["stepping_stones"]) is None
+    assert where(["stepping_stones", "b", "a"]) == Path("b/evaluation")
+    assert where(["a/checkpoints/000001.safetensors"]) == Path("a/evaluation")
+    (tmp_path / "a/evaluation").mkdir()
+    assert where(["a"]) == Path("a/evaluation")  # stopped before its first result
+    (tmp_path / "a/evaluation/evaluation.json").touch()
+    assert where(["a"]) == Path("a/evaluation-2")
+    (tmp_path / "a/evaluation-2").mkdir()
+    (tmp_path / "a/evaluation-2/pareto.png").touch()
+    assert where(["a", "b"]) == Path("a/evaluation-3")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert where(["a"]) is None
+    assert "note: a cannot be written, so nothing is: give --out DIR" in capsys.readouterr().err

@@ -1,5 +1,7 @@
 """The FLOP counter against known operators and closed formulas, and the flops command."""
 
+import json
+
 import pytest
 import torch
 from torch import nn
@@ -10,6 +12,7 @@ from tests.policies import vision_cases
 from tests.training import flop_formulas
 from training import step_cost
 from training.flops import COMPONENTS, comparison, count, measure, measure_all, table
+from training.flops import main as flops_main
 from training.op_counter import OTHER, OpCounter, UncountedError
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
@@ -207,3 +210,21 @@ def test_policies_are_timed_in_turn():
     header, *rows = comparison(costs).splitlines()
     assert "encoding" not in header
     assert [row.split()[:3] for row in rows] == [["a", "0", "-"], ["b", "0", "-"]]
+
+
+def test_the_table_and_the_file_say_what_their_numbers_are(tmp_path, capsys):
+    recipe, figures = tmp_path / "recipe.yaml", tmp_path / "costs.json"
+    recipe.write_text("{}")
+    assert flops_main([str(recipe), "--calls", "1", "--json", str(figures)]) == 0
+    header, row = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert header == [
+        "FLOPs/step", "tokenising", "projection", "exponentials", "score", "controller", "other",
+        "attention", "total", "ms/step", "parameters",
+    ]  # fmt: skip
+    (cost,) = json.loads(figures.read_text())["policies"].values()
+    assert cost["total_flops"] == cost["total"] == int(row[-3].replace(",", ""))
+    assert cost["attention_flops"] == cost["attention"]
+    numbers = {key for key, value in cost.items() if isinstance(value, int | float)}
+    older = {"attention", "total"}
+    units = ("_flops", "_ms", "parameters")
+    assert all(key.endswith(units) for key in numbers - older)

@@ -146,7 +146,10 @@ def test_a_killed_run_resumes(job, tmp_path):
 def test_two_processes_train_one_policy(job, tmp_path):
     """Under torchrun every process takes half of each batch; the result is one policy."""
     run = tmp_path / "run"
-    path = job(iterations=1, updates=20, evaluate_every=0, learning_rate=0.003)
+    clustered = {"feature_map": "clustered_hybrid"}  # found by the first process, in all of them
+    path = job(
+        clustered, iterations=1, updates=20, evaluate_every=0, learning_rate=0.003, fit_after=10
+    )
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
         "-m", "training.bc", "--config", path, "--out", str(run),
@@ -160,6 +163,8 @@ def test_two_processes_train_one_policy(job, tmp_path):
     alone = metrics(train(path, tmp_path / "alone"))[0]
     assert float(row["loss"]) == pytest.approx(float(alone["loss"]), rel=0.1)  # other negatives
     assert [p.name for p in checkpoint.in_run(run)] == ["000000.safetensors", "000001.safetensors"]
+    centers = "encoder.blocks.0.attention.feature_map.query_centers"
+    assert checkpoint.load(checkpoint.resolve(run)).policy[centers].any()
 
 
 @pytest.mark.parametrize("size", [9, 17])
@@ -270,6 +275,10 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
     for policy, sentence in (
         ({"optimiser": "gradient"}, "policy.optimiser = 'gradient', but input should be"),
         ({"optimiser": "langevin"}, "optimiser must be null or autoregressive"),
+        (
+            {"embed_dim": 4, "heads": 4},
+            "policy.qk_length must be null where heads have one dimension (embed_dim = heads = 4)",
+        ),
         ({"patch": [7, 7]}, "that divide the 40 x 48 image"),
         ({"feature_map": "magic"}, "feature_map must be one of"),
     ):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training import searchers
+from training import checkpoint, searchers
 from training.searchers import ARSConfig, CMAESConfig, PGPEConfig
 
 DIM = 12
@@ -100,6 +100,29 @@ def test_a_restored_searcher_goes_on_bit_for_bit(config):
     assert resumed.sigma == whole.sigma
     for name, tensor in whole.state()[0].items():
         assert torch.equal(resumed.state()[0][name], tensor), name
+
+
+@pytest.mark.parametrize("popsize", [4, 12, 16])
+def test_every_point_of_a_run_resumes_bit_for_bit_from_its_checkpoint(config, popsize, tmp_path):
+    """Tensors go on with the values and the layout that they had: products round by layout."""
+    whole = searchers.build(config, torch.zeros(DIM), popsize)
+    for iteration in range(14):
+        tensors, numbers = whole.state()
+        checkpoint.save(tmp_path / f"{iteration}.st", {}, tensors, {}, {"search": numbers})
+        run(whole, 1, start=iteration)
+    tensors, numbers = whole.state()
+    for iteration in range(14):
+        saved = checkpoint.load(tmp_path / f"{iteration}.st")
+        resumed = searchers.build(config, torch.ones(DIM), popsize)
+        resumed.load_state(saved.search, saved.state["search"])
+        run(resumed, 14 - iteration, start=iteration)
+        there, counted = resumed.state()
+        assert counted == numbers
+        assert there.keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert torch.equal(there[name], tensor), (iteration, name)
+            assert there[name].stride() == tensor.stride(), (iteration, name)
+            assert there[name].dtype == tensor.dtype, (iteration, name)
 
 
 def flat(x):

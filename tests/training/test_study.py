@@ -288,6 +288,18 @@ def test_an_arm_that_fails_does_not_block_the_others(tmp_path, capsys):
     assert "error: training stopped" in capsys.readouterr().err
 
 
+def test_a_run_whose_configuration_was_edited_is_refused(plain, tmp_path, capsys):
+    """The study and the run's file agree, but the run was trained otherwise."""
+    _, whole = plain
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    for config in out.glob("runs/*/config.yaml"):
+        config.write_text(config.read_text().replace("popsize: 4", "popsize: 6"))
+    path = write_study(tmp_path, {"popsize": 6})
+    run = out / "runs" / "favor-m-16-s0"
+    refused(capsys, path, out, f"popsize = 6 in {run / 'config.yaml'} differs from 4, with which")
+
+
 def test_what_was_made_from_a_run_that_is_gone(plain, finished, tmp_path, capsys):
     path, whole = plain
     out = tmp_path / "out"

@@ -12,12 +12,12 @@ class ToyEnv(gymnasium.Env):
     """Reward: how near the action is to a target that is linear in the proprioception.
 
     `nan_after` steps the reward is NaN; `busy_s` of computing a step; `die_once` names a file: the
-    first process to make it kills itself in the middle of an episode.
+    first process to make it kills itself in the middle of an episode; `deadly` kills every process.
     """
 
     metadata = {"render_modes": [], "render_fps": 20}  # noqa: RUF012
 
-    def __init__(self, episode_s=0.25, nan_after=None, busy_s=0.0, die_once=None):
+    def __init__(self, episode_s=0.25, nan_after=None, busy_s=0.0, die_once=None, deadly=False):
         self.observation_space = spaces.Dict(
             {
                 "depth": spaces.Box(-np.inf, np.inf, (2, 24, 32), np.float32),
@@ -26,7 +26,8 @@ class ToyEnv(gymnasium.Env):
         )
         self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
         self._steps = round(episode_s * 20)
-        self._nan_after, self._busy_s, self._die_once = nan_after, busy_s, die_once
+        self._nan_after, self._busy_s = nan_after, busy_s
+        self._die_once, self._deadly = die_once, deadly
 
     def _observe(self):
         self._proprio = self.np_random.normal(2.0, 3.0, 45).astype(np.float32)
@@ -42,6 +43,8 @@ class ToyEnv(gymnasium.Env):
     def step(self, action):
         if self._die_once and self._t == 2 and not os.path.exists(self._die_once):
             open(self._die_once, "w").close()
+            os.kill(os.getpid(), 9)
+        if self._deadly:
             os.kill(os.getpid(), 9)
         until = time.process_time() + self._busy_s
         while time.process_time() < until:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Generator, Sequence
-from concurrent.futures import as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing.synchronize import Event
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +19,9 @@ from training.config import UserError
 from training.demo.format import Recording, episode_path
 from training.demo.writer import EpisodeWriter
 from training.episode import Policy, finite_numbers, run_episode
-from training.processes import open_processes
+from training.pool import open_pool
 
-__all__ = ["SEGMENT_STEPS", "Job", "record"]
+__all__ = ["SEGMENT_STEPS", "Job", "Task", "record"]
 
 SEGMENT_STEPS = 10
 """Steps that are disturbed, or left alone, together."""
@@ -43,8 +40,14 @@ class Job:
     recording: Recording
 
 
-class _Stopped(Exception):
-    """Another worker failed, or the user interrupted."""
+@dataclass(frozen=True)
+class Task:
+    """An episode, by its number."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"episode {self.number}"
 
 
 class _EndWhenDone(gymnasium.Wrapper):
@@ -109,14 +112,15 @@ class _Expert:
 class _Recorder:
     """One environment; records one episode at a time."""
 
-    def __init__(self, job: Job, stop: Event | None = None) -> None:
-        self._job, self._stop = job, stop
+    def __init__(self, job: Job) -> None:
+        self._job = job
         recording = job.recording
         env = make_env(recording.env_id, job.settings)
         self._env = _EndWhenDone(env, recording.after_done_steps)
 
-    def record(self, number: int) -> int:
+    def run(self, task: Task) -> int:
         """Record an episode into its file; its number of steps. UserError when it fails."""
+        number = task.number
         recording, directory = self._job.recording, self._job.directory
         seed = recording.seed + number
         writer = EpisodeWriter(recording, number)
@@ -125,8 +129,6 @@ class _Recorder:
         def keep(
             env: gymnasium.Env, observation: Any, action: Any, reward: float, policy: Policy
         ) -> None:
-            if self._stop is not None and self._stop.is_set():
-                raise _Stopped
             writer.add(observation, expert.label, reward)
 
         with closing(writer):
@@ -144,37 +146,16 @@ class _Recorder:
         self._env.close()
 
 
-_recorder: _Recorder | None = None  # of a worker process
-
-
-def _begin(job: Job, stop: Event) -> None:
-    global _recorder
-    _recorder = _Recorder(job, stop)
-
-
-def _record(number: int) -> tuple[int, int]:
-    assert _recorder is not None
-    return number, _recorder.record(number)
-
-
 def record(job: Job, numbers: Sequence[int], workers: int) -> Generator[tuple[int, int]]:
     """Record episodes; yields (number, steps) as each is finished, in any order.
 
-    Closing the iterator stops the workers; their unfinished episodes leave nothing behind.
-    UserError when an episode cannot be recorded or a worker dies.
+    Closing the iterator stops the workers; their unfinished episodes leave nothing to be read.
+    UserError when an episode cannot be recorded or workers go on dying.
     """
-    if workers == 1:
-        with closing(_Recorder(job)) as recorder:
-            for number in numbers:
-                yield number, recorder.record(number)
-        return
-    stop = multiprocessing.get_context("spawn").Event()
-    pool = open_processes(min(workers, len(numbers)), _begin, job, stop)
-    try:
-        for future in as_completed([pool.submit(_record, number) for number in numbers]):
-            yield future.result()
-    except BrokenProcessPool:
-        raise UserError("a worker process died (killed, or out of memory)") from None
-    finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+    make = partial(_Recorder, job)
+    with (
+        closing(open_pool(make, min(workers, len(numbers)))) as pool,
+        closing(pool.as_finished([Task(number) for number in numbers])) as finished,
+    ):
+        for index, steps in finished:
+            yield numbers[index], steps

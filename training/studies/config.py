@@ -17,6 +17,7 @@ from pydantic.dataclasses import dataclass
 from training import config as configuration
 from training.config import UserError
 from training.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
+from training.suggestions import like_files
 
 __all__ = [
     "ArmConfig",
@@ -243,6 +244,7 @@ def stage_file(study: Path, given: str) -> Path:
         return shipped
     raise UserError(
         f"{study}: stage configuration {given} is neither the file {beside} nor a shipped preset"
+        f"{like_files(beside, shipped.parent)}"
     )
 
 

@@ -73,7 +73,7 @@ class Failures:
             print(f"error: {reason}", file=sys.stderr)
             self.note(unit, reason)
         except StoppedError as error:
-            if error.status == 130:
+            if error.status > 128:  # interrupted
                 raise
             self.note(unit, f"exit status {error.status}, see the command's messages")
         except BrokenProcessPool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,11 @@ from training import implicit_bc_config as implicit_config
 from training.any_config import JobConfig
 from training.bc_learner import load_data
 from training.config import UserError
+from training.job_config import as_before, missing_keys
+from training.overrides import assignment, merge, read_overrides
 from training.players import check_device
 from training.plots import read_metrics
+from training.resuming import check_same_job, first_difference
 from training.starting import build_policy
 from training.studies.config import ArmConfig, StudyConfig, slug, stage_file
 
@@ -51,6 +53,8 @@ _FREE: dict[type[Any], tuple[str, ...]] = {
     bc_config.BCConfig: bc_config.FREE_ON_RESUME,
     implicit_config.ImplicitBCConfig: implicit_config.FREE_ON_RESUME,
 }
+_OF_THE_STUDY = {"iterations", "demonstrations", "device"}
+"""Keys that a resumed run may change, but a study of finished runs may not."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +93,23 @@ class Run:
         if not saved.is_file():
             return
         there = configuration.dump(_LOAD[self.trainer](saved, []))
-        here = configuration.dump(self.job)
-        free = {*_FREE[type(self.job)], *(["init_from"] if self.stage else [])} - {"iterations"}
-        for key in {**there, **here}:
-            if key not in free and there.get(key) != here.get(key):
-                name, old, new = _difference(key, there.get(key), here.get(key))
-                raise UserError(
-                    f"{self.directory} was trained with {name} = {old!r}, but the study now has "
-                    f"{new!r}; give another --out, or move that run and what followed from it away"
-                )
+        free = {*_FREE[type(self.job)], *(["init_from"] if self.stage else [])} - _OF_THE_STUDY
+        free |= missing_keys(configuration.read_yaml(saved)).keys()
+        changed = first_difference(configuration.dump(self.job), there, free)
+        if changed is not None:
+            name, new, old = changed
+            raise UserError(
+                f"{self.directory} was trained with {name} = {old!r}, but the study now has "
+                f"{new!r}; give another --out, or move that run and what followed from it away"
+            )
+
+    def check_trained(self) -> None:
+        """UserError when the configuration in the directory is not that of its last checkpoint."""
+        saved = self.directory / run_log.CONFIG
+        for newest in checkpoint.in_run(self.directory)[-1:] if saved.is_file() else []:
+            words, kind = as_before(configuration.read_yaml(saved)), type(self.job)
+            there = configuration.dump(_LOAD[self.trainer](saved, words))
+            check_same_job(checkpoint.load(newest), kind, there, _FREE[kind], saved)
 
     def _check_start(self) -> None:
         """UserError when it began from another policy than the stage before has now."""
@@ -122,7 +134,7 @@ class Run:
             if not checkpoint.in_run(self.directory):  # they were removed: it begins anew
                 (self.directory / run_log.METRICS).unlink(missing_ok=True)
             free = {key: getattr(self.job, key, None) for key in ("workers", "ray_address")}
-            words = [f"{key}={json.dumps(value)}" for key, value in free.items() if value]
+            words = [assignment(key, value) for key, value in free.items() if value]
             arguments = ["--resume", str(self.directory), *(["--set", *words] if words else [])]
         else:
             with contextlib.suppress(FileNotFoundError):  # killed before its first file was written
@@ -138,19 +150,11 @@ def iterations_made(run: Path) -> int:
     """By a run's last checkpoint; by its metrics, where all checkpoints were removed."""
     saved = checkpoint.in_run(run)
     if saved:
-        return int(saved[-1].stem)
+        return checkpoint.iteration_of(saved[-1])
     if not (run / run_log.METRICS).is_file():
         return 0
     made = read_metrics(run).columns["iteration"]
     return int(made[-1]) if len(made) else 0
-
-
-def _difference(key: str, old: Any, new: Any) -> tuple[str, Any, Any]:
-    """The first key below `key` whose values differ, dotted, and both values."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        below = next(k for k in {**old, **new} if old.get(k) != new.get(k))
-        return _difference(f"{key}.{below}", old.get(below), new.get(below))
-    return key, old, new
 
 
 def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list[Any]:
@@ -158,18 +162,38 @@ def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list
     jobs: list[Any] = []
     for stage in study.stages:
         file = stage_file(path, stage.config)
-        values = {**stage.set, **arm.set, **dict.fromkeys(study.seed_keys, seed)}
+        own: dict[str, Any] = dict.fromkeys(study.seed_keys, seed)
         if study.workers is not None:
-            values["workers"] = study.workers
+            own["workers"] = study.workers
         if study.ray_address is not None and stage.trainer == "es":
-            values["ray_address"] = study.ray_address
-        words = [f"{key}={json.dumps(value)}" for key, value in values.items()]
+            own["ray_address"] = study.ray_address
         try:
+            words = _in_turn(stage.set, arm.set, own)
             job = _LOAD[stage.trainer](file, words)
         except UserError as error:
             raise UserError(f"{path}, arm {arm.name}: {error}") from None
         jobs.append((stage.trainer, ["--config", str(file), "--set", *words], job))
     return jobs
+
+
+def _in_turn(*layers: dict[str, Any]) -> list[str]:
+    """Overrides of all layers; the later one's where two give the same setting.
+
+    UserError when one layer gives a setting two values.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        merge(values, read_overrides(assignment(key, value) for key, value in layer.items()))
+    return [assignment(key, value) for key, value in _flat(values).items()]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values by dotted key."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        below = _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {}
+        flat |= below or {prefix + key: value}
+    return flat
 
 
 def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int) -> list[Run]:
@@ -183,7 +207,7 @@ def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int
     for i, (trainer, arguments, job) in enumerate(jobs):
         name = f"{slug(arm.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
         if before is not None:
-            arguments = [*arguments, f"init_from={json.dumps(str(before))}"]
+            arguments = [*arguments, assignment("init_from", str(before))]
             job = dataclasses.replace(job, init_from=str(before))
         directory = out / "runs" / name
         runs.append(Run(arm, seed, i, directory, trainer, job, tuple(arguments), before))

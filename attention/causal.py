@@ -1,0 +1,113 @@
+"""Causal linear attention in chunks: earlier chunks through their summed state, the chunk masked.
+
+Sums are kept in units of the largest key scale up to each query, by a running maximum, so that a
+later key, however large, changes no earlier output by a bit. With forgetting, key j counts
+d_{j+1} ... d_i at query i: its scale grows by -log d_1 ... d_j within a chunk, and the chunk's
+product is taken off the state's.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from attention.components import SCORE, component
+from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.precision import full_precision
+from attention.products import (
+    Features,
+    exponential,
+    key_unit,
+    largest_entry,
+    rows_times,
+    times,
+)
+from attention.sums import LinearAttentionState, absorb, empty_state, lengths
+
+CHUNK = 64
+"""Tokens that the causal form treats at once, by the quadratic form on the features, on a CPU."""
+ACCELERATOR_CHUNK = 256
+"""The same elsewhere, where launches cost more than operations."""
+
+KeyBlock = tuple[Features, Tensor, Tensor]
+"""Features (..., C, F), log-scales (..., C, 1), values (..., C, dv) of C keys."""
+QueryBlock = tuple[Features, Tensor | None]
+"""Features (..., C, F) and log-floors (..., C, 1) or None of C queries."""
+
+
+def chunk_rows(like: Tensor) -> int:
+    """Tokens that the causal form treats at once on `like`'s device."""
+    return CHUNK if like.device.type == "cpu" else ACCELERATOR_CHUNK
+
+
+def slices(length: int, rows: int | None) -> list[slice]:
+    """Blocks of `rows` tokens; None: one block, whatever the length, known or not."""
+    if rows is None:
+        return [slice(None)]
+    return [slice(start, start + rows) for start in range(0, max(length, 1), rows)]
+
+
+def causal_blocks(
+    queries: Iterable[QueryBlock],
+    keys: Iterable[KeyBlock],
+    signed: bool,
+    state: LinearAttentionState | None = None,
+    log_decays: Iterable[Tensor] | None = None,
+) -> tuple[Tensor, LinearAttentionState]:
+    """Outputs (..., L, dv) of all chunks in order, and the state after them.
+
+    Args:
+        state: of the tokens before; None: there are none.
+        log_decays: (..., C, 1) for each chunk, log of what a token leaves of the sums before it.
+    """
+    outputs = []
+    decays = iter(log_decays) if log_decays is not None else None
+    for (phi_q, log_floor), (phi_k, log_scale, v) in zip(queries, keys, strict=True):
+        with component(SCORE), full_precision(v):
+            if state is None:
+                state = empty_state(phi_k.mantissa, v)
+            forgotten = None
+            if decays is not None:
+                forgotten = next(decays).cumsum(-2)
+                log_scale = log_scale - forgotten
+            outputs.append(
+                _chunk(state, phi_q, log_floor, (phi_k, log_scale, v), signed, forgotten)
+            )
+            state = absorb(state, phi_k, log_scale, v, signed)
+            if forgotten is not None:
+                state = state._replace(log_scale=state.log_scale + forgotten[..., -1:, :])
+    assert state is not None
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -2), state
+
+
+def _chunk(
+    state: LinearAttentionState,
+    queries: Features,
+    log_floor: Tensor | None,
+    keys: KeyBlock,
+    signed: bool,
+    forgotten: Tensor | None,
+) -> Tensor:
+    """Outputs of a chunk (..., C, dv); `forgotten` is the log of all decays up to each token."""
+    phi_k, log_scale, v = keys
+    size = v.shape[-2]
+    running = log_scale.detach().cummax(-2).values
+    reference = torch.maximum(state.log_scale.detach(), running)
+    later = v.new_full((size, size), -torch.inf).triu(1)
+    decay = exponential(log_scale.mT - reference + later)
+    kept = exponential(state.log_scale - reference)
+    unit = key_unit(v.dtype, signed)
+    shared = phi_k.mantissa if signed else times(phi_k, unit)
+    weights = times(decay, rows_times(queries, shared.mT))
+    numerator = weights @ v + times(kept, rows_times(queries, state.values))
+    earlier = times(kept, rows_times(queries, state.normaliser.mT))
+    denominator = weights.sum(-1, keepdim=True) + earlier
+    # A floor is in absolute units, and so without what the scales grew by.
+    absolute = reference if forgotten is None else reference + forgotten
+    if not signed:
+        return divide(numerator, raised(denominator, log_floor, absolute, unit=unit), signed)
+    mass = times(kept, state.mass) + decay.mantissa @ lengths(phi_k.mantissa)
+    floor = rounding_floor(lengths(queries.mantissa), mass)
+    ratio = divide(numerator, raised(denominator, log_floor, absolute, floor), signed)
+    running_value = largest_entry(v).cummax(-2).values
+    return bounded(ratio, torch.maximum(state.largest_value, running_value))

@@ -1,0 +1,131 @@
+"""Modules that can be made again: their tensors follow from what their constructor was given.
+
+On the meta device a module has shapes and no numbers, and `to_empty` then gives it memory without
+any. Random vectors and fitted parameters are buffers, which no initialisation of weights and no
+state of another kind of attention would fill: so these modules fill themselves.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+
+class Rebuilt(nn.Module):
+    """A module that keeps its constructor's arguments, and its own numbers when it leaves "meta".
+
+    Tensors among the arguments are copied; modules among them must be of this class too.
+    """
+
+    _made_of: tuple[tuple[Any, ...], dict[str, Any], torch.dtype]
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        made = super().__new__(cls)
+        kept = {name: _kept(value) for name, value in options.items()}
+        made.__dict__["_made_of"] = tuple(map(_kept, args)), kept, torch.get_default_dtype()
+        return made
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Parameters and buffers as the constructor made them: random vectors drawn from the seed
+        again, tensors given as they were, what `fit` sets at its initial value.
+
+        On the meta device nothing happens. Raises ValueError for what was given as a tensor there.
+        """
+        own = {name: tensor for name, tensor in _tensors(self) if not tensor.is_meta}
+        fresh = _fresh(self) if own else {}
+        for name in own:
+            if fresh[name].is_meta:
+                raise ValueError(
+                    f"{type(self).__name__} cannot reset {name}, which was given as a tensor on "
+                    "the meta device, where there are no numbers"
+                )
+        for name, tensor in own.items():
+            tensor.copy_(fresh[name])
+
+    @torch.no_grad()
+    def materialise(self, device: torch.device) -> None:
+        """Give what is on the meta device its initial numbers, on `device`; the rest stays.
+
+        Raises ValueError for what was given as a tensor on the meta device.
+        """
+        missing = {name: tensor for name, tensor in _tensors(self) if tensor.is_meta}
+        fresh = _fresh(self) if missing else {}
+        for name in missing:
+            if fresh[name].is_meta:
+                raise ValueError(
+                    f"the state must hold {name} of {type(self).__name__}, which was given as a "
+                    "tensor on the meta device, where there are no numbers"
+                )
+            owner, _, leaf = name.rpartition(".")
+            self.get_submodule(owner)._buffers[leaf] = fresh[name].to(device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Casts and moves. What `to_empty` makes, or leaves the meta device in another way, gets
+        its initial numbers; NaN, until a state is loaded, where there are none."""
+        before = dict(_tensors(self, recurse))
+        super()._apply(fn, recurse)
+        own = dict(_tensors(self, recurse))
+        emptied = _makes_empty(fn)
+        left = [n for n, t in before.items() if not own[n].is_meta and (emptied or t.is_meta)]
+        fresh = _fresh(self) if left else {}
+        with torch.no_grad():
+            for name in left:
+                if not fresh[name].is_meta:
+                    own[name].copy_(fresh[name])
+                elif own[name].is_floating_point():
+                    own[name].fill_(torch.nan)
+        return self
+
+
+def _tensors(module: nn.Module, recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+    yield from module.named_parameters(recurse=recurse, remove_duplicate=False)
+    yield from module.named_buffers(recurse=recurse, remove_duplicate=False)
+
+
+def _makes_empty(fn: Callable[[Tensor], Tensor]) -> bool:
+    """Whether fn is what `nn.Module.to_empty` applies, which no method of a submodule is told."""
+    return "empty_like" in getattr(getattr(fn, "__code__", None), "co_names", ())
+
+
+def _fresh(module: Rebuilt) -> dict[str, Tensor]:
+    """The tensors of the module made again, in the module's dtype."""
+    again = _made_again(module)
+    for (_, old), (_, new) in zip(_tensors(module), _tensors(again), strict=True):
+        if old.is_floating_point():
+            if old.dtype != new.dtype:
+                again.to(dtype=old.dtype)
+            break
+    return dict(_tensors(again))
+
+
+def _made_again(module: Rebuilt) -> Rebuilt:
+    """A new module from the same arguments, on the CPU."""
+    args, options, dtype = module._made_of
+    if options.get("device") is not None:
+        options = {**options, "device": "cpu"}
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device("cpu"):
+            again = {name: _again(value) for name, value in options.items()}
+            return type(module)(*map(_again, args), **again)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _kept(value: Any) -> Any:
+    """A constructor's argument, safe from changes to the tensor that was given."""
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _again(value: Any) -> Any:
+    """An argument as it was, with new modules in place of those that may have changed."""
+    if isinstance(value, Rebuilt):
+        return _made_again(value)
+    if isinstance(value, list | tuple | nn.ModuleList) and any(
+        isinstance(part, Rebuilt) for part in value
+    ):
+        return [_again(part) for part in value]
+    return value

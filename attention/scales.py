@@ -1,0 +1,72 @@
+"""Features as users give them, brought to about 1: the scale goes to a unit or cancels."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.causal import KeyBlock, QueryBlock, slices
+from attention.precision import working_dtype
+from attention.products import Features, largest_entry, power_of_two
+
+
+class ScaledTokens(NamedTuple):
+    """Queries and keys whose features have entries of about 1, hidden keys left out."""
+
+    queries: Features
+    log_floor: Tensor | None
+    """(..., L, 1), of the least denominator of the queries as they are here."""
+    keys: Features
+    log_scale: Tensor
+    """(..., S, 1), -inf where a key is hidden."""
+    values: Tensor
+    """(..., S, dv), zeros where a key is hidden."""
+
+    def query_blocks(self, rows: int | None) -> list[QueryBlock]:
+        return [
+            (
+                self.queries.rows(part),
+                None if self.log_floor is None else self.log_floor[..., part, :],
+            )
+            for part in slices(self.queries.mantissa.shape[-2], rows)
+        ]
+
+    def key_blocks(self, rows: int | None) -> list[KeyBlock]:
+        return [
+            (self.keys.rows(part), self.log_scale[..., part, :], self.values[..., part, :])
+            for part in slices(self.keys.mantissa.shape[-2], rows)
+        ]
+
+
+def scaled_tokens(
+    phi_q: Tensor,
+    phi_k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool,
+    key_mask: Tensor | None,
+    key_log_scale: Tensor | None,
+    log_floor: Tensor | None,
+) -> ScaledTokens:
+    """Of features (..., L, F), (..., S, F) and values (..., S, dv), as `linear_attention` has them.
+
+    Keys get one scale for all; or, so that no output depends on later keys, the largest so far.
+    """
+    dtype = working_dtype(phi_q.dtype)
+    phi_q, phi_k, values = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
+    hidden = None if key_mask is None else ~key_mask.unsqueeze(-1)
+    if hidden is not None:
+        phi_k, values = phi_k.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
+    unit = power_of_two(largest_entry(phi_q))
+    queries = Features(phi_q / unit)
+    if log_floor is not None:
+        log_floor = log_floor - unit.log()
+    sizes = largest_entry(phi_k.detach())
+    sizes = sizes.cummax(-2).values if causal else sizes.amax(-2, keepdim=True).expand_as(sizes)
+    unit = power_of_two(sizes)
+    log_scale = unit.log()
+    if key_log_scale is not None:
+        log_scale = log_scale + key_log_scale.to(dtype)
+    if hidden is not None:
+        log_scale = log_scale.masked_fill(hidden, -torch.inf)
+    return ScaledTokens(queries, log_floor, Features(phi_k / unit), log_scale, values)

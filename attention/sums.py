@@ -1,0 +1,111 @@
+"""The sums over keys that linear attention reads: S = sum phi_k v^T and n = sum phi_k.
+
+out_i = (phi_q_i S) / (phi_q_i . n)  (Chefs' Random Tables section 2.1; Performers; linear
+transformers). The sums are kept in units of the largest key scale so far, so that they cannot
+overflow however large a key is.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.precision import working_dtype
+from attention.products import (
+    Features,
+    exponential,
+    key_unit,
+    largest_entry,
+    rows_times,
+    sums_over_rows,
+    times,
+)
+
+
+class LinearAttentionState(NamedTuple):
+    """Sums over the keys seen so far, in units of exp(log_scale) / `products.key_unit`."""
+
+    values: Tensor
+    """S (..., F, dv), sum of phi_k v^T."""
+    normaliser: Tensor
+    """n (..., 1, F), sum of phi_k; a row, since products with columns are several times slower."""
+    mass: Tensor
+    """(..., 1, 1), sum of |phi_k|_2: what rounding errors are measured by; signed maps only."""
+    largest_value: Tensor
+    """(..., 1, 1), max |v|, in its own unit: bound of the output; signed maps only."""
+    log_scale: Tensor
+    """(..., 1, 1)"""
+
+
+def initial_state(
+    shape: tuple[int, ...],
+    num_features: int,
+    value_dim: int,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> LinearAttentionState:
+    """The state before the first token.
+
+    Args:
+        shape: leading dimensions, for example (batch, heads).
+        num_features: F, length of a feature vector.
+        value_dim: dv.
+        dtype: float32 or float64; default PyTorch's.
+    """
+    like = torch.zeros((*shape, 1, 1), dtype=dtype, device=device)
+    return LinearAttentionState(
+        like.new_zeros(*shape, num_features, value_dim),
+        like.new_zeros(*shape, 1, num_features),
+        like,
+        like,
+        # Finite, so that the difference of two empty states' scales is 0 and not NaN.
+        like.new_full((*shape, 1, 1), 0.5 * torch.finfo(like.dtype).min),
+    )
+
+
+def empty_state(phi_k: Tensor, v: Tensor) -> LinearAttentionState:
+    """An initial state for keys (..., C, F) and values (..., C, dv)."""
+    shape = torch.broadcast_shapes(phi_k.shape[:-2], v.shape[:-2])
+    return initial_state(
+        shape, phi_k.shape[-1], v.shape[-1], dtype=working_dtype(v.dtype), device=v.device
+    )
+
+
+def absorb(
+    state: LinearAttentionState, keys: Features, log_scale: Tensor, v: Tensor, signed: bool
+) -> LinearAttentionState:
+    """The state after more keys (..., C, F), log-scales (..., C, 1) and values (..., C, dv)."""
+    mass, largest_value = state.mass, state.largest_value
+    # Units are constants: that of the result cancels in every output.
+    reference = torch.maximum(state.log_scale.detach(), log_scale.detach().amax(-2, keepdim=True))
+    kept = exponential(state.log_scale - reference)
+    weight = times(exponential(log_scale - reference), key_unit(v.dtype, signed))
+    if signed:
+        largest_value = torch.maximum(largest_value, largest_entry(v).amax(-2, keepdim=True))
+        mass = times(kept, mass) + (lengths(keys.mantissa) * weight).sum(-2, keepdim=True)
+    # The weight goes to the dv columns of v, not to the F columns of phi_k: fewer operations.
+    values = times(kept, state.values) + sums_over_rows(keys, v * weight)
+    normaliser = times(kept, state.normaliser) + sums_over_rows(keys, weight).mT
+    return LinearAttentionState(values, normaliser, mass, largest_value, reference)
+
+
+def read(
+    state: LinearAttentionState, queries: Features, log_floor: Tensor | None, signed: bool
+) -> Tensor:
+    """Attention of queries (..., C, F) over all keys in the state: (..., C, dv)."""
+    numerator = rows_times(queries, state.values)
+    denominator = rows_times(queries, state.normaliser.mT)
+    log_scale = state.log_scale.detach()
+    if not signed:
+        unit = key_unit(numerator.dtype, signed)
+        return divide(numerator, raised(denominator, log_floor, log_scale, unit=unit), signed)
+    floor = rounding_floor(lengths(queries.mantissa), state.mass)
+    denominator = raised(denominator, log_floor, log_scale, floor)
+    return bounded(divide(numerator, denominator, signed), state.largest_value)
+
+
+def lengths(rows: Tensor) -> Tensor:
+    """|.|_2 of each row: (..., C, F) -> (..., C, 1)."""
+    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)

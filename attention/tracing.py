@@ -1,0 +1,17 @@
+"""Reading values of tensors, where they can be read."""
+
+import torch
+from torch import Tensor
+
+
+def known(condition: Tensor) -> bool | None:
+    """The value of a bool tensor (); None where none can be read.
+
+    That is while compiling or exporting, under `torch.vmap`, and on the meta device.
+    """
+    if torch.compiler.is_compiling():
+        return None
+    try:
+        return bool(condition)
+    except RuntimeError:  # the one public sign of vmap; NotImplementedError of meta is one too
+        return None

@@ -1,0 +1,236 @@
+"""Feature maps that depend on data are fitted once in training, to the policy's own tokens."""
+
+import copy
+import pickle
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from threadpoolctl import threadpool_limits
+
+import attention
+import policies
+from attention.hybrid.clusters import k_means
+from policies.feature_maps import map_state
+from tests.training import test_bc, test_es, test_implicit_bc
+from training import bc, checkpoint, es
+from training import config as configuration
+from training.es_config import load_config
+from training.starting import build_policy
+from training.workers import EpisodeWorker, Setup, Task, get_parameters
+
+recorded = test_implicit_bc.recorded
+CLUSTERED = {
+    "controller": "mlp", "hidden": [8], "patch": [8, 8], "feature_map": "clustered_hybrid",
+    "num_clusters": 3,
+}  # fmt: skip
+ES = {**test_es.SMALL, "iterations": 4, "fit_after": 2, "policy": CLUSTERED, "checkpoints_kept": 9}
+BC = {**test_bc.SMALL, "iterations": 4, "updates": 4, "fit_after": 8, "policy": CLUSTERED,
+      "checkpoints_kept": 9}  # fmt: skip
+IMPLICIT = {**test_implicit_bc.SMALL, "iterations": 4, "updates": 2, "fit_after": 4,
+            "evaluate_every": 0, "checkpoints_kept": 9,
+            "policy": {**test_implicit_bc.POLICY, "depth": 2, "feature_map": "clustered_hybrid",
+                       "num_clusters": 3}}  # fmt: skip
+JOBS = {"es": (es.main, ES), "bc": (bc.main, BC), "implicit": (bc.main, IMPLICIT)}
+
+
+@pytest.fixture
+def train(tmp_path, recorded):
+    """Trains a job, changed, in a directory of a name, which is returned."""
+
+    def run(kind, name, *arguments, **changes):
+        main, job = JOBS[kind]
+        if kind == "implicit":
+            job = {**job, "demonstrations": str(recorded)}
+        path, out = tmp_path / f"{name}.yaml", tmp_path / name
+        path.write_text(yaml.safe_dump({**job, **changes}))
+        where = ["--resume", str(out)] if out.exists() else ["--config", str(path), "--out"]
+        where = where if out.exists() else [*where, str(out)]
+        assert main([*where, *(["--set", *arguments] if arguments else [])]) == 0
+        return out
+
+    return run
+
+
+def maps(policy):
+    return [part for part in policy.modules() if isinstance(part, attention.FeatureMap)]
+
+
+def centres(run):
+    """The query centres of the maps in each checkpoint of a run, by iteration."""
+    found = {}
+    for path in checkpoint.in_run(run):
+        tensors = checkpoint.load(path).policy
+        names = sorted(name for name in tensors if name.endswith("query_centers"))
+        found[int(path.stem)] = torch.stack([tensors[name] for name in names])
+    return found
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_resumed_before_at_and_after_the_moment_it_is_the_same_run(kind, train, tmp_path):
+    whole = train(kind, "whole")
+    found = centres(whole)
+    assert not found[1].any()
+    assert found[2].abs().amax(-1).gt(0).all()  # every centre of every head and block
+    assert found[4].equal(found[2])  # frozen
+    for done in (1, 2, 3):
+        resumed = tmp_path / f"resumed-{done}"
+        shutil.copytree(whole, resumed)
+        for path in checkpoint.in_run(resumed)[done + 1 :]:
+            path.unlink()  # as a kill at that moment leaves it
+        rows = (whole / "metrics.csv").read_text().splitlines(keepends=True)
+        (resumed / "metrics.csv").write_text("".join(rows[: done + 1]))
+        train(kind, resumed.name)
+        ours, theirs = (checkpoint.in_run(run)[-1] for run in (whole, resumed))
+        assert ours.read_bytes() == theirs.read_bytes()
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_a_fitted_policy_acts_the_same_once_it_is_loaded(kind, train):
+    run = train(kind, "run", "iterations=2")
+    saved = checkpoint.load(checkpoint.resolve(run))
+    loaded, config = checkpoint.load_policy(run)
+    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+        observation, _ = env.reset(seed=1)
+        fresh = policies.build(loaded.config, env.observation_space, env.action_space)
+    changed = fresh.act(observation)
+    fresh.load_state_dict(saved.policy)
+    for policy in (fresh, copy.deepcopy(fresh)):
+        policy.reset()
+        loaded.reset()
+        np.testing.assert_array_equal(policy.act(observation), loaded.act(observation))
+    assert (changed != loaded.act(observation)).any()
+
+
+def own_tokens(run, count=8):
+    """A run's policy, and its queries and keys of some observations."""
+    policy, config = checkpoint.load_policy(run)
+    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+        depth = [env.reset(seed=seed)[0]["depth"] for seed in range(count)]
+    values = policy.tokens(torch.from_numpy(np.stack(depth)))
+    return policy, *policy.selection.project(policy.tokens.with_places(values))
+
+
+def error(name, q, k, fitted=None):
+    """Mean over 20 draws of the vectors of |estimates - kernel| / |kernel|; for a clustered map,
+    with the clusters of `fitted`."""
+    exact, found = (q @ k.mT).exp(), []
+    for seed in range(20):
+        options = {} if name == "positive" else {"num_query_clusters": 3, "num_key_clusters": 3}
+        features = attention.feature_map(name, 4, 8, seed=seed, **options)
+        if fitted is not None:
+            features.load_state_dict({**fitted.state_dict(), "omega": features.omega})
+        found.append((features.queries(q) @ features.keys(k).mT - exact).norm() / exact.norm())
+    return float(torch.stack(found).mean())
+
+
+@pytest.mark.parametrize("kind", ["es", "bc"])
+def test_fitted_clusters_attend_better_than_positive_features(kind, train):
+    """At equal m; without a fit the two are equal but for rounding."""
+    policy, q, k = own_tokens(train(kind, "run"))
+    positive = error("positive", q, k)
+    assert error("clustered_hybrid", q, k) == pytest.approx(positive, rel=1e-5)
+    assert error("clustered_hybrid", q, k, policy.selection.features) < 0.9 * positive
+
+
+def test_oprf_is_fitted_to_its_own_tokens(train):
+    """Random directions are all that is known before."""
+    run = train("bc", "run", policy={**CLUSTERED, "feature_map": "oprf"})
+    saved = [checkpoint.load(path).policy for path in checkpoint.in_run(run)]
+    found = [tensors["selection.features.A"] for tensors in saved]
+    assert found[0].equal(found[1])
+    assert not found[1].equal(found[2])
+    assert found[2].equal(found[4])
+    _, q, k = own_tokens(run)
+    best = attention.feature_map("oprf", 4, 8).fit(q, k).A
+    assert (found[4] - best).abs() < (found[0] - best).abs()
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_a_run_of_an_earlier_version_goes_on_as_it_began(kind, train, tmp_path):
+    """Its configuration and its checkpoints lack what is new."""
+    whole, old = train(kind, "whole", "fit_after=null"), tmp_path / "old"
+    shutil.copytree(whole, old)
+    text = (whole / "config.yaml").read_text()
+    (old / "config.yaml").write_text(text.replace("fit_after: null\n", ""))
+    rows = (whole / "metrics.csv").read_text().splitlines(keepends=True)
+    (old / "metrics.csv").write_text("".join(rows[:3]))
+    for path in checkpoint.in_run(old)[3:]:
+        path.unlink()
+    for path in checkpoint.in_run(old):
+        saved = checkpoint.load(path)
+        del saved.config["fit_after"], saved.state["progress"]["fitted"]
+        checkpoint.save(path, saved.policy, saved.search, saved.config, saved.state)
+    train(kind, "old")
+    assert not any(found.any() for found in centres(old).values())
+    assert yaml.safe_load((old / "config.yaml").read_text())["fit_after"] is None
+    ours, theirs = (checkpoint.in_run(run)[-1] for run in (whole, old))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_workers_get_what_was_fitted_with_each_task(tmp_path):
+    """Wherever an episode runs, in a worker that was there before the fit or in a new one."""
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(ES))
+    config = load_config(path, [])
+    policy, _ = build_policy(config.env_id, config.env, config.policy)
+    plain = configuration.dump(config)
+    state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+    before = Setup(config.env_id, config.env, plain["policy"], state)
+    old = EpisodeWorker(before)
+    center, statistics = get_parameters(policy), policy.normaliser.statistics
+    seen = old.run(Task(center, statistics, 1, {}, kept=2))
+    assert [depth_m.shape for depth_m in seen.depth_m] == [(2, 24, 32)] * 2
+    policy.fit_attention(torch.from_numpy(np.stack(seen.depth_m)))
+    task = Task(center, statistics, 1, {}, map_state(policy))
+    after = replace(before, state=policy.state_dict())
+    rewards = []
+    for worker, given in (
+        (old, task),
+        (EpisodeWorker(before), task),
+        (EpisodeWorker(after), replace(task, maps={})),
+    ):
+        outcome = worker.run(pickle.loads(pickle.dumps(given)))
+        rewards.append(outcome.episode.reward)
+        worker.close()
+    assert len({*rewards}) == 1
+    assert rewards[0] != seen.episode.reward
+    assert outcome.depth_m == []
+
+
+def test_runs_are_the_same_with_workers(train):
+    alone, pooled = train("es", "alone"), train("es", "pooled", "workers=2")
+    ours, theirs = (checkpoint.load(checkpoint.resolve(run)) for run in (alone, pooled))
+    assert all(ours.policy[name].equal(theirs.policy[name]) for name in ours.policy)
+
+
+def test_evolution_strategies_keep_what_cloning_fitted(train):
+    clone = train("bc", "clone", "iterations=2")
+    fine = train("es", "fine", f"init_from={clone}")
+    found = centres(fine)
+    assert found[0].equal(centres(clone)[2])
+    assert found[4].equal(found[0])
+    bare = train("bc", "bare", "iterations=1", "fit_after=null")
+    assert centres(train("es", "other", f"init_from={bare}"))[2].any()
+
+
+def test_a_run_too_short_to_fit_says_so(train, capsys):
+    train("bc", "run", "iterations=1")
+    assert (
+        "fit_after = 8: the clusters of clustered_hybrid are found after 8 updates, and this "
+        "run makes 4;" in capsys.readouterr().out
+    )
+    train("bc", "other", "iterations=1", "policy.feature_map=oprf")
+    assert "fit_after" not in capsys.readouterr().out
+
+
+def test_k_means_does_not_depend_on_the_number_of_threads():
+    points = torch.randn(9000, 4, generator=torch.Generator().manual_seed(0)).double()
+    found = []
+    for threads in (1, 3):
+        with threadpool_limits(threads):
+            found.append(k_means(points, 5, seed=0))
+    assert found[0].equal(found[1])

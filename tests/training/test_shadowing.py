@@ -1,0 +1,93 @@
+"""Packages of a user's own that have our names: a sentence, and the command that works."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(words, cwd, **environment):
+    return subprocess.run(
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """Our packages as a wheel installs them, side by side, without what they hold."""
+    place = tmp_path_factory.mktemp("site")
+    for name in ("training", "attention", "policies", "envs", "configs", "sim_assets"):
+        (place / name).mkdir()
+        shutil.copy(ROOT / name / "__init__.py", place / name)
+    shutil.copy(ROOT / "training/shadowing.py", place / "training")
+    (place / "training/es.py").write_text("import policies.config\n")
+    (place / "policies/config.py").write_text("print('ours')\n")
+    (place / "policies/__init__.py").write_text("PolicyConfig = None\n")
+    return place
+
+
+@pytest.mark.parametrize("name", ["attention", "policies", "envs", "configs", "sim_assets"])
+@pytest.mark.parametrize("kind", ["package", "module"])
+def test_a_package_of_the_users_own_is_told_of(installed, tmp_path, name, kind):
+    own = tmp_path / (f"{name}.py" if kind == "module" else name)
+    if kind == "package":
+        own.mkdir()
+    (own if kind == "module" else own / "__init__.py").touch()
+    done = run(["-m", "training.es", "--help"], tmp_path, PYTHONPATH=str(installed))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {own} hides Foveate's package {name}: run the console script foveate-es in place "
+        "of python -m, or start in another directory\n"
+    )
+
+
+def test_a_folder_without_python_files_hides_nothing(installed, tmp_path):
+    (tmp_path / "policies").mkdir()
+    done = run(["-m", "training.es"], tmp_path, PYTHONPATH=str(installed))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ours\n", "")
+
+
+def test_packages_that_are_our_own_are_not_told_of(tmp_path):
+    for cwd in (ROOT, tmp_path):
+        done = run(["-c", "import training"], cwd, PYTHONPATH=str(ROOT))
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_link_to_the_checkout_is_the_checkout(tmp_path):
+    (tmp_path / "link").symlink_to(ROOT)
+    done = run(["-c", "import training"], tmp_path / "link")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_distribution_that_was_installed_over_ours_is_told_of(installed, tmp_path):
+    place = tmp_path / "site"
+    shutil.copytree(installed, place)
+    (place / "attention/__init__.py").write_text("def attend(): ...\n")
+    done = run(["-m", "training.es"], tmp_path, PYTHONPATH=str(place))
+    assert done.returncode == 2
+    assert f"error: {place}/attention is not Foveate's package attention, as another" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_one_that_is_found_before_ours_is_told_of(installed, tmp_path):
+    (tmp_path / "other/attention").mkdir(parents=True)
+    (tmp_path / "other/attention/__init__.py").touch()
+    path = os.pathsep.join([str(tmp_path / "other"), str(installed)])
+    (tmp_path / "cwd").mkdir()
+    done = run(["-m", "training.es"], tmp_path / "cwd", PYTHONPATH=path)
+    assert done.returncode == 2
+    assert f"{tmp_path}/other/attention hides Foveate's package attention: rename it" in done.stderr
+
+
+def test_a_program_of_the_users_own_gets_an_exception(installed, tmp_path):
+    (tmp_path / "policies.py").touch()
+    program = "try:\n    import training\nexcept ImportError as error:\n    print(error)"
+    done = run(["-c", program], tmp_path, PYTHONPATH=str(installed))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{tmp_path}/policies.py hides Foveate's package policies")

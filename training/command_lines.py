@@ -1,0 +1,25 @@
+"""Commands to go on with, as a shell takes them: what is printed can be pasted."""
+
+from __future__ import annotations
+
+import shlex
+from importlib import resources
+from pathlib import Path
+
+__all__ = ["command_line", "option", "preset"]
+
+
+def command_line(module: str, *words: str | Path) -> str:
+    """`python -m module words...`, each word quoted where a shell needs it."""
+    return shlex.join(["python", "-m", module, *map(str, words)])
+
+
+def option(name: str, value: str | Path) -> str:
+    """An option and its value, as in an error that says what to give."""
+    return shlex.join([name, str(value)])
+
+
+def preset(name: str) -> Path:
+    """A configuration that comes with the package, relative where the working directory has it."""
+    path = Path(str(resources.files("configs"))) / name
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

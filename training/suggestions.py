@@ -1,0 +1,49 @@
+"""What was probably meant by a word that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+__all__ = ["did_you_mean", "like_files"]
+
+_MOST = 3
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """ "; did you mean a or b?" to put after an error, or "" where nothing known is like `given`.
+
+    Both are words or keys, dotted where nested. Keys of the same last name are meant before keys
+    that are spelled alike.
+    """
+    keys = [key for key in dict.fromkeys(known) if key != given]
+    same = [key for key in keys if _last(key) == _last(given)]
+    alike = _alike(_last(given), dict.fromkeys(map(_last, keys)))
+    found = same or [key for name in alike for key in keys if _last(key) == name]
+    whole = get_close_matches(given.lower(), {key.lower() for key in found}, len(found) or 1, 0)
+    found.sort(key=lambda key: whole.index(key.lower()))
+    return _question(found)
+
+
+def like_files(given: Path, *folders: Path) -> str:
+    """The same for a YAML file that is not there: those beside it, or in these folders, that are
+    named alike."""
+    files = {
+        file.stem: file
+        for folder in (*reversed(folders), given.parent)
+        for file in [*folder.glob("*.yaml"), *folder.glob("*.yml")]
+    }
+    return _question([str(files[name]) for name in _alike(given.stem, files)])
+
+
+def _alike(given: str, known: Iterable[str]) -> list[str]:
+    return get_close_matches(given, list(known), _MOST, 0.65)
+
+
+def _question(found: list[str]) -> str:
+    return f"; did you mean {' or '.join(found[:_MOST])}?" if found else ""
+
+
+def _last(key: str) -> str:
+    return key.rpartition(".")[2].lower()
