@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from policies.config import PolicyConfig
 from policies.iap import ImplicitAttentionPolicy
+from policies.size import MOST_NUMBERS, check_size
 from policies.vision_config import VisionPolicyConfig
 from policies.vision_policy import VisionPerformerPolicy
 
@@ -27,23 +28,27 @@ def build(
     config: PolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
+    most_numbers: int = ...,
 ) -> ImplicitAttentionPolicy: ...
 @overload
 def build(
     config: VisionPolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
+    most_numbers: int = ...,
 ) -> VisionPerformerPolicy: ...
 @overload
 def build(
     config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
+    most_numbers: int = ...,
 ) -> ImplicitAttentionPolicy | VisionPerformerPolicy: ...
 def build(
     config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
+    most_numbers: int = MOST_NUMBERS,
 ) -> ImplicitAttentionPolicy | VisionPerformerPolicy:
     """A policy with fresh parameters.
 
@@ -52,12 +57,15 @@ def build(
             whose `name` tells which (none: implicit_attention); or a whole run configuration, of
             which the `policy` section and the top-level fields of the same names are taken.
         observation_space, action_space: those of the environment.
+        most_numbers: that its tensors may hold, as a file says that is to be loaded into it.
 
     Raises:
-        ValueError: one sentence, for settings out of range or spaces that the policy does not fit.
+        ValueError: one sentence, for settings out of range, spaces that the policy does not fit, or
+            a policy of more numbers; nothing has been built then.
     """
     if isinstance(config, Mapping):
         config = _read(config)
+    check_size(config, observation_space, action_space, min(most_numbers, MOST_NUMBERS))
     kind = (
         VisionPerformerPolicy if isinstance(config, VisionPolicyConfig) else ImplicitAttentionPolicy
     )

@@ -84,7 +84,7 @@ class PolicyConfig:
     own."""
     projection: Projection = "orthogonal"
     """Coupling of the random projections."""
-    feature_seed: int = Field(default=0, ge=0)
+    feature_seed: int = Field(default=0, ge=0, lt=2**62)
     """Seed of the random projections."""
     qk_dim: int = Field(default=4, ge=2, le=256)
     """Dimension d of queries and keys."""
@@ -92,7 +92,7 @@ class PolicyConfig:
     """Foothold votes over the depth profile of each leg's lane, or a small dense network."""
     hidden: tuple[int, ...] = (32,)
     """Widths of the dense controller's hidden layers."""
-    init_seed: int = Field(default=0, ge=0)
+    init_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the initial parameters."""
 
     @model_validator(mode="after")

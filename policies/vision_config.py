@@ -27,17 +27,17 @@ class VisionPolicyConfig:
 
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
-    image_scale: int = Field(default=1, ge=1)
+    image_scale: int = Field(default=1, ge=1, le=1000)
     """Side of the squares of pixels that are averaged before patching; 1: the full image."""
     patch: tuple[int, int] = (25, 25)
     """Rows and columns of averaged pixels in a patch; must divide the averaged image."""
     embed_dim: int = Field(default=64, ge=4)
     """Width of a token; a multiple of 4 and of `heads`."""
-    depth: int = Field(default=2, ge=1)
+    depth: int = Field(default=2, ge=1, le=256)
     """Transformer blocks."""
-    heads: int = Field(default=4, ge=1)
+    heads: int = Field(default=4, ge=1, le=256)
     """Attention heads of a block."""
-    mlp_ratio: float = Field(default=2.0, gt=0)
+    mlp_ratio: float = Field(default=2.0, gt=0, le=64)
     """Width of a block's hidden layer, in units of `embed_dim`."""
     attend: bool = True
     """Attention among the tokens; false, the control: none, they only meet in the context."""
@@ -54,7 +54,7 @@ class VisionPolicyConfig:
     own."""
     projection: Projection = "orthogonal"
     """Coupling of the random projections."""
-    feature_seed: int = Field(default=0, ge=0)
+    feature_seed: int = Field(default=0, ge=0, lt=2**62)
     """Seed of the random projections; block i takes this number + i."""
     qk_length: float | None = Field(default=1.0, gt=0)
     """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
@@ -64,17 +64,17 @@ class VisionPolicyConfig:
     pose_octaves: int = Field(default=6, ge=0, le=10)
     """Sines and cosines that stand beside each number of the pose, the slowest with a period of 8
     standard deviations, each other one twice as fast: small differences of poses matter."""
-    patch_readout: int = Field(default=8, ge=0)
+    patch_readout: int = Field(default=8, ge=0, le=2**13)
     """Numbers that the context reads of each patch token after the last block, in their places; 0:
     of the tokens' mean instead, all places alike."""
-    context_dim: int = Field(default=128, ge=1)
+    context_dim: int = Field(default=128, ge=1, le=2**16)
     """Width of what the encoder hands to the head."""
     head: Literal["autoregressive", "joint", "explicit"] = "autoregressive"
     """One energy for each action dimension, given the dimensions before it; one energy of the whole
     action; or regression with squared errors, the baseline."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the head's hidden layers; of each dimension's own for the autoregressive head."""
-    negatives: int = Field(default=64, ge=1)
+    negatives: int = Field(default=64, ge=1, le=2**16)
     """Uniform actions that each demonstrated one is told from; one set a dimension for the
     autoregressive head."""
     action_noise: float = Field(default=0.005, ge=0)
@@ -83,9 +83,9 @@ class VisionPolicyConfig:
     optimiser: Literal["autoregressive", "derivative_free", "langevin"] | None = None
     """Search for the action of least energy: autoregressive with the autoregressive head,
     derivative_free or langevin with the joint one; null: the head's own."""
-    samples: int = Field(default=128, ge=2)
+    samples: int = Field(default=128, ge=2, le=2**17)
     """Candidates that a search looks at together; derivative_free wants 1,000 and more."""
-    rounds: int = Field(default=2, ge=1)
+    rounds: int = Field(default=2, ge=1, le=100)
     """Rounds of a search without gradients (autoregressive: for each dimension)."""
     noise: float = Field(default=0.05, gt=0)
     """Standard deviation of the noise after the first of these rounds, in units of the normalised
@@ -94,7 +94,7 @@ class VisionPolicyConfig:
     """Of the autoregressive search: after a first round one candidate is drawn with weights
     softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
     hold still for ever where two dimensions disagree."""
-    langevin_steps: int = Field(default=100, ge=1)
+    langevin_steps: int = Field(default=100, ge=1, le=10_000)
     """Steps of a Langevin chain for an action."""
     langevin_step_start: float = Field(default=0.1, gt=0)
     """Size of a chain's first step."""
@@ -102,11 +102,11 @@ class VisionPolicyConfig:
     """Size of a chain's last step; squares fall from the first to it."""
     langevin_negatives: bool = False
     """Joint head: negatives are moved by a Langevin chain, and gradients penalised."""
-    langevin_training_steps: int = Field(default=20, ge=1)
+    langevin_training_steps: int = Field(default=20, ge=1, le=1000)
     """Steps of the chain that moves negatives."""
-    inference_seed: int = Field(default=0, ge=0)
+    inference_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the searches for actions, from which every episode starts."""
-    init_seed: int = Field(default=0, ge=0)
+    init_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the initial parameters."""
 
     @model_validator(mode="after")

@@ -26,11 +26,11 @@ FREE_ON_RESUME = ("iterations", "workers")
 class BCConfig:
     """A training run by behaviour cloning with dataset aggregation (DAgger)."""
 
-    iterations: int = Field(default=3, ge=1)
+    iterations: int = Field(default=3, ge=1, le=10**9)
     """Rounds: train on everything collected, then let the policy walk and collect more."""
-    expert_episodes: int = Field(default=40, ge=2)
+    expert_episodes: int = Field(default=40, ge=2, le=10**5)
     """Episodes that the disturbed expert acts in before the first round."""
-    episodes: int = Field(default=30, ge=2)
+    episodes: int = Field(default=30, ge=2, le=10**5)
     """Episodes that the policy acts in after each round, labelled by the expert; the share of
     them that succeed is `success`."""
     disturbance: float = Field(default=0.1, ge=0, le=1)
@@ -40,9 +40,9 @@ class BCConfig:
     """Decisions over which that noise is correlated."""
     held_out: float = Field(default=0.1, gt=0, le=0.5)
     """Share of the episodes that only `val_loss` is computed on: rounded down, at least one."""
-    updates: int = Field(default=1500, ge=1)
+    updates: int = Field(default=1500, ge=1, le=10**9)
     """Gradient steps a round; the learning rate falls from its peak to zero in each."""
-    batch_size: int = Field(default=256, ge=1)
+    batch_size: int = Field(default=256, ge=1, le=2**14)
     """Decisions a gradient step."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """Peak learning rate of Adam."""
@@ -56,9 +56,9 @@ class BCConfig:
     once; null: never."""
     speed_weight: float = Field(default=5.0, ge=0)
     """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
-    workers: int = Field(default=2, ge=1)
+    workers: int = Field(default=2, ge=1, le=4096)
     """Episodes run at the same time, each in a process of its own."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of terrains, noise and batches (the initial policy has `policy.init_seed`)."""
     episode_s: float | None = None
     """Length of an episode, seconds: shorthand of `env.episode_s`."""
@@ -74,7 +74,7 @@ class BCConfig:
     """Settings of the environment, keywords of `gymnasium.make`."""
     policy: policies.PolicyConfig = policies.PolicyConfig()
     """The policy."""
-    checkpoints_kept: int = Field(default=5, ge=1)
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import nn
 
 import policies
@@ -28,9 +31,9 @@ from training.implicit_bc_config import ImplicitBCConfig
 from training.map_fitting import OBSERVATIONS, is_due, sound
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.players import Player, check_device
-from training.resuming import iterations_done
 from training.seeds import VALIDATION_SEEDS_FROM
-from training.starting import going_on
+from training.starting import state_of
+from training.state_files import Count, State
 
 __all__ = ["NOT_FINITE", "Data", "Fit", "Learner", "learning_rate", "load_data"]
 
@@ -120,6 +123,35 @@ def learning_rate(config: ImplicitBCConfig, update: int) -> float:
     return config.final_learning_rate + span * 0.5 * (1 + math.cos(math.pi * share))
 
 
+@checked_dataclass(frozen=True, config=State)
+class Basis:
+    """What a run may not change."""
+
+    demonstrations: str
+    """Their identity, see `Data`."""
+    processes: Count
+    """How many train."""
+
+
+@checked_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Progress:
+    """Counters of a run."""
+
+    iteration: Count
+    fitted: bool = False
+    """Whether the policy's feature maps are fitted to its queries and keys."""
+
+
+@checked_dataclass(frozen=True, config=State)
+class _Saved:
+    """What a run goes on from, beside tensors."""
+
+    progress: Progress
+    basis: Basis
+    optimiser_tensors: Count | None = None
+    """How many there are; null in checkpoints from before they were counted."""
+
+
 @dataclass
 class Fit:
     """What a round of gradient steps came to."""
@@ -152,21 +184,20 @@ class Learner:
                 f"the {group.size} processes"
             )
         self.frames_per_update = min(config.batch_size, len(self._frames))
-        self._basis = {"demonstrations": data.identity, "processes": group.size}
+        self._basis = Basis(data.identity, group.size)
         self.iteration, self.fitted = 0, False
         if start is not None:
-            with going_on(start):
-                self._check_basis(start)
+            saved = state_of(start, _Saved)
+            self._check_basis(start.path, saved.basis)
             checkpoint.load_into(policy, start)
-            self.iteration, self.fitted = iterations_done(start), start.has_fitted_maps
+            self.iteration, self.fitted = saved.progress.iteration, saved.progress.fitted
         self.policy = policy.to(self.device)
         self._model = group.wrap(self.policy)
         self.optimiser = torch.optim.AdamW(
             self.policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
         if start is not None:
-            with going_on(start):
-                set_optimiser(self.optimiser, start.search)
+            set_optimiser(self.optimiser, start, saved.optimiser_tensors)
         pinned = self.device.type == "cuda"
         self._prefetcher = Prefetcher(self._frames, config.readers, pinned=pinned)
         first, last = (n * config.updates for n in (self.iteration, config.iterations))
@@ -174,17 +205,16 @@ class Learner:
             self._indices(update) for update in range(first, last)
         )
 
-    def _check_basis(self, start: checkpoint.Checkpoint) -> None:
-        before = start.state["basis"]
-        if before["processes"] != self._group.size:
+    def _check_basis(self, path: Path, before: Basis) -> None:
+        if before.processes != self._group.size:
             raise UserError(
-                f"{start.path} was trained by {before['processes']} processes, and a resumed run "
+                f"{path} was trained by {before.processes} processes, and a resumed run "
                 f"needs as many, got {self._group.size}"
             )
         if before != self._basis:
             raise UserError(
                 f"{self.config.demonstrations} holds other demonstrations now than those that "
-                f"{start.path} was trained on, and a resumed run needs the same"
+                f"{path} was trained on, and a resumed run needs the same"
             )
 
     def fit(self) -> Fit:
@@ -293,9 +323,12 @@ class Learner:
 
     def save(self) -> None:
         """Write the iteration's checkpoint; drop old ones."""
-        progress = {"iteration": self.iteration, "fitted": self.fitted}
-        state = {"progress": progress, "basis": self._basis}
         tensors, plain = optimiser_tensors(self.optimiser), configuration.dump(self.config)
+        state = {
+            "progress": dataclasses.asdict(Progress(self.iteration, self.fitted)),
+            "basis": dataclasses.asdict(self._basis),
+            "optimiser_tensors": len(tensors),
+        }
         checkpoint.save_in_run(self._run, self.iteration, self.policy, tensors, plain, state)
 
     def evaluate(self) -> tuple[float, float]:

@@ -15,17 +15,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
-from safetensors import SafetensorError, safe_open
 from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from training.config import UserError, validate
+from training.files import write_atomically
 from training.suggestions import did_you_mean
+from training.tensor_file import read_header, read_tensors, sha256_of_tensors
 
 if TYPE_CHECKING:
     import policies
@@ -48,13 +50,14 @@ __all__ = [
     "save_in_run",
     "set_aside_after",
     "shipped",
-    "write_atomically",
 ]
 
 FORMAT, VERSION = "foveate-checkpoint", "1"
 CHECKPOINTS = "checkpoints"
 """The folder of a run directory that holds them."""
 POLICY, SEARCH = "policy/", "search/"
+_SMALL = 10**6
+"""Numbers of a policy that is built to be compared with a file, whatever the file holds."""
 
 
 class _ForeignId(str):
@@ -63,17 +66,36 @@ class _ForeignId(str):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint file holds."""
+    """What a checkpoint file holds; tensors are read when they are asked for."""
 
     path: Path
-    policy: dict[str, Tensor]
-    """The policy's `state_dict`."""
-    search: dict[str, Tensor]
-    """The optimiser's tensors."""
+    layout: dict[str, Tensor]
+    """Every tensor as the file names it, on the meta device: its shape and type alone."""
     config: dict[str, Any]
     """The whole configuration of the run, as plain data."""
     state: dict[str, Any]
     """Counters and the like, as plain data."""
+
+    @cached_property
+    def policy(self) -> dict[str, Tensor]:
+        """The policy's `state_dict`."""
+        return self._group(POLICY)
+
+    @cached_property
+    def search(self) -> dict[str, Tensor]:
+        """The optimiser's tensors."""
+        return self._group(SEARCH)
+
+    @property
+    def policy_layout(self) -> dict[str, Tensor]:
+        """Shapes and types of the policy's `state_dict`, by its names."""
+        found = self.layout.items()
+        return {k.removeprefix(POLICY): v for k, v in found if k.startswith(POLICY)}
+
+    def _group(self, prefix: str) -> dict[str, Tensor]:
+        names = [name for name in self.layout if name.startswith(prefix)]
+        tensors = read_tensors(self.path, names)
+        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
 
     @property
     def has_fitted_maps(self) -> bool:
@@ -118,27 +140,6 @@ def _finished(data: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + tensors
 
 
-def _sha256(path: Path) -> str:
-    """Of the bytes after a safetensors file's header."""
-    with path.open("rb") as file:
-        file.seek(8 + int.from_bytes(file.read(8), "little"))
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` in one step: a temporary file, synced, then renamed."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
 def load(path: str | Path) -> Checkpoint:
     """Read a checkpoint; UserError when it is missing, truncated, foreign or of another version.
 
@@ -157,19 +158,10 @@ def load(path: str | Path) -> Checkpoint:
 
 def read(path: Path) -> Checkpoint:
     """As `load`, but an error is of this file alone."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike Path's, False for impossible names
         raise UserError(f"there is no checkpoint {path}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            # Copies: aligned as computed tensors are, and safe when the file is cut short later.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-        intact = metadata.get("sha256") in (None, _sha256(path))
-    except (SafetensorError, OSError) as error:
-        raise UserError(
-            f"{path} is not a complete safetensors file ({error}); "
-            "it may have been cut short or be of another kind"
-        ) from None
+    metadata, layout = read_header(path)
+    intact = metadata.get("sha256") in (None, sha256_of_tensors(path))
     if metadata.get("format") != FORMAT:
         raise UserError(
             f"{path} is a safetensors file of another kind: its format is "
@@ -198,11 +190,7 @@ def read(path: Path) -> Checkpoint:
             raise UserError(
                 f"{path}: {key} is {config[key]!r}, where `key: value` pairs are needed"
             )
-
-    def group(prefix: str) -> dict[str, Tensor]:
-        return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-
-    return Checkpoint(path, group(POLICY), group(SEARCH), config, state)
+    return Checkpoint(path, layout, config, state)
 
 
 def shipped() -> dict[str, Path]:
@@ -266,12 +254,12 @@ def save_in_run(
 def resolve(run_or_checkpoint: str | Path) -> Path:
     """The checkpoint meant by a file, a run directory (its latest) or a shipped policy's name."""
     path = Path(run_or_checkpoint)
-    if path.is_dir():
+    if os.path.isdir(path):
         checkpoints = in_run(path)
         if not checkpoints:
             raise UserError(f"{path} holds no checkpoint ({CHECKPOINTS}/*.safetensors)")
         return checkpoints[-1]
-    if path.is_file():
+    if os.path.isfile(path):  # unlike Path's, False for impossible names
         return path
     policies = shipped()
     if str(run_or_checkpoint) in policies:
@@ -294,6 +282,11 @@ def check_tensors(
                 f"{path} holds another {kind}: tensor {name} is {there} there, but the configured "
                 f"{kind} needs {here}"
             )
+    for name, tensor in sorted(theirs.items()):
+        if not (tensor.is_meta or bool(tensor.isfinite().all())):
+            raise UserError(
+                f"{path} holds a broken {kind}: tensor {name} has numbers that are not finite"
+            )
 
 
 def _described(tensor: Tensor | None) -> str:
@@ -304,7 +297,9 @@ def _described(tensor: Tensor | None) -> str:
 
 def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
     """Set a policy's parameters and buffers; UserError names the first tensor that differs."""
-    check_tensors(checkpoint.path, "policy", checkpoint.policy, policy.state_dict())
+    ours = policy.state_dict()
+    check_tensors(checkpoint.path, "policy", checkpoint.policy_layout, ours)
+    check_tensors(checkpoint.path, "policy", checkpoint.policy, ours)
     policy.load_state_dict(checkpoint.policy)
 
 
@@ -361,7 +356,8 @@ def load_policy(
     else:
         spaces = env.observation_space, env.action_space
     with fitting(f"{checkpoint.path}: its policy does not fit here"):
-        policy = policies.build(settings, *spaces)
+        held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
+        policy = policies.build(settings, *spaces, most_numbers=max(held, _SMALL))
     load_into(policy, checkpoint)
     policy.requires_grad_(False)
     return policy, config

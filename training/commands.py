@@ -143,12 +143,15 @@ def _interruptible(command: Callable[[], int]) -> int:
         if not _drop_closed_streams():
             raise  # another pipe's
         return 141
+    except OSError as error:  # of the output: `_status` has answered others
+        return _output_failed(error)
     finally:
         _signals.begun = False
 
 
 def _status(command: Callable[[], int]) -> int:
     from training.errors import UserError
+    from training.files import refusal
 
     try:
         return command()
@@ -157,6 +160,28 @@ def _status(command: Callable[[], int]) -> int:
             raise
         _print_error(f"error: {' '.join(str(error).split())}")
         return 2
+    except BrokenPipeError:
+        raise
+    except (OSError, MemoryError) as error:  # of any file and any library
+        if _signals.received:
+            raise
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as of_output:
+            return _output_failed(of_output)
+        _print_error(f"error: {refusal(error)}")
+        return 2
+
+
+def _output_failed(error: OSError) -> int:
+    """Say so; the rest goes nowhere, so that exiting is silent."""
+    with contextlib.suppress(OSError):  # it has no descriptor, under a test say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _print_error(f"error: the output cannot be written: {error.strerror or error}")
+    return 2
 
 
 def _print_error(line: str) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 import policies
@@ -28,7 +30,8 @@ from training.demonstrations import Collector, Demonstrations, Task
 from training.map_fitting import announce, is_due
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.seeds import derived_seeds
-from training.starting import build_policy, going_on
+from training.starting import build_policy, state_of
+from training.state_files import Count, State
 
 __all__ = ["COLUMNS", "prepare", "train"]
 
@@ -40,16 +43,25 @@ DATA = "data"
 _WALKS, _BATCHES = 0, 1
 
 
-@dataclass
+@dataclass(config=ConfigDict(extra="forbid"))
 class Progress:
     """Counters of a run; with policy, optimiser and demonstrations, all that it consists of."""
 
-    iteration: int = 0
-    episodes: int = 0
+    iteration: Count = 0
+    episodes: Count = 0
     fitted: bool = False
     """Whether the policy's feature maps are fitted to its queries and keys."""
     data_sha256: list[str] = field(default_factory=list)
     """Of the demonstrations of each iteration; empty in runs of earlier versions."""
+
+
+@dataclass(frozen=True, config=State)
+class _Saved:
+    """What a run goes on from, beside tensors."""
+
+    progress: Progress
+    optimiser_tensors: Count | None = None
+    """How many there are; null in checkpoints from before they were counted."""
 
 
 def prepare(config: BCConfig) -> Policy:
@@ -89,13 +101,13 @@ def set_normaliser(policy: Policy, data: Demonstrations) -> None:
 def save(
     run: Path,
     policy: Policy,
-    optimiser: torch.optim.Optimizer,
+    optimiser: torch.optim.AdamW,
     progress: Progress,
     config: BCConfig,
 ) -> None:
     """Write the iteration's checkpoint; drop old ones."""
-    state = {"progress": dataclasses.asdict(progress)}
     tensors, plain = optimiser_tensors(optimiser), configuration.dump(config)
+    state = {"progress": dataclasses.asdict(progress), "optimiser_tensors": len(tensors)}
     checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
 
 
@@ -108,9 +120,9 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     progress = Progress()
     if start is not None:
         checkpoint.load_into(policy, start)
-        with going_on(start):
-            set_optimiser(optimiser, start.search)
-            progress = Progress(**start.state["progress"])
+        saved = state_of(start, _Saved)
+        set_optimiser(optimiser, start, saved.optimiser_tensors)
+        progress = saved.progress
     size = sum(parameter.numel() for parameter in policy.parameters())
     print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
     if progress.iteration >= config.iterations:
@@ -150,7 +162,7 @@ def collected(run: Path, progress: Progress) -> list[Demonstrations]:
 
 
 def learn(
-    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.Optimizer,
+    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.AdamW,
     progress: Progress, collector: Collector, log: run_log.RunLog,
 ) -> None:  # fmt: skip
     """The training loop: fit, validate, walk, log, save."""

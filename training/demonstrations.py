@@ -24,9 +24,10 @@ from torch import Tensor
 
 import policies
 from training import config as configuration
-from training.checkpoint import make_env, write_atomically
+from training.checkpoint import make_env
 from training.config import UserError
 from training.episode import Episode, Policy, run_episode
+from training.files import write_atomically
 from training.pool import open_pool
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.workers import explained

@@ -34,7 +34,7 @@ from typing import Any
 from gymnasium import spaces
 
 from training import environments, run_log
-from training.checkpoint import CHECKPOINTS, make_env, write_atomically
+from training.checkpoint import CHECKPOINTS, make_env
 from training.command_lines import command_line
 from training.commands import exit_status, interrupted_status
 from training.config import ArgumentParser, UserError
@@ -50,6 +50,7 @@ from training.demo.format import (
 from training.demo.next_command import cloning_command
 from training.demo.recorder import SEGMENT_STEPS, Job, Task, record
 from training.demo.writer import decisive_packages, write_master
+from training.files import lock, write_atomically
 from training.players import positive, settings_given
 from training.pool import WorkerDiedError
 from training.processes import ProcessPool
@@ -91,7 +92,9 @@ def _plan(arguments: argparse.Namespace) -> Job:
             action=ArraySpec.of(space),
             packages=decisive_packages(),
         )
-    return Job(Path(arguments.out), settings, Recording.from_json(recording.to_json()))
+    return Job(
+        Path(arguments.out), settings, Recording.from_json(recording.to_json(), Path(arguments.out))
+    )
 
 
 def _is_json(value: Any) -> bool:
@@ -149,7 +152,7 @@ def _run_job(job: Job, arguments: argparse.Namespace) -> int:
         (directory / EPISODES).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {directory} cannot be written: {error.strerror}") from None
-    with run_log.lock(directory):
+    with lock(directory):
         before = _finished(job)
         try:
             _record_missing(job, before, arguments)

@@ -17,12 +17,14 @@ import shlex
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
 
 import policies
 from policies import ImplicitAttentionPolicy as Policy
@@ -39,12 +41,13 @@ from training.pool import Pool
 from training.seeds import derived_seeds
 from training.starting import (
     build_policy,
-    going_on,
     hold_and_train,
     make_parser,
     print_next,
     start_run,
+    state_of,
 )
+from training.state_files import Count, Finite, State
 from training.workers import (
     Outcome,
     Setup,
@@ -58,6 +61,7 @@ from training.workers import (
 __all__ = ["ESConfig", "load_config", "main", "train"]
 
 PRESET = "stepping_stones.yaml"
+_MOST_POPULATION = 5 * 10**7
 COLUMNS = (
     "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
     "center_distance_m", "center_success", "success_rate", "fall_rate", "distance_m_mean",
@@ -65,17 +69,17 @@ COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass
+@dataclass(config=ConfigDict(extra="forbid"))
 class Progress:
     """Counters of a run; with the policy and the searcher, all that a checkpoint holds."""
 
-    iteration: int = 0
-    env_steps: int = 0
-    episodes: int = 0
-    level: int = 0
+    iteration: Count = 0
+    env_steps: Count = 0
+    episodes: Count = 0
+    level: Count = 0
     fitted: bool = False
     """Whether the policy's feature maps are fitted to its queries and keys."""
-    recent_success: list[float] = field(default_factory=list)
+    recent_success: list[Finite] = field(default_factory=list)
     """Population's success rates at this level, the last `advance_window` of them."""
 
     def advance(self, config: ESConfig, success_rate: float) -> None:
@@ -88,6 +92,14 @@ class Progress:
         if mastered and self.level + 1 < len(config.curriculum):
             self.level += 1
             self.recent_success = []
+
+
+@dataclass(frozen=True, config=State)
+class _Saved:
+    """What a run goes on from, beside tensors."""
+
+    progress: Progress
+    search: dict[str, Finite]
 
 
 _SEARCH, _CENTER, _POPULATION, _FIRST_PAIR = 0, 1, 2, 3
@@ -150,15 +162,31 @@ def prepare(
         checkpoint.load_into(policy, start)
     elif config.init_from is not None:
         checkpoint.load_into(policy, checkpoint.load(checkpoint.resolve(config.init_from)))
+    _check_population(config, len(get_parameters(policy)))
     try:
         searcher = searchers.build(config.searcher, get_parameters(policy), config.popsize)
     except ValueError as error:
         raise UserError(str(error)) from None
     if start is not None:
-        checkpoint.check_tensors(start.path, "searcher", start.search, searcher.state()[0])
-        with going_on(start):
-            searcher.load_state(start.search, start.state["search"])
+        tensors, numbers = searcher.state()
+        checkpoint.check_tensors(start.path, "searcher", start.search, tensors)
+        saved = state_of(start, _Saved).search
+        if saved.keys() != numbers.keys():
+            raise UserError(
+                f"{start.path} is of another searcher: search holds the numbers "
+                f"{', '.join(saved) or 'none'}, where {', '.join(numbers) or 'none'} are needed"
+            )
+        searcher.load_state(start.search, saved)
     return policy, searcher, step_s
+
+
+def _check_population(config: ESConfig, parameters: int) -> None:
+    """UserError for one that fits in no memory."""
+    if config.popsize * parameters > _MOST_POPULATION:
+        raise UserError(
+            f"popsize = {config.popsize} candidates of the policy's {parameters} parameters are "
+            f"{config.popsize * parameters} numbers, where there can be at most {_MOST_POPULATION}"
+        )
 
 
 def save(
@@ -184,8 +212,11 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
         )
         save(run, policy, searcher, progress, config)
     else:
-        with going_on(start):
-            progress = Progress(**start.state["progress"])
+        progress = state_of(start, _Saved).progress
+        if progress.level >= max(1, len(config.curriculum)):
+            raise UserError(
+                f"{start.path} is at level {progress.level}, which the curriculum does not have"
+            )
     print(f"{len(searcher.center)} parameters, {config.searcher.name}, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return

@@ -21,6 +21,7 @@ __all__ = ["FREE_ON_RESUME", "ESConfig", "load_config"]
 
 FREE_ON_RESUME = ("iterations", "workers", "ray_address")
 """Keys that a resumed run may change: no result depends on them."""
+_MOST_EPISODES = 10**6
 
 
 @dataclass(
@@ -30,19 +31,19 @@ FREE_ON_RESUME = ("iterations", "workers", "ray_address")
 class ESConfig:
     """A training run by evolution strategies."""
 
-    iterations: int = Field(default=300, ge=1)
+    iterations: int = Field(default=300, ge=1, le=10**9)
     """Updates of the search distribution."""
-    popsize: int = Field(default=12, ge=2)
+    popsize: int = Field(default=12, ge=2, le=10_000)
     """Candidates an iteration; even for antithetic searchers (pgpe, ars)."""
-    terrains: int = Field(default=2, ge=1)
+    terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of each candidate an iteration, each on its own terrain."""
     common_terrains: Literal["pair", "population"] = "population"
     """Who shares terrains (and noise): candidates 2i and 2i + 1, or all candidates."""
-    center_terrains: int = Field(default=2, ge=1)
+    center_terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of the centre an iteration; their mean is `center_reward`."""
-    workers: int = Field(default=2, ge=1)
+    workers: int = Field(default=2, ge=1, le=4096)
     """Episodes run at the same time, each in a process; 1 needs no process but this."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of candidates, terrains and noise (the initial policy has `policy.init_seed`)."""
     ray_address: str | None = None
     """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
@@ -66,7 +67,7 @@ class ESConfig:
         default=searchers.CMAESConfig(), discriminator="name"
     )
     """The searcher."""
-    curriculum: tuple[dict[str, Any], ...] = ()
+    curriculum: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000)
     """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
     fit_after: int | None = Field(default=10, ge=1)
     """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
@@ -74,9 +75,9 @@ class ESConfig:
     `init_from` names keeps maps that its own training fitted."""
     advance_at: float = Field(default=0.6, gt=0, le=1)
     """Success rate of the population at which the next level begins."""
-    advance_window: int = Field(default=1, ge=1)
+    advance_window: int = Field(default=1, ge=1, le=10**6)
     """Iterations at a level over which that success rate is averaged."""
-    checkpoints_kept: int = Field(default=5, ge=1)
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")
@@ -91,6 +92,11 @@ class ESConfig:
             raise ValueError(
                 "common_terrains = pair needs a searcher that draws pairs (pgpe, ars), "
                 f"got searcher.name = {self.searcher.name}"
+            )
+        if self.popsize * self.terrains > _MOST_EPISODES:
+            raise ValueError(
+                f"popsize times terrains, the episodes of an iteration, must be at most "
+                f"{_MOST_EPISODES}, got {self.popsize} times {self.terrains}"
             )
         return self
 

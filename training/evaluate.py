@@ -16,9 +16,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,10 +31,11 @@ import torch
 
 from envs import BIMANUAL_SWEEP
 from training import checkpoint, config, run_log
-from training.checkpoint import write_atomically
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
 from training.episode import Episode, Policy, finite_numbers, run_episode
+from training.evaluation_file import PARETO, RESULTS, claim, is_free, sha256_of, write_entries
+from training.files import reason
 from training.flops import measure
 from training.players import Player, add_arguments, find_players, positive
 from training.pool import Pool, WorkerDiedError, open_pool
@@ -44,7 +43,6 @@ from training.progress import ProgressBar
 
 __all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
 
-RESULTS, PARETO = "evaluation.json", "pareto.png"
 FOLDER = "evaluation"
 """Of a run directory: receives its evaluations, the second `evaluation-2` and so on."""
 
@@ -186,7 +184,7 @@ def _origin(player: Player) -> dict[str, Any]:
     origin: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
     if player.checkpoint is not None:
         origin["checkpoint"] = str(player.checkpoint)
-        origin["checkpoint_sha256"] = hashlib.sha256(player.checkpoint.read_bytes()).hexdigest()
+        origin["checkpoint_sha256"] = sha256_of(player)
     return origin
 
 
@@ -270,7 +268,7 @@ def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
     return mean if error is None else f"{mean} +- {error:.{decimals}f}"
 
 
-def _folder(runs: Sequence[str]) -> Path | None:
+def _folder(runs: Sequence[str], players: Sequence[Player], seeds: Sequence[int]) -> Path | None:
     """Where results go that --out does not place: in the first run directory that is named, itself
     or by a checkpoint, a folder that holds no others; None without one that can be written."""
     first = next(filter(None, map(_run_directory, runs)), None)
@@ -280,8 +278,7 @@ def _folder(runs: Sequence[str]) -> Path | None:
         print(f"note: {first} cannot be written, so nothing is: give --out DIR", file=sys.stderr)
         return None
     names = (f"{FOLDER}-{number}" if number > 1 else FOLDER for number in itertools.count(1))
-    folders = (first / name for name in names)
-    return next(f for f in folders if not any((f / name).exists() for name in (RESULTS, PARETO)))
+    return next(f for f in (first / name for name in names) if is_free(f, players, seeds))
 
 
 def _run_directory(given: str) -> Path | None:
@@ -289,31 +286,6 @@ def _run_directory(given: str) -> Path | None:
     if (path / checkpoint.CHECKPOINTS).is_dir():
         return path
     return path.parents[1] if path.parent.name == checkpoint.CHECKPOINTS else None
-
-
-@contextmanager
-def _claim(out: Path | None) -> Iterator[Path | None]:
-    """The output directory, made, known to be writable and without results, and locked; or None."""
-    if out is None:
-        yield None
-        return
-    directory = out
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
-    with run_log.lock(directory):
-        for name in (RESULTS, PARETO):
-            if (directory / name).exists():
-                raise UserError(
-                    f"--out {out} holds another evaluation ({name}): give another directory"
-                )
-        try:
-            write_atomically(directory / RESULTS, b"[]\n")
-            (directory / RESULTS).unlink()
-        except OSError as error:
-            raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
-        yield directory
 
 
 def _note_differences(players: Sequence[Player]) -> None:
@@ -361,29 +333,35 @@ def run(argv: Sequence[str] | None = None) -> int:
     for player in players:
         config.check_finite(player.env_settings, f"the environment of {player.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    out = _folder(arguments.runs) if arguments.out is None else Path(arguments.out)
-    with _claim(out) as directory:
-        _evaluate_into(directory, players, seeds, arguments.workers)
+    out = _folder(arguments.runs, players, seeds) if arguments.out is None else Path(arguments.out)
+    with claim(out, players, seeds) as (directory, kept):
+        _evaluate_into(directory, kept, players, seeds, arguments.workers)
     return 0
 
 
 def _evaluate_into(
-    directory: Path | None, players: Sequence[Player], seeds: Sequence[int], workers: int
+    directory: Path | None,
+    kept: list[dict[str, Any]],
+    players: Sequence[Player],
+    seeds: Sequence[int],
+    workers: int,
 ) -> None:
-    """Print each policy's row as soon as it is measured, and write what is there so far."""
-    entries: list[dict[str, Any]] = []
+    """Print each policy's row as soon as it is measured, and write what is there so far; `kept` is
+    there already."""
     outcomes = _outcomes(players)
     print(_heading(outcomes))
-    for entry in evaluate(players, seeds, workers, progress=sys.stderr.isatty()):
+    entries: list[dict[str, Any]] = []
+    rest = players[len(kept) :]
+    measured = evaluate(rest, seeds, workers, progress=sys.stderr.isatty()) if rest else ()
+    for entry in itertools.chain(kept, measured):
         entries.append(entry)
         print(_row(entry, outcomes), flush=True)
-        if directory:
-            text = json.dumps(entries, indent=1, allow_nan=False)
+        if directory and len(entries) > len(kept):
             try:
-                write_atomically(directory / RESULTS, (text + "\n").encode())
+                write_entries(directory, entries)
             except OSError as error:
-                reason = error.strerror
-                raise UserError(f"{directory / RESULTS} cannot be written: {reason}") from None
+                why = reason(error)
+                raise UserError(f"{directory / RESULTS} cannot be written: {why}") from None
     if directory:
         from training.plots import plot_pareto
 

@@ -37,6 +37,7 @@ from training import checkpoint
 from training.any_config import load_any_config
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError, read_overrides
+from training.files import write_atomically
 from training.job_config import SHORTHANDS
 from training.op_counter import OTHER
 from training.players import EVALUATION_SEED, check_device, positive, trained_in
@@ -310,7 +311,7 @@ def _write(out: str, text: str) -> None:
     try:
         path = Path(out).resolve()  # of a link, what it leads to
         if path.is_file() or not path.exists():
-            checkpoint.write_atomically(path, text.encode())
+            write_atomically(path, text.encode())
         else:
             Path(out).write_text(text, encoding="utf-8")
     except OSError as error:

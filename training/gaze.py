@@ -9,16 +9,18 @@ image, are on different sides of that depth. A token lies on one where one of it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 import envs
 from policies import Oracle
 from training import checkpoint
 from training.episode import run_episode
+from training.state_files import State
 
 __all__ = ["Gaze", "distracted", "gap_edges", "gaze", "oracle_views"]
 
@@ -26,17 +28,20 @@ PAST_STONES_M = 0.6
 EVERY = 7  # decisions between views; not a divisor of the gait's ten
 
 
-@dataclass(frozen=True)
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, config=State)
 class Gaze:
     """Shares over some views; what is kept, and chance: what there is."""
 
-    edges_kept: float
+    edges_kept: Share
     """Share of the kept tokens that lie on a gap's edge."""
-    edges: float
+    edges: Share
     """Share of all tokens that do."""
-    past_kept: float
+    past_kept: Share
     """Share of the kept pixels that see past the stones."""
-    past: float
+    past: Share
     """Share of all pixels that do."""
 
 

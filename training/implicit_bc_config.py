@@ -32,19 +32,19 @@ class ImplicitBCConfig:
 
     demonstrations: str = "demos/sweep"
     """Directory that `python -m training.demos` wrote."""
-    demos_used: int | None = Field(default=None, ge=1)
+    demos_used: int | None = Field(default=None, ge=1, le=10**9)
     """How many of its training demonstrations to use, from the first; null: all."""
-    iterations: int = Field(default=200, ge=1)
+    iterations: int = Field(default=200, ge=1, le=10**9)
     """Rounds of `updates` gradient steps; each writes a row and a checkpoint."""
-    updates: int = Field(default=100, ge=1)
+    updates: int = Field(default=100, ge=1, le=10**9)
     """Gradient steps a round."""
-    batch_size: int = Field(default=64, ge=1)
+    batch_size: int = Field(default=64, ge=1, le=2**14)
     """Frames a gradient step, over all devices together."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """Peak learning rate of AdamW; it falls along a cosine over the whole run ..."""
     final_learning_rate: float = Field(default=1e-5, ge=0)
     """... to this one."""
-    warm_up: int = Field(default=200, ge=0)
+    warm_up: int = Field(default=200, ge=0, le=10**9)
     """Gradient steps over which the learning rate rises to its peak."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
@@ -58,21 +58,21 @@ class ImplicitBCConfig:
     """Type of matrix products (mixed precision: parameters and energies stay float32)."""
     not_finite: Literal["stop", "skip"] = "stop"
     """When a batch's loss or gradient is not finite, after reporting it: stop, or skip it."""
-    val_frames: int = Field(default=512, ge=1)
+    val_frames: int = Field(default=512, ge=1, le=10**9)
     """Frames of held-out demonstrations that `val_loss` is computed on."""
-    evaluate_every: int = Field(default=50, ge=0)
+    evaluate_every: int = Field(default=50, ge=0, le=10**9)
     """Rounds between closed-loop evaluations, and one after the last; 0: none at all."""
-    episodes: int = Field(default=4, ge=1)
+    episodes: int = Field(default=4, ge=1, le=10**4)
     """Episodes of a closed-loop evaluation, on scenes that are in no demonstration."""
-    readers: int = Field(default=1, ge=1)
+    readers: int = Field(default=1, ge=1, le=256)
     """Threads that read frames ahead, each process its own."""
-    threads: int = Field(default=2, ge=1)
+    threads: int = Field(default=2, ge=1, le=1024)
     """Threads that a process computes with."""
-    workers: int = Field(default=2, ge=1)
+    workers: int = Field(default=2, ge=1, le=4096)
     """Processes of the closed-loop evaluation."""
     device: str = "cpu"
     """PyTorch device: cpu or cuda; under torchrun each process takes its own GPU."""
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of batches and negatives (the initial policy has `policy.init_seed`)."""
     episode_s: float | None = None
     """Length of an episode, seconds: shorthand of `env.episode_s`."""
@@ -88,7 +88,7 @@ class ImplicitBCConfig:
     """Settings of the environment, keywords of `gymnasium.make`."""
     policy: policies.VisionPolicyConfig = policies.VisionPolicyConfig()
     """The policy."""
-    checkpoints_kept: int = Field(default=5, ge=1)
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")

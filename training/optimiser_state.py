@@ -5,20 +5,43 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from training.checkpoint import Checkpoint, check_tensors
+from training.errors import UserError
+
 __all__ = ["optimiser_tensors", "set_optimiser"]
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def optimiser_tensors(optimiser: torch.optim.AdamW) -> dict[str, Tensor]:
     """The optimiser's state, by parameter and name."""
     states = optimiser.state_dict()["state"]
     return {f"{i}/{key}": value for i, state in states.items() for key, value in state.items()}
 
 
-def set_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Set the optimiser's state from `optimiser_tensors`."""
-    states: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, key = name.split("/")
-        states.setdefault(int(index), {})[key] = tensor
+def set_optimiser(optimiser: torch.optim.AdamW, start: Checkpoint, count: int | None) -> None:
+    """Set the optimiser's state from the `optimiser_tensors` of a checkpoint.
+
+    UserError unless these are `count` (None: unknown), and all that each parameter with any needs:
+    one that no gradient has reached has none.
+    """
+    found = start.search
+    if count not in (None, len(found)):
+        raise UserError(
+            f"{start.path} holds {len(found)} tensors of the optimiser, where {count} were written"
+        )
+    known = {name.partition("/")[0] for name in found}
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    states = {
+        i: {
+            "step": torch.zeros(()),
+            "exp_avg": torch.zeros_like(parameter),
+            "exp_avg_sq": torch.zeros_like(parameter),
+        }
+        for i, parameter in enumerate(parameters)
+        if str(i) in known
+    }
+    needed = {f"{i}/{key}": value for i, state in states.items() for key, value in state.items()}
+    check_tensors(start.path, "optimiser", found, needed)
+    for i, state in states.items():
+        states[i] = {key: found[f"{i}/{key}"] for key in state}
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": states, "param_groups": groups})

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 SCRIPTED = ("oracle", "blind", "random")
+_MOST = 10**6
 EVALUATION_SEED = EVALUATION_SEEDS_FROM
 """First of the seeds that no training uses."""
 
@@ -127,13 +128,15 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
 
 def positive(text: str) -> int:
     """An integer of at least 1, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or int(text[:20]) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
+    if len(text) > 9 or int(text) > _MOST:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST}, got {text!r}")
     return int(text)
 
 
 def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**32:
+    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**32:
         raise argparse.ArgumentTypeError(f"must be an integer from 0 to 2^32 - 1, got {text!r}")
     return int(text)
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from training.checkpoint import write_atomically
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
+from training.files import write_atomically
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from multiprocessing import connection, context, resource_tracker
 from types import ModuleType
 from typing import Any
 
+from training.errors import UserError
 from training.pool import (
     RETRIES,
     Crew,
@@ -63,13 +64,29 @@ class _Context(context.SpawnContext):  # spawned: forked physics and threads do 
     Process = _Process
 
 
+_MOST_PROCESSES, _MOST_A_CORE = 64, 8
+
+
+def check_count(count: int) -> None:
+    """UserError for more processes than this machine can run."""
+    cores = os.cpu_count() or 1
+    most = max(_MOST_PROCESSES, _MOST_A_CORE * cores)
+    if count > most:
+        raise UserError(
+            f"{count} processes are too many for this machine with {cores} cores: give at most "
+            f"{most} workers"
+        )
+
+
 def open_processes(
     count: int, begin: Callable[..., None] | None = None, *arguments: Any
 ) -> ProcessPoolExecutor:
     """A pool of `count` processes, each of which runs `begin(*arguments)` first.
 
-    Control-C is left to the process that opened them.
+    Control-C is left to the process that opened them. UserError for more than this machine can
+    run.
     """
+    check_count(count)
     with _blocked():
         return ProcessPoolExecutor(
             count, _Context(), initializer=_begin, initargs=(begin, arguments)
@@ -111,6 +128,7 @@ class ProcessPool(Crew[T, R, _Hand]):
 
     def __init__(self, make: Callable[[], Worker[T, R]], workers: int) -> None:
         super().__init__()
+        check_count(workers)
         self._make, self._workers, self._lost = pickle.dumps(make), workers, 0
         try:
             self.hire()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import hashlib
 import io
 import json
@@ -12,26 +11,38 @@ import os
 import platform
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import field
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
-from training.checkpoint import CHECKPOINTS, write_atomically
+from pydantic.dataclasses import dataclass
+
+from training.board import Board
+from training.checkpoint import CHECKPOINTS
 from training.command_lines import option
 from training.config import UserError, to_yaml
+from training.files import (
+    append,
+    check_regular,
+    lock,
+    read_bytes,
+    reason,
+    sync_directory,
+    write_atomically,
+    writing,
+)
 from training.progress import ProgressBar
+from training.state_files import State, read_json
 
 __all__ = [
+    "Provenance",
     "RunLog",
     "check_rows",
     "create",
     "has_rows",
-    "lock",
     "new_directory",
     "provenance",
     "record_resume",
@@ -39,6 +50,34 @@ __all__ = [
 ]
 
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
+
+
+@dataclass(frozen=True, config=State)
+class Git:
+    """A state of the source."""
+
+    commit: str = "unknown"
+    modified: bool = False
+
+
+@dataclass(frozen=True, config=State)
+class Resumed:
+    """A time that a run went on: what is read of it."""
+
+    git: Git | None = None
+
+
+@dataclass(frozen=True, config=State)
+class Provenance:
+    """Where results come from: what is read of it."""
+
+    git: Git | None = None
+    python: str = ""
+    versions: dict[str, str | None] = field(default_factory=dict)
+    hardware: dict[str, Any] = field(default_factory=dict)
+    resumed: tuple[Resumed, ...] = ()
+
+
 _PACKAGES = (
     "foveate", "torch", "numpy", "gymnasium", "pybullet", "quadprog", "ray", "evotorch",
     "safetensors", "pydantic",
@@ -76,7 +115,7 @@ def create(directory: Path, config: dict[str, Any]) -> None:
 def has_rows(directory: Path) -> bool:
     """Whether a run has logged an iteration; a file that cannot be read is `RunLog`'s to report."""
     try:
-        return len((directory / METRICS).read_bytes().splitlines()) > 1
+        return len(read_bytes(directory / METRICS).splitlines()) > 1
     except OSError:
         return False
 
@@ -85,9 +124,9 @@ def check_rows(directory: Path, iteration: int) -> None:
     """UserError unless metrics.csv holds the rows of all iterations to this one, in their order."""
     path = directory / METRICS
     try:
-        data = path.read_bytes() if path.exists() else b""
+        data = read_bytes(path) if path.exists() else b""
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
     _rows_until(iteration, data, path)
 
 
@@ -120,13 +159,9 @@ def _iteration(line: bytes, width: int) -> float:
 def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:
     """Note in a run's provenance that it goes on from `iteration`, under which configuration."""
     try:
-        facts = json.loads((directory / PROVENANCE).read_text(encoding="utf-8"))
-        if not isinstance(facts, dict):
-            raise ValueError(f"{PROVENANCE} holds a {type(facts).__name__}, where a dict is needed")
-        resumed = facts.setdefault("resumed", [])
-        if not isinstance(resumed, list):
-            raise ValueError(f"{PROVENANCE} has resumed = {resumed!r}, where a list is needed")
-        resumed.append({"iteration": iteration, **provenance(config)})
+        read_json(Provenance, directory / PROVENANCE)
+        facts = json.loads(read_bytes(directory / PROVENANCE))
+        facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
         _write(directory, facts, config)
         (directory / CHECKPOINTS).mkdir(exist_ok=True)
         for left_over in (directory / CHECKPOINTS).glob(".*.safetensors.*"):
@@ -144,24 +179,6 @@ def write_config(directory: Path, config: dict[str, Any]) -> None:
     """Write config.yaml. Raises OSError."""
     text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
     write_atomically(directory / CONFIG, text.encode())
-
-
-@contextmanager
-def lock(directory: Path) -> Iterator[None]:
-    """Hold a run directory; UserError when another process does.
-
-    The system releases the lock when the process ends, however it ends.
-    """
-    try:
-        file = (directory / ".lock").open("w")
-    except OSError as error:
-        raise UserError(f"cannot write the run directory {directory}: {error.strerror}") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is at work in {directory}") from None
-        yield
 
 
 def provenance(config: dict[str, Any]) -> dict[str, Any]:
@@ -228,15 +245,6 @@ def _cpu_model() -> str:
     return next(models, platform.processor())
 
 
-def _sync_directory(directory: Path) -> None:
-    """Have the system write the names of a directory's files to the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class RunLog:
     """One row an iteration, to metrics.csv, TensorBoard and a progress bar.
 
@@ -249,27 +257,24 @@ class RunLog:
     def __init__(
         self, directory: Path, columns: tuple[str, ...], *, iteration: int, total: int
     ) -> None:
-        self.columns = columns
+        self.columns, self._path = columns, directory / METRICS
+        with writing(self._path):
+            if self._path.exists():
+                check_regular(self._path)
+            self._file = self._path.open("a+b", buffering=0)
         try:
-            self._file = open(directory / METRICS, "a+b")  # noqa: SIM115 - closed in close()
-            _sync_directory(directory)
-        except OSError as error:
-            raise UserError(f"cannot write {directory / METRICS}: {error.strerror}") from None
-        try:
-            self.last = self._keep_until(iteration)
+            with writing(self._path):
+                sync_directory(directory)
+                self.last = self._keep_until(iteration)
+            self._board = Board(directory, iteration)
         except UserError:
             self._file.close()
             raise
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TensorBoard's own imports
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(directory), purge_step=iteration + 1)
         self._bar = ProgressBar(total=total, initial=iteration, unit="it")
 
     def _keep_until(self, iteration: int) -> dict[str, str]:
         self._file.seek(0)
-        data, heading, path = self._file.read(), self._line(self.columns), self._file.name
+        data, heading, path = self._file.read(), self._line(self.columns), self._path
         first = next(iter(data.splitlines(keepends=True)), b"").rstrip(b"\0")
         if not heading.startswith(first):
             raise UserError(
@@ -279,14 +284,10 @@ class RunLog:
         kept = _rows_until(iteration, data, path)
         self._file.truncate(sum(map(len, kept)))
         if not kept[0]:
-            self._file.write(heading)
-        self._sync()
+            append(self._file, heading)
+        os.fsync(self._file.fileno())
         last = next(csv.reader([kept[-1].decode()])) if len(kept) > 1 else []
         return dict(zip(self.columns, last, strict=False))
-
-    def _sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
     @staticmethod
     def _line(cells: Any) -> bytes:
@@ -297,11 +298,11 @@ class RunLog:
     def row(self, values: dict[str, float], summary: str) -> None:
         """Log one iteration: `values` has exactly the columns; the bar shows `summary`."""
         assert tuple(values) == self.columns, f"{tuple(values)} != {self.columns}"
-        self._file.write(self._line(values.values()))
-        self._sync()
-        for name, value in values.items():
-            if name != "iteration" and math.isfinite(value):
-                self._board.add_scalar(f"train/{name}", value, int(values["iteration"]))
+        with writing(self._path):
+            append(self._file, self._line(values.values()))
+            os.fsync(self._file.fileno())
+        curves = {f"train/{name}": value for name, value in values.items() if name != "iteration"}
+        self._board.add(curves, int(values["iteration"]))
         self._bar.set_postfix_str(summary, refresh=False)
         self._bar.update()
 

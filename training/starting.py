@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,15 +15,17 @@ from training import config as configuration
 from training.command_lines import command_line
 from training.commands import interrupted_status
 from training.config import UserError
+from training.files import lock
 from training.resuming import iterations_done, resume, set_aside_later
+from training.state_files import check
 
 __all__ = [
     "build_policy",
-    "going_on",
     "hold_and_train",
     "make_parser",
     "print_next",
     "start_run",
+    "state_of",
 ]
 
 T = TypeVar("T")
@@ -79,19 +80,12 @@ def start_run(
     return resume(command, args, load, free_on_resume)
 
 
-@contextmanager
-def going_on(start: checkpoint.Checkpoint) -> Iterator[None]:
-    """UserError that names the file when the block does not find in it what it goes on from."""
+def state_of(start: checkpoint.Checkpoint, cls: type[T]) -> T:
+    """What a trainer saved beside tensors. UserError when the checkpoint does not hold it."""
     try:
-        yield
-    except UserError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"{start.path} does not hold the state that this run can go on from ({reason}); it may "
-            "be another trainer's"
-        ) from None
+        return check(cls, start.state, start.path)
+    except UserError as error:
+        raise UserError(f"{error}; it may be another trainer's") from None
 
 
 def build_policy(
@@ -115,7 +109,7 @@ def hold_and_train(
 ) -> int:  # fmt: skip
     """Train while no other process can in the same directory: 0, or that of an interruption."""
     try:
-        with run_log.lock(run):
+        with lock(run):
             if args.resume is not None:
                 done = iterations_done(start)
                 run_log.record_resume(run, done, configuration.dump(config))

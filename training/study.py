@@ -28,11 +28,12 @@ from pathlib import Path
 
 import torch
 
-from training import checkpoint, demos, run_log
+from training import checkpoint, demos
 from training import config as configuration
 from training.command_lines import command_line
 from training.commands import exit_status, interrupted_status
 from training.config import ArgumentParser, UserError
+from training.files import lock, write_atomically
 from training.players import check_device
 from training.studies.charts import pareto_picture
 from training.studies.config import CurveConfig, StudyConfig, load_config, study_file
@@ -130,8 +131,8 @@ class Page:
         if same and picture is None:
             return False
         if picture is not None:
-            checkpoint.write_atomically(self.out / PICTURE, picture)
-        checkpoint.write_atomically(path, page)
+            write_atomically(self.out / PICTURE, picture)
+        write_atomically(path, page)
         return True
 
 
@@ -171,7 +172,7 @@ def _write_config(out: Path, study: StudyConfig) -> None:
         configuration.dump(study), "Resolved configuration of this study, every default filled in."
     )
     if not (out / STUDY).is_file() or (out / STUDY).read_text(encoding="utf-8") != text:
-        checkpoint.write_atomically(out / STUDY, text.encode())
+        write_atomically(out / STUDY, text.encode())
 
 
 def _unfinished(runs: list[list[Run]]) -> list[list[Run]]:
@@ -275,7 +276,7 @@ def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> i
     for stages in _unfinished(runs):
         check_policies(stages)
     _make_directory(out)
-    with run_log.lock(out):
+    with lock(out):
         _write_config(out, study)
         _clean(out)
         if _unfinished(runs):

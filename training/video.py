@@ -15,6 +15,7 @@ import numpy as np
 from training.attention_picture import side_by_side
 from training.config import UserError
 from training.episode import Policy
+from training.files import append, reason
 from training.overlays import compose
 
 __all__ = ["SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
@@ -106,13 +107,17 @@ class FrameWriter:
         except RuntimeError:  # not a film at all
             frames = 0
         if frames != self.frames:
-            raise OSError(
-                f"ffmpeg wrote {frames} of {self.frames} frames, as it does on a full disk"
-            )
+            raise OSError(f"ffmpeg wrote {frames} of {self.frames} frames")
 
     def _failed(self, error: OSError) -> UserError:
-        reason = error.strerror or str(error).partition("\n")[0]
-        return UserError(f"--video {str(self.path)!r} cannot be written: {reason}")
+        why = (error.strerror or str(error)).partition("\n")[0]
+        if self.path.suffix.lower() == ".mp4":
+            try:  # ffmpeg does not tell why it stopped: ask the disk for more, as it did
+                with self._partial.open("ab", buffering=0) as file:
+                    append(file, bytes(2**20))
+            except OSError as refused:
+                why = reason(refused)
+        return UserError(f"--video {str(self.path)!r} cannot be written: {why}")
 
 
 class _InMemory:

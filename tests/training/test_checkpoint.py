@@ -55,7 +55,7 @@ def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(UserError, match=r"cannot write the checkpoint .*No space left"):
         checkpoint.save(saved, {}, {}, {}, {})
     assert saved.read_bytes() == before

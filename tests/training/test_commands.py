@@ -113,7 +113,7 @@ def test_not_a_number_in_a_policy_is_a_sentence(run, tmp_path, capsys):
     for command in (rollout, evaluate):
         assert command.main([str(path)]) == 2
         error = capsys.readouterr().err
-        assert "nan: policy output (action) at step 0" in error
+        assert f"{path} holds a broken policy: tensor controller." in error
         assert error.count("\n") == 1
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from tests.training import walk_env
 from training import evaluate as evaluation
-from training import plots, pool, run_log
+from training import plots, pool
 from training.config import UserError
 from training.evaluate import evaluate, main, summarise, wilson_interval
+from training.files import lock
 from training.players import find_players
 from training.rollout import Episode
 
@@ -130,7 +131,7 @@ def test_the_command_writes_figures_and_picture(tmp_path, capsys):
 
 def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, capsys):
     arguments = ["--policy", "oracle", "--episodes", "1", "--out", str(tmp_path), *WALK]
-    with run_log.lock(tmp_path):
+    with lock(tmp_path):
         assert main(arguments) == 2
     assert "another process" in capsys.readouterr().err
     assert not (tmp_path / "evaluation.json").exists()
@@ -139,7 +140,7 @@ def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, c
 
 def test_an_evaluation_holds_its_directory_until_it_ends(tmp_path, monkeypatch):
     def refused(*_, **__):
-        with pytest.raises(UserError, match="another process"), run_log.lock(tmp_path):
+        with pytest.raises(UserError, match="another process"), lock(tmp_path):
             pass
         return iter(())
 
@@ -231,7 +232,10 @@ def test_results_go_where_the_first_run_directory_is(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
-    where = evaluation._folder
+
+    def where(runs):
+        return evaluation._folder(runs, [], range(1))
+
     assert where(["stepping_stones"]) is None
     assert where(["stepping_stones", "b", "a"]) == Path("b/evaluation")
     assert where(["a/checkpoints/000001.safetensors"]) == Path("a/evaluation")

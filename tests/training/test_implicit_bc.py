@@ -350,7 +350,7 @@ def test_a_run_goes_on_only_with_its_state_and_a_device(job, tmp_path, capsys):
     more = ["--resume", str(run), "--set", "iterations=2"]
     for state, sentence in (
         ({}, "holds no progress of a run, so none can go on from it"),
-        ({"progress": {"iteration": 1}}, "can go on from ('basis'); it may be another trainer's"),
+        ({"progress": {"iteration": 1}}, "basis is missing; it may be another trainer's"),
     ):
         checkpoint.save(saved.path, saved.policy, saved.search, saved.config, state)
         refused(capsys, more, f"{saved.path} ")

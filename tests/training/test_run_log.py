@@ -10,6 +10,7 @@ import pytest
 from training import config as configuration
 from training import run_log
 from training.config import UserError
+from training.files import lock
 from training.run_log import RunLog
 
 COLUMNS = ("iteration", "loss", "wall_s")
@@ -120,7 +121,7 @@ def test_a_run_killed_before_its_configuration_was_written_occupies_nothing(tmp_
 
 def test_a_run_that_another_process_is_making_is_refused(run):
     (run / "config.yaml").unlink()
-    with run_log.lock(run), pytest.raises(UserError, match="another process is at work in"):
+    with lock(run), pytest.raises(UserError, match="another process is at work in"):
         run_log.create(run, CONFIG)
 
 
@@ -141,22 +142,30 @@ def test_a_resume_is_recorded(run):
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("[]", "holds a list, where a dict"), ('{"resumed": 5}', "has resumed = 5, where a list")],
+    [
+        ("[]", "it is of type list, where keys"),
+        ('{"resumed": 5}', "resumed = 5, but input should be a valid"),
+        ('{"resumed": [{"git": 7}]}', "resumed.0.git = 7, but input should be"),
+        ('{"git": NaN}', "git = nan, but input should be"),
+        ("[" * 10**5, "no JSON: maximum recursion depth"),
+    ],
 )
 def test_a_provenance_of_another_kind_is_one_sentence(run, text, reason):
     (run / "provenance.json").write_text(text)
-    with pytest.raises(UserError, match=rf"cannot continue .* provenance.json {reason}"):
+    with pytest.raises(
+        UserError, match=rf"cannot continue .*provenance.json is damaged, or .*{reason}"
+    ):
         run_log.record_resume(run, 7, CONFIG)
 
 
 def test_a_lock_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / ".lock").mkdir()
-    with pytest.raises(UserError, match="cannot write the run directory"), run_log.lock(tmp_path):
+    with pytest.raises(UserError, match="cannot write the run directory"), lock(tmp_path):
         pass
 
 
 def _hold(run, ready, done):
-    with run_log.lock(run):
+    with lock(run):
         ready.set()
         done.wait(20)
 
@@ -167,9 +176,9 @@ def test_two_processes_never_train_in_one_directory(run):
     holder = context.Process(target=_hold, args=(run, ready, done))
     holder.start()
     assert ready.wait(20)
-    with pytest.raises(UserError, match="another process is at work in"), run_log.lock(run):
+    with pytest.raises(UserError, match="another process is at work in"), lock(run):
         pass
     holder.kill()
     holder.join()
-    with run_log.lock(run):
+    with lock(run):
         pass

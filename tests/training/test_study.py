@@ -324,8 +324,12 @@ def test_what_was_made_from_a_run_that_is_gone(plain, finished, tmp_path, capsys
 def test_damaged_files_are_one_sentence(plain, tmp_path, capsys):
     path, whole = plain
     for name, text, sentence in (
-        ("evaluations/exact-s0.json", "[1]", "or damaged: it has no env_settings"),
-        ("costs.json", '{"measured": {}}', "or damaged: it has no costs"),
+        (
+            "evaluations/exact-s0.json",
+            "[1]",
+            "is damaged, or another kind of file: it is of type list",
+        ),
+        ("costs.json", '{"measured": {}}', "is damaged, or another kind of file: costs is missing"),
         ("study.yaml", "- 1", "must hold `key: value` lines"),
         ("runs/exact-s0/metrics.csv", "seed\n", "has no column 'iteration'"),
     ):

@@ -7,9 +7,10 @@ import pytest
 
 from training.config import UserError
 from training.plots import Curve
+from training.state_files import read_json
 from training.studies.config import StudyConfig
 from training.studies.intervals import mean_interval, ratio_interval, share_interval, t_quantile
-from training.studies.measures import read_json
+from training.studies.measures import Evaluation
 from training.studies.results import Scores, pareto_front, read_scores, training_spread
 from training.studies.summary import Row, Summary, headline
 
@@ -143,19 +144,38 @@ def test_scores_of_evaluations(tmp_path):
     assert read_scores([tmp_path / "absent.json"], 1) is None
 
 
-@pytest.mark.parametrize("text", ['{"records": 3}', '{"records": [{"reward": "much"}]}',
-                                  '{"records": []}', '{"records": [4]}'])  # fmt: skip
-def test_a_damaged_evaluation(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"records": 3}', "records = 3, but input should be a valid array"),
+        ('{"records": [{"reward": "much"}]}', "records.0.reward = 'much', but input should be"),
+        ('{"records": [{"reward": 1.0, "success": null}]}', r"records.0.success.* = None, but"),
+        ('{"records": [{"reward": 1.0, "in_bowls": 2}]}', "records.0.in_bowls = 2, but input"),
+        ('{"records": [{"reward": NaN}]}', "records.0.reward = nan, but input should be"),
+        ('{"records": [{"reward": 1e308}]}', "records.0.reward = 1e[+]308, but input should be"),
+        ('{"records": []}', "holds 0 episodes, where 1 are needed; it is damaged"),
+        ('{"records": [4]}', "records.0 = 4, but input should be an object"),
+        ("{", "is damaged, or no JSON"),
+    ],
+)
+def test_a_damaged_evaluation(tmp_path, text, reason):
     (tmp_path / "a.json").write_text(text)
-    with pytest.raises(UserError, match=r"a.json does not hold 1 episodes with their rewards"):
+    with pytest.raises(UserError, match=f"a.json .*{reason}"):
         read_scores([tmp_path / "a.json"], 1)
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "null"])
-def test_a_file_without_what_it_must_hold(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "of type list, where keys"),
+        ("{}", "env_settings is missing"),
+        ("null", "of type NoneType"),
+    ],
+)
+def test_a_file_without_what_it_must_hold(tmp_path, text, reason):
     (tmp_path / "a.json").write_text(text)
-    with pytest.raises(UserError, match="damaged: it has no seeds"):
-        read_json(tmp_path / "a.json", "seeds")
+    with pytest.raises(UserError, match=f"a.json is damaged, or another kind of file: .*{reason}"):
+        read_json(Evaluation, tmp_path / "a.json")
 
 
 def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01, placed=None):

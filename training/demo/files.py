@@ -32,10 +32,15 @@ from training.demo.format import (
     episode_path,
     observation_spec,
 )
+from training.files import check_regular
+from training.state_files import Finite, check
 
 __all__ = ["Demo", "DemoReader", "Frames", "read_demo", "read_recording", "verify_demo"]
 
 _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
+_MOST_BYTES = 2**26  # of numbers that are read at once; an episode has kilobytes of them
+_MOST_NAME_BYTES = 64
+_MOST_REWARD = 1e100  # so that sums are numbers too
 _HIGHEST_RATIO = 1032  # of deflate; who claims more has a wrong length
 
 
@@ -105,6 +110,7 @@ class Demo:
 def _open(path: Path) -> Iterator[h5py.File]:
     """Open a file of ours; UserError, one sentence, for whatever is wrong in the block."""
     try:
+        check_regular(path)
         with h5py.File(path, "r") as file:
             if _text(file.attrs, "format") != FORMAT:
                 raise UserError(f"{path} is an HDF5 file of another kind, not of {FORMAT}")
@@ -119,7 +125,8 @@ def _open(path: Path) -> Iterator[h5py.File]:
         raise
     except FileNotFoundError:
         raise UserError(f"there is no {path}, where demonstrations should be") from None
-    except (OSError, RuntimeError, LookupError, ValueError, TypeError) as error:
+    except (OSError, RuntimeError, LookupError, ArithmeticError, ValueError, TypeError, MemoryError,
+            RecursionError) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise UserError(
             f"{path} is not a whole file of demonstrations, it may have been cut short, damaged "
@@ -148,6 +155,8 @@ def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.
     stored = dataset.id.get_storage_size()
     if dataset.chunks is None or filters != _FILTERS or stored * _HIGHEST_RATIO < dataset.nbytes:
         raise ValueError(f"{name} is not stored as checksummed chunks of all its steps")
+    if not spec.is_frame and dataset.nbytes > _MOST_BYTES:
+        raise ValueError(f"{name} has {dataset.nbytes} bytes, where at most {_MOST_BYTES} are read")
     return dataset
 
 
@@ -184,7 +193,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def _recording(file: h5py.File) -> Recording:
-    return Recording.from_json(_text(file.attrs, "recording"))
+    return Recording.from_json(_text(file.attrs, "recording"), Path(file.filename))
 
 
 def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> Demo:
@@ -206,12 +215,16 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
         dones = _dataset(group, "dones", steps, ArraySpec((), "int64"))[()]
         if steps < 1 or dones[:-1].any() or dones[-1] != 1:
             raise ValueError("dones is not 0 for all steps but the last")
+        actions = _dataset(group, "actions", steps, recording.action)[()]
+        if not (np.isfinite(actions).all() and np.abs(rewards).max() < _MOST_REWARD):
+            raise UserError(f"{path} has actions or rewards that are not finite")
+        info = json.loads(_text(group.attrs, "final_info"))
         return Demo(
             number=number,
             path=path,
             seed=int(group.attrs["seed"]),
-            final_info=dict(json.loads(_text(group.attrs, "final_info"))),
-            actions=_dataset(group, "actions", steps, recording.action)[()],
+            final_info=check(dict[str, Finite], info, path, "final_info."),
+            actions=actions,
             rewards=rewards,
             arrays={key: datasets[key][()] for key in specs if not specs[key].is_frame},
             frames={
@@ -234,12 +247,9 @@ def verify_demo(directory: Path, number: int, wanted: Recording) -> int:
             dataset = file[f"data/demo_{number}/obs/{key}"]
             for step in range(len(demo)):
                 dataset[step]
-    finite = all(np.isfinite(values).all() for values in (demo.actions, demo.rewards))
-    if not finite or demo.seed != wanted.seed + number:
+    if demo.seed != wanted.seed + number:
         raise UserError(
             f"{demo.path} has the seed {demo.seed}, where {wanted.seed + number} is needed"
-            if finite
-            else f"{demo.path} has actions or rewards that are not finite"
         )
     return len(demo)
 
@@ -269,12 +279,15 @@ class DemoReader:
         action_space: gymnasium.Space[Any] | None = None,
     ) -> None:
         path = Path(path)
-        self.path = path / MASTER if path.is_dir() else path
+        self.path = path / MASTER if os.path.isdir(path) else path
         self.directory = self.path.parent
         with _open(self.path) as file:
             self.recording = _recording(file)
             numbers = _listed(file)
-            masks = {name: _names(_group(file, f"mask/{name}")) for name in ("train", "valid")}
+            masks = {
+                name: _names(_group(file, f"mask/{name}"), len(numbers))
+                for name in ("train", "valid")
+            }
         self._check(env_id, observation_space, action_space)
         self.demos = [read_demo(self.directory, number, self.recording) for number in numbers]
         """All of them, by number."""
@@ -344,9 +357,11 @@ def _listed(file: h5py.File) -> list[int]:
     return sorted(numbers)
 
 
-def _names(dataset: h5py.Dataset) -> list[str]:
+def _names(dataset: h5py.Dataset, most: int) -> list[str]:
     if not isinstance(dataset, h5py.Dataset) or dataset.ndim != 1:
         raise ValueError(f"{dataset.name} is not a list")
+    if len(dataset) > most or dataset.dtype.itemsize > _MOST_NAME_BYTES:
+        raise ValueError(f"{dataset.name} holds more than the names of {most} episodes")
     if h5py.check_string_dtype(dataset.dtype) is None:
         raise ValueError(f"{dataset.name} holds {dataset.dtype}, where names are needed")
     return [name.decode() for name in dataset[()].tolist()]

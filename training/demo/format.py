@@ -17,15 +17,17 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
 
 from training.config import UserError
+from training.state_files import Count, Finite, check
 
 __all__ = [
     "ArraySpec",
@@ -43,13 +45,29 @@ BOX_KEY = "observation"
 """The name that a Box observation, which has none, is kept under."""
 
 
-@dataclass(frozen=True)
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
+_DTYPES = {np.dtype(code).name for code in "?bhilqBHILQefdg"}
+_MOST_BYTES = 2**28  # of a step's array; a picture of 1000 x 1000 pixels has 3 MB
+
+
+@dataclass(frozen=True, config=_STRICT)
 class ArraySpec:
     """Shape and type of one step's array."""
 
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(max_length=16)]
     dtype: str
     """numpy's name of it: "uint8", "float32"."""
+
+    @model_validator(mode="after")
+    def _numbers(self) -> Self:
+        if self.dtype not in _DTYPES:
+            raise ValueError(f"dtype must be numpy's name of a type of numbers, got {self.dtype!r}")
+        if self.nbytes > _MOST_BYTES:
+            raise ValueError(
+                f"an array of shape {list(self.shape)} has {self.nbytes} bytes, where at most "
+                f"{_MOST_BYTES} are read"
+            )
+        return self
 
     @classmethod
     def of(cls, space: spaces.Box) -> ArraySpec:
@@ -82,7 +100,7 @@ def observation_spec(space: gymnasium.Space[Any]) -> dict[str, ArraySpec]:
     return {key: ArraySpec.of(part) for key, part in parts.items()}  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Recording:
     """What all demonstrations of a directory have in common; equal ones may share a directory."""
 
@@ -90,11 +108,11 @@ class Recording:
     """Gymnasium id."""
     env: dict[str, Any]
     """Settings of the environment, every default filled in where it tells them."""
-    seed: int
+    seed: Count
     """Episode i began with `reset(seed=seed + i)`."""
-    after_done_steps: int
+    after_done_steps: Annotated[int, Field(ge=-1, lt=2**31)]
     """Steps recorded after `info["success"]` or `expert_done` first holds; -1: all."""
-    noise: float
+    noise: Annotated[Finite, Field(ge=0)]
     """Standard deviation of the noise on executed actions, as a share of half their range."""
     observation: dict[str, ArraySpec]
     """Arrays of an observation, by key."""
@@ -108,14 +126,13 @@ class Recording:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Recording:
-        """What `to_json` wrote; ValueError, TypeError or KeyError for other text."""
-        data = json.loads(text)
-        specs = {
-            key: ArraySpec(tuple(int(size) for size in spec["shape"]), str(np.dtype(spec["dtype"])))
-            for key, spec in {**data["observation"], "": data["action"]}.items()
-        }
-        return cls(**{**data, "action": specs.pop(""), "observation": specs})
+    def from_json(cls, text: str, path: Path) -> Recording:
+        """What `to_json` wrote, from a file; UserError for other text."""
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path} is damaged: its recording is no JSON: {error}") from None
+        return check(cls, data, path, "recording.")
 
 
 def check_same(path: Path, found: Recording, wanted: Recording) -> None:

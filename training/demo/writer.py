@@ -18,7 +18,6 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from training.checkpoint import write_atomically
 from training.demo.format import (
     BOX_KEY,
     FORMAT,
@@ -28,6 +27,7 @@ from training.demo.format import (
     Recording,
     episode_path,
 )
+from training.files import write_atomically
 
 __all__ = ["EpisodeWriter", "decisive_packages", "split", "write_master"]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -32,6 +32,7 @@ __all__ = [
     "study_file",
 ]
 
+_MOST_RUNS = 1000
 Reference = Literal["oracle", "blind", "random"]
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -79,9 +80,9 @@ class CurveConfig:
     """Its heading."""
     xlabel: str
     """Label of the horizontal axis, with its unit."""
-    points: tuple[PointConfig, ...] = Field(min_length=1)
+    points: tuple[PointConfig, ...] = Field(min_length=1, max_length=1000)
     """The places."""
-    episodes: int = Field(default=50, ge=2)
+    episodes: int = Field(default=50, ge=2, le=10**5)
     """Episodes of every arm, seed and reference at each."""
 
 
@@ -91,12 +92,12 @@ class StudyConfig:
 
     title: str = Field(min_length=1)
     """Heading of the page."""
-    stages: tuple[StageConfig, ...] = Field(min_length=1)
+    stages: tuple[StageConfig, ...] = Field(min_length=1, max_length=16)
     """Training runs in turn, each but the first from the policy of the one before; the last one's
     policy is the arm's."""
-    arms: tuple[ArmConfig, ...] = Field(min_length=1)
+    arms: tuple[ArmConfig, ...] = Field(min_length=1, max_length=1000)
     """What is compared."""
-    leading_arms: int | None = Field(default=None, ge=1)
+    leading_arms: int | None = Field(default=None, ge=1, le=1000)
     """How many of them, the first, have all their seeds and curves before the others begin; null:
     all."""
     baseline: str
@@ -106,29 +107,35 @@ class StudyConfig:
     equal_within: float = Field(default=0.02, ge=0, lt=1)
     """An arm earns as much as the baseline if its reward is lower by at most this share; the lower
     end of the interval decides."""
-    seeds: tuple[int, ...] = Field(default=(0, 1, 2), min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
+        default=(0, 1, 2), min_length=1, max_length=1000
+    )
     """Training seeds; each gives every arm one policy."""
-    seed_keys: tuple[str, ...] = ("seed", "policy.init_seed", "policy.feature_seed")
+    seed_keys: Annotated[tuple[str, ...], Field(max_length=100)] = (
+        "seed",
+        "policy.init_seed",
+        "policy.feature_seed",
+    )
     """Fields of the stages' configurations that the seed is put into."""
     references: tuple[Reference, ...] = ("oracle", "blind")
     """Scripted policies that are evaluated too."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment in all evaluations."""
-    episodes: int = Field(default=200, ge=2)
+    episodes: int = Field(default=200, ge=2, le=10**5)
     """Evaluation episodes of every arm, seed and reference, the same scenes for all."""
     evaluation_seed: int = Field(default=EVALUATION_SEEDS_FROM, ge=VALIDATION_SEEDS_FROM, lt=2**32)
     """Seed of the first; training uses none from 100000 up. Below that, from 90000 up, are
     validation scenes, to choose an arm by: for studies that clone recorded demonstrations."""
-    curves: tuple[CurveConfig, ...] = ()
+    curves: tuple[CurveConfig, ...] = Field(default=(), max_length=100)
     """Evaluations where the task is changed."""
     compare_stages: bool = False
     """Evaluate the policies of the headline arm's earlier stages too: what each stage brings."""
     demonstrations: str | None = None
     """Arguments of `python -m training.demos` that records what the stages clone; null: none."""
-    workers: int | None = Field(default=None, ge=1)
+    workers: int | None = Field(default=None, ge=1, le=4096)
     """Episodes run at the same time, in training and evaluation; null: the stages' own number, and
     one in evaluations."""
-    parallel: int = Field(default=1, ge=1)
+    parallel: int = Field(default=1, ge=1, le=1024)
     """Runs and evaluations made at the same time, each in a process of its own with `workers`."""
     ray_address: str | None = None
     """Ray cluster for the stages that can use one ("auto", "host:6379")."""
@@ -155,8 +162,11 @@ class StudyConfig:
         for key, values in (("seeds", self.seeds), ("references", self.references)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{key} must be distinct, got {list(values)}")
-        if min(self.seeds) < 0:
-            raise ValueError(f"seeds must be at least 0, got {list(self.seeds)}")
+        runs = len(self.seeds) * len(self.arms) * len(self.stages)
+        if runs > _MOST_RUNS:
+            raise ValueError(
+                f"seeds, arms and stages make {runs} runs, where there can be at most {_MOST_RUNS}"
+            )
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
             self.demonstrations is None or any(stage.trainer == "es" for stage in self.stages)
         ):

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from training.checkpoint import write_atomically
+from pydantic import TypeAdapter
+
 from training.episode import Episode
+from training.files import append, read_bytes, write_atomically
 
 __all__ = ["play_on"]
+
+_EPISODE = TypeAdapter(Episode)
 
 
 def play_on(
@@ -30,10 +35,9 @@ def play_on(
     episodes = _read(path, facts, seeds)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(map(_line, (facts, *map(asdict, episodes)))).encode())
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("ab", buffering=0) as file:
         for episode in play(seeds[len(episodes) :]):
-            file.write(_line(asdict(episode)))
-            file.flush()
+            append(file, _line(asdict(episode)).encode())
             episodes.append(episode)
     return episodes
 
@@ -46,17 +50,17 @@ def _read(path: Path, facts: dict[str, Any], seeds: Sequence[int]) -> list[Episo
     """The episodes that are there; a line that a kill cut short ends them."""
     if not path.is_file():
         return []
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = read_bytes(path).decode(errors="replace")
     first, *lines = text.splitlines(keepends=True) or [""]
     if first != _line(facts):
         return []
     episodes: list[Episode] = []
     for seed, line in zip(seeds, lines, strict=False):
         try:
-            episode = Episode(**json.loads(line))
-        except (ValueError, TypeError):
+            episode = _EPISODE.validate_json(line, strict=True)
+        except ValueError:
             break
-        if episode.seed != seed:
+        if episode.seed != seed or not (episode.steps > 0 and math.isfinite(episode.reward)):
             break
         episodes.append(episode)
     return episodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 
@@ -12,9 +13,10 @@ import envs
 from policies import PolicyConfig
 from training import checkpoint
 from training.gaze import Gaze, gaze, oracle_views
+from training.state_files import read_json
 from training.studies.config import StudyConfig
 from training.studies.html import note, table
-from training.studies.measures import checkpoint_sha256, read_json, settings_of, write_json
+from training.studies.measures import checkpoint_sha256, settings_of, write_json
 from training.studies.products import Product
 from training.studies.runs import Run
 
@@ -22,7 +24,6 @@ __all__ = ["Look", "gaze_section", "has_gaze"]
 
 EPISODES = 4
 """Terrains that the oracle walks, the first of the evaluation."""
-_SHARES = tuple(one.name for one in dataclasses.fields(Gaze))
 
 
 def has_gaze(run: Run) -> bool:
@@ -54,7 +55,8 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
 
     UserError when a file is damaged.
     """
-    measured = [(run, _read(run)) for run in runs if Look.path_of(run.directory).is_file()]
+    files = [(run, Look.path_of(run.directory)) for run in runs]
+    measured = [(run, read_json(Gaze, path)) for run, path in files if path.is_file()]
     rows = []
     for number, arm in enumerate(study.arms):
         found = [one for run, one in measured if run.arm.name == arm.name]
@@ -75,11 +77,6 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
              "the image to the next."),
         note(_together([(run.seed, one) for run, one in measured if not run.arm.control])),
     ]  # fmt: skip
-
-
-def _read(run: Run) -> Gaze:
-    read = read_json(Look.path_of(run.directory), *_SHARES)
-    return Gaze(**{name: float(read[name]) for name in _SHARES})
 
 
 def _together(policies: list[tuple[int, Gaze]]) -> str:
@@ -111,7 +108,7 @@ def _cells(found: list[Gaze]) -> list[str]:
     return [
         f"{100 * np.mean(edges):.1f}{spread} %",
         f"{100 * mean(lambda one: one.edges):.1f} %",
-        f"{mean(lambda one: one.edges_kept / one.edges):.2f} ×",
+        f"{mean(lambda one: one.edges_kept / one.edges if one.edges else math.nan):.2f} ×",
         f"{100 * mean(lambda one: one.past_kept):.1f} %",
         f"{100 * mean(lambda one: one.past):.1f} %",
     ]

@@ -12,54 +12,73 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from policies import build
 from training import checkpoint, environments
 from training import config as configuration
 from training.config import UserError
 from training.evaluate import play, record, summarise
+from training.files import write_atomically
 from training.players import Player
-from training.run_log import provenance
+from training.run_log import Provenance, provenance
+from training.state_files import Count, Finite, State, read_json
 from training.step_cost import measure_all
 from training.studies.config import CurveConfig, StudyConfig, place_name, slug
 from training.studies.episodes import play_on
 from training.studies.runs import Run, iterations_made
 
 __all__ = [
-    "COSTS",
     "Conditions",
     "Costs",
+    "Evaluation",
+    "Measured",
     "check_there",
     "checkpoint_sha256",
     "condition_file",
-    "read_json",
     "settings_of",
     "unfinished",
     "write_json",
 ]
 
 TIMED_CALLS = 200
-COSTS = ("measured", "costs", "provenance")
-"""What the file of the costs must hold."""
 
 
-def read_json(path: Path, *keys: str) -> dict[str, Any]:
-    """What a file of the study holds; UserError when it cannot be read or lacks one of `keys`."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as a file of the study: {error}") from None
-    absent = [key for key in keys if not isinstance(data, dict) or key not in data]
-    if absent:
-        raise UserError(f"{path} is no such file of a study, or damaged: it has no {absent[0]}")
-    return data
+@checked_dataclass(frozen=True, config=State)
+class Evaluation:
+    """What an evaluation was made with, as its file says."""
+
+    env_settings: dict[str, Any]
+    seeds: tuple[Count, ...]
+    checkpoint_sha256: str | None = None
+
+
+@checked_dataclass(frozen=True, config=State)
+class Cost:
+    """What the page shows of a step's cost."""
+
+    attention: Count
+    total: Count
+    latency_ms: Finite
+    parameters: Count
+
+
+@checked_dataclass(frozen=True, config=State)
+class Measured:
+    """The file of the costs."""
+
+    measured: dict[str, Any]
+    """By arm, all that they follow from."""
+    costs: dict[str, Cost]
+    """By arm."""
+    provenance: Provenance
 
 
 def write_json(path: Path, data: Any) -> None:
     """Write a file in one step, so that it is whole or absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(data, indent=1, allow_nan=False) + "\n"
-    checkpoint.write_atomically(path, text.encode())
+    write_atomically(path, text.encode())
 
 
 def condition_file(out: Path, who: str, curve: str | None = None, x: float = 0.0) -> Path:
@@ -144,13 +163,13 @@ class Conditions:
             if not path.is_file():
                 continue
             expected: dict[str, Any] = {"env_settings": settings, "seeds": list(self._seeds)}
-            entry = read_json(path, *expected)
+            entry = dataclasses.asdict(read_json(Evaluation, path))
             if self.run is not None:
                 check_there(path, self.run)
                 if checkpoint.in_run(self.run):
                     expected["checkpoint_sha256"] = checkpoint_sha256(self.run)
             for key, value in expected.items():
-                if entry.get(key) != json.loads(json.dumps(value)):
+                if json.dumps(entry[key], sort_keys=True) != json.dumps(value, sort_keys=True):
                     what = {"checkpoint_sha256": "another policy", "seeds": "other scenes"}
                     raise UserError(
                         f"{path} was measured with {what.get(key, 'other settings')} ({key}) than "
@@ -229,10 +248,9 @@ class Costs:
         """Whether every arm as it is now was measured, and among the others."""
         if not self.path.is_file():
             return False
-        there = read_json(self.path, *COSTS)["measured"]
+        there = read_json(Measured, self.path).measured
         here = json.loads(json.dumps(self._measured()))
-        known = there if isinstance(there, dict) else {}
-        return all(known.get(name) == facts for name, facts in here.items())
+        return all(there.get(name) == facts for name, facts in here.items())
 
     def check(self) -> None:
         """Nothing to refuse: costs are measured again when arms change."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from training.config import UserError
 from training.plots import Curve, read_metrics
-from training.run_log import PROVENANCE
+from training.run_log import PROVENANCE, Provenance
+from training.state_files import State, read_json
 from training.studies.intervals import Interval, mean_interval, share_interval
-from training.studies.measures import read_json
 from training.studies.runs import Run, iterations_made
 
 __all__ = [
@@ -26,6 +28,9 @@ __all__ = [
     "read_training",
     "training_spread",
 ]
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,22 @@ class Scores:
         return float(self.rewards.mean(1).std(ddof=1)) if self.seeds > 1 else None
 
 
+@checked_dataclass(frozen=True, config=State)
+class Record:
+    """What is read of an episode."""
+
+    reward: Annotated[float, Field(gt=-1e100, lt=1e100)]
+    success: bool | Share = 0.0
+    in_bowls: Share | None = None
+
+
+@checked_dataclass(frozen=True, config=State)
+class Records:
+    """What is read of an evaluation's file."""
+
+    records: tuple[Record, ...]
+
+
 def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
     """The first episodes of the evaluations that are there, one a seed; None without any.
 
@@ -86,27 +107,21 @@ def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
     tables = [_records(path, episodes) for path in paths if path.is_file()]
     if not tables:
         return None
-    swept = all("in_bowls" in record for rows in tables for record in rows)
+    swept = all(record.in_bowls is not None for rows in tables for record in rows)
 
     def matrix(key: str) -> np.ndarray:
-        return np.array([[float(record.get(key, 0)) for record in rows] for rows in tables])
+        return np.array([[float(getattr(record, key)) for record in rows] for rows in tables])
 
     return Scores(matrix("reward"), matrix("in_bowls") if swept else None, matrix("success"))
 
 
-def _records(path: Path, episodes: int) -> list[dict[str, Any]]:
-    records = read_json(path, "records")["records"]
-    shown = ("reward", "success", "in_bowls")
-    whole = (
-        isinstance(records, list)
-        and len(records) >= episodes
-        and all(isinstance(record, dict) and "reward" in record for record in records)
-        and all(isinstance(r[key], int | float) for r in records for key in shown if key in r)
-    )
-    if not whole:
+def _records(path: Path, episodes: int) -> tuple[Record, ...]:
+    """UserError when there are fewer."""
+    records = read_json(Records, path).records
+    if len(records) < episodes:
         raise UserError(
-            f"{path} does not hold {episodes} episodes with their rewards; it is damaged, and is "
-            "made again once it is moved away"
+            f"{path} holds {len(records)} episodes, where {episodes} are needed; it is damaged, "
+            "and is made again once it is moved away"
         )
     return records[:episodes]
 
@@ -161,11 +176,10 @@ def commits(runs: Sequence[Run]) -> list[str]:
     for path in (run.directory / PROVENANCE for run in runs):
         if not path.is_file():
             continue
-        facts = read_json(path, "git")
-        for part in (facts, *facts.get("resumed", ())):
-            git = part.get("git") or {"commit": "unknown"}
-            changed = " with changes" if git.get("modified") else ""
-            found[f"commit {git['commit']}{changed}"] = None
+        facts = read_json(Provenance, path)
+        for git in (facts.git, *(part.git for part in facts.resumed)):
+            changed = " with changes" if git and git.modified else ""
+            found[f"commit {git.commit if git else 'unknown'}{changed}"] = None
     return list(found)
 
 

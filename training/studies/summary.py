@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.config import UserError
+from training.state_files import read_json
 from training.studies.config import CurveConfig, PointConfig, StudyConfig, slug
 from training.studies.intervals import Interval, mean_interval, ratio_interval
-from training.studies.measures import COSTS, condition_file, read_json
+from training.studies.measures import Measured, condition_file
 from training.studies.results import Scores, pareto_front, read_scores
 
 __all__ = ["Row", "Summary", "headline", "scores_at", "scores_of", "summarise"]
-
-_KEYS = {"attention", "total", "latency_ms", "parameters"}
-"""What the page shows of an arm's costs."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +101,8 @@ def _measured_costs(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Costs by arm and where they were measured; nothing without the file."""
     if not file.is_file():
         return {}, {}
-    measured = read_json(file, *COSTS)
-    costs, origin = measured["costs"], measured["provenance"]
-    whole = isinstance(costs, dict) and isinstance(origin, dict)
-    if not whole or not all(isinstance(c, dict) and c.keys() >= _KEYS for c in costs.values()):
-        raise UserError(f"{file} is damaged; it is made again once it is moved away")
-    return costs, origin
+    measured = dataclasses.asdict(read_json(Measured, file))
+    return measured["costs"], measured["provenance"]
 
 
 def _row(

@@ -1,0 +1,161 @@
+"""How large a policy is, from its settings alone: known before anything of it takes memory."""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import gymnasium
+
+from policies.config import EXACT, HYBRIDS, PolicyConfig
+from policies.footholds import LEGS, OFFSETS
+from policies.vision_config import VisionPolicyConfig
+from policies.waves import waves_size
+
+__all__ = ["MOST_NUMBERS", "check_size", "numbers"]
+
+MOST_NUMBERS = 10**8
+"""Of a policy's tensors, and of a layer's output: thousands of times what any policy here has."""
+_MOST_TOKENS = 2**14
+"""Of an image: forty times what the largest preset has; exact attention takes seconds for them."""
+_MOST_FEATURES, _MOST_HYBRID_FEATURES = 2**14, 2**16
+"""Random vectors m of a map; for hybrids, whose features are products, m n: tens of times what
+pays."""
+_MOST_LAYERS = 64
+_PLACE = 6  # numbers of a token's place code
+
+
+def check_size(
+    config: PolicyConfig | VisionPolicyConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    most: int = MOST_NUMBERS,
+) -> None:
+    """ValueError for a policy whose tensors hold more than `most` numbers, or which computes with
+    more than `MOST_NUMBERS` at once. Spaces that it does not fit pass: building it tells of them.
+    """
+    _check_features(config)
+    if len(config.hidden) > _MOST_LAYERS:
+        raise ValueError(f"hidden must be at most {_MOST_LAYERS} widths, got {len(config.hidden)}")
+    tokens, needed = (
+        count(config, observation_space, action_space) for count in (_tokens, numbers)
+    )
+    if tokens > _MOST_TOKENS:
+        raise ValueError(
+            f"patch = {list(config.patch)} makes {tokens} tokens of the image, where there can be "
+            f"at most {_MOST_TOKENS}"
+        )
+    if needed > most:
+        raise ValueError(
+            f"its settings allocate {needed} numbers, where there can be at most {most}"
+        )
+    if isinstance(config, VisionPolicyConfig):
+        widest = config.samples * max(config.hidden)
+        if widest > MOST_NUMBERS:
+            raise ValueError(
+                f"samples = {config.samples} and hidden = {list(config.hidden)} allocate {widest} "
+                f"numbers at once, where there can be at most {MOST_NUMBERS}"
+            )
+
+
+def _check_features(config: PolicyConfig | VisionPolicyConfig) -> None:
+    """ValueError for a feature map of more features than a token can have."""
+    m, n = config.num_features, config.num_lambda_features
+    if m > _MOST_FEATURES:
+        raise ValueError(f"num_features must be at most {_MOST_FEATURES}, got {m}")
+    if config.feature_map in HYBRIDS and m * n > _MOST_HYBRID_FEATURES:
+        raise ValueError(
+            f"num_features times num_lambda_features must be at most {_MOST_HYBRID_FEATURES} with "
+            f"the feature map {config.feature_map}, got {m} times {n}"
+        )
+
+
+def _tokens(
+    config: PolicyConfig | VisionPolicyConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+) -> int:
+    """How many an image becomes; 0 of another observation."""
+    vision = isinstance(config, VisionPolicyConfig)
+    image = _shape(observation_space, "rgb" if vision else "depth")
+    if len(image) != 3:
+        return 0
+    if isinstance(config, VisionPolicyConfig):
+        height, width = (side // config.image_scale for side in image[:2])
+        return (height // config.patch[0]) * (width // config.patch[1])
+    return math.prod(image) // math.prod(config.patch)
+
+
+def _shape(space: gymnasium.Space[Any], key: str) -> tuple[int, ...]:
+    """Of a part of a Dict space; () where there is none."""
+    parts = space.spaces if isinstance(space, gymnasium.spaces.Dict) else {}
+    return getattr(parts.get(key), "shape", None) or ()
+
+
+def numbers(
+    config: PolicyConfig | VisionPolicyConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+) -> int:
+    """How many numbers a policy's `state_dict` holds: all of those that grow with its settings, so
+    a little less than there are. 0 for spaces that it does not fit."""
+    vision = isinstance(config, VisionPolicyConfig)
+    vector = _shape(observation_space, "pose" if vision else "proprio")
+    tokens, actions = _tokens(config, observation_space, action_space), action_space.shape or ()
+    if not tokens or len(vector) != 1 or len(actions) != 1:
+        return 0
+    if isinstance(config, VisionPolicyConfig):
+        return _vision(config, tokens, vector[0], actions[0])
+    return _implicit(config, tokens, vector[0])
+
+
+def _implicit(config: PolicyConfig, tokens: int, proprio: int) -> int:
+    patch = math.prod(config.patch)
+    total = 2 * proprio
+    if config.selection == "learned":
+        total += 2 * (patch + _PLACE) * config.qk_dim + _map(config, config.qk_dim)
+    elif config.selection == "random":
+        total += tokens
+    if config.controller == "mlp":
+        handed = tokens * patch
+        if config.variant == "rank" and config.selection == "learned":
+            handed = max(1, round(config.keep * tokens)) * (patch + _PLACE)
+        total += _layers(handed + proprio, *config.hidden, LEGS * OFFSETS + 1)
+    return total
+
+
+def _vision(config: VisionPolicyConfig, tokens: int, pose: int, actions: int) -> int:
+    dim = config.embed_dim
+    coded = pose * waves_size(config.pose_octaves)
+    block = _layers(dim, max(1, round(config.mlp_ratio * dim)), dim)
+    if config.attend:
+        block += 4 * dim * dim + _map(config, dim)
+    seen = tokens * config.patch_readout or dim
+    return (
+        3 * math.prod(config.patch) * dim + tokens * dim
+        + config.depth * block
+        + _layers(coded, dim, dim) + dim * config.patch_readout
+        + _layers(seen + dim + coded, config.context_dim)
+        + _head(config, actions)
+    )  # fmt: skip
+
+
+def _head(config: VisionPolicyConfig, actions: int) -> int:
+    widths = config.hidden
+    if config.head == "explicit":
+        return _layers(config.context_dim, *widths, actions)
+    if config.head == "joint":
+        return _layers(config.context_dim + actions, *widths, 1)
+    return actions * _layers(config.context_dim + actions, *widths, 1)
+
+
+def _layers(*widths: int) -> int:
+    """Weights and biases between layers of these widths."""
+    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
+
+
+def _map(config: PolicyConfig | VisionPolicyConfig, dim: int) -> int:
+    """Random vectors of a feature map, in all heads together."""
+    if config.feature_map in (EXACT, "elu"):
+        return 0
+    hybrid = config.feature_map in HYBRIDS
+    return (config.num_features + hybrid * config.num_lambda_features) * dim

@@ -1,0 +1,126 @@
+"""The directory of an evaluation: who may write there, and what a stopped one has left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic.dataclasses import dataclass
+
+from training.config import UserError
+from training.files import lock, read_bytes, reason, write_atomically
+from training.players import Player
+from training.state_files import Count, Finite, State, check
+
+__all__ = ["PARETO", "RESULTS", "Entry", "claim", "is_free", "sha256_of", "write_entries"]
+
+RESULTS, PARETO = "evaluation.json", "pareto.png"
+
+
+@dataclass(frozen=True, config=State)
+class Entry:
+    """What is read of an entry of evaluation.json."""
+
+    name: str
+    env: str
+    env_settings: dict[str, Any]
+    seeds: tuple[Count, ...]
+    success_rate: Finite
+    success_interval_95: tuple[Finite, Finite]
+    reward_mean: Finite
+    reward_sem: Finite | None
+    flops_per_step: Count | None
+    latency_ms_per_step: Finite
+    parameters: Count
+    in_bowls_mean: Finite = 0.0
+    in_bowls_sem: Finite | None = None
+    distance_m_mean: Finite = 0.0
+    distance_m_sem: Finite | None = None
+    checkpoint_sha256: str | None = None
+
+
+@contextmanager
+def claim(
+    out: Path | None, players: Sequence[Player], seeds: Sequence[int]
+) -> Iterator[tuple[Path | None, list[dict[str, Any]]]]:
+    """The output directory, made, known to be writable, and locked, with the results of the first
+    players that a stopped evaluation, the same as this, left there; or None without any.
+
+    UserError when it holds a finished evaluation, or another.
+    """
+    if out is None:
+        yield None, []
+        return
+    directory = out
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
+    with lock(directory):
+        there, kept = _found(directory, players, seeds)
+        if there and not kept:
+            raise UserError(
+                f"--out {out} holds another evaluation ({there[0]}): give another directory"
+            )
+        try:
+            write_entries(directory, kept)
+            if not kept:
+                (directory / RESULTS).unlink()
+        except OSError as error:
+            raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
+        yield directory, kept
+
+
+def is_free(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> bool:
+    """Whether it holds no results but those of this very evaluation, stopped before its end."""
+    try:
+        there, kept = _found(directory, players, seeds)
+    except UserError:
+        return False
+    return bool(kept) or not there
+
+
+def _found(
+    directory: Path, players: Sequence[Player], seeds: Sequence[int]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The files of results that are there, and the entries that an evaluation can go on from."""
+    there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
+    return there, _kept(directory / RESULTS, players, seeds) if there == [RESULTS] else []
+
+
+def _kept(path: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """The entries of a file that are those of the first players; [] of another evaluation.
+
+    UserError when it is damaged.
+    """
+    try:
+        entries = json.loads(read_bytes(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read as results: {error}") from None
+    if not isinstance(entries, list) or len(entries) > len(players):
+        return []
+    for entry, player in zip(entries, players, strict=False):
+        known = check(Entry, entry, path)
+        facts = (known.name, known.env, known.env_settings, known.seeds, known.checkpoint_sha256)
+        settings = json.loads(json.dumps(player.env_settings))
+        if facts != (player.name, player.env_id, settings, tuple(seeds), sha256_of(player)):
+            return []
+    return entries
+
+
+def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:
+    """Write all entries there are. Raises OSError."""
+    text = json.dumps(entries, indent=1, allow_nan=False)
+    write_atomically(directory / RESULTS, (text + "\n").encode())
+
+
+def sha256_of(player: Player) -> str | None:
+    """Of a learned policy's file."""
+    if player.checkpoint is None:
+        return None
+    with player.checkpoint.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
