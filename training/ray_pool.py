@@ -50,7 +50,7 @@ class _Actor:
     """A worker on Ray."""
 
     def prepare(self, make: list[Any]) -> str:
-        """Build it, by a function given as a list of its reference in Ray's store; the node's id."""
+        """Build it, by a function whose reference is in the list; the id of its node."""
         import ray
 
         try:
