@@ -18,8 +18,8 @@ MOST_NUMBERS = 10**8
 _MOST_TOKENS = 2**14
 """Of an image: forty times what the largest preset has; exact attention takes seconds for them."""
 _MOST_FEATURES, _MOST_HYBRID_FEATURES = 2**14, 2**16
-"""Random vectors m of a map; for hybrids, whose features are products, m n: tens of times what
-pays."""
+"""Random vectors m of a map; for hybrids, whose features are products, m n, or m for each pair of
+clusters: tens of times what pays."""
 _MOST_LAYERS = 64
 _PLACE = 6  # numbers of a token's place code
 
@@ -66,6 +66,12 @@ def _check_features(config: PolicyConfig | VisionPolicyConfig) -> None:
         raise ValueError(
             f"num_features times num_lambda_features must be at most {_MOST_HYBRID_FEATURES} with "
             f"the feature map {config.feature_map}, got {m} times {n}"
+        )
+    k = config.num_clusters
+    if config.feature_map == "clustered_hybrid" and m * k * k > _MOST_HYBRID_FEATURES:
+        raise ValueError(
+            f"num_features times num_clusters squared must be at most {_MOST_HYBRID_FEATURES} with "
+            f"the feature map clustered_hybrid, got {m} times {k} squared"
         )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from training.errors import UserError
 from training.files import append, writing
 
 __all__ = ["Board"]
@@ -29,14 +30,13 @@ class Board:
 
     Args:
         directory: the run's.
-        iteration: that which the run goes on from; what earlier files hold after it is hidden. 0:
-            the run begins.
+        iteration: that which the run goes on from; what earlier files hold after it is hidden.
 
     Raises:
         UserError: when it cannot be written, here and in every method.
     """
 
-    def __init__(self, directory: Path, iteration: int = 0) -> None:
+    def __init__(self, directory: Path, iteration: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # TensorBoard's own imports
             from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -47,10 +47,13 @@ class Board:
         with writing(self.path):
             self._file = self.path.open("xb", buffering=0)
         self._record = RecordWriter
-        self._write(file_version=_VERSION)
-        if iteration:
+        try:
+            self._write(file_version=_VERSION)
             start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
             self._write(step=iteration + 1, session_log=start)
+        except UserError:
+            self.close()
+            raise
 
     def add(self, values: Mapping[str, float], step: int) -> None:
         """A point of each curve, by its name; numbers that are not finite are left out."""

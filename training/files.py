@@ -17,6 +17,7 @@ from training.errors import UserError
 __all__ = [
     "append",
     "check_regular",
+    "led_to",
     "lock",
     "read_bytes",
     "reason",
@@ -50,6 +51,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def led_to(path: Path) -> Path:
+    """What a link leads to, itself where it leads in a circle; another path, made absolute."""
+    return Path(os.path.realpath(path))
 
 
 def append(file: FileIO, data: bytes) -> None:

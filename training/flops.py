@@ -37,7 +37,7 @@ from training import checkpoint
 from training.any_config import load_any_config
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError, read_overrides
-from training.files import write_atomically
+from training.files import led_to, write_atomically
 from training.job_config import SHORTHANDS
 from training.op_counter import OTHER
 from training.players import EVALUATION_SEED, check_device, positive, trained_in
@@ -309,7 +309,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _write(out: str, text: str) -> None:
     """Write --json, whole or not at all, but into a pipe or a device as it comes."""
     try:
-        path = Path(out).resolve()  # of a link, what it leads to
+        path = led_to(Path(out))
         if path.is_file() or not path.exists():
             write_atomically(path, text.encode())
         else:

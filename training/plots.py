@@ -14,6 +14,7 @@ import csv
 import io
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ import numpy as np
 
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
-from training.files import write_atomically
+from training.files import led_to, read_bytes, write_atomically
 
 
 @dataclass(frozen=True)
@@ -74,16 +75,20 @@ class Curve:
 def read_metrics(run: str | Path) -> Curve:
     """Read `metrics.csv` of a run directory (or such a file). UserError if there is none."""
     path = Path(run)
-    path = path / "metrics.csv" if path.is_dir() else path
+    path = path / "metrics.csv" if os.path.isdir(path) else path
     try:
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [row for row in reader if None not in row and None not in row.values()]
-            names = reader.fieldnames or []
+        reader = csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""))
+        rows = [row for row in reader if None not in row and None not in row.values()]
+        names = reader.fieldnames or []
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as a run's metrics.csv ({error})") from error
     if "iteration" not in names:
         raise UserError(f"{path}: has no column 'iteration', so it is not a run's metrics.csv")
+    for row in rows:
+        if not re.fullmatch(r"\d{1,15}", row["iteration"]):
+            raise UserError(
+                f"{path}: iteration = {row['iteration'][:40]!r}, where a whole number is needed"
+            )
     columns = {name: np.array([_number(row[name]) for row in rows]) for name in names}
     return Curve(path.resolve().parent.name, columns)
 
@@ -222,7 +227,7 @@ def _save(figure: Any, out: str | Path) -> Path:
     try:
         image = io.BytesIO()
         figure.savefig(image, format=path.suffix[1:], dpi=150)
-        write_atomically(path.resolve(), image.getvalue())  # of a link, what it leads to
+        write_atomically(led_to(path), image.getvalue())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"--out {str(out)!r}: the picture cannot be written ({reason})") from error

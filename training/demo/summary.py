@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from training.config import UserError
 from training.demo.files import DemoReader
+from training.files import reason, write_atomically
 
 __all__ = ["PICTURE", "SUMMARY", "draw", "summarise"]
 
@@ -87,10 +89,12 @@ def draw(reader: DemoReader, out: Path) -> None:
         chosen = np.unique(np.linspace(0, len(reader) - 1, rows).astype(int))
         _contact_sheet(figure.add_subplot(grid[0, :]), reader, chosen.tolist())
     _histograms([figure.add_subplot(grid[1, column]) for column in range(4)], reader)
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=130)
     try:
-        figure.savefig(out, dpi=130)
+        write_atomically(out, image.getvalue())
     except OSError as error:
-        raise UserError(f"the picture {out} cannot be written: {error.strerror}") from None
+        raise UserError(f"the picture {out} cannot be written: {reason(error)}") from None
 
 
 def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:
