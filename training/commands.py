@@ -153,6 +153,9 @@ def _interruptible(command: Callable[[], int]) -> int:
             raise  # another pipe's
         return 141
     except OSError as error:  # of the output: `_status` has answered others
+        if _signals.received:  # such as SIGHUP, whose terminal is gone
+            _drop_output()
+            raise
         return _output_failed(error)
     finally:
         _signals.begun = False
@@ -186,11 +189,15 @@ def _status(command: Callable[[], int]) -> int:
 
 
 def _output_failed(error: OSError) -> int:
-    """Say so; the rest goes nowhere, so that exiting is silent."""
-    with contextlib.suppress(OSError):  # it has no descriptor, under a test say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_output()
     _print_error(f"error: the output cannot be written: {error.strerror or error}")
     return 2
+
+
+def _drop_output() -> None:
+    """The rest goes nowhere, so that exiting is silent."""
+    with contextlib.suppress(OSError):  # it has no descriptor, under a test say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_error(line: str) -> None:

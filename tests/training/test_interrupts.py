@@ -1,16 +1,22 @@
 """Control-C and other signals: at any moment of any command one line, and its exit status."""
 
+import fcntl
 import os
+import pty
 import random
 import re
 import signal
+import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.training.background import start, wait_for
+from tests.training.background import ROOT, start, wait_for
 from tests.training.test_es import job as job
+from tests.training.test_es import train
 
 COMMANDS = {
     "es": ["--set", "popsize=4", "terrains=1", "episode_s=2", "--out"],
@@ -86,6 +92,38 @@ def test_sigterm_ends_training_as_control_c_does(job, tmp_path):
     assert process.returncode == 143
     assert re.search(rf"interrupted; iteration \d+ is saved; go on with: .*--resume {run}", printed)
     wait_for(lambda: not group_lives(process.pid))
+
+
+def test_a_closed_terminal_ends_training(job, tmp_path):
+    """As a lost connection does: status 129, whatever then becomes of what is printed."""
+    run = tmp_path / "run"
+    words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out", str(run)]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "training.es", *words], cwd=ROOT,
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    rows = run / "metrics.csv"
+    wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1)
+    os.close(ours)
+    assert process.wait(30) == 129
+    wait_for(lambda: not group_lives(process.pid))
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(job, tmp_path):
+    done = subprocess.Popen(["true"])
+    done.wait()
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    gone = [run / f".{name}.{done.pid}" for name in ("config.yaml", "provenance.json")]
+    kept = [run / f".config.yaml.{os.getppid()}", run / ".config.yaml.old", run / ".notes.yaml.7"]
+    for path in gone + kept:
+        path.write_text("half")
+    train(job(iterations=1), run)
+    assert not any(path.exists() for path in gone)
+    assert all(path.exists() for path in kept)
 
 
 def group_lives(group):
