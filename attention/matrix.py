@@ -80,12 +80,12 @@ def kernel_estimates(
         denominator = kernel.sum(-1, keepdim=True)
         floored = denominator
         if features.signed:
-            keys = KeyStatistics.of(
+            statistics = KeyStatistics.of(
                 y.to(phi_k.dtype), None if key_mask is None else key_mask.unsqueeze(-1), causal
             )
             if causal:
-                keys = KeyStatistics(*(t[..., index, :] for t in keys))
-            bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), keys)
+                statistics = KeyStatistics(*(t[..., index, :] for t in statistics))
+            bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), statistics)
             floor = rounding_floor(lengths(phi_q), decay.mantissa @ lengths(phi_k))
             floored = raised(denominator, bound - query_scale, reference, floor)
     return Estimates(kernel, visible.expand_as(kernel), denominator, floored)
