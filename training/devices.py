@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,6 +87,8 @@ def open_group() -> Iterator[Group]:
     # Objects travel by gloo, gradients on GPUs by NCCL.
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     distributed.init_process_group(backend, timeout=_PATIENCE)
+    if distributed.get_rank():  # it has nothing to save, and may wait where Python answers nothing
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         yield Group(distributed.get_rank(), size)
     finally:
