@@ -18,10 +18,10 @@ from attention.products import (
     Features,
     exponential,
     key_unit,
-    largest_entry,
     rows_times,
     times,
 )
+from attention.relative import largest_entry
 from attention.sums import LinearAttentionState, absorb, empty_state, lengths
 
 CHUNK = 64

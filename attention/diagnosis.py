@@ -10,11 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention.token_checks import check_tokens
 from attention.denominators import is_zero
 from attention.matrix import kernel_estimates
 from attention.options import check_count
 from attention.streaming import StreamedMap
+from attention.token_checks import check_tokens
 
 
 class Diagnosis(NamedTuple):

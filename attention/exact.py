@@ -5,10 +5,10 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from attention.token_checks import check_tokens
 from attention.options import check_count
 from attention.precision import working_dtype
 from attention.scores import softmax_token_scores
+from attention.token_checks import check_tokens
 
 
 class ExactSoftmax(nn.Module):

@@ -42,8 +42,8 @@ def linear_attention(
     float32 for float16 and bfloat16, autocast or not.
 
     Scaling a row of phi_q, or all of phi_k by one number, changes nothing; scaling single rows of
-    phi_k does. A query that sees no key gets zeros, and gradients of zero. No queries, no output: L = 0
-    gives (..., 0, dv), whatever S is.
+    phi_k does. A query that sees no key gets zeros, and gradients of zero. No queries, no output:
+    L = 0 gives (..., 0, dv), whatever S is.
 
     Args:
         causal: query i sees keys 0..i only; needs L = S.

@@ -77,13 +77,13 @@ def is_causal_mask(
     if attn_mask is None:
         return is_causal
     reason = "linear attention has no matrix to mask"
-    shapes = [(length, width)]
+    shapes: list[tuple[int, ...]] = [(length, width)]
     shapes += [] if sequences is None else [(sequences, length, width)]
     if tuple(attn_mask.shape) not in shapes:
+        each = "" if sequences is None else f" (for all, or {sequences}, one a head of the batch)"
         raise ValueError(
-            f"attn_mask must be None or the causal mask of shape "
-            f"{' or '.join(str(shape) for shape in shapes)}, got shape {tuple(attn_mask.shape)}; "
-            f"{reason}"
+            f"attn_mask must be None or{each} the causal mask of shape {(length, width)}, "
+            f"got shape {tuple(attn_mask.shape)}; {reason}"
         )
     if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
         raise ValueError(f"attn_mask must be a bool or float tensor, got {attn_mask.dtype}")

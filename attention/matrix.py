@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from attention.denominators import KeyStatistics, divide, log_lower_bound, raised, rounding_floor
-from attention.token_checks import check_tokens, without_queries
 from attention.precision import full_precision
 from attention.products import exponential, key_unit, rows_times, times
 from attention.streaming import StreamedMap, features_of_keys, features_of_queries
 from attention.sums import lengths
+from attention.token_checks import check_tokens, without_queries
 
 
 class Estimates(NamedTuple):
@@ -80,12 +80,12 @@ def kernel_estimates(
         denominator = kernel.sum(-1, keepdim=True)
         floored = denominator
         if features.signed:
-            keys = KeyStatistics.of(
+            statistics = KeyStatistics.of(
                 y.to(phi_k.dtype), None if key_mask is None else key_mask.unsqueeze(-1), causal
             )
             if causal:
-                keys = KeyStatistics(*(t[..., index, :] for t in keys))
-            bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), keys)
+                statistics = KeyStatistics(*(t[..., index, :] for t in statistics))
+            bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), statistics)
             floor = rounding_floor(lengths(phi_q), decay.mantissa @ lengths(phi_k))
             floored = raised(denominator, bound - query_scale, reference, floor)
     return Estimates(kernel, visible.expand_as(kernel), denominator, floored)

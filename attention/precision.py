@@ -1,9 +1,11 @@
 """Low precision in, float32 inside: sums over features and tokens need more than 8 or 11 bits."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _LOW = (torch.float16, torch.bfloat16)
 
@@ -21,3 +23,17 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
     if available and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
+
+
+class Float32Buffers(nn.Module):
+    """A module whose own buffers no cast takes below float32: random vectors and fitted parameters
+    are not weights, and what a cast rounds off them would never come back."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        for name, exact in before.items():
+            cast = self._buffers[name]
+            if cast is not None and cast.dtype in _LOW:
+                self._buffers[name] = exact.to(cast.device, torch.float32)
+        return self

@@ -1,9 +1,9 @@
 """Causal linear attention with a state of fixed size: a token at a time, or many at once.
 
 S_i = d_i S_{i-1} + phi_k_i v_i^T and n_i = d_i n_{i-1} + phi_k_i, out_i = (phi_q_i S_i) /
-(phi_q_i . n_i)  (Chefs' Random Tables section 2.1; Performers; linear transformers). d_i = 1 forgets
-nothing; below 1, earlier keys count less and less, as in gated linear attention. `prefill` takes in
-a prompt at the speed of `linear_attention`, `step` what follows.
+(phi_q_i . n_i)  (Chefs' Random Tables section 2.1; Performers; linear transformers). d_i = 1
+forgets nothing; below 1, earlier keys count less and less, as in gated linear attention. `prefill`
+takes in a prompt at the speed of `linear_attention`, `step` what follows.
 """
 
 import torch

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from attention.causal import KeyBlock, QueryBlock, slices
 from attention.precision import working_dtype
-from attention.products import Features, largest_entry, power_of_two
+from attention.products import Features
+from attention.relative import largest_entry
 
 
 class ScaledTokens(NamedTuple):
@@ -57,16 +58,23 @@ def scaled_tokens(
     hidden = None if key_mask is None else ~key_mask.unsqueeze(-1)
     if hidden is not None:
         phi_k, values = phi_k.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
-    unit = power_of_two(largest_entry(phi_q))
-    queries = Features(phi_q / unit)
+    # The gradient goes through the queries' scale: it takes out what cancels, along the features.
+    size = _size(phi_q)
+    queries = Features(phi_q / size)
     if log_floor is not None:
-        log_floor = log_floor - unit.log()
+        log_floor = log_floor - size.log()
     sizes = largest_entry(phi_k.detach())
     sizes = sizes.cummax(-2).values if causal else sizes.amax(-2, keepdim=True).expand_as(sizes)
-    unit = power_of_two(sizes)
-    log_scale = unit.log()
+    sizes = sizes.masked_fill(sizes == 0, 1)
+    log_scale = sizes.log()
     if key_log_scale is not None:
         log_scale = log_scale + key_log_scale.to(dtype)
     if hidden is not None:
         log_scale = log_scale.masked_fill(hidden, -torch.inf)
-    return ScaledTokens(queries, log_floor, Features(phi_k / unit), log_scale, values)
+    return ScaledTokens(queries, log_floor, Features(phi_k / sizes), log_scale, values)
+
+
+def _size(rows: Tensor) -> Tensor:
+    """The largest entry of each row, and 1 for zeros: (..., C, F) -> (..., C, 1)."""
+    size = largest_entry(rows)
+    return size.masked_fill(size == 0, 1)

@@ -8,8 +8,8 @@ the exact one is summed in blocks of queries.
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, SCORE, component
-from attention.token_checks import check_features
 from attention.precision import full_precision, working_dtype
+from attention.token_checks import check_features
 
 CPU_BLOCK = 2**16
 """Entries computed at once on a CPU: 256 KiB in float32, within a core's L2 cache."""

@@ -131,7 +131,7 @@ def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
 def causal_form(
     features: StreamedMap, tokens: Prepared, state: LinearAttentionState | None = None
 ) -> tuple[Tensor, LinearAttentionState]:
-    """Every query over the keys up to it, and those in `state`: (..., L, dv), and the next state."""
+    """Every query over the keys up to it and those in `state`: (..., L, dv), and the next state."""
     queries, keys = blocks(features, tokens, chunk_rows(tokens.x))
     return causal_blocks(queries, keys, features.signed, state)
 

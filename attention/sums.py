@@ -16,11 +16,11 @@ from attention.products import (
     Features,
     exponential,
     key_unit,
-    largest_entry,
     rows_times,
     sums_over_rows,
     times,
 )
+from attention.relative import largest_entry
 
 
 class LinearAttentionState(NamedTuple):

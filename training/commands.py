@@ -1,7 +1,7 @@
 """What every command begins and ends with: signals, its exit status, an output that is closed.
 
-`python -m training.NAME` and the console scripts load this file first, and it loads nothing that
-takes time, so that Control-C is answered while the command itself loads.
+The package loads this file first, and it loads nothing that takes time, so that Control-C is
+answered while a command itself loads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Interrupted", "exit_status", "interrupted_status", "open_command"]
+__all__ = ["Interrupted", "command_name", "exit_status", "interrupted_status", "open_command"]
 
 _ANSWERS = {
     signal.SIGINT: "interrupted",
@@ -89,16 +89,23 @@ class _Signals:
 _signals = _Signals()
 
 
-def open_command(module: str) -> int:
-    """Run the `main` of a module as this program's; its exit status."""
-    _signals.install()
-    try:
-        from importlib import import_module
+def command_name() -> str | None:
+    """The module that is run as a command, or as its console script; None in another program."""
+    words = sys.orig_argv
+    if "--multiprocessing-fork" in words:  # a worker process, which sees its parent's sys.argv
+        return None
+    if sys.argv[:1] == ["-m"] and "-m" in words[:-1]:  # as long as packages above it are loaded
+        return words[words.index("-m") + 1]
+    name = sys.argv[0].rpartition("/")[2] if sys.argv else ""
+    return f"training.{name.removeprefix('foveate-')}" if name.startswith("foveate-") else None
 
-        status: int = import_module(module).main()
-        return status
-    finally:
-        _signals.ignore()  # Python itself still takes a moment to end
+
+def open_command(module: str) -> int:
+    """Run the `main` of a module by its own name, by which other processes find what is in it."""
+    from importlib import import_module
+
+    status: int = import_module(module).main()
+    return status
 
 
 def exit_status(command: Callable[[], int]) -> int:
@@ -124,9 +131,11 @@ def exit_status(command: Callable[[], int]) -> int:
         return status
     finally:
         sys.unraisablehook = report
+        _signals.received = 0
         for each, handler in before.items():
             signal.signal(each, handler)
-        _signals.received = 0
+        if not before:
+            _signals.ignore()  # the program ends, which takes Python a moment
 
 
 def _interruptible(command: Callable[[], int]) -> int:
@@ -144,6 +153,9 @@ def _interruptible(command: Callable[[], int]) -> int:
             raise  # another pipe's
         return 141
     except OSError as error:  # of the output: `_status` has answered others
+        if _signals.received:  # such as SIGHUP, whose terminal is gone
+            _drop_output()
+            raise
         return _output_failed(error)
     finally:
         _signals.begun = False
@@ -177,11 +189,15 @@ def _status(command: Callable[[], int]) -> int:
 
 
 def _output_failed(error: OSError) -> int:
-    """Say so; the rest goes nowhere, so that exiting is silent."""
-    with contextlib.suppress(OSError):  # it has no descriptor, under a test say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_output()
     _print_error(f"error: the output cannot be written: {error.strerror or error}")
     return 2
+
+
+def _drop_output() -> None:
+    """The rest goes nowhere, so that exiting is silent."""
+    with contextlib.suppress(OSError):  # it has no descriptor, under a test say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _print_error(line: str) -> None:
@@ -226,41 +242,5 @@ def _drop_closed_streams() -> bool:
     return closed
 
 
-def es() -> int:
-    """`foveate-es`."""
-    return open_command("training.es")
-
-
-def bc() -> int:
-    """`foveate-bc`."""
-    return open_command("training.bc")
-
-
-def demos() -> int:
-    """`foveate-demos`."""
-    return open_command("training.demos")
-
-
-def study() -> int:
-    """`foveate-study`."""
-    return open_command("training.study")
-
-
-def rollout() -> int:
-    """`foveate-rollout`."""
-    return open_command("training.rollout")
-
-
-def evaluate() -> int:
-    """`foveate-evaluate`."""
-    return open_command("training.evaluate")
-
-
-def flops() -> int:
-    """`foveate-flops`."""
-    return open_command("training.flops")
-
-
-def plots() -> int:
-    """`foveate-plots`."""
-    return open_command("training.plots")
+if (command_name() or "").partition(".")[0] in ("training", "benchmarks"):
+    _signals.install()

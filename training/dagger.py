@@ -11,7 +11,6 @@ import time
 from contextlib import closing
 from dataclasses import field
 from pathlib import Path
-from shlex import quote
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from training import checkpoint, run_log
 from training import config as configuration
 from training.bc_config import BCConfig
 from training.cloning import fit, validate
+from training.command_lines import command_line
 from training.config import UserError
 from training.demonstrations import Collector, Demonstrations, Task
 from training.map_fitting import announce, is_due
@@ -52,7 +52,7 @@ class Progress:
     fitted: bool = False
     """Whether the policy's feature maps are fitted to its queries and keys."""
     data_sha256: list[str] = field(default_factory=list)
-    """Of each file of demonstrations, by iteration; empty in runs of earlier versions."""
+    """Of the demonstrations of each iteration; empty in runs of earlier versions."""
 
 
 @dataclass(frozen=True, config=State)
@@ -145,8 +145,8 @@ def collected(run: Path, progress: Progress) -> list[Demonstrations]:
     for i in range(progress.iteration + 1):
         path, before = data_path(run, i), progress.data_sha256[i : i + 1]
         try:
-            data, sha256 = Demonstrations.load(path)
-            if before not in ([], [sha256]):
+            data = Demonstrations.load(path)
+            if before not in ([], [data.sha256()]):
                 raise UserError(f"{path} is not the file that {run} has trained on")
         except UserError as error:
             earlier = [p for p in checkpoint.in_run(run) if checkpoint.iteration_of(p) < i]
@@ -154,9 +154,9 @@ def collected(run: Path, progress: Progress) -> list[Demonstrations]:
                 raise
             raise UserError(
                 f"{error}; the newest checkpoint that does without it is {earlier[-1]}: "
-                f"python -m training.bc --resume {quote(str(earlier[-1]))}"
+                f"{command_line('training.bc', '--resume', earlier[-1])}"
             ) from None
-        progress.data_sha256[i : i + 1] = [sha256]
+        progress.data_sha256[i : i + 1] = [data.sha256()]
         found.append(data)
     return found
 
@@ -170,7 +170,9 @@ def learn(
     began = time.perf_counter()
     if not checkpoint.in_run(run):
         walks = collector.walk(make_tasks(config, 0, {}))
-        progress.data_sha256 = [Demonstrations.of(walks, config.held_out).save(data_path(run, 0))]
+        first = Demonstrations.of(walks, config.held_out)
+        first.save(data_path(run, 0))
+        progress.data_sha256 = [first.sha256()]
         progress.episodes = len(walks)
         save(run, policy, optimiser, progress, config)
     data = collected(run, progress)
@@ -188,7 +190,8 @@ def learn(
 
         walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
         data.append(Demonstrations.of(walks, config.held_out))
-        progress.data_sha256.append(data[-1].save(data_path(run, iteration)))
+        data[-1].save(data_path(run, iteration))
+        progress.data_sha256.append(data[-1].sha256())
 
         episodes = [walk.episode for walk in walks]
         progress.episodes += len(episodes)

@@ -85,23 +85,27 @@ class Demonstrations:
         fields = (self.depth_m, self.proprio, self.actions, self.held_out)
         return Demonstrations(*(values[index] for values in fields))
 
-    def save(self, path: Path) -> str:
-        """Write a safetensors file in one step; returns its SHA-256."""
+    def save(self, path: Path) -> None:
+        """Write a safetensors file in one step."""
         tensors = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
-        data = safetensors_torch.save(tensors)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, data)
+            write_atomically(path, safetensors_torch.save(tensors))
         except OSError as error:
             raise UserError(f"cannot write the demonstrations {path}: {error.strerror}") from None
-        return hashlib.sha256(data).hexdigest()
+
+    def sha256(self) -> str:
+        """Of all numbers, in hexadecimal digits."""
+        digest = hashlib.sha256()
+        for part in dataclasses.fields(self):
+            digest.update(getattr(self, part.name).numpy().tobytes())
+        return digest.hexdigest()
 
     @classmethod
-    def load(cls, path: Path) -> tuple[Demonstrations, str]:
-        """Read what `save` wrote, with its SHA-256; UserError when it is missing or damaged."""
+    def load(cls, path: Path) -> Demonstrations:
+        """Read what `save` wrote; UserError when it is missing or damaged."""
         try:
-            data = path.read_bytes()
-            return cls(**safetensors_torch.load(data)), hashlib.sha256(data).hexdigest()
+            return cls(**safetensors_torch.load(path.read_bytes()))
         except (OSError, SafetensorError, TypeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,8 +37,9 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` by `data` in one step: a temporary file, synced, then renamed.
 
     When it returns, a power cut loses neither the contents nor the name. An OSError, which names
-    `path`, leaves what was there before.
+    `path`, leaves what was there before. What killed writers of it left beside it is removed.
     """
+    _remove_left_overs(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -56,6 +59,28 @@ def write_atomically(path: Path, data: bytes) -> None:
 def led_to(path: Path) -> Path:
     """What a link leads to, itself where it leads in a circle; another path, made absolute."""
     return Path(os.path.realpath(path))
+
+
+def _remove_left_overs(path: Path) -> None:
+    """Remove the temporary files of `path` whose processes are no more."""
+    with suppress(OSError):
+        for found in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            process = found.name.removeprefix(f".{path.name}.")
+            if re.fullmatch("[0-9]+", process) and not _lives(int(process)):
+                found.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    """Whether another process of this number is there."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True
 
 
 def append(file: FileIO, data: bytes) -> None:

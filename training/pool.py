@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from training.config import UserError
+from training.errors import UserError
 
 __all__ = ["RETRIES", "Crew", "InProcessPool", "Pool", "Worker", "WorkerDiedError", "open_pool"]
 

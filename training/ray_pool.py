@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from training.config import UserError
+from training.errors import UserError
 from training.pool import (
     RETRIES,
     Crew,
@@ -50,7 +50,7 @@ class _Actor:
     """A worker on Ray."""
 
     def prepare(self, make: list[Any]) -> str:
-        """Build it, by a function given as a list of its reference in Ray's store; the node's id."""
+        """Build it, by a function whose reference is in the list; the id of its node."""
         import ray
 
         try:
@@ -91,7 +91,8 @@ class RayPool(Crew[T, R, _Hand]):
         self._alive_s, self._hire_at_s = time.monotonic(), 0.0
         self._connected = not ray.is_initialized()
         if self._connected:
-            ray._raylet.Config.initialize("")  # EvoTorch may have imported Ray, which reads it then
+            # EvoTorch may have imported Ray, which reads it then.
+            ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
             _connect(address, workers)
         self._actor_class: Any = ray.remote(num_cpus=1)(_Actor)
         self._make = [ray.put(make)]
@@ -148,7 +149,9 @@ class RayPool(Crew[T, R, _Hand]):
 
     def lost(self, reason: str) -> None:
         self._lost += 1
-        if self._lost > max(RETRIES, self._workers) and not any(hand.ready for hand in self.hands):
+        left = sum(hand.ready for hand in self.hands)
+        print(f"lost a Ray worker: {left} of {self._workers} are left", flush=True)
+        if self._lost > max(RETRIES, self._workers) and not left:
             hint = ""
             if not self._begun and os.environ[_AUTH_MODE].lower() == "token":
                 # Nodes without a token may not tell the owner of an actor that they have it.

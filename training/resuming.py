@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 from training import checkpoint, run_log
 from training import config as configuration
 from training.checkpoint import Checkpoint
+from training.command_lines import command_line
 from training.config import UserError
 from training.job_config import as_before, resolved
 
@@ -148,12 +148,12 @@ def _start(chosen: Path, job: _Job, command: str, args: argparse.Namespace) -> C
         others = (path for path in reversed(checkpoint.in_run(job.run)) if path != chosen)
         instead = next((path for path in others if _is_fit(path, job)), None)
         if instead is not None:
-            words = ["python", "-m", command, "--resume", str(instead)]
+            words = ["--resume", str(instead)]
             words += ["--config", args.config] if args.config else []
             words += ["--set", *args.set] if args.set else []
             raise UserError(
                 f"{error}; the newest checkpoint that this run can go on from is {instead}: "
-                f"{shlex.join(words)}"
+                f"{command_line(command, *words)}"
             ) from None
         if isinstance(error, _OtherJobError):
             raise UserError(

@@ -10,6 +10,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from training.commands import command_name
+
 __all__ = ["check_own_packages"]
 
 _MARKS = {
@@ -28,7 +30,7 @@ def check_own_packages() -> None:
     problem = next(filter(None, (_problem(name, mark) for name, mark in _MARKS.items())), None)
     if problem is None:
         return
-    if _command() is None:
+    if command_name() is None:
         raise ImportError(problem)
     print(f"error: {problem}", file=sys.stderr)
     raise SystemExit(2)
@@ -47,7 +49,7 @@ def _problem(name: str, mark: str) -> str | None:
             "over it: install Foveate again, in an environment without that one"
         )
     place = found.parent if found.name == "__init__.py" else found
-    command = _command()
+    command = command_name()
     if command is not None and found.resolve().is_relative_to(Path.cwd()):
         script = f"foveate-{command.rpartition('.')[2]}"
         return (
@@ -68,12 +70,3 @@ def _found(name: str) -> Path | None:
     if spec.origin is not None:
         return Path(spec.origin)
     return next((Path(folder) for folder in spec.submodule_search_locations or ()), None)
-
-
-def _command() -> str | None:
-    """The module that is run as a command, or its console script; None in another program."""
-    words = sys.orig_argv
-    if sys.argv[:1] == ["-m"] and "-m" in words[:-1]:
-        return words[words.index("-m") + 1]
-    name = Path(sys.argv[0]).name if sys.argv else ""
-    return name.removeprefix("foveate-") if name.startswith("foveate-") else None

@@ -9,7 +9,7 @@ from attention.components import SCORE, component
 from attention.construction import Rebuilt
 from attention.kernels import check_kernel
 from attention.options import check_count
-from attention.precision import full_precision, working_dtype
+from attention.precision import Float32Buffers, full_precision, working_dtype
 from attention.scores import block_rows
 from attention.streaming import Prepared, attend, bidirectional
 
@@ -56,11 +56,12 @@ def scaled_token_scores(phi_q: ScaledFeatures, phi_k: ScaledFeatures) -> Tensor:
         return ((phi_k.mantissa @ total) * half * half).squeeze(-1)
 
 
-class FeatureMap(Rebuilt):
+class FeatureMap(Float32Buffers, Rebuilt):
     """Base of all maps. Subclasses give `output_dim`, `queries`, `scaled_queries` and `redraw`.
 
     Maps are symmetric unless they override `keys` and `scaled_keys` too. Features are computed in
-    the map's dtype, and in float32 for float16 and bfloat16, autocast or not.
+    the map's dtype, and in float32 for float16 and bfloat16, autocast or not. Buffers are float32
+    at least: `.to(torch.bfloat16)` leaves them.
 
     Args:
         dim: d, dimension of queries and keys.

@@ -7,7 +7,6 @@ leaves the Gaussian kernel as it is and makes features positive above c (section
 """
 
 import math
-from collections.abc import Callable
 from typing import Self
 
 import torch
@@ -215,14 +214,6 @@ class DiscreteFeatures(FeatureMap):
                 [self._quantiles(u, p.squeeze()) for u, p in zip(uniform, parameter, strict=True)]
             )
         self.omega.copy_(omega)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Casts leave the parameter in float32 or more: features are weighed by its every digit."""
-        exact = self.parameter
-        super()._apply(fn, recurse)
-        if working_dtype(self.parameter.dtype) != self.parameter.dtype:
-            self.parameter = exact.to(self.parameter.device, working_dtype(self.parameter.dtype))
-        return self
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, projection={self.projection!r}"

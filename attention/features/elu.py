@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, component
 from attention.features.base import FeatureMap, LogFeatures, ScaledFeatures, scaled_exp
+from attention.precision import working_dtype
 from attention.projections import available_projections
 
 
@@ -49,6 +50,7 @@ class EluFeatures(FeatureMap):
             raise ValueError(
                 f"projection of elu, which has none, must be a name that other maps take, got {got}"
             )
+        dtype = working_dtype(dtype or torch.get_default_dtype())
         self.register_buffer("place", torch.empty(0, dtype=dtype, device=device), persistent=False)
 
     @property

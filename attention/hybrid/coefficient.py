@@ -13,7 +13,7 @@ from torch import Tensor
 from attention.construction import Rebuilt
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.options import check_seed
-from attention.precision import full_precision, working_dtype
+from attention.precision import Float32Buffers, full_precision, working_dtype
 from attention.projections import resolve_projection
 
 _OWN_STREAM = 0x5851F42D4C957F2D
@@ -24,7 +24,7 @@ def coefficient_seed(seed: int) -> int:
     return check_seed(seed) ^ _OWN_STREAM
 
 
-class Coefficient(Rebuilt):
+class Coefficient(Float32Buffers, Rebuilt):
     """Base of all coefficients. Its random vectors must be independent of those of the bases."""
 
     @property

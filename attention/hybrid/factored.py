@@ -20,7 +20,7 @@ from attention.causal import slices
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, root, rounding_floor
 from attention.precision import full_precision
-from attention.products import largest_entry
+from attention.relative import largest_entry
 from attention.streaming import Prepared, rows_at_once
 from attention.sums import lengths
 

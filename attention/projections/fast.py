@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from attention.options import check_count
+from attention.precision import Float32Buffers, working_dtype
 from attention.projections.orthogonal import chi_norms
 from attention.projections.simplex import check_simplex_dimension, simplex_product
 from attention.projections.walsh_hadamard import padded_dimension, rotate
@@ -30,7 +31,7 @@ CHUNK = 2**18
 """Numbers worked on at a time, a mebibyte in float32: two to four times faster for d >= 1024."""
 
 
-class FastProjection(nn.Module):
+class FastProjection(Float32Buffers):
     """`hadamard` or `fast_simplex` projection vectors applied without forming their matrix.
 
     Calling it gives what `u @ matrix().mT` gives. One seed draws the vectors that
@@ -41,7 +42,7 @@ class FastProjection(nn.Module):
         m: number of projection vectors; blocks of d are independent, the last one is cut.
         d: dimension of the inputs.
         generator: drawn from in float64, on its own device; PyTorch's global one without.
-        dtype, device: of the buffers; default PyTorch's.
+        dtype, device: of the buffers, float32 at least; default PyTorch's.
 
     Raises ValueError for another name, for m or d below 1, and for fast_simplex with d = 1.
     """
@@ -68,7 +69,7 @@ class FastProjection(nn.Module):
         if name == "fast_simplex":
             check_simplex_dimension(d)
         padded = padded_dimension(d)
-        dtype = dtype or torch.get_default_dtype()
+        dtype = working_dtype(dtype or torch.get_default_dtype())
         source = generator.device if generator is not None else None
         bits = torch.randint(2, (-(-m // d), 3, padded), generator=generator, device=source)
         norms = chi(m, padded, generator)

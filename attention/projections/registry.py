@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attention.conversion import Numbers, to_tensor
 from attention.options import check_count, check_dtype, check_generator
+from attention.precision import working_dtype
 from attention.projections.fast_simplex import fast_simplex
 from attention.projections.hadamard import hadamard
 from attention.projections.halton import halton
@@ -111,12 +112,15 @@ def resolve_projection(
     """A named projection drawn, or an explicit tensor checked and copied: (m, d), (heads, m, d).
 
     `argument` is the name that the caller knows the value by, for the message of the ValueError.
-    An explicit tensor keeps its own dtype and device where none is asked for; with `heads`, one of
+    An explicit tensor keeps its own dtype and device where none is asked for, but for float16 and
+    bfloat16, in whose place there is float32: vectors are not rounded. With `heads`, one of
     shape (m, d) serves all of them. Arrays and nested lists are taken as tensors. The ValueError is
     for another shape, a dtype that is not floating-point, and entries that are not finite; those of
     the meta device are not looked at.
     """
     if isinstance(value, str):
+        check_dtype(dtype)
+        dtype = working_dtype(dtype or torch.get_default_dtype())
         return projection(value, m, d, generator, dtype, device, heads)
     check_dtype(dtype)
     value = explicit_vectors(argument, as_tensor(argument, value), m, d, heads)
@@ -124,4 +128,5 @@ def resolve_projection(
         raise ValueError(f"{argument} must have a floating-point dtype, got {value.dtype}")
     if not value.is_meta and not bool(value.isfinite().all()):
         raise ValueError(f"{argument} must be finite, got an entry that is not")
-    return value.detach().to(dtype=dtype or value.dtype, device=device, copy=True)
+    dtype = working_dtype(dtype or value.dtype)
+    return value.detach().to(dtype=dtype, device=device, copy=True)

@@ -1,13 +1,16 @@
 """One token at a time against the causal form; carried state through torch.export."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import attention
 from attention.decoding import decode, initial_decoding_state
+from attention.decoding import prefill as prefill_tokens
 from attention.linear import CHUNK
-from attention.recurrent import LinearAttentionState, initial_state, step
+from attention.recurrent import LinearAttentionState, initial_state, prefill, step
 
 
 def features(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -80,3 +83,147 @@ def test_step_exports_with_carried_state() -> None:
     for i in range(5):
         output, state = exported(state, phi_q[i], phi_k[i], v[i])
         torch.testing.assert_close(output, expected[:, i])
+
+
+PARTS = (slice(0, 1), slice(1, 1), slice(1, CHUNK + 9), slice(CHUNK + 9, 2 * CHUNK + 20))
+
+
+def case(dtype: torch.dtype = torch.float64) -> tuple[Tensor, ...]:
+    """Features, values and log-scales of 2 sequences, of as many tokens as PARTS has."""
+    length = PARTS[-1].stop
+    phi_q, phi_k, v = (features(2, length, 4, seed=s, dtype=dtype) for s in range(3))
+    return phi_q, phi_k, v, 20 * features(2, length, 1, seed=3, dtype=dtype)
+
+
+def by_steps(tokens: tuple[Tensor, ...], **options: Any) -> tuple[Tensor, LinearAttentionState]:
+    """One token at a time; options of each token are (2, L, ...)."""
+    phi_q, phi_k, v, log_scale = tokens
+    state, outputs = initial_state((2,), 4, 4, dtype=v.dtype), []
+    for i in range(v.shape[1]):
+        own = {key: t[:, i] if isinstance(t, Tensor) else t for key, t in options.items()}
+        row = (phi_q[:, i], phi_k[:, i], v[:, i])
+        output, state = step(state, *row, key_log_scale=log_scale[:, i], **own)
+        outputs.append(output)
+    return torch.stack(outputs, 1), state
+
+
+def by_parts(tokens: tuple[Tensor, ...], **options: Any) -> tuple[Tensor, LinearAttentionState]:
+    state, outputs = initial_state((2,), 4, 4, dtype=tokens[2].dtype), []
+    for part in PARTS:
+        phi_q, phi_k, v, log_scale = (t[:, part] for t in tokens)
+        own = {key: t[:, part] if isinstance(t, Tensor) else t for key, t in options.items()}
+        output, state = prefill(state, phi_q, phi_k, v, key_log_scale=log_scale, **own)
+        outputs.append(output)
+    return torch.cat(outputs, 1), state
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-11)])
+def test_prefill_equals_the_causal_form(dtype: torch.dtype, tolerance: float, signed: bool) -> None:
+    tokens = case(dtype)
+    phi_q, phi_k, v, log_scale = tokens
+    expected = attention.linear_attention(
+        phi_q, phi_k, v, causal=True, key_log_scale=log_scale, signed=signed
+    )
+    output, state = by_parts(tokens, signed=signed)
+    torch.testing.assert_close(output, expected, rtol=tolerance, atol=tolerance)
+    stepped, last = by_steps(tokens, signed=signed)
+    torch.testing.assert_close(output, stepped, rtol=tolerance, atol=tolerance)
+    row = (phi_q[:, 0], phi_k[:, 0], v[:, 0])
+    answers = [step(s, *row, signed=signed)[0] for s in (state, last)]
+    torch.testing.assert_close(*answers, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("decay", ["none", "number", "tensor"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_masks_and_forgetting_are_the_same_by_parts_and_by_steps(signed: bool, decay: str) -> None:
+    """Outputs, gradients and the quadratic form: weights decayed from key to query."""
+    tokens = tuple(t.requires_grad_() for t in case())
+    length = tokens[2].shape[1]
+    mask = features(2, length, seed=5) > 0.3
+    mask[1, :3] = False
+    factor = 0.2 + 0.8 * features(2, length, 1, seed=6).requires_grad_()
+    options: dict[str, Any] = {"key_mask": mask, "signed": signed}
+    if decay != "none":
+        options["decay"] = 0.9 if decay == "number" else factor
+    phi_q, phi_k, v, log_scale = tokens
+    logs = torch.as_tensor(options.get("decay", 1.0), dtype=v.dtype).log().expand(2, length, 1)
+    total = logs.masked_fill(~mask.unsqueeze(-1), 0).cumsum(1)
+    visible = mask.unsqueeze(1) & torch.ones(length, length).tril().bool()
+    exponent = (log_scale.mT + total - total.mT).masked_fill(~visible, -torch.inf)
+    weights = (phi_q @ phi_k.mT) * (exponent - log_scale.detach().amax()).exp()
+    sums = weights.sum(-1, keepdim=True)
+    reference = weights / sums.masked_fill(sums == 0, 1) @ v
+    found = [reference, *(run(tokens, **options)[0] for run in (by_parts, by_steps))]
+    leaves = [*tokens, factor] if decay == "tensor" else list(tokens)
+    upstream = features(*reference.shape, seed=7)
+    gradients = [torch.autograd.grad((o * upstream).sum(), leaves) for o in found]
+    for output, gradient in zip(found[1:], gradients[1:], strict=True):
+        torch.testing.assert_close(output, reference, rtol=1e-9, atol=1e-9)
+        for computed, expected in zip(gradient, gradients[0], strict=True):
+            torch.testing.assert_close(computed, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_forgetting_in_float32() -> None:
+    """A factor of 0.5 a token over 147: what is forgotten underflows, and outputs do not."""
+    tokens = case(torch.float32)
+    for decay in (0.5, 0.99, 1e-30):
+        (output, _), (stepped, _) = (run(tokens, decay=decay) for run in (by_parts, by_steps))
+        torch.testing.assert_close(output, stepped, rtol=2e-5, atol=2e-5)
+
+
+def test_padding_leaves_the_state_alone() -> None:
+    """A prompt padded on the right goes on as the prompt itself; a prompt of padding is none."""
+    phi_q, phi_k, v, _ = case()
+    phi_k[:, 50:], v[:, 50:] = torch.nan, torch.nan
+    mask = torch.arange(v.shape[1]) < 50
+    state = initial_state((2,), 4, 4, dtype=v.dtype)
+    _, padded = prefill(state, phi_q, phi_k, v, key_mask=mask, decay=0.9)
+    part = (phi_q[:, :50], phi_k[:, :50], v[:, :50])
+    _, expected = prefill(state, *part, decay=0.9)
+    nothing, same = step(
+        padded, phi_q[:, 50], phi_k[:, 50], v[:, 50], key_mask=torch.zeros(2).bool(), decay=0.9
+    )
+    for computed in (padded, same):
+        for one, other in zip(computed, expected, strict=True):
+            torch.testing.assert_close(one, other)
+    answer, _ = step(expected, phi_q[:, 50], phi_q[:, 50] * 0, v[:, 0])
+    torch.testing.assert_close(nothing, answer)
+    output, _ = step(state, phi_q[:, 0], phi_k[:, 0], v[:, 0], key_mask=torch.zeros(2).bool())
+    assert not output.any()
+
+
+@pytest.mark.parametrize("name", attention.available())
+def test_prefill_of_tokens_equals_causal_attention(name: str) -> None:
+    fm = attention.feature_map(name, 3, 2, dtype=torch.float64)
+    x, y, v = (1.5 * features(2, CHUNK + 13, 3, seed=s) for s in range(3))
+    fm.fit(x, y)
+    mask = features(2, CHUNK + 13, seed=4) > 0.2
+    expected = fm.attend(x, y, v, causal=True, key_mask=mask)
+    state = initial_decoding_state(fm, (2,), 3, dtype=torch.float64)
+    outputs = []
+    for part in (slice(0, 5), slice(5, 5), slice(5, CHUNK + 8)):
+        tokens = (x[:, part], y[:, part], v[:, part])
+        output, state = prefill_tokens(fm, *tokens, state, mask[:, part])
+        outputs.append(output)
+    for i in range(CHUNK + 8, CHUNK + 13):
+        part = slice(i, i + 1)
+        tokens = (x[:, part], y[:, part], v[:, part])
+        output, state = decode(fm, *tokens, state, mask[:, part])
+        outputs.append(output)
+    torch.testing.assert_close(torch.cat(outputs, 1), expected, rtol=1e-9, atol=1e-10)
+
+
+def test_errors() -> None:
+    phi_q, phi_k, v, _ = case()
+    state = initial_state((2,), 4, 4, dtype=v.dtype)
+    wrong = (0.0, -1.0, 1.5, float("nan"), "a", torch.tensor([[0.5], [2.0]]).double())
+    for decay in wrong:
+        with pytest.raises(ValueError, match="decay must be above 0 and at most 1, got"):
+            step(state, phi_q[:, 0], phi_k[:, 0], v[:, 0], decay=decay)
+    with pytest.raises(ValueError, match="decay must be above 0 and at most 1, got 0"):
+        prefill(state, phi_q, phi_k, v, decay=0)
+    with pytest.raises(ValueError, match="key_mask must be a bool tensor, got"):
+        step(state, phi_q[:, 0], phi_k[:, 0], v[:, 0], key_mask=torch.ones(2))
+    with pytest.raises(ValueError, match="as many queries as keys, got 3 and"):
+        prefill(state, phi_q[:, :3], phi_k, v)

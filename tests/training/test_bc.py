@@ -342,8 +342,12 @@ def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
     more = ["--resume", str(run), "--set", "iterations=3"]
     for search, state, sentence in (
         ({}, {}, f"{saved.path} holds no progress of a run, so none can go on from it"),
-        ({"center": torch.zeros(3)}, saved.state, "holds 1 tensors of the optimiser, where 18 were"),
-        ({}, {"progress": {"iteration": 2, "level": 0}}, "unknown key progress.level; the keys"),
+        ({"center": torch.zeros(3)}, saved.state, f"{saved.path} holds 1 tensors of the optimiser"),
+        (
+            {},
+            {"progress": {"iteration": 2, "level": 0}},
+            f"{saved.path} is damaged, or another kind",
+        ),
     ):
         checkpoint.save(saved.path, saved.policy, search, saved.config, state)
         refused(capsys, more, sentence)

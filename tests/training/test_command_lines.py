@@ -35,7 +35,7 @@ def test_a_preset_is_named_so_that_it_is_found(tmp_path, monkeypatch):
 def test_no_command_is_put_together_elsewhere():
     """A value in a printed `python -m ...` or `--option` to paste is quoted by `command_lines`."""
     loose = re.compile(r"""f["'].*(python -m [\w.]+ .*\{|--resume \{)""")
-    allowed = {"starting.py": "--resume {run} writes there"}  # names an argument that was given
+    allowed = {"resuming.py": "--resume {run} writes there"}  # names an argument that was given
     for path in (ROOT / "training").rglob("*.py"):
         for line in path.read_text().splitlines():
             known = allowed.get(path.name)

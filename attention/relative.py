@@ -1,0 +1,136 @@
+"""Products of exponentials, with gradients by their logarithms formed in an order that is safe.
+
+With m = c exp(l), the gradient of f(m) by l is m f'(m). Where f'(m) overflows and m is tiny, their
+product does not: rows are brought to size 1 before the product f' and back after it, by m.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+def power_of_two(sizes: Tensor) -> Tensor:
+    """The largest power of two in each number; 1 for 0. A constant for gradients."""
+    sizes = sizes.detach()
+    return sizes.log2().floor().exp2().masked_fill(sizes == 0, 1)
+
+
+def largest_entry(rows: Tensor) -> Tensor:
+    """max |.| of each row: (..., C, F) -> (..., C, 1)."""
+    return rows.abs().amax(-1, keepdim=True)
+
+
+def product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """rows @ matrix; products with columns are several times slower than those with rows."""
+    return (matrix.mT @ rows.mT).mT if matrix.shape[-1] == 1 else rows @ matrix
+
+
+def transposed_product(rows: Tensor, weights: Tensor) -> Tensor:
+    """rows^T @ weights, as `product`."""
+    return (weights.mT @ rows).mT if weights.shape[-1] == 1 else rows.mT @ weights
+
+
+class _Function(torch.autograd.Function):
+    """f(mantissa, other), linear in both; the mantissa is saved with its graph, which second
+    derivatives go through."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        logarithms, mantissa, other = inputs
+        ctx.shape = logarithms.shape
+        ctx.save_for_backward(mantissa, other)
+        ctx.save_for_forward(mantissa, other)
+
+
+def _forward_mode(f: Callable[[Tensor, Tensor], Tensor], ctx: Any, *tangents: Any) -> Tensor:
+    of_logarithms, _, of_other = tangents
+    mantissa, other = ctx.saved_tensors
+    parts = [] if of_logarithms is None else [f(mantissa * of_logarithms, other)]
+    parts += [] if of_other is None else [f(mantissa, of_other)]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+class Times(_Function):
+    """mantissa * factor"""
+
+    @staticmethod
+    def forward(logarithms: Tensor, mantissa: Tensor, factor: Tensor) -> Tensor:
+        return mantissa * factor
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor]:
+        mantissa, factor = ctx.saved_tensors
+        relative = grad * (mantissa * factor)
+        return relative.sum_to_size(ctx.shape), None, (grad * mantissa).sum_to_size(factor.shape)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return _forward_mode(torch.mul, ctx, *tangents)
+
+
+class Rows(_Function):
+    """mantissa @ matrix"""
+
+    @staticmethod
+    def forward(logarithms: Tensor, mantissa: Tensor, matrix: Tensor) -> Tensor:
+        return product(mantissa, matrix)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor]:
+        mantissa, matrix = ctx.saved_tensors
+        unit = power_of_two(largest_entry(grad))
+        relative = ((grad / unit) @ matrix.mT) * (mantissa * unit)
+        of_matrix = mantissa.mT @ grad
+        return relative.sum_to_size(ctx.shape), None, of_matrix.sum_to_size(matrix.shape)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return _forward_mode(product, ctx, *tangents)
+
+
+class Sums(_Function):
+    """mantissa^T @ weights"""
+
+    @staticmethod
+    def forward(logarithms: Tensor, mantissa: Tensor, weights: Tensor) -> Tensor:
+        return transposed_product(mantissa, weights)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor]:
+        mantissa, weights = ctx.saved_tensors
+        unit = power_of_two(largest_entry(weights))
+        relative = ((weights / unit) @ grad.mT) * (mantissa * unit)
+        of_weights = mantissa @ grad
+        return relative.sum_to_size(ctx.shape), None, of_weights.sum_to_size(weights.shape)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return _forward_mode(transposed_product, ctx, *tangents)
+
+
+class Pair(NamedTuple):
+    """The same product for eager code and for `torch.compile`, which takes no `jvp`, and warns of
+    all such functions."""
+
+    eager: type[Times] | type[Rows] | type[Sums]
+    compiled: Any
+
+    @classmethod
+    def of(cls, function: type[Times] | type[Rows] | type[Sums]) -> "Pair":
+        name = f"foveate_attention::{function.__name__.lower()}"
+        operator = torch.library.custom_op(name, function.forward, mutates_args=())
+        operator.register_fake(function.forward)
+        operator.register_autograd(function.backward, setup_context=function.setup_context)
+        return cls(function, operator)
+
+    def __call__(self, logarithms: Tensor, mantissa: Tensor, other: Tensor) -> Tensor:
+        call = self.compiled if torch.compiler.is_compiling() else self.eager.apply
+        result: Tensor = call(logarithms, mantissa, other)
+        return result
+
+
+TIMES, ROWS, SUMS = (Pair.of(function) for function in (Times, Rows, Sums))

@@ -1,0 +1,158 @@
+"""Masks as nn.MultiheadAttention has them: what is refused, and rows that see no key."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import attention
+from attention import ExactSoftmax, RandomFeatureAttention, linear_attention
+
+EMBED, HEADS, LENGTH = 8, 2, 6
+
+
+def tokens(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def modules(name: str, **options: Any) -> tuple[nn.MultiheadAttention, RandomFeatureAttention]:
+    """PyTorch's and ours, with the same parameters; biases are not zero."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        exact = nn.MultiheadAttention(EMBED, HEADS, batch_first=True, **options)
+        for parameter in exact.parameters():
+            nn.init.normal_(parameter, std=0.25)
+    return exact, RandomFeatureAttention.from_multihead(exact, name, 8)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(
+    ("name", "compiled"),
+    [
+        *[(name, False) for name in ("positive", "relu", "angular_hybrid", "trig", "softmax")],
+        *[(name, True) for name in ("positive", "softmax")],
+    ],
+)
+def test_a_sequence_of_padding_gives_the_bias_alone(
+    name: str, is_causal: bool, compiled: bool
+) -> None:
+    """As nn.MultiheadAttention with need_weights=False; nothing of it reaches a gradient."""
+    torch.compiler.reset()
+    exact, ours = modules(name)
+    x = tokens(3, LENGTH, EMBED).requires_grad_()
+    padding = torch.zeros(3, LENGTH, dtype=torch.bool)
+    padding[0], padding[1, :2] = True, True
+
+    def run(x: Tensor) -> Tensor:
+        return ours(x, x, x, key_padding_mask=padding, is_causal=is_causal)[0]
+
+    function = torch.compile(run, backend="aot_eager", fullgraph=True) if compiled else run
+    output = function(x)
+    mask = torch.ones(LENGTH, LENGTH).triu(1).bool() if is_causal else None
+    theirs = exact(x, x, x, key_padding_mask=padding, attn_mask=mask, need_weights=False)[0]
+    bias = exact.out_proj.bias.expand(LENGTH, EMBED)
+    for result in (output, theirs):
+        torch.testing.assert_close(result[0], bias)
+        if is_causal:
+            torch.testing.assert_close(result[1, :2], bias[:2])
+    (gradient,) = torch.autograd.grad(output.square().sum(), x)
+    assert gradient.isfinite().all()
+    assert not gradient[0].any()
+    assert gradient[2].any()
+    torch.testing.assert_close(run(x.detach()[2:].expand(3, -1, -1))[2], output[2])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("name", [*attention.available(), "softmax"])
+def test_rows_that_see_no_key_are_zeros_everywhere(name: str, is_causal: bool) -> None:
+    x, y, v = (tokens(2, 5, 3, seed=s).abs().requires_grad_() for s in range(3))
+    mask = torch.tensor([[False] * 5, [False, True, True, True, True]])
+    fm = ExactSoftmax(3) if name == "softmax" else attention.feature_map(name, 3, 4)
+    results = [fm.attend(x, y, v, causal=is_causal, key_mask=mask)]
+    if name != "softmax":
+        results.append(attention.attention_matrix(fm, x, y, causal=is_causal, key_mask=mask))
+        phi_x, phi_y = fm.queries(x), fm.keys(y)
+        signed = {"causal": is_causal, "key_mask": mask, "signed": fm.signed}
+        results.append(linear_attention(phi_x, phi_y, v, **signed))
+    for result in results:
+        blind = result[0] if not is_causal else torch.cat((result[0], result[1, :1]))
+        assert not blind.any()
+        for gradient in torch.autograd.grad(result.square().sum(), (x, y, v), allow_unused=True):
+            assert gradient is None or gradient.isfinite().all()
+            assert gradient is None or not gradient[0].any()
+
+
+@pytest.mark.parametrize("name", ["positive", "hyperbolic", "softmax"])
+def test_weights_of_a_row_that_sees_no_key_are_zeros(name: str) -> None:
+    _, ours = modules(name)
+    x = tokens(2, LENGTH, EMBED).requires_grad_()
+    padding = torch.tensor([[True] * LENGTH, [False] * LENGTH])
+    for average in (False, True):
+        output, weights = ours(
+            x, x, x, key_padding_mask=padding, need_weights=True, average_attn_weights=average
+        )
+        assert weights is not None
+        assert not weights[0].any()
+        torch.testing.assert_close(weights[1].sum(-1), torch.ones_like(weights[1][..., 0]))
+        (gradient,) = torch.autograd.grad(weights.square().sum() + output.sum(), x)
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_attn_mask_shapes_are_those_of_pytorch(batched: bool) -> None:
+    """Each shape is refused by both modules or by neither, and by ours where compiled too."""
+    exact, ours = modules("positive")
+    x = tokens(2, LENGTH, EMBED) if batched else tokens(LENGTH, EMBED)
+    length = (LENGTH, LENGTH)
+    shapes = [
+        length,
+        *[(n, *length) for n in (1, 2, 3, 4)],
+        *[(*n, *length) for n in ((1, 1), (2, 2), (2, 1), (1, 4))],
+        (LENGTH,),
+        (1, LENGTH),
+        (LENGTH, 1),
+        (LENGTH, LENGTH + 1),
+    ]
+    for shape in shapes:
+        mask = torch.zeros(shape, dtype=torch.bool)
+        taken = [accepts(module, x, mask) for module in (exact, ours)]
+        assert taken[0] == taken[1] == (shape in [length, (4 if batched else 2, *length)]), shape
+
+
+def accepts(module: nn.Module, x: Tensor, mask: Tensor) -> bool:
+    try:
+        module(x, x, x, attn_mask=mask, need_weights=False)
+    except (RuntimeError, AssertionError, ValueError):
+        return False
+    return True
+
+
+def test_a_compiled_graph_checks_the_masks_shape() -> None:
+    torch.compiler.reset()
+    _, ours = modules("positive")
+    x = tokens(2, LENGTH, EMBED)
+
+    def run(x: Tensor, mask: Tensor) -> Tensor:
+        return ours(x, x, x, attn_mask=mask, is_causal=True)[0]
+
+    compiled = torch.compile(run, backend="eager")
+    later = torch.ones(LENGTH, LENGTH).triu(1).bool()
+    torch.testing.assert_close(compiled(x, later), run(x, later))
+    for shape in ((3, LENGTH, LENGTH), (2, 2, LENGTH, LENGTH)):
+        with pytest.raises(ValueError, match=r"causal mask of shape \(6, 6\), got shape"):
+            compiled(x, later.expand(shape))
+
+
+def test_masks_one_a_head() -> None:
+    _, ours = modules("positive")
+    x = tokens(2, LENGTH, EMBED)
+    later = torch.ones(LENGTH, LENGTH).triu(1).bool()
+    each = later.expand(2 * HEADS, LENGTH, LENGTH)
+    expected = ours(x, x, x, is_causal=True)[0]
+    assert torch.equal(ours(x, x, x, attn_mask=each)[0], expected)
+    assert torch.equal(ours(x, x, x, attn_mask=torch.zeros(4, 6, 6))[0], ours(x, x, x)[0])
+    mixed = each.clone()
+    mixed[1] = False
+    with pytest.raises(ValueError, match="None or the causal mask, got another of shape"):
+        ours(x, x, x, attn_mask=mixed)

@@ -1,0 +1,151 @@
+"""What is done to whole models: quantisers, `torch.vmap`, casts."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import attention
+from attention import RandomFeatureAttention
+
+EMBED, HEADS = 8, 2
+
+
+def tokens(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Model(nn.Module):
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__()
+        self.attention = RandomFeatureAttention(EMBED, HEADS, name, 16, batch_first=True, **options)
+        self.last = nn.Linear(EMBED, 3)
+
+    def forward(self, x: Tensor, **options: Any) -> Tensor:
+        return self.last(self.attention(x, x, x, **options)[0])
+
+
+@pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
+@pytest.mark.parametrize("sizes", [{}, {"kdim": EMBED, "vdim": EMBED}])
+@pytest.mark.parametrize("name", ["positive", "angular_hybrid", "softmax"])
+def test_quantised_models_run(name: str, sizes: dict[str, int]) -> None:
+    """The quantiser replaces `out_proj`, whose weight is then a method."""
+    model = Model(name, **sizes).eval()
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    assert not isinstance(quantised.attention.out_proj.weight, Tensor)
+    x = tokens(2, 7, EMBED)
+    for is_causal in (False, True):
+        expected = model(x, is_causal=is_causal)
+        computed = quantised(x, is_causal=is_causal)
+        assert (computed - expected).norm() < 0.03 * expected.norm()
+    with pytest.raises(ValueError, match="query must have the module's dtype"):
+        quantised(x.double())
+    if name == "softmax":
+        return
+    ours = quantised.attention.fit(x, x)
+    expected = ours(x, x, x, is_causal=True)[0]
+    output, state = ours.prefill(x[:, :6], x[:, :6], x[:, :6], ours.initial_state(2))
+    last, _ = ours.step(x[:, 6], x[:, 6], x[:, 6], state)
+    computed = torch.cat((output, last.unsqueeze(1)), 1)
+    assert (computed - expected).norm() < 0.03 * expected.norm()
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid", "softmax"])
+def test_vmap_takes_masks(name: str, is_causal: bool, need_weights: bool) -> None:
+    """A mask for each entry, boolean or float, one of which hides all."""
+    ours = RandomFeatureAttention(EMBED, HEADS, name, 4, batch_first=True)
+    x = tokens(4, 5, EMBED)
+    padding = torch.tensor([[False] * 5, [True] * 5, [True, False] * 2 + [False], [False] * 5])
+
+    def run(x: Tensor, mask: Tensor) -> Tensor:
+        found = ours(x, x, x, key_padding_mask=mask, is_causal=is_causal, need_weights=need_weights)
+        return found[need_weights]
+
+    expected = torch.stack([run(*pair) for pair in zip(x, padding, strict=True)])
+    torch.testing.assert_close(torch.func.vmap(run)(x, padding), expected)
+    additive = torch.zeros(4, 5).masked_fill(padding, -torch.inf)
+    torch.testing.assert_close(torch.func.vmap(run)(x, additive), expected)
+    (shared,) = (torch.func.vmap(run, in_dims=(0, None))(x, padding[2]),)
+    torch.testing.assert_close(shared[2], expected[2])
+    gradient = torch.func.grad(lambda x, mask: run(x, mask).square().sum())
+    each = torch.stack([gradient(*pair) for pair in zip(x, padding, strict=True)])
+    torch.testing.assert_close(torch.func.vmap(gradient)(x, padding), each)
+
+
+@pytest.mark.parametrize("name", attention.available())
+def test_vmap_over_maps(name: str) -> None:
+    fm = attention.feature_map(name, 3, 4)
+    x, y, v = (tokens(4, 5, 3, seed=s).abs() for s in range(3))
+    mask = torch.rand(4, 5, generator=torch.Generator().manual_seed(3)) > 0.3
+    for causal in (False, True):
+
+        def run(x: Tensor, y: Tensor, v: Tensor, mask: Tensor, causal: bool = causal) -> Tensor:
+            return fm.attend(x, y, v, causal=causal, key_mask=mask)
+
+        expected = fm.attend(x, y, v, causal=causal, key_mask=mask)
+        torch.testing.assert_close(torch.func.vmap(run)(x, y, v, mask), expected)
+
+
+def test_vmap_over_an_attn_mask_needs_is_causal() -> None:
+    ours = RandomFeatureAttention(EMBED, HEADS, "positive", 4, batch_first=True)
+    x = tokens(4, 5, EMBED)
+    later = torch.ones(4, 5, 5).triu(1).bool()
+
+    def run(x: Tensor, mask: Tensor, is_causal: bool = True) -> Tensor:
+        return ours(x, x, x, attn_mask=mask, is_causal=is_causal)[0]
+
+    expected = ours(x, x, x, is_causal=True)[0]
+    torch.testing.assert_close(torch.func.vmap(run)(x, later), expected)
+    with pytest.raises(ValueError, match="attn_mask must come with is_causal=True where its"):
+        torch.func.vmap(lambda x, mask: run(x, mask, False))(x, later)
+
+
+CASTS = (nn.Module.half, nn.Module.bfloat16, lambda module: module.to(torch.bfloat16))
+
+
+@pytest.mark.parametrize("cast", CASTS)
+@pytest.mark.parametrize("name", attention.available())
+def test_casts_leave_random_vectors_and_fitted_parameters(name: str, cast: Any) -> None:
+    x = tokens(20, 4).abs()
+    fm = attention.feature_map(name, 4, 8).fit(x, x)
+    low = cast(copy.deepcopy(fm))
+    buffers = dict(fm.named_buffers())
+    for key, buffer in low.named_buffers():
+        assert torch.equal(buffer, buffers[key])
+        assert buffer.dtype == buffers[key].dtype
+    assert set(low.state_dict()) == set(fm.state_dict())
+    assert all(t.dtype != torch.float32 for t in copy.deepcopy(low).double().buffers())
+    for dtype in (torch.float16, torch.bfloat16):
+        built = attention.feature_map(name, 4, 8, dtype=dtype)
+        fresh = dict(attention.feature_map(name, 4, 8).named_buffers())
+        assert all(torch.equal(t, fresh[key]) for key, t in built.named_buffers())
+
+
+@pytest.mark.parametrize("name", ["trig", "oprf", "gaussian_hybrid", "clustered_hybrid"])
+def test_a_cast_module_is_the_one_built_in_its_dtype(name: str) -> None:
+    """Rounded vectors put trig 6.9 % off."""
+    x = tokens(2, 9, EMBED)
+    single = RandomFeatureAttention(EMBED, HEADS, name, 16, batch_first=True).fit(x, x)
+    cast = copy.deepcopy(single).to(torch.bfloat16)
+    built = RandomFeatureAttention(
+        EMBED, HEADS, name, 16, batch_first=True, dtype=torch.bfloat16, seed=1
+    )
+    built.load_state_dict(cast.state_dict())
+    low = x.bfloat16()
+    assert torch.equal(cast(low, low, low)[0], built(low, low, low)[0])
+    again = copy.deepcopy(cast).float()
+    for key, buffer in single.named_buffers():
+        assert torch.equal(again.get_buffer(key), buffer)
+
+
+def test_an_explicit_projection_is_not_rounded_either() -> None:
+    vectors = tokens(8, 4)
+    fm = attention.feature_map("trig", 4, 8, projection=vectors, dtype=torch.bfloat16)
+    assert torch.equal(fm.omega, vectors)
+    assert torch.equal(fm.to(torch.float16).omega, vectors)

@@ -1,0 +1,39 @@
+"""Workers of pools, for tests."""
+
+import os
+import signal
+import time
+
+
+class Squares:
+    """Squares numbers, and says who did; -1 fails, -2 kills itself, -3 once, -4 hands out what
+    cannot be sent, -5 ends its process, -6 takes long."""
+
+    def __init__(self, mark=None, trouble=None):
+        if trouble is not None:
+            raise trouble
+        self.mark = mark
+
+    def run(self, task):
+        if task == -1:
+            raise LookupError("nothing", 7)
+        if task == -2 or (task == -3 and not os.path.exists(self.mark)):
+            open(self.mark or os.devnull, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if task == -4:
+            return lambda: None
+        if task == -5:
+            raise SystemExit(3)
+        if task == -6:
+            time.sleep(60)
+        return task * task, os.getpid()
+
+    def close(self):
+        """Nothing is held."""
+
+
+class Odd(Exception):
+    """One that cannot be sent as it is."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")

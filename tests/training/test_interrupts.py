@@ -1,0 +1,150 @@
+"""Control-C and other signals: at any moment of any command one line, and its exit status."""
+
+import fcntl
+import os
+import pty
+import random
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.training.background import ROOT, start, wait_for
+from tests.training.test_es import job as job
+from tests.training.test_es import train
+
+COMMANDS = {
+    "es": ["--set", "popsize=4", "terrains=1", "episode_s=2", "--out"],
+    "bc": ["--set", "expert_episodes=4", "episodes=2", "workers=2", "episode_s=2", "--out"],
+    "demos": ["--env", "BimanualSweep-v0", "--workers", "2", "--set", "image_px=250", "--out"],
+    "study": ["--config", "configs/studies/stepping_stones.yaml", "--set", "parallel=2", "--out"],
+    "rollout": ["stepping_stones", "--episodes", "20", "--video"],
+    "evaluate": ["stepping_stones", "--workers", "2", "--out"],
+    "flops": ["stepping_stones", "--calls", "10000", "--json"],
+}
+LINE = re.compile("interrupted|terminated|stopped")
+
+
+def answers_signals(process):
+    """Whether our code has begun: Python itself leaves SIGTERM alone."""
+    caught = re.search(r"SigCgt:\s+(\w+)", Path(f"/proc/{process.pid}/status").read_text())
+    return int(caught[1], 16) >> (signal.SIGTERM - 1) & 1
+
+
+def stop(command, folder, after_s, signals, group):
+    """Send signals to a command, or to its process group as a terminal does, some time after it
+    has begun, and check how it ends."""
+    place = str(folder / ("walk.mp4" if command == "rollout" else "out"))
+    process = start(f"training.{command}", [*COMMANDS[command], place], start_new_session=True)
+    wait_for(lambda: answers_signals(process), process)
+    time.sleep(after_s)
+    for each in signals:
+        (os.killpg if group else os.kill)(process.pid, each)
+        time.sleep(0.02)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signals[0], printed
+    assert "Traceback" not in printed
+    assert "Exception" not in printed
+    lines = [line for line in printed.splitlines() if LINE.search(line)]
+    assert len(lines) == 1, printed
+
+
+@pytest.mark.parametrize(
+    ("command", "after_s", "signals", "group"),
+    [
+        ("es", 0.0, [signal.SIGINT], False),
+        ("evaluate", 0.5, [signal.SIGINT, signal.SIGINT], True),
+        ("demos", 3.0, [signal.SIGINT], True),
+        ("bc", 4.5, [signal.SIGTERM], True),
+        ("study", 1.5, [signal.SIGTERM], False),
+        ("rollout", 2.5, [signal.SIGHUP], False),
+    ],
+)
+def test_a_signal_at_any_moment_is_one_line(tmp_path, command, after_s, signals, group):
+    stop(command, tmp_path, after_s, signals, group)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_signal_at_many_moments_is_one_line(tmp_path, command):
+    draw = random.Random(command)
+    for i in range(12):
+        (tmp_path / str(i)).mkdir()
+        each = draw.choice([signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+        signals = [each] * draw.choice([1, 1, 2])
+        stop(command, tmp_path / str(i), draw.uniform(0, 6), signals, draw.random() < 0.5)
+
+
+def test_sigterm_ends_training_as_control_c_does(job, tmp_path):
+    """The checkpoint is kept, it says how to go on, and no worker is left."""
+    run = tmp_path / "run"
+    words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out", str(run)]
+    process = start("training.es", words, start_new_session=True)
+    rows = run / "metrics.csv"
+    wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1, process)
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert re.search(rf"interrupted; iteration \d+ is saved; go on with: .*--resume {run}", printed)
+    wait_for(lambda: not group_lives(process.pid))
+
+
+def test_a_closed_terminal_ends_training(job, tmp_path):
+    """As a lost connection does: status 129, whatever then becomes of what is printed."""
+    run = tmp_path / "run"
+    words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out", str(run)]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "training.es", *words], cwd=ROOT,
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    rows = run / "metrics.csv"
+    wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1)
+    os.close(ours)
+    assert process.wait(30) == 129
+    wait_for(lambda: not group_lives(process.pid))
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(job, tmp_path):
+    done = subprocess.Popen(["true"])
+    done.wait()
+    run = tmp_path / "run"
+    (run / "checkpoints").mkdir(parents=True)
+    gone = [run / f".{name}.{done.pid}" for name in ("config.yaml", "provenance.json")]
+    kept = [run / f".config.yaml.{os.getppid()}", run / ".config.yaml.old", run / ".notes.yaml.7"]
+    for path in gone + kept:
+        path.write_text("half")
+    train(job(iterations=1), run)
+    assert not any(path.exists() for path in gone)
+    assert all(path.exists() for path in kept)
+
+
+def group_lives(group):
+    """Whether a process of a group is there that is no zombie."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, found = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:
+            continue
+        if int(found) == group and state != "Z":
+            return True
+    return False
+
+
+def test_a_command_that_was_started_to_ignore_control_c_does(tmp_path):
+    """As a script's background job is."""
+    process = start(
+        "training.flops", ["stepping_stones", "--calls", "20"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
+    wait_for(lambda: answers_signals(process), process)
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, printed

@@ -1,0 +1,178 @@
+"""Pools of workers: order, exceptions, and one answer to a worker that dies."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.training.background import ROOT, start, wait_for
+from tests.training.pool_workers import Odd, Squares
+from tests.training.test_es import job as job
+from training import pool
+from training.config import UserError
+from training.pool import InProcessPool, WorkerDiedError, open_pool
+from training.processes import ProcessPool
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """A pool of two processes."""
+    mark = str(tmp_path_factory.mktemp("pool") / "mark")
+    with closing(ProcessPool(partial(Squares, mark), 2)) as workers:
+        yield workers
+
+
+def values(outcomes):
+    return [value for value, _ in outcomes]
+
+
+def test_one_worker_is_this_process():
+    with closing(open_pool(Squares, 1)) as workers:
+        assert isinstance(workers, InProcessPool)
+        assert workers.run([1, 2]) == [(1, os.getpid()), (4, os.getpid())]
+
+
+def test_outcomes_come_in_the_order_of_the_tasks(two):
+    outcomes = two.run(range(20))
+    assert values(outcomes) == [n * n for n in range(20)]
+    assert os.getpid() not in {pid for _, pid in outcomes}
+    assert two.run([]) == []
+
+
+def test_exceptions_come_back_and_the_pool_goes_on(two):
+    with pytest.raises(LookupError) as raised:
+        two.run([1, 2, -1, 3, 4])
+    assert raised.value.args == ("nothing", 7)
+    assert "in run" in raised.value.__notes__[0]
+    assert values(two.run([5, 6])) == [25, 36]
+    with pytest.raises(RuntimeError, match="SystemExit: 3"):
+        two.run([-5])
+    with pytest.raises((AttributeError, RuntimeError), match=r"pickle.*lambda"):
+        two.run([-4])
+    assert values(two.run([5])) == [25]
+
+
+def test_a_killed_worker_is_replaced_and_its_task_runs_again(two):
+    assert values(two.run([1, -3, 3])) == [1, 9, 9]
+    assert values(two.run([1, 2])) == [1, 4]
+
+
+def test_a_task_that_its_workers_die_of_ends_all(two, monkeypatch):
+    monkeypatch.setattr(pool, "RETRIES", 1)
+    sentence = r"^a worker process died \(killed, or out of memory\), 2 times over -2$"
+    with pytest.raises(WorkerDiedError, match=sentence):
+        two.run([1, -2, 3])
+    assert values(two.run([1, 2])) == [1, 4]
+
+
+def test_closing_the_iterator_stops_the_tasks_that_run(two):
+    with closing(two.as_finished([-6, 2])) as finished:
+        assert next(finished)[0] == 1
+    assert values(two.run([1, 2])) == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "sentence"),
+    [
+        (UserError("no such thing"), "no such thing"),
+        (KeyError("x"), "a worker cannot begin: KeyError: 'x'"),
+    ],
+)
+def test_a_worker_that_cannot_be_built_is_one_sentence(trouble, sentence):
+    with (
+        closing(ProcessPool(partial(Squares, trouble=trouble), 1)) as workers,
+        pytest.raises(UserError) as raised,
+    ):
+        workers.run([1])
+    assert str(raised.value) == sentence
+
+
+def test_exceptions_that_cannot_be_sent_keep_their_name_and_message():
+    error = pool.portable(Odd(1, 2))
+    assert type(error) is RuntimeError
+    assert str(error) == "Odd: 1 and 2"
+
+
+def test_closing_leaves_no_process_behind():
+    before = set(multiprocessing.active_children())
+    with closing(ProcessPool(Squares, 2)) as workers:
+        assert values(workers.run([3])) == [9]
+    assert set(multiprocessing.active_children()) == before
+
+
+def test_large_tasks_and_outcomes_pass():
+    task = torch.arange(500_000.0)
+    with closing(ProcessPool(Doubling, 1)) as workers:
+        assert torch.equal(workers.run([task])[0], 2 * task)
+
+
+class Doubling:
+    """Doubles tensors."""
+
+    def run(self, task):
+        return 2 * task
+
+    def close(self):
+        """Nothing is held."""
+
+
+UNGUARDED = """
+from training.processes import ProcessPool
+from tests.training.pool_workers import Squares
+
+workers = ProcessPool(Squares, 2)
+print([value for value, _ in workers.run([3, 4])])
+workers.close()
+"""
+
+
+def test_a_program_of_ones_own_needs_no_guard(tmp_path):
+    (tmp_path / "program.py").write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py")],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("[9, 16]\n", "")
+
+
+def sockets(pid):
+    """Listening TCP sockets of a process and of those that it began."""
+    listening = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A":
+                listening.add(f"socket:[{words[9]}]")
+    found = {}
+    for each in family(pid):
+        links = [os.readlink(link) for link in Path(f"/proc/{each}/fd").iterdir()]
+        found[each] = listening & set(links)
+    return found
+
+
+def family(pid):
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(descendant for child in children for descendant in family(int(child)))]
+
+
+def test_training_on_one_machine_listens_nowhere_and_starts_no_ray(job, tmp_path):
+    """Two workers are processes; there is not even a socket of a server."""
+    words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out"]
+    process = start("training.es", [*words, str(tmp_path / "run")])
+    try:
+        rows = tmp_path / "run" / "metrics.csv"
+        wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1, process)
+        found = sockets(process.pid)
+        assert len(found) >= 3
+        assert set().union(*found.values()) == set()
+        names = [Path(f"/proc/{pid}/cmdline").read_text() for pid in found]
+        assert not any("raylet" in name or "ray::" in name for name in names)
+    finally:
+        process.kill()
+        process.communicate()
