@@ -13,8 +13,8 @@ from policies.waves import waves_size
 
 __all__ = ["MOST_NUMBERS", "check_size", "numbers"]
 
-MOST_NUMBERS = 10**8
-"""Of a policy's tensors, and of a layer's output: thousands of times what any policy here has."""
+MOST_NUMBERS = 5 * 10**7
+"""Of a policy's tensors, or of a layer's output: a hundred times what any policy here has."""
 _MOST_TOKENS = 2**14
 """Of an image: forty times what the largest preset has; exact attention takes seconds for them."""
 _MOST_FEATURES, _MOST_HYBRID_FEATURES = 2**14, 2**16

@@ -56,7 +56,7 @@ class VisionPolicyConfig:
     """Coupling of the random projections."""
     feature_seed: int = Field(default=0, ge=0, lt=2**62)
     """Seed of the random projections; block i takes this number + i."""
-    qk_length: float | None = Field(default=1.0, gt=0)
+    qk_length: float | None = Field(default=1.0, gt=0, le=1e6)
     """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
     two_arms: bool = False
     """The pose and the action are those of two arms, one half each: the policy sees and decides
@@ -77,7 +77,7 @@ class VisionPolicyConfig:
     negatives: int = Field(default=64, ge=1, le=2**16)
     """Uniform actions that each demonstrated one is told from; one set a dimension for the
     autoregressive head."""
-    action_noise: float = Field(default=0.005, ge=0)
+    action_noise: float = Field(default=0.005, ge=0, le=1e6)
     """Standard deviation of the noise on demonstrated actions, in units of the normalised action:
     no energy's valley is narrower, so that a search finds it. Not for the explicit head."""
     optimiser: Literal["autoregressive", "derivative_free", "langevin"] | None = None
@@ -87,18 +87,18 @@ class VisionPolicyConfig:
     """Candidates that a search looks at together; derivative_free wants 1,000 and more."""
     rounds: int = Field(default=2, ge=1, le=100)
     """Rounds of a search without gradients (autoregressive: for each dimension)."""
-    noise: float = Field(default=0.05, gt=0)
+    noise: float = Field(default=0.05, gt=0, le=1e6)
     """Standard deviation of the noise after the first of these rounds, in units of the normalised
     action (from -1 to 1); halved every round. derivative_free wants about 0.33."""
-    temperature: float = Field(default=0.25, ge=0)
+    temperature: float = Field(default=0.25, ge=0, le=1e6)
     """Of the autoregressive search: after a first round one candidate is drawn with weights
     softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
     hold still for ever where two dimensions disagree."""
     langevin_steps: int = Field(default=100, ge=1, le=10_000)
     """Steps of a Langevin chain for an action."""
-    langevin_step_start: float = Field(default=0.1, gt=0)
+    langevin_step_start: float = Field(default=0.1, gt=0, le=1e6)
     """Size of a chain's first step."""
-    langevin_step_end: float = Field(default=1e-5, gt=0)
+    langevin_step_end: float = Field(default=1e-5, gt=0, le=1e6)
     """Size of a chain's last step; squares fall from the first to it."""
     langevin_negatives: bool = False
     """Joint head: negatives are moved by a Langevin chain, and gradients penalised."""

@@ -36,7 +36,7 @@ class BCConfig:
     disturbance: float = Field(default=0.1, ge=0, le=1)
     """Standard deviation of the noise on the expert's actions, in units of the action; the labels
     have none."""
-    disturbance_steps: float = Field(default=10.0, ge=1)
+    disturbance_steps: float = Field(default=10.0, ge=1, le=1e6)
     """Decisions over which that noise is correlated."""
     held_out: float = Field(default=0.1, gt=0, le=0.5)
     """Share of the episodes that only `val_loss` is computed on: rounded down, at least one."""
@@ -44,17 +44,17 @@ class BCConfig:
     """Gradient steps a round; the learning rate falls from its peak to zero in each."""
     batch_size: int = Field(default=256, ge=1, le=2**14)
     """Decisions a gradient step."""
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
     """Peak learning rate of Adam."""
-    weight_decay: float = Field(default=0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0, le=1e6)
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
     """Gradients longer than this are shortened to it."""
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
     (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
     once; null: never."""
-    speed_weight: float = Field(default=5.0, ge=0)
+    speed_weight: float = Field(default=5.0, ge=0, le=1e6)
     """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
     workers: int = Field(default=2, ge=1, le=4096)
     """Episodes run at the same time, each in a process of its own."""

@@ -161,7 +161,8 @@ def read(path: Path) -> Checkpoint:
     if not os.path.isfile(path):  # unlike Path's, False for impossible names
         raise UserError(f"there is no checkpoint {path}")
     metadata, layout = read_header(path)
-    intact = metadata.get("sha256") in (None, sha256_of_tensors(path))
+    sha256 = metadata.get("sha256")
+    intact = sha256 is None or sha256 == sha256_of_tensors(path)
     if metadata.get("format") != FORMAT:
         raise UserError(
             f"{path} is a safetensors file of another kind: its format is "

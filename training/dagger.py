@@ -139,13 +139,15 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
         learn(config, run, policy, optimiser, progress, collector, log)
 
 
-def collected(run: Path, progress: Progress) -> list[Demonstrations]:
-    """All demonstrations so far; UserError when a file is not the one that was trained on."""
+def collected(run: Path, progress: Progress, policy: Policy) -> list[Demonstrations]:
+    """All demonstrations so far, for a policy; UserError when a file is not the one that was
+    trained on."""
     found: list[Demonstrations] = []
     for i in range(progress.iteration + 1):
         path, before = data_path(run, i), progress.data_sha256[i : i + 1]
         try:
             data = Demonstrations.load(path)
+            data.check(path, policy.tokens.shape, len(policy.normaliser.mean))
             if before not in ([], [data.sha256()]):
                 raise UserError(f"{path} is not the file that {run} has trained on")
         except UserError as error:
@@ -175,7 +177,7 @@ def learn(
         progress.data_sha256 = [first.sha256()]
         progress.episodes = len(walks)
         save(run, policy, optimiser, progress, config)
-    data = collected(run, progress)
+    data = collected(run, progress, policy)
     while progress.iteration < config.iterations:
         progress.iteration += 1
         iteration = progress.iteration

@@ -23,11 +23,12 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 import policies
+from policies.footholds import ACTION_SIZE
 from training import config as configuration
-from training.checkpoint import make_env
+from training.checkpoint import check_tensors, make_env
 from training.config import UserError
 from training.episode import Episode, Policy, run_episode
-from training.files import write_atomically
+from training.files import check_regular, write_atomically
 from training.pool import open_pool
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.workers import explained
@@ -105,10 +106,34 @@ class Demonstrations:
     def load(cls, path: Path) -> Demonstrations:
         """Read what `save` wrote; UserError when it is missing or damaged."""
         try:
+            check_regular(path)
             return cls(**safetensors_torch.load(path.read_bytes()))
         except (OSError, SafetensorError, TypeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
+
+    def check(self, path: Path, image: tuple[int, ...], proprio: int) -> None:
+        """UserError, for the file that they are from, unless they are of such images and
+        proprioception, finite, and some but not all of them held out."""
+        shapes = {
+            "depth_m": (image, torch.float16),
+            "proprio": ((proprio,), torch.float32),
+            "actions": ((ACTION_SIZE,), torch.float32),
+            "held_out": ((), torch.bool),
+        }
+        count = self.held_out.numel()
+        needed = {
+            name: torch.empty((count, *shape), dtype=dtype, device="meta")
+            for name, (shape, dtype) in shapes.items()
+        }
+        given = {name: getattr(self, name) for name in shapes}
+        check_tensors(path, "collection of demonstrations", given, needed)
+        held_out = int(self.held_out.sum())
+        if not 0 < held_out < count:
+            raise UserError(
+                f"{path} holds {count} decisions of which {held_out} are held out, where some must "
+                "be, but not all"
+            )
 
 
 @dataclass(frozen=True)

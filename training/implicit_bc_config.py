@@ -40,15 +40,15 @@ class ImplicitBCConfig:
     """Gradient steps a round."""
     batch_size: int = Field(default=64, ge=1, le=2**14)
     """Frames a gradient step, over all devices together."""
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
     """Peak learning rate of AdamW; it falls along a cosine over the whole run ..."""
-    final_learning_rate: float = Field(default=1e-5, ge=0)
+    final_learning_rate: float = Field(default=1e-5, ge=0, le=1e6)
     """... to this one."""
     warm_up: int = Field(default=200, ge=0, le=10**9)
     """Gradient steps over which the learning rate rises to its peak."""
-    weight_decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0, le=1e6)
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
     """Gradients longer than this are shortened to it."""
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data

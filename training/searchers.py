@@ -27,7 +27,7 @@ class CMAESConfig:
 
     name: Literal["cmaes"] = "cmaes"
     """CMA-ES with active covariance update."""
-    sigma: float = Field(default=0.5, gt=0)
+    sigma: float = Field(default=0.5, gt=0, le=1e6)
     """Initial standard deviation, in units of the policy's parameters."""
     separable: bool = False
     """Adapt the diagonal of the covariance alone: for many parameters."""
@@ -39,11 +39,11 @@ class PGPEConfig:
 
     name: Literal["pgpe"] = "pgpe"
     """PGPE on centred ranks."""
-    sigma: float = Field(default=0.1, gt=0)
+    sigma: float = Field(default=0.1, gt=0, le=1e6)
     """Initial standard deviation of every parameter, in units of the policy's parameters."""
-    learning_rate: float = Field(default=0.1, gt=0)
+    learning_rate: float = Field(default=0.1, gt=0, le=1e6)
     """Step of the centre: length of a ClipUp step, or Adam's rate, in parameter units."""
-    sigma_learning_rate: float = Field(default=0.1, ge=0)
+    sigma_learning_rate: float = Field(default=0.1, ge=0, le=1e6)
     """Learning rate of the standard deviations; 0 keeps them."""
     optimizer: Literal["clipup", "adam"] = "clipup"
     """What follows the gradient: ClipUp (Toklu et al. 2020) or Adam."""
@@ -55,9 +55,9 @@ class ARSConfig:
 
     name: Literal["ars"] = "ars"
     """Pairs ranked by the better return, step divided by the kept returns' deviation."""
-    sigma: float = Field(default=0.05, gt=0)
+    sigma: float = Field(default=0.05, gt=0, le=1e6)
     """Standard deviation of the directions, in units of the policy's parameters."""
-    learning_rate: float = Field(default=0.05, gt=0)
+    learning_rate: float = Field(default=0.05, gt=0, le=1e6)
     """Step of the centre, in parameter units."""
     top_fraction: float = Field(default=0.5, gt=0, le=1)
     """Share of the pairs that is kept."""

@@ -21,8 +21,8 @@ _DTYPES = {
     "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
     "BOOL": torch.bool,
 }  # fmt: skip
-_MOST_BYTES = 2**32
-"""Of a file; a checkpoint has megabytes."""
+_MOST_BYTES = 2**30
+"""Of a file: the largest policy, with its optimiser; those here have megabytes."""
 _MOST_HEADER_BYTES = 2**24
 """Of a header, the run's configuration in it; one has kilobytes."""
 

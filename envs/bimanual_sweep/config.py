@@ -10,6 +10,7 @@ __all__ = ["CAMERA_RANGE_M", "BimanualSweepConfig"]
 
 CAMERA_RANGE_M = (0.35, 2.6)
 """What is nearer to the camera or further away is not drawn."""
+_LONGEST_TABLE_M = 20.0
 
 
 @dataclass(
@@ -23,53 +24,53 @@ class BimanualSweepConfig:
     the table's top is z = 0.
     """
 
-    episode_s: float = Field(default=40.0, gt=0)
+    episode_s: float = Field(default=40.0, gt=0, le=3600)
     """Length of an episode, seconds (10 decisions a second)."""
     balls: int = Field(default=30, ge=1, le=100)
     """Number of balls."""
     ball_radius_m: float = Field(default=0.015, ge=0.008, le=0.03)
     """Radius of a ball."""
-    ball_mass_kg: float = Field(default=0.01, gt=0)
+    ball_mass_kg: float = Field(default=0.01, gt=0, le=1000)
     """Mass of a ball."""
-    ball_friction: float = Field(default=0.4, ge=0)
+    ball_friction: float = Field(default=0.4, ge=0, le=1000)
     """Sliding friction of a ball (its product with the other surface's counts)."""
-    ball_rolling_friction_m: float = Field(default=2e-4, ge=0)
+    ball_rolling_friction_m: float = Field(default=2e-4, ge=0, le=10)
     """Rolling friction; at 2e-4 a ball at 0.3 m/s stops within 0.4 m."""
     spawn_m: tuple[float, float] = (0.16, 0.20)
     """Balls start at |x| and |y| up to these."""
     table_m: tuple[float, float] = (1.1, 1.1)
     """Size of the table along x and y; its middle is (0, 0)."""
-    bowl_x_m: float = Field(default=0.40, gt=0)
+    bowl_x_m: float = Field(default=0.40, gt=0, le=10)
     """The bowls stand at (+-x, 0) ..."""
-    bowl_jitter_m: float = Field(default=0.02, ge=0)
+    bowl_jitter_m: float = Field(default=0.02, ge=0, le=10)
     """... each moved by up to this in x and in y."""
-    bowl_base_radius_m: float = Field(default=0.10, gt=0)
+    bowl_base_radius_m: float = Field(default=0.10, gt=0, le=10)
     """Radius of a bowl's floor."""
-    bowl_rim_radius_m: float = Field(default=0.135, gt=0)
+    bowl_rim_radius_m: float = Field(default=0.135, gt=0, le=10)
     """Radius of a bowl's rim."""
-    bowl_height_m: float = Field(default=0.07, gt=0)
+    bowl_height_m: float = Field(default=0.07, gt=0, le=10)
     """Height of a bowl."""
     bowl_plate_m: float = Field(default=0.006, ge=0.002, le=0.02)
     """Thickness of a bowl's wall; its floor is twice as thick."""
     start_jitter_m: float = Field(default=0.03, ge=0, le=0.1)
     """The tools start at (0, +-0.30, 0.20), each moved by up to this along every axis."""
-    blade_width_m: float = Field(default=0.20, ge=0.05)
+    blade_width_m: float = Field(default=0.20, ge=0.05, le=10)
     """Width of the left blade, inside its walls."""
-    blade_clearance_m: float = Field(default=0.010, ge=0.002)
+    blade_clearance_m: float = Field(default=0.010, ge=0.002, le=10)
     """Between the right tool and each wall of the left one when they nest."""
-    blade_length_m: float = Field(default=0.12, ge=0.05)
+    blade_length_m: float = Field(default=0.12, ge=0.05, le=10)
     """Length of a blade from edge to handle."""
     blade_slope_rad: float = Field(default=math.pi / 4, ge=0.3, le=1.2)
     """Slope of a blade, rising outwards from its edge."""
-    wall_height_m: float = Field(default=0.085, gt=0)
+    wall_height_m: float = Field(default=0.085, gt=0, le=10)
     """Height of a blade's side walls."""
-    wall_ahead_m: float = Field(default=0.05, ge=0)
+    wall_ahead_m: float = Field(default=0.05, ge=0, le=10)
     """How far the left walls reach ahead of the blade's edge; the right ones do not."""
     blade_plate_m: float = Field(default=0.004, ge=0.002, le=0.02)
     """Thickness of blades and side walls."""
-    handle_m: float = Field(default=0.12, gt=0)
+    handle_m: float = Field(default=0.12, gt=0, le=10)
     """Length of the vertical handle between blade and arm."""
-    arm_distance_m: float = Field(default=0.57, gt=0)
+    arm_distance_m: float = Field(default=0.57, gt=0, le=10)
     """The arms stand at (0, +-this)."""
     step_m: float = Field(default=0.04, gt=0, le=0.1)
     """Largest change of a target coordinate in a decision."""
@@ -102,6 +103,8 @@ class BimanualSweepConfig:
             )
         if min(self.table_m) <= 0:
             raise ValueError(f"table_m must be two positive lengths, got {list(self.table_m)}")
+        if max(self.table_m) > _LONGEST_TABLE_M:
+            raise ValueError(f"table_m must be at most {_LONGEST_TABLE_M}, got {self.table_m}")
         if min(self.spawn_m) <= 0:
             raise ValueError(f"spawn_m must be two positive lengths, got {list(self.spawn_m)}")
         room = 4 * self.spawn_m[0] * self.spawn_m[1]

@@ -1,0 +1,250 @@
+"""Damaged files of runs and studies: one sentence with the file and the key, exit status 2."""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+import yaml
+
+from tests.training.study_jobs import conduct
+from tests.training.test_full_disk import BC, ES
+from training import bc, checkpoint, es, evaluate, flops, plots, rollout
+from training.errors import UserError
+from training.gaze import Gaze
+from training.state_files import Count, check, read_json
+
+
+def refused(capsys, command, arguments, *sentences):
+    capsys.readouterr()
+    assert command(arguments) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    last = error.splitlines()[-1]
+    assert last.startswith("error: ")
+    for sentence in sentences:
+        assert sentence in last
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A finished run of each trainer."""
+    folder = tmp_path_factory.mktemp("runs")
+    made = {}
+    for name, trainer, config in (("es", es, ES), ("bc", bc, BC)):
+        path = folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(config))
+        made[name] = folder / name
+        assert trainer.main(["--config", str(path), "--out", str(made[name])]) == 0
+    return made
+
+
+def latest(run, copy):
+    shutil.copytree(run, copy)
+    path = checkpoint.in_run(copy)[-1]
+    return path, checkpoint.load(path)
+
+
+PROGRESS = [
+    ({"env_steps": "x"}, "progress.env_steps = 'x', but input should be a valid integer"),
+    ({"env_steps": -1}, "progress.env_steps = -1, but input should be greater than"),
+    ({"env_steps": 10**30}, "progress.env_steps = 1000000000000000000000000000000, but input"),
+    ({"env_steps": 1.5}, "progress.env_steps = 1.5, but input should be a valid integer"),
+    ({"env_steps": True}, "progress.env_steps = True, but input should be a valid integer"),
+    ({"env_steps": None}, "progress.env_steps = None, but input should be a valid integer"),
+    ({"level": 7}, "is at level 7, which the curriculum does not have"),
+    ({"level": []}, "progress.level = [], but input should be a valid integer"),
+    ({"recent_success": "x"}, "progress.recent_success = 'x', but input should be a valid"),
+    ({"recent_success": [None]}, "progress.recent_success.0 = None, but input should be a valid"),
+    ({"fitted": "no"}, "progress.fitted = 'no', but input should be a valid boolean"),
+    ({"more": 1}, "unknown key progress.more; the keys known there are"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), PROGRESS)
+def test_a_run_of_evolution_strategies_with_damaged_counters(
+    runs, tmp_path, capsys, changes, sentence
+):
+    path, whole = latest(runs["es"], tmp_path / "run")
+    state = {**whole.state, "progress": {**whole.state["progress"], **changes}}
+    checkpoint.save(path, whole.policy, whole.search, whole.config, state)
+    more = ["--resume", str(tmp_path / "run"), "--set", "iterations=4"]
+    refused(capsys, es.main, more, str(path), sentence)
+
+
+@pytest.mark.parametrize(
+    ("search", "sentence"),
+    [(None, "search is of type NoneType"), ([], "search is of type list"),
+     ({"more": 1.0}, "search holds the numbers more, where none are needed"),
+     ({"a": "x"}, "search.a = 'x', but input should be a valid number")],
+)  # fmt: skip
+def test_a_run_whose_search_is_damaged(runs, tmp_path, capsys, search, sentence):
+    path, whole = latest(runs["es"], tmp_path / "run")
+    state = {**whole.state, "search": search}
+    checkpoint.save(path, whole.policy, whole.search, whole.config, state)
+    with pytest.raises(UserError) as caught:
+        es.train(
+            es.load_config(tmp_path / "run" / "config.yaml", []), tmp_path, checkpoint.load(path)
+        )
+    assert str(path) in str(caught.value)
+    assert sentence.partition(" is of type")[0] in str(caught.value)
+
+
+def without(tensors, name):
+    return {key: tensor for key, tensor in tensors.items() if key != name}
+
+
+OPTIMISER = [
+    (lambda found: without(found, "0/exp_avg"), "holds 17 tensors of the optimiser, where 18 were"),
+    (lambda found: without(found, "3/step"), "holds 17 tensors of the optimiser, where 18 were"),
+    (lambda found: {}, "holds 0 tensors of the optimiser, where 18 were written"),
+    (lambda found: {**without(found, "0/step"), "0/other": torch.zeros(())}, "tensor 0/other is"),
+    (
+        lambda found: {**without(found, "0/step"), "x/y/z": torch.zeros(())},
+        "tensor 0/step is absent",
+    ),
+    (lambda found: {**without(found, "0/step"), "99/step": torch.zeros(())}, "tensor 0/step is ab"),
+    (lambda found: {**found, "0/exp_avg": torch.zeros(2)}, "tensor 0/exp_avg is (2,) of float32"),
+    (lambda found: {**found, "0/exp_avg": found["0/exp_avg"].double()}, "of float64 there, but"),
+    (lambda found: {**found, "0/step": torch.tensor(torch.nan)}, "has numbers that are not finite"),
+]
+
+
+@pytest.mark.parametrize(("damage", "sentence"), OPTIMISER)
+def test_a_clone_with_a_damaged_optimiser(runs, tmp_path, capsys, damage, sentence):
+    path, whole = latest(runs["bc"], tmp_path / "run")
+    checkpoint.save(path, whole.policy, damage(whole.search), whole.config, whole.state)
+    more = ["--resume", str(tmp_path / "run"), "--set", "iterations=3"]
+    refused(capsys, bc.main, more, str(path), sentence)
+
+
+def test_an_optimiser_from_before_its_tensors_were_counted_goes_on(runs, tmp_path):
+    path, whole = latest(runs["bc"], tmp_path / "run")
+    state = without(whole.state, "optimiser_tensors")
+    checkpoint.save(path, whole.policy, whole.search, whole.config, state)
+    more = ["--resume", str(tmp_path / "run"), "--set", "iterations=3"]
+    assert bc.main(more) == 0
+
+
+STUDY = [
+    ("costs.json", ["costs", "exact", "total"], None, "costs.exact.total = None, but input should"),
+    ("costs.json", ["costs", "exact", "attention"], -5, "costs.exact.attention = -5, but input"),
+    (
+        "costs.json",
+        ["costs", "exact", "latency_ms"],
+        "fast",
+        "costs.exact.latency_ms = 'fast', but",
+    ),
+    ("costs.json", ["costs"], [], "costs = [], but input should be an object"),
+    ("costs.json", ["provenance", "versions"], 3, "provenance.versions = 3, but input should"),
+    ("costs.json", ["measured"], "x", "measured = 'x', but input should be an object"),
+    ("evaluations/exact-s0.json", ["seeds"], {}, "seeds = {}, but input should be a valid array"),
+    ("evaluations/exact-s0.json", ["env_settings"], 1, "env_settings = 1, but input should"),
+    ("evaluations/exact-s0.json", ["records", 0, "reward"], "x", "records.0.reward = 'x', but"),
+    ("evaluations/exact-s0.json", ["records", 0], [], "records.0 = [], but input should be an"),
+    ("runs/exact-s0/provenance.json", ["git"], "x", "git = 'x', but input should be an object"),
+    ("runs/exact-s0/provenance.json", ["resumed"], 5, "resumed = 5, but input should be a valid"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "value", "sentence"), STUDY)
+def test_a_study_with_a_damaged_file(plain, tmp_path, capsys, name, place, value, sentence):
+    path, whole = plain
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    data = json.loads((out / name).read_text())
+    holder = data
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = value
+    (out / name).write_text(json.dumps(data))
+    refused(capsys, lambda words: conduct(path, out, *words), ["--page"], str(out / name), sentence)
+
+
+@pytest.mark.parametrize("iteration", ["x", "", "nan", "inf", "1e400", "-3", "1.5", "9" * 30])
+def test_a_study_with_damaged_rows(plain, tmp_path, capsys, iteration):
+    path, whole = plain
+    shutil.copytree(whole, tmp_path / "out")
+    metrics = tmp_path / "out" / "runs" / "exact-s0" / "metrics.csv"
+    head, first, *rest = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join([head, iteration + "," + first.partition(",")[2], *rest]))
+    arguments = lambda words: conduct(path, tmp_path / "out", *words)  # noqa: E731
+    refused(capsys, arguments, ["--page"], f"{metrics}: iteration = '{iteration}', where a whole")
+
+
+GAZE = {"edges_kept": 0.5, "edges": 0.4, "past_kept": 0.1, "past": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (json.dumps(GAZE | {"edges": "x"}), "edges = 'x', but input should be a valid number"),
+        (json.dumps(GAZE | {"edges": None}), "edges = None, but input should be a valid number"),
+        (json.dumps(GAZE | {"past": 1.5}), "past = 1.5, but input should be less than or equal"),
+        (json.dumps(GAZE | {"past": float("nan")}), "past = nan, but input should be"),
+        (json.dumps([GAZE]), "it is of type list, where keys with values are needed"),
+        (json.dumps(GAZE)[:-9], "is damaged, or no JSON: "),
+        ("[" * 100_000, "is damaged, or no JSON: maximum recursion depth"),
+        ('{"edges": ' + "9" * 5000 + "}", "is damaged, or no JSON: Exceeds the limit"),
+        ("\udcff", "is damaged, or no JSON: 'utf-8' codec can't decode"),
+        ("", "is damaged, or no JSON: Expecting value"),
+    ],
+)
+def test_a_damaged_gaze_file(tmp_path, text, sentence):
+    path = tmp_path / "gaze.json"
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(UserError) as caught:
+        read_json(Gaze, path)
+    assert str(caught.value).startswith(str(path)), caught.value
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_whole_file_is_read(tmp_path):
+    path = tmp_path / "gaze.json"
+    path.write_text(json.dumps(GAZE | {"views": 28}))
+    assert read_json(Gaze, path) == Gaze(**GAZE)
+    assert check(dict[str, Count], {"a": 2**63 - 1}, path) == {"a": 2**63 - 1}
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (es, ["--config", LONG]), (es, ["--out", LONG]), (es, ["--resume", LONG]),
+        (es, ["--set", f"init_from={LONG}"]), (bc, ["--resume", LONG]), (rollout, [LONG]),
+        (rollout, ["--policy", "blind", "--video", f"{LONG}.mp4"]), (evaluate, [LONG]),
+        (evaluate, ["--policy", "blind", "--out", LONG]), (flops, [LONG]),
+        (flops, [f"{LONG}.yaml"]), (flops, ["stepping_stones", "--calls", "1", "--json", LONG]),
+        (plots, [LONG, "--out", "a"]),
+    ],
+)  # fmt: skip
+def test_a_name_of_300_letters(tmp_path, monkeypatch, capsys, command, arguments):
+    monkeypatch.chdir(tmp_path)
+    refused(capsys, command.main, arguments, LONG)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "circle", "folder"])
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv", "provenance.json"])
+def test_a_run_with_what_is_no_file(runs, tmp_path, capsys, name, kind):
+    run = tmp_path / "run"
+    shutil.copytree(runs["es"], run)
+    (run / name).unlink()
+    {
+        "pipe": os.mkfifo,
+        "device": lambda path: path.symlink_to("/dev/zero"),
+        "circle": lambda path: path.symlink_to(path),
+        "folder": lambda path: path.mkdir(),
+    }[kind](run / name)
+    refused(capsys, es.main, ["--resume", str(run), "--set", "iterations=4"], str(run))
+
+
+def test_a_name_that_no_file_can_have():
+    with pytest.raises(UserError, match="is neither a run directory, nor a checkpoint file"):
+        checkpoint.resolve("a\0b")
+    with pytest.raises(UserError, match="there is no checkpoint"):
+        checkpoint.load("a\0b")
