@@ -17,9 +17,11 @@ MOST_NUMBERS = 5 * 10**7
 """Of a policy's tensors, or of a layer's output: a hundred times what any policy here has."""
 _MOST_TOKENS = 2**14
 """Of an image: forty times what the largest preset has; exact attention takes seconds for them."""
-_MOST_FEATURES, _MOST_HYBRID_FEATURES = 2**14, 2**16
+_MOST_FEATURES, _MOST_HYBRID_FEATURES, _MOST_OF_HEADS = 2**12, 2**14, 2**16
 """Random vectors m of a map; for hybrids, whose features are products, m n, or m for each pair of
-clusters: tens of times what pays."""
+clusters; and m in all heads together: tens of times what pays."""
+_MOST_SEARCHED = 4 * 10**7
+"""Numbers that a search for an action computes in its widest layer, over all rounds."""
 _MOST_LAYERS = 64
 _PLACE = 6  # numbers of a token's place code
 
@@ -49,12 +51,18 @@ def check_size(
             f"its settings allocate {needed} numbers, where there can be at most {most}"
         )
     if isinstance(config, VisionPolicyConfig):
-        widest = config.samples * max(config.hidden)
-        if widest > MOST_NUMBERS:
-            raise ValueError(
-                f"samples = {config.samples} and hidden = {list(config.hidden)} allocate {widest} "
-                f"numbers at once, where there can be at most {MOST_NUMBERS}"
-            )
+        _check_search(config)
+
+
+def _check_search(config: VisionPolicyConfig) -> None:
+    """ValueError for a search that takes minutes for an action."""
+    searched = config.samples * config.rounds * max(config.hidden)
+    if searched > _MOST_SEARCHED:
+        raise ValueError(
+            f"samples = {config.samples}, rounds = {config.rounds} and hidden = "
+            f"{list(config.hidden)} compute {searched} numbers for an action, where there can be "
+            f"at most {_MOST_SEARCHED}"
+        )
 
 
 def _check_features(config: PolicyConfig | VisionPolicyConfig) -> None:
@@ -66,6 +74,11 @@ def _check_features(config: PolicyConfig | VisionPolicyConfig) -> None:
         raise ValueError(
             f"num_features times num_lambda_features must be at most {_MOST_HYBRID_FEATURES} with "
             f"the feature map {config.feature_map}, got {m} times {n}"
+        )
+    if isinstance(config, VisionPolicyConfig) and m * config.heads > _MOST_OF_HEADS:
+        raise ValueError(
+            f"num_features times heads must be at most {_MOST_OF_HEADS}, got {m} times "
+            f"{config.heads}"
         )
     k = config.num_clusters
     if config.feature_map == "clustered_hybrid" and m * k * k > _MOST_HYBRID_FEATURES:

@@ -94,7 +94,7 @@ class VisionPolicyConfig:
     """Of the autoregressive search: after a first round one candidate is drawn with weights
     softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
     hold still for ever where two dimensions disagree."""
-    langevin_steps: int = Field(default=100, ge=1, le=10_000)
+    langevin_steps: int = Field(default=100, ge=1, le=5000)
     """Steps of a Langevin chain for an action."""
     langevin_step_start: float = Field(default=0.1, gt=0, le=1e6)
     """Size of a chain's first step."""

@@ -59,7 +59,7 @@ TOO_LARGE = (
     (
         PolicyConfig,
         {"num_features": 20_000_000},
-        "num_features must be at most 16384, got 2",
+        "num_features must be at most 4096, got 2",
     ),
     (PolicyConfig, {"num_lambda_features": HUGE}, "num_features times num_lambda_features must be"),
     (PolicyConfig, {"controller": "mlp", "hidden": (HUGE,)}, "its settings allocate"),
@@ -70,11 +70,11 @@ TOO_LARGE = (
         "hidden must be at most 64 w",
     ),
     (PolicyConfig, {"feature_map": "clustered_hybrid", "num_clusters": 10**6}, "num_clusters squ"),
-    (VisionPolicyConfig, {"num_features": HUGE}, "num_features must be at most 16384"),
+    (VisionPolicyConfig, {"num_features": HUGE}, "num_features must be at most 4096"),
     (VisionPolicyConfig, {"embed_dim": 4 * HUGE}, "its settings allocate"),
     (VisionPolicyConfig, {"embed_dim": 4096, "depth": 256}, "its settings allocate"),
     (VisionPolicyConfig, {"hidden": (HUGE, 2)}, "its settings allocate"),
-    (VisionPolicyConfig, {"samples": 2**17, "hidden": (2000,)}, "numbers at once"),
+    (VisionPolicyConfig, {"samples": 2**17, "hidden": (2000,)}, "numbers for an action"),
     (VisionPolicyConfig, {"patch_readout": 8192, "context_dim": 65536}, "its settings allocate"),
 )
 

@@ -37,9 +37,9 @@ def claiming(path, shipped, policy=None, env=None):
 
 STONES, SWEEP = "stepping_stones", "bimanual_sweep_angular_8x2"
 CLAIMS = [
-    (STONES, {"num_features": 20_000_000}, "num_features must be at most 16384"),
-    (STONES, {"num_features": 10_000}, "num_features times num_lambda_features must be at most"),
-    (STONES, {"num_features": 4000}, "holds another policy: tensor"),
+    (STONES, {"num_features": 20_000_000}, "num_features must be at most 4096"),
+    (STONES, {"num_features": 4000}, "num_features times num_lambda_features must be at most"),
+    (STONES, {"num_features": 1000}, "holds another policy: tensor"),
     (STONES, {"qk_dim": HUGE}, "qk_dim = 1000000000000, but input should be less than"),
     (STONES, {"controller": "mlp", "hidden": [HUGE]}, "its settings allocate"),
     (STONES, {"controller": "mlp", "hidden": [3000, 3000]}, "its settings allocate"),
