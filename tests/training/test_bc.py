@@ -19,6 +19,7 @@ from tests.training.background import wait_for
 from training import bc, checkpoint, cloning, dagger, demonstrations, es
 from training.bc_config import BCConfig, load_config
 from training.demonstrations import Demonstrations
+from training.errors import UserError
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.starting import build_policy
 
@@ -133,15 +134,25 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(job, tmp_path):
     assert files(killed) == files(whole)
 
 
-def test_an_unfinite_loss_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
+def test_images_that_are_not_finite_stop_the_run_and_keep_the_checkpoint(job, tmp_path, capsys):
     run = tmp_path / "run"
-    refused(
-        capsys, ["--config", job(env={"nan_after": 9}), "--out", str(run)],
-        "of iteration 1 has loss nan and gradient norm nan, where finite numbers are needed",
-    )  # fmt: skip
+    words = ["--config", job(env={"nan_after": 9}), "--out", str(run)]
+    refused(capsys, words, "tensor depth_m has numbers that are not finite")
     assert [path.name for path in checkpoint.in_run(run)] == ["000000.safetensors"]
     tensors = checkpoint.load(checkpoint.resolve(run)).policy
     assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+def test_a_loss_that_is_not_finite_reaches_no_parameter():
+    with checkpoint.make_env("SteppingStones-v0", {}) as env:
+        policy = policies.build({}, env.observation_space, env.action_space)
+    before = [parameter.clone() for parameter in policy.parameters()]
+    images = torch.full((4, 2, 24, 32), torch.nan, dtype=torch.float16)
+    data = Demonstrations(images, torch.zeros(4, 45), torch.zeros(4, 9), torch.zeros(4).bool())
+    optimiser = torch.optim.AdamW(policy.parameters())
+    with pytest.raises(UserError, match="of iteration 1 has loss nan and gradient norm nan, where"):
+        cloning.fit(policy, optimiser, data, BCConfig(), 1, torch.Generator())
+    assert all(map(torch.equal, before, policy.parameters()))
 
 
 @pytest.mark.parametrize("controller", ["mlp", "vote"])
