@@ -151,6 +151,8 @@ def test_another_evaluation_is_not_gone_on_with(tmp_path, capsys):
     )
 
 
+# imageio leaves the pipe to an ffmpeg that has ended to the collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("suffix", ["mp4", "gif", "png"])
 def test_a_film_that_cannot_be_written_is_a_sentence(tmp_path, capsys, suffix):
     out = tmp_path / f"film.{suffix}"
