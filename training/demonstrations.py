@@ -114,7 +114,8 @@ class Demonstrations:
 
     def check(self, path: Path, image: tuple[int, ...], proprio: int) -> None:
         """UserError, for the file that they are from, unless they are of such images and
-        proprioception, finite, and some but not all of them held out."""
+        proprioception, and some but not all of them held out. Numbers that are not finite are the
+        environment's: training tells of them."""
         shapes = {
             "depth_m": (image, torch.float16),
             "proprio": ((proprio,), torch.float32),
@@ -126,7 +127,7 @@ class Demonstrations:
             name: torch.empty((count, *shape), dtype=dtype, device="meta")
             for name, (shape, dtype) in shapes.items()
         }
-        given = {name: getattr(self, name) for name in shapes}
+        given = {name: getattr(self, name).to("meta") for name in shapes}
         check_tensors(path, "collection of demonstrations", given, needed)
         held_out = int(self.held_out.sum())
         if not 0 < held_out < count:

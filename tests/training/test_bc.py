@@ -134,10 +134,12 @@ def test_a_run_killed_before_its_first_checkpoint_resumes(job, tmp_path):
     assert files(killed) == files(whole)
 
 
-def test_images_that_are_not_finite_stop_the_run_and_keep_the_checkpoint(job, tmp_path, capsys):
+def test_an_unfinite_loss_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
     run = tmp_path / "run"
-    words = ["--config", job(env={"nan_after": 9}), "--out", str(run)]
-    refused(capsys, words, "tensor depth_m has numbers that are not finite")
+    refused(
+        capsys, ["--config", job(env={"nan_after": 9}), "--out", str(run)],
+        "of iteration 1 has loss nan and gradient norm nan, where finite numbers are needed",
+    )  # fmt: skip
     assert [path.name for path in checkpoint.in_run(run)] == ["000000.safetensors"]
     tensors = checkpoint.load(checkpoint.resolve(run)).policy
     assert all(tensor.isfinite().all() for tensor in tensors.values())

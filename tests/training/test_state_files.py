@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 
 from tests.training.study_jobs import conduct
 from tests.training.test_full_disk import BC, ES
@@ -117,6 +118,26 @@ def test_a_clone_with_a_damaged_optimiser(runs, tmp_path, capsys, damage, senten
     checkpoint.save(path, whole.policy, damage(whole.search), whole.config, whole.state)
     more = ["--resume", str(tmp_path / "run"), "--set", "iterations=3"]
     refused(capsys, bc.main, more, str(path), sentence)
+
+
+DATA = [
+    (lambda found: without(found, "proprio"), "missing 1 required positional argument: 'proprio'"),
+    (lambda found: {**found, "actions": found["actions"][:, :8]}, "tensor actions is "),
+    (lambda found: {**found, "depth_m": found["depth_m"][1:]}, "tensor depth_m is "),
+    (lambda found: {**found, "depth_m": found["depth_m"].float()}, "tensor depth_m is "),
+    (lambda found: {**found, "held_out": found["held_out"] | True}, "of which 20 are held out"),
+]
+
+
+@pytest.mark.parametrize(("damage", "sentence"), DATA)
+def test_a_clone_with_damaged_demonstrations(runs, tmp_path, capsys, damage, sentence):
+    path, whole = latest(runs["bc"], tmp_path / "run")
+    state = {**whole.state, "progress": {**whole.state["progress"], "data_sha256": []}}
+    checkpoint.save(path, whole.policy, whole.search, whole.config, state)  # of an earlier version
+    data = tmp_path / "run" / "data" / "000001.safetensors"
+    save_file({k: v.contiguous() for k, v in damage(load_file(data)).items()}, data)
+    more = ["--resume", str(tmp_path / "run"), "--set", "iterations=3"]
+    refused(capsys, bc.main, more, str(data), sentence)
 
 
 def test_an_optimiser_from_before_its_tensors_were_counted_goes_on(runs, tmp_path):
