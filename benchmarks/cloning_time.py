@@ -43,8 +43,10 @@ def random_data(job: bc_config.BCConfig, generator: torch.Generator) -> Demonstr
     size = job.batch_size
     shapes = {key: (size, *value.shape) for key, value in observation.items()}
     return Demonstrations(
-        depth_m=torch.rand(shapes["depth"], generator=generator).half(),
-        proprio=torch.randn(shapes["proprio"], generator=generator),
+        observations={
+            "depth": torch.rand(shapes["depth"], generator=generator).half(),
+            "proprio": torch.randn(shapes["proprio"], generator=generator),
+        },
         actions=2 * torch.rand((size, 9), generator=generator) - 1,
         held_out=torch.zeros(size, dtype=torch.bool),
     )

@@ -1,6 +1,6 @@
 """Robot policies that see through implicit attention."""
 
-from policies.build import CONFIGS, build
+from policies.build import CONFIGS, build, build_for
 from policies.config import PolicyConfig
 from policies.iap import ImplicitAttentionPolicy
 from policies.normaliser import RunningNormaliser, RunningStatistics
@@ -20,4 +20,5 @@ __all__ = [
     "VisionPerformerPolicy",
     "VisionPolicyConfig",
     "build",
+    "build_for",
 ]

@@ -9,12 +9,13 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from policies.config import PolicyConfig
+from policies.geometry import Geometry
 from policies.iap import ImplicitAttentionPolicy
 from policies.size import MOST_NUMBERS, check_size
 from policies.vision_config import VisionPolicyConfig
 from policies.vision_policy import VisionPerformerPolicy
 
-__all__ = ["CONFIGS", "build"]
+__all__ = ["CONFIGS", "build", "build_for"]
 
 CONFIGS: dict[str, type[PolicyConfig] | type[VisionPolicyConfig]] = {
     "implicit_attention": PolicyConfig,
@@ -29,6 +30,8 @@ def build(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = ...,
+    *,
+    geometry: Geometry | None = ...,
 ) -> ImplicitAttentionPolicy: ...
 @overload
 def build(
@@ -36,6 +39,8 @@ def build(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = ...,
+    *,
+    geometry: Geometry | None = ...,
 ) -> VisionPerformerPolicy: ...
 @overload
 def build(
@@ -43,12 +48,16 @@ def build(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = ...,
+    *,
+    geometry: Geometry | None = ...,
 ) -> ImplicitAttentionPolicy | VisionPerformerPolicy: ...
 def build(
     config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = MOST_NUMBERS,
+    *,
+    geometry: Geometry | None = None,
 ) -> ImplicitAttentionPolicy | VisionPerformerPolicy:
     """A policy with fresh parameters.
 
@@ -58,6 +67,8 @@ def build(
             which the `policy` section and the top-level fields of the same names are taken.
         observation_space, action_space: those of the environment.
         most_numbers: that its tensors may hold, as a file says that is to be loaded into it.
+        geometry: what the environment tells of its cameras and footholds, `unwrapped.geometry`;
+            None: that of the robot that `policies.geometry.published` recognises, or none.
 
     Raises:
         ValueError: one sentence, for settings out of range, spaces that the policy does not fit, or
@@ -65,15 +76,41 @@ def build(
     """
     if isinstance(config, Mapping):
         config = _read(config)
-    check_size(config, observation_space, action_space, min(most_numbers, MOST_NUMBERS))
-    kind = (
-        VisionPerformerPolicy if isinstance(config, VisionPolicyConfig) else ImplicitAttentionPolicy
-    )
+    spaces = observation_space, action_space
+    check_size(config, *spaces, min(most_numbers, MOST_NUMBERS), geometry)
     device = torch.get_default_device()
     with torch.device("cpu"):  # on the meta device no map can be fitted
         made: ImplicitAttentionPolicy | VisionPerformerPolicy
-        made = kind(config, observation_space, action_space)  # type: ignore[arg-type]
+        if isinstance(config, VisionPolicyConfig):
+            made = VisionPerformerPolicy(config, *spaces)  # type: ignore[arg-type]
+        else:
+            made = ImplicitAttentionPolicy(config, *spaces, geometry)
     return made.to(device)
+
+
+@overload
+def build_for(
+    config: PolicyConfig, env: gymnasium.Env[Any, Any], most_numbers: int = ...
+) -> ImplicitAttentionPolicy: ...
+@overload
+def build_for(
+    config: VisionPolicyConfig, env: gymnasium.Env[Any, Any], most_numbers: int = ...
+) -> VisionPerformerPolicy: ...
+@overload
+def build_for(
+    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = ...,
+) -> ImplicitAttentionPolicy | VisionPerformerPolicy: ...
+def build_for(
+    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = MOST_NUMBERS,
+) -> ImplicitAttentionPolicy | VisionPerformerPolicy:
+    """As `build`, for an environment: its spaces, and its geometry where it has one."""
+    geometry = getattr(env.unwrapped, "geometry", None)
+    spaces = env.observation_space, env.action_space
+    return build(config, *spaces, most_numbers, geometry=geometry)
 
 
 def _read(settings: Mapping[str, Any]) -> PolicyConfig | VisionPolicyConfig:

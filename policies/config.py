@@ -1,11 +1,14 @@
 """Settings of the Implicit Attention Policy."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import attention
+from policies.images import ImageScaling
+from policies.observation import Layout
+from policies.tokens import Edges
 
 __all__ = ["EXACT", "FEATURE_MAPS", "PolicyConfig", "check_feature_map"]
 
@@ -22,7 +25,19 @@ Projection = Literal[
     "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
 ]
 """Names of `attention.available_projections()`."""
+NotNegative = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1, le=10_000)]
 _DISCRETE = ("geometric_plus", "poisson_plus")
+
+
+def check_scaling(scaling: ImageScaling) -> None:
+    """ValueError for units that are not above 0."""
+    if isinstance(scaling, str):
+        return
+    every = scaling.values() if isinstance(scaling, dict) else [scaling]
+    for zero, unit in every:
+        if unit <= 0:
+            raise ValueError(f"image_scaling must have units above 0, got [{zero}, {unit}]")
 
 
 def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
@@ -60,17 +75,47 @@ class PolicyConfig:
     """Kind of policy."""
     patch: tuple[int, int] = (4, 4)
     """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
+    stride: tuple[int, int] | None = None
+    """Rows and columns of pixels from a patch to the next: smaller than `patch`, patches overlap;
+    null: they stand side by side."""
+    edges: Edges = "auto"
+    """Patches that reach beyond an image: filled up with zeros (pad), or left out (drop); auto:
+    pad without `stride`, else drop."""
+    layout: dict[str, Layout] = Field(default_factory=dict)
+    """How the axes of an image are meant, by its key in the observation ("observation" where that
+    is no Dict): N pictures apart, T frames, C channels, H rows, W columns; or vector, no image.
+    What is not named is [H, W]; of three axes the shorter of first and last is the channels; a
+    fourth, the first, is frames, which are channels too; or as the robot's geometry says."""
+    image_scaling: ImageScaling = "auto"
+    """What of an image's numbers is 0, and what more is 1: [zero, unit], for all images or by key;
+    space: middle and half of the space's bounds; running: mean and standard deviation of each
+    channel over what training sees; auto: as the robot's geometry says, else space, else, where a
+    space has no bounds, running."""
+    image_crop: tuple[NotNegative, NotNegative, NotNegative, NotNegative] = (0, 0, 0, 0)
+    """Pixels left out of every image at the top, bottom, left and right."""
+    image_px: tuple[Positive, Positive] | None = None
+    """Height and width that every image is brought to, by means over areas; null: as it is."""
+    grey: bool = False
+    """Bring colours to one channel, by the eye's weights for red, green and blue."""
     standardise: bool = False
-    """Cloning with the dense controller: bring each pixel to mean 0 and variance 1 over the
-    demonstrations; otherwise 0.5 m is 0 and 0.3 m more is 1, which suits cameras that look down."""
+    """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
+    demonstrations; before that, and otherwise, `image_scaling` holds."""
     variant: Literal["masking", "rank", "trans"] = "masking"
     """What attention hands to the controller: the image with the lesser tokens zeroed, the best
     tokens in order of score (to an image controller, vote, the same as masking), or values mixed by
     attention."""
+    rank_with: Literal["both", "values", "places"] = "both"
+    """What of the best tokens rank hands on: values and place codes, values, or row and column
+    alone (and picture, where there are several), each from -1 to 1."""
     selection: Literal["learned", "random", "all"] = "learned"
     """Tokens to keep: by attention score, a fixed random set, or all (no attention)."""
     keep: float = Field(default=0.5, gt=0, le=1)
     """Share of tokens kept."""
+    keep_tokens: int | None = Field(default=None, ge=1)
+    """Number of tokens kept, in place of the share."""
+    score_step: float = Field(default=0.0, ge=0, le=100)
+    """Logarithms of scores are rounded to multiples of this, and of equal scores the first token is
+    the better: so that tiny differences do not reorder tokens; 0: not rounded."""
     feature_map: str = "angular_hybrid"
     """Random features that make attention linear (`FEATURE_MAPS`), or "softmax": exact."""
     num_features: int = Field(default=8, ge=1)
@@ -88,23 +133,22 @@ class PolicyConfig:
     """Seed of the random projections."""
     qk_dim: int = Field(default=4, ge=2, le=256)
     """Dimension d of queries and keys."""
-    controller: Literal["vote", "mlp"] = "vote"
-    """Foothold votes over the depth profile of each leg's lane, or a small dense network."""
+    controller: Literal["auto", "vote", "mlp"] = "auto"
+    """Foothold votes over the depth profile of each leg's lane (vote), or a small dense network
+    (mlp); auto: vote where the robot's geometry says where feet and cameras are, else mlp."""
     hidden: tuple[int, ...] = (32,)
-    """Widths of the dense controller's hidden layers."""
+    """Widths of the dense controller's hidden layers; none: a linear map."""
     init_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the initial parameters."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         check_feature_map(self.feature_map, self.hybrid_base, self.projection, self.qk_dim)
-        rows, columns = self.patch
-        if rows < 1 or columns < 1 or 24 % rows or 32 % columns:
-            raise ValueError(
-                f"patch must be [rows, columns] that divide the 24 x 32 image, "
-                f"got [{rows}, {columns}]"
-            )
-        if self.standardise and self.controller != "mlp":
+        for name, sides in (("patch", self.patch), ("stride", self.stride)):
+            if sides is not None and min(sides) < 1:
+                raise ValueError(f"{name} must be [rows, columns] of at least 1, got {list(sides)}")
+        check_scaling(self.image_scaling)
+        if self.standardise and self.controller == "vote":
             raise ValueError(
                 "standardise must be false with the controller vote, which compares pixels; mlp "
                 "takes it"
@@ -116,4 +160,15 @@ class PolicyConfig:
                 f"variant {self.variant} needs attention scores: selection must be learned, "
                 f"got {self.selection}"
             )
+        if self.rank_with != "both" and self.variant != "rank":
+            raise ValueError(
+                f"rank_with must be both with the variant {self.variant}, got {self.rank_with}; "
+                "rank takes others"
+            )
         return self
+
+    def kept(self, tokens: int) -> int:
+        """How many of so many tokens are kept."""
+        if self.keep_tokens is not None:
+            return min(self.keep_tokens, tokens)
+        return max(1, round(self.keep * tokens))

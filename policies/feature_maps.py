@@ -6,10 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+import attention
 from attention import FeatureMap
 from attention.hybrid import ClusteredHybrid
+from policies.config import EXACT
 
-__all__ = ["MapSettings", "fit_to_directions", "map_options", "map_state", "unfitted"]
+__all__ = [
+    "MapSettings",
+    "attention_kernel",
+    "fit_to_directions",
+    "map_options",
+    "map_state",
+    "unfitted",
+]
 
 _SAMPLES = 256
 
@@ -20,7 +29,11 @@ class MapSettings(Protocol):
     @property
     def feature_map(self) -> str: ...
     @property
+    def num_features(self) -> int: ...
+    @property
     def num_lambda_features(self) -> int: ...
+    @property
+    def feature_seed(self) -> int: ...
     @property
     def num_clusters(self) -> int: ...
     @property
@@ -48,6 +61,24 @@ def map_options(config: MapSettings) -> dict[str, Any]:
         options["base"] = (config.hybrid_base, "trig")
         options["shared_projections"] = False
     return options
+
+
+def attention_kernel(
+    config: MapSettings, dim: int
+) -> attention.FeatureMap | attention.ExactSoftmax:
+    """The feature map, or exact softmax, that attention among unit queries and keys of `dim`
+    dimensions is computed with."""
+    if config.feature_map == EXACT:
+        return attention.ExactSoftmax(dim)
+    features = attention.feature_map(
+        config.feature_map,
+        dim,
+        config.num_features,
+        seed=config.feature_seed,
+        **map_options(config),
+    )
+    fit_to_directions(features, 1.0)
+    return features
 
 
 def fit_to_directions(features: FeatureMap, length: float) -> None:

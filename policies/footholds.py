@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
-__all__ = ["ACTION_SIZE", "LEGS", "OFFSETS", "FootholdVotes"]
+__all__ = ["LEGS", "OFFSETS", "FootholdVotes", "two_bin_labels"]
 
 LEGS = 4
 OFFSETS = 25
 """Forward offsets voted on, from -1 to 1 in units of the action."""
-ACTION_SIZE = 9
 _NEIGHBOURS = 2
 
 
@@ -24,20 +24,54 @@ class FootholdVotes:
     """What a controller decides.
 
     Attributes:
-        offsets: (batch, 4, 25) votes for each leg's forward foothold offset, as logits.
+        offsets: (batch, legs, 25) votes for each leg's forward foothold offset, as logits.
         speed: (batch,) lateral body speed, in units of the action.
+        forward: which numbers of the action are the legs' forward offsets.
+        lateral_speed: which is the lateral speed.
+        actions: how many there are; the others are 0.
     """
 
     offsets: Tensor
     speed: Tensor
+    forward: tuple[int, ...] = tuple(range(LEGS))
+    lateral_speed: int = 2 * LEGS
+    actions: int = 2 * LEGS + 1
 
     def action(self) -> Tensor:
-        """(batch, 9): forward offsets, lateral offsets (none) and lateral speed, in [-1, 1]."""
+        """(batch, actions): forward offsets, lateral offsets (none) and lateral speed, in
+        [-1, 1]."""
         grid = torch.linspace(-1, 1, OFFSETS, dtype=self.offsets.dtype, device=self.offsets.device)
         winner = self.offsets.argmax(-1, keepdim=True)
         distance = (torch.arange(OFFSETS, device=winner.device) - winner).abs()
         near = self.offsets.masked_fill(distance > _NEIGHBOURS, -torch.inf)
-        forward = near.softmax(-1) @ grid
-        lateral = torch.zeros_like(forward)
-        speed = self.speed.clamp(-1, 1).unsqueeze(-1)
-        return torch.cat((forward, lateral, speed), -1)
+        action = self.offsets.new_zeros(len(self.offsets), self.actions)
+        action[:, list(self.forward)] = near.softmax(-1) @ grid
+        action[:, self.lateral_speed] = self.speed.clamp(-1, 1)
+        return action
+
+    def loss(self, actions: Tensor, speed_weight: float = 5.0) -> Tensor:
+        """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed.
+
+        A foothold beside a gap has two good answers whose mean is none, so each leg's offset is a
+        class among 25; the lateral speed is regressed.
+
+        Args:
+            actions: (batch, actions), the expert's.
+            speed_weight: of the speed's error.
+        """
+        labels = two_bin_labels(actions[:, list(self.forward)])
+        cross_entropy = -(labels * self.offsets.log_softmax(-1)).sum(-1).mean()
+        return cross_entropy + speed_weight * mse_loss(self.speed, actions[:, self.lateral_speed])
+
+    def right(self, actions: Tensor) -> Tensor:
+        """Share of the offsets within one bin of the expert's."""
+        own = list(self.forward)
+        miss = (self.action()[:, own] - actions[:, own]).abs()
+        return (miss <= 2 / (OFFSETS - 1)).float().mean()
+
+
+def two_bin_labels(offsets: Tensor) -> Tensor:
+    """Offsets (..., legs) in [-1, 1] -> (..., legs, 25): each shared by its two nearest bins."""
+    place = (offsets + 1) * ((OFFSETS - 1) / 2)
+    bins = torch.arange(OFFSETS, dtype=offsets.dtype, device=offsets.device)
+    return (1 - (place.unsqueeze(-1) - bins).abs()).clamp_min(0)

@@ -1,12 +1,15 @@
 """The Implicit Attention Policy (Hybrid Random Features, section 4.4 and appendix K.1).
 
-Depth images become tokens; attention scores them in O(L) and keeps the best; a small controller
-turns what is left, with proprioception, into footholds.
+Images become tokens; attention scores them in O(L) and keeps the best; a small controller turns
+what is left, with the other numbers of the observation, into an action.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium
 import numpy as np
 import torch
-from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -14,138 +17,260 @@ from attention.components import component
 from attention.construction import Rebuilt
 from policies.config import PolicyConfig
 from policies.dense import DenseController
-from policies.footholds import ACTION_SIZE, FootholdVotes
-from policies.normaliser import RunningNormaliser
+from policies.feature_maps import attention_kernel
+from policies.geometry import Geometry
+from policies.heads import Decision, FootholdHead
+from policies.normaliser import RunningNormaliser, RunningStatistics
 from policies.selection import LearnedSelection, RandomSelection
+from policies.sight import Sight
 from policies.tokens import PatchTokens
 from policies.vote import VoteController
 
 __all__ = ["ImplicitAttentionPolicy"]
 
+_CHUNK = 1024  # observations measured at once
+
 
 class ImplicitAttentionPolicy(Rebuilt):
-    """Selects tokens of depth images by attention and places feet by what it kept.
+    """Selects tokens of images by attention and acts by what it kept.
+
+    Without images there is no attention: the controller acts by the vector alone.
 
     Args:
         config: its settings.
-        observation_space: a Dict with `depth` (cameras, height, width) and `proprio` (k,).
-        action_space: a Box of shape (9,), as SteppingStones-v0 has it.
+        observation_space: see `policies.observation`.
+        action_space: a Box, Discrete, MultiDiscrete or MultiBinary.
+        geometry: of the robot, see `policies.geometry`.
 
     Raises:
-        ValueError: if the spaces are others.
+        ValueError: one sentence, if the spaces are others or do not go with the settings.
     """
 
     def __init__(
-        self, config: PolicyConfig, observation_space: spaces.Dict, action_space: spaces.Box
+        self,
+        config: PolicyConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None = None,
     ) -> None:
         super().__init__()
         self.config = config
-        cameras, height, width = _shape(observation_space, "depth", 3)
-        (proprio,) = _shape(observation_space, "proprio", 1)
-        if action_space.shape != (ACTION_SIZE,):
-            raise ValueError(
-                f"action_space must have shape ({ACTION_SIZE},), got {action_space.shape}"
-            )
+        sight = self.sight = Sight(config, observation_space, action_space, geometry)
+        self.head = sight.head
         generator = torch.Generator().manual_seed(config.init_seed)
-        self.normaliser = RunningNormaliser(proprio)
-        self.tokens = PatchTokens(cameras, height, width, config.patch, config.standardise)
-        num_tokens, num_features = self.tokens.count, self.tokens.num_features
+        self.normaliser = RunningNormaliser(sight.measured)
+        self.tokens: PatchTokens | None = None
         self.selection: LearnedSelection | RandomSelection | None = None
-        if config.selection == "learned" and num_tokens < 2:
+        if sight.images:
+            self.tokens = PatchTokens(
+                [(images.count, images.shape) for images in sight.images],
+                config.patch, config.stride, config.edges, config.standardise,
+            )  # fmt: skip
+            self.tokens.start_statistics([images.scale.fixed for images in sight.images])
+            self.selection = self._selection(self.tokens, generator)
+        self.controller: VoteController | DenseController
+        if sight.votes is not None:
+            self.controller = VoteController(sight.votes, self.normaliser)
+        else:
+            inputs = sight.handed + sight.observations.vector_size
+            self.controller = DenseController(inputs, self.head.size, config.hidden, generator)
+
+    def _selection(
+        self, tokens: PatchTokens, generator: torch.Generator
+    ) -> LearnedSelection | RandomSelection | None:
+        config, kept = self.config, self.config.kept(tokens.count)
+        if config.selection == "random":
+            return RandomSelection(tokens.count, kept, generator)
+        if config.selection == "all":
+            return None
+        if tokens.count < 2:
             raise ValueError(
                 f"selection must be random or all where the patch {list(config.patch)} makes all "
                 "that is seen one token, got learned"
             )
-        if config.selection == "learned":
-            self.selection = LearnedSelection(num_features, num_tokens, config, generator)
-        elif config.selection == "random":
-            self.selection = RandomSelection(num_tokens, config, generator)
-        self.controller: VoteController | DenseController
-        if config.controller == "vote":
-            self.controller = VoteController(cameras, height, width, self.normaliser)
-        else:
-            handed = num_tokens * self.tokens.size
-            if config.variant == "rank" and isinstance(self.selection, LearnedSelection):
-                handed = self.selection.kept * num_features
-            self.controller = DenseController(
-                handed, proprio, config.hidden, self.normaliser, generator
-            )
+        kernel = attention_kernel(config, config.qk_dim)
+        return LearnedSelection(tokens.num_features, kept, kernel, generator, config.score_step)
 
     def reset(self) -> None:
         """Begin an episode; the policy carries nothing from step to step."""
 
-    def forward(self, depth_m: Tensor, proprio: Tensor) -> FootholdVotes:
-        """Depth (batch, cameras, height, width), metres, and proprioception (batch, k) -> votes."""
+    def forward(self, *parts: Tensor) -> Decision:
+        """A batch of each part of the observation, in the space's order -> decisions."""
+        return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
+
+    def decide(self, observations: Mapping[str, Tensor]) -> Decision:
+        """Observations, each part (batch, ...) as the space has it -> decisions."""
+        handed = None
+        if self.tokens is not None:
+            handed = self._attended(self.tokens, observations)
+        with component("controller"):
+            vector = self.sight.observations.vector(observations)
+            if isinstance(self.controller, VoteController):
+                assert isinstance(self.head, FootholdHead)
+                assert isinstance(handed, list)
+                return self.head.votes(*self.controller(handed, vector))
+            normal = self.normaliser(vector)
+            given = normal if handed is None else torch.cat((handed, normal), -1)
+            return self.head(self.controller(given))
+
+    def _attended(self, cut: PatchTokens, observations: Mapping[str, Tensor]) -> Any:
+        """What attention hands on: numbers (batch, k), or pictures where the controller takes
+        such."""
+        config, selection = self.config, self.selection
         with component("tokens"):
-            values = self.tokens(depth_m)
-            tokens = self.tokens.with_places(values) if self.selection is not None else None
-        config = self.config
-        if tokens is None or self.selection is None:
+            pictures = self._pictures(observations)
+            values = cut(pictures)
+            tokens = cut.with_places(values) if selection is not None else None
+        as_pictures = isinstance(self.controller, VoteController)
+        if tokens is None or selection is None:
             attended = values
         elif config.variant == "trans":
-            assert isinstance(self.selection, LearnedSelection)
-            query, key = self.selection.project(tokens)
+            assert isinstance(selection, LearnedSelection)
+            query, key = selection.project(tokens)
             with component("score"):
-                attended = self.selection.features.attend(query, key, values)
-        elif config.variant == "rank" and isinstance(self.controller, DenseController):
-            assert isinstance(self.selection, LearnedSelection)
-            attended = self.selection.ranked(tokens)
+                attended = selection.features.attend(query, key, values)
+        elif config.variant == "rank" and not as_pictures:
+            assert isinstance(selection, LearnedSelection)
+            handed = {
+                "both": (tokens,), "values": (values,), "places": (cut.where().unsqueeze(0),),
+            }  # fmt: skip
+            return selection.ranked(tokens, handed[config.rank_with]).flatten(1)
         else:
-            gate = self.selection(tokens)
+            gate = selection(tokens)
             with component("score"):
+                if not cut.is_tiling:
+                    gates = cut.gates(gate)
+                    seen = [p * g for p, g in zip(pictures, gates, strict=True)]
+                    return seen if as_pictures else _joined(seen)
                 attended = values * gate.unsqueeze(-1)
-        with component("controller"):
-            if isinstance(self.controller, VoteController):
-                attended = self.tokens.image(attended)
-            votes: FootholdVotes = self.controller(attended, proprio)
-            return votes
+        if as_pictures:
+            with component("controller"):
+                return cut.pictures(attended)
+        if cut.is_tiling:
+            return attended.flatten(1)
+        return _joined(pictures if selection is None else cut.pictures(attended))
+
+    def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
+        """Groups of scaled pictures (batch, count, channels, height, width)."""
+        assert self.tokens is not None
+        read = [images.read(observations, torch.float32) for images in self.sight.images]
+        if self.sight.votes is not None:
+            read = [self.sight.votes.as_heights(i, pixels) for i, pixels in enumerate(read)]
+        if self.tokens.standardises:
+            return self.tokens.standardised(read)
+        scaled = zip(read, self.sight.images, self.sight.statistics_at, strict=True)
+        return [images.scale(pixels, at, self.normaliser) for pixels, images, at in scaled]
+
+    def attended_tokens(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """The tokens that attention sees, (batch, tokens, features)."""
+        assert self.tokens is not None
+        return self.tokens.with_places(self.tokens(self._pictures(observations)))
+
+    def loss(
+        self,
+        observations: Mapping[str, Tensor],
+        actions: Tensor,
+        generator: torch.Generator | None = None,
+        speed_weight: float = 5.0,
+    ) -> Tensor:
+        """Loss of cloning, a scalar, see `policies.heads`; no random number is drawn.
+
+        Args:
+            observations: each part (batch, ...).
+            actions: the expert's, (batch, ...).
+            speed_weight: of what is regressed beside footholds.
+        """
+        return self.decide(observations).loss(actions, speed_weight)
 
     @torch.no_grad()
-    def fit_attention(self, depth_m: Tensor) -> None:
+    def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
         """Fit the feature map to this policy's own queries and keys of some observations.
 
         Nothing happens to maps without data-dependent parameters, or without learned selection.
 
         Args:
-            depth_m: (batch, cameras, height, width), metres.
+            observations: each part (batch, ...).
 
         Raises:
             ValueError: for tokens that the map cannot be fitted to, such as numbers not finite.
         """
         if isinstance(self.selection, LearnedSelection):
-            self.selection.fit(self.tokens.with_places(self.tokens(depth_m)))
+            self.selection.fit(self.attended_tokens(observations))
+
+    def measured(self, observation: Any) -> NDArray[np.float64]:
+        """What the normaliser needs of one observation, (k,)."""
+        observations = self.sight.observations
+        one = observations.batch_of_one(observation, torch.device("cpu"))
+        return self._measure(one)[0]
+
+    def _measure(self, observations: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """The vector, then each channel's mean and mean square where statistics run, (batch, k)."""
+        found = [self.sight.observations.vector(observations, torch.float64)]
+        for images in self.sight.images:
+            if images.scale.fixed is None:
+                pixels = images.read(observations, torch.float64)
+                found += [pixels.mean((1, 3, 4)), pixels.square().mean((1, 3, 4))]
+        numbers: NDArray[np.float64] = torch.cat(found, -1).cpu().numpy()
+        return numbers
+
+    @torch.no_grad()
+    def set_statistics(self, observations: Mapping[str, Tensor]) -> None:
+        """Normalise by these observations alone, each part (N, ...)."""
+        found = [self._measure(part) for part in _chunks(observations)]
+        empty = RunningStatistics.empty(self.sight.measured)
+        self.normaliser.statistics = empty.update(np.concatenate(found))
+        if self.tokens is not None and self.tokens.standardises:
+            self.tokens.set_statistics([images.read(observations) for images in self.sight.images])
 
     @torch.inference_mode()
-    def act(self, observation: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """The action (9,) for one observation of SteppingStones-v0."""
-        votes = self(*self._batch(observation))
+    def act(self, observation: Any) -> Any:
+        """The action for one observation, as the action space has it."""
+        decision = self.decide(self._one(observation))
         with component("controller"):
-            action: NDArray[np.float32] = votes.action()[0].float().cpu().numpy()
-        return action
+            return self.head.given(decision.action()[0])
 
     @torch.inference_mode()
-    def attention_mask(self, observation: dict[str, NDArray[np.float32]]) -> NDArray[np.bool_]:
-        """Pixels that attention keeps, (cameras, height, width); all where there is no choice."""
-        depth_m, _ = self._batch(observation)
-        if self.selection is None or self.config.variant == "trans":
-            return np.ones(depth_m.shape[1:], bool)
-        tokens = self.tokens.with_places(self.tokens(depth_m))
-        gate = self.selection(tokens).unsqueeze(-1)
-        mask: NDArray[np.bool_] = self.tokens.image(gate)[0].cpu().numpy() > 0.5
-        return mask
+    def attention_masks(self, observation: Any) -> dict[str, NDArray[np.bool_]]:
+        """Pixels that attention keeps, by the key of their images: (height, width), or (pictures,
+        height, width) where a part holds several apart; all where there is no choice."""
+        observations = self._one(observation)
+        masks = {}
+        gates: list[Tensor] | None = None
+        chooses = self.selection is not None and self.config.variant != "trans"
+        if self.tokens is not None and self.selection is not None and chooses:
+            gates = self.tokens.gates(self.selection(self.attended_tokens(observations)))
+        for i, images in enumerate(self.sight.images):
+            channels = 1, images.count, *images.shape[1:]
+            kept = torch.ones(channels) if gates is None else gates[i].squeeze(2)
+            mask = images.spread(kept[0] > 0.5).cpu().numpy()
+            apart = "N" in images.pictures.layout
+            masks[images.pictures.key] = mask if apart else mask[0]
+        return masks
 
-    def _batch(self, observation: dict[str, NDArray[np.float32]]) -> tuple[Tensor, Tensor]:
-        device = self.normaliser.mean.device
-        depth = torch.as_tensor(observation["depth"], dtype=torch.float32, device=device)
-        proprio = torch.as_tensor(observation["proprio"], dtype=torch.float32, device=device)
-        return depth.unsqueeze(0), proprio.unsqueeze(0)
+    def attention_mask(self, observation: Any) -> NDArray[np.bool_]:
+        """`attention_masks` where one part of the observation is images: those of that part.
+
+        Raises:
+            ValueError: where none or several are.
+        """
+        masks = self.attention_masks(observation)
+        if len(masks) != 1:
+            raise ValueError(
+                f"attention_mask is of one part of images, got {', '.join(masks) or 'none'}; "
+                "attention_masks gives those of all"
+            )
+        return next(iter(masks.values()))
+
+    def _one(self, observation: Any) -> dict[str, Tensor]:
+        return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
 
 
-def _shape(space: spaces.Dict, key: str, dimensions: int) -> tuple[int, ...]:
-    part = space.spaces.get(key) if isinstance(space, spaces.Dict) else None
-    if part is None or part.shape is None or len(part.shape) != dimensions:
-        raise ValueError(
-            f"observation_space must be a Dict whose '{key}' has {dimensions} dimensions, "
-            f"got {space}"
-        )
-    return part.shape
+def _joined(pictures: list[Tensor]) -> Tensor:
+    flat = [part.flatten(1) for part in pictures]
+    return flat[0] if len(flat) == 1 else torch.cat(flat, -1)
+
+
+def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    count = len(next(iter(observations.values())))
+    for first in range(0, count, _CHUNK):
+        yield {key: part[first : first + _CHUNK] for key, part in observations.items()}

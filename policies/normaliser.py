@@ -77,8 +77,9 @@ class RunningNormaliser(nn.Module):
         self.m2.copy_(torch.from_numpy(statistics.m2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., size) -> (..., size), in the dtype of x."""
+        """(..., k) -> (..., k), in the dtype of x: by the first k of the statistics."""
         if self.count < 2:
             return x.clamp(-_CLIP, _CLIP)
         std = (self.m2 / self.count).sqrt().clamp_min(1e-3)
-        return ((x - self.mean) / std).to(x.dtype).clamp(-_CLIP, _CLIP)
+        k = x.shape[-1]
+        return ((x - self.mean[:k]) / std[:k]).to(x.dtype).clamp(-_CLIP, _CLIP)

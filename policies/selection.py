@@ -5,14 +5,14 @@ The score of token j is sum_i kernel(q_i, k_j), computed in O(L) by random featu
 are kept (Implicit Attention Policy, its masking and rank variants).
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import attention
 from attention.components import PROJECTION, SCORE, component
-from policies.config import EXACT, PolicyConfig
-from policies.feature_maps import fit_to_directions, map_options
 
 __all__ = ["LearnedSelection", "RandomSelection"]
 
@@ -25,20 +25,28 @@ class LearnedSelection(nn.Module):
 
     Args:
         num_features: length of a token with its place.
-        num_tokens: how many there are.
-        config: names the feature map and the share kept.
+        kept: how many tokens are kept.
+        features: the kernel that attention is computed with: a map whose queries and keys have
+            `features.dim` dimensions.
         generator: source of the initial parameters.
+        score_step: logarithms of scores are rounded to multiples of this before they are compared,
+            and of equal ones the first tokens are the best; 0: scores as they are.
     """
 
     def __init__(
-        self, num_features: int, num_tokens: int, config: PolicyConfig, generator: torch.Generator
+        self,
+        num_features: int,
+        kept: int,
+        features: attention.FeatureMap | attention.ExactSoftmax,
+        generator: torch.Generator,
+        score_step: float = 0.0,
     ) -> None:
         super().__init__()
-        self.kept = max(1, round(config.keep * num_tokens))
-        shape = (num_features, config.qk_dim)
+        self.kept, self.score_step = kept, score_step
+        shape = (num_features, features.dim)
         self.query = nn.Parameter(_INIT_STD * torch.randn(shape, generator=generator))
         self.key = nn.Parameter(_INIT_STD * torch.randn(shape, generator=generator))
-        self.features = attention_kernel(config)
+        self.features = features
 
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Unit queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
@@ -60,38 +68,52 @@ class LearnedSelection(nn.Module):
     def best(self, scores: Tensor) -> Tensor:
         """Indices (batch, kept) of the best tokens, best first."""
         with component(SCORE):
+            return self._top(scores)
+
+    def _top(self, scores: Tensor) -> Tensor:
+        if self.score_step == 0:
             return scores.topk(self.kept, dim=-1).indices
+        least = torch.finfo(scores.dtype).tiny
+        steps = (scores.clamp_min(least).log() / self.score_step).round()
+        return steps.sort(dim=-1, descending=True, stable=True).indices[..., : self.kept]
 
     def forward(self, tokens: Tensor) -> Tensor:
         """A gate (batch, tokens): 1 for kept tokens, else 0; gradients pass as through a sigmoid
         of the score's distance to the threshold."""
         scores = self.scores(tokens)
         with component(SCORE):
-            best = scores.topk(self.kept, dim=-1)
-            gate = torch.zeros_like(scores).scatter_(-1, best.indices, 1.0)
+            best = self._top(scores)
+            gate = torch.zeros_like(scores).scatter_(-1, best, 1.0)
             if not scores.requires_grad:
                 return gate
-            soft = _soft_gate(scores, scores, best.values[..., -1:])
+            soft = _soft_gate(scores, scores, scores.take_along_dim(best[..., -1:], -1))
             return gate + soft - soft.detach()
 
-    def ranked(self, tokens: Tensor) -> Tensor:
+    def ranked(self, tokens: Tensor, handed: Sequence[Tensor] = ()) -> Tensor:
         """The best tokens in order of score, (batch, kept, features).
 
         Gradients pass to scores as through a gate on each of them, a sigmoid of the score's
         distance to the best that is left out.
+
+        Args:
+            tokens: (batch, tokens, features), which are scored.
+            handed: what of each token is handed on instead, (batch or 1, tokens, k); joined.
         """
         scores = self.scores(tokens)
         best = self.best(scores)
         with component(SCORE):
-            handed = tokens.take_along_dim(best.unsqueeze(-1), 1)
+            index = best.unsqueeze(-1)
+            parts = [part.expand(len(tokens), -1, -1) for part in handed or (tokens,)]
+            chosen = [part.take_along_dim(index, 1) for part in parts]
+            found = chosen[0] if len(chosen) == 1 else torch.cat(chosen, -1)
             if not scores.requires_grad:
-                return handed
+                return found
             kept = scores.take_along_dim(best, -1)
             left = scores.scatter(-1, best, -torch.inf).amax(-1, keepdim=True)
             threshold = left if self.kept < scores.shape[-1] else kept[..., -1:]
             soft = _soft_gate(kept, scores, threshold)
             # In this order the factor is 1 to the bit.
-            return handed * (1 + (soft - soft.detach())).unsqueeze(-1)
+            return found * (1 + (soft - soft.detach())).unsqueeze(-1)
 
 
 def _soft_gate(some: Tensor, scores: Tensor, threshold: Tensor) -> Tensor:
@@ -105,28 +127,13 @@ class RandomSelection(nn.Module):
 
     gate: Tensor
 
-    def __init__(self, num_tokens: int, config: PolicyConfig, generator: torch.Generator) -> None:
+    def __init__(self, num_tokens: int, kept: int, generator: torch.Generator) -> None:
         super().__init__()
-        self.kept = max(1, round(config.keep * num_tokens))
+        self.kept = kept
         gate = torch.zeros(num_tokens)
-        gate[torch.randperm(num_tokens, generator=generator)[: self.kept]] = 1.0
+        gate[torch.randperm(num_tokens, generator=generator)[:kept]] = 1.0
         self.register_buffer("gate", gate)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """The same gate (batch, tokens) for every observation."""
         return self.gate.expand(tokens.shape[0], -1)
-
-
-def attention_kernel(config: PolicyConfig) -> attention.FeatureMap | attention.ExactSoftmax:
-    """The feature map, or exact softmax, that a policy's attention is computed with."""
-    if config.feature_map == EXACT:
-        return attention.ExactSoftmax(config.qk_dim)
-    features = attention.feature_map(
-        config.feature_map,
-        config.qk_dim,
-        config.num_features,
-        seed=config.feature_seed,
-        **map_options(config),
-    )
-    fit_to_directions(features, 1.0)
-    return features

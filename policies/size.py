@@ -7,7 +7,9 @@ from typing import Any
 import gymnasium
 
 from policies.config import EXACT, HYBRIDS, PolicyConfig
-from policies.footholds import LEGS, OFFSETS
+from policies.geometry import Geometry
+from policies.sight import Sight
+from policies.tokens import PLACE
 from policies.vision_config import VisionPolicyConfig
 from policies.waves import waves_size
 
@@ -15,15 +17,16 @@ __all__ = ["MOST_NUMBERS", "check_size", "numbers"]
 
 MOST_NUMBERS = 5 * 10**7
 """Of a policy's tensors, or of a layer's output: a hundred times what any policy here has."""
-_MOST_TOKENS = 2**14
-"""Of an image: forty times what the largest preset has; exact attention takes seconds for them."""
+_MOST_TOKENS = 2**15
+"""Of all images: two cameras of 96 x 128 pixels have 24,576; exact attention takes seconds."""
+_MOST_SEEN = 2**28
+"""Numbers of all tokens together, which overlapping patches multiply."""
 _MOST_FEATURES, _MOST_HYBRID_FEATURES, _MOST_OF_HEADS = 2**12, 2**14, 2**16
 """Random vectors m of a map; for hybrids, whose features are products, m n, or m for each pair of
 clusters; and m in all heads together: tens of times what pays."""
 _MOST_SEARCHED = 4 * 10**7
 """Numbers that a search for an action computes in its widest layer, over all rounds."""
 _MOST_LAYERS = 64
-_PLACE = 6  # numbers of a token's place code
 
 
 def check_size(
@@ -31,21 +34,32 @@ def check_size(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most: int = MOST_NUMBERS,
+    geometry: Geometry | None = None,
 ) -> None:
     """ValueError for a policy whose tensors hold more than `most` numbers, or which computes with
-    more than `MOST_NUMBERS` at once. Spaces that it does not fit pass: building it tells of them.
-    """
+    more than `MOST_NUMBERS` at once, and for spaces that an Implicit Attention Policy does not fit;
+    of those that a Vision-Performer does not fit, building it tells."""
     _check_features(config)
     if len(config.hidden) > _MOST_LAYERS:
         raise ValueError(f"hidden must be at most {_MOST_LAYERS} widths, got {len(config.hidden)}")
-    tokens, needed = (
-        count(config, observation_space, action_space) for count in (_tokens, numbers)
-    )
+    spaces = observation_space, action_space
+    sight = None
+    if isinstance(config, VisionPolicyConfig):
+        tokens = _tokens(config, observation_space)
+    else:
+        sight = Sight(config, *spaces, geometry)
+        tokens = sight.tokens
     if tokens > _MOST_TOKENS:
         raise ValueError(
             f"patch = {list(config.patch)} makes {tokens} tokens of the image, where there can be "
             f"at most {_MOST_TOKENS}"
         )
+    if sight is not None and tokens * sight.size > _MOST_SEEN:
+        raise ValueError(
+            f"patch = {list(config.patch)} makes {tokens} tokens of {sight.size} numbers, where "
+            f"there can be at most {_MOST_SEEN} numbers in all"
+        )
+    needed = numbers(config, *spaces, geometry)
     if needed > most:
         raise ValueError(
             f"its settings allocate {needed} numbers, where there can be at most {most}"
@@ -88,20 +102,13 @@ def _check_features(config: PolicyConfig | VisionPolicyConfig) -> None:
         )
 
 
-def _tokens(
-    config: PolicyConfig | VisionPolicyConfig,
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-) -> int:
+def _tokens(config: VisionPolicyConfig, observation_space: gymnasium.Space[Any]) -> int:
     """How many an image becomes; 0 of another observation."""
-    vision = isinstance(config, VisionPolicyConfig)
-    image = _shape(observation_space, "rgb" if vision else "depth")
+    image = _shape(observation_space, "rgb")
     if len(image) != 3:
         return 0
-    if isinstance(config, VisionPolicyConfig):
-        height, width = (side // config.image_scale for side in image[:2])
-        return (height // config.patch[0]) * (width // config.patch[1])
-    return math.prod(image) // math.prod(config.patch)
+    height, width = (side // config.image_scale for side in image[:2])
+    return (height // config.patch[0]) * (width // config.patch[1])
 
 
 def _shape(space: gymnasium.Space[Any], key: str) -> tuple[int, ...]:
@@ -114,31 +121,30 @@ def numbers(
     config: PolicyConfig | VisionPolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
+    geometry: Geometry | None = None,
 ) -> int:
     """How many numbers a policy's `state_dict` holds: all of those that grow with its settings, so
-    a little less than there are. 0 for spaces that it does not fit."""
-    vision = isinstance(config, VisionPolicyConfig)
-    vector = _shape(observation_space, "pose" if vision else "proprio")
-    tokens, actions = _tokens(config, observation_space, action_space), action_space.shape or ()
+    a little less than there are. 0 for spaces that a Vision-Performer does not fit."""
+    if isinstance(config, PolicyConfig):
+        return _implicit(config, Sight(config, observation_space, action_space, geometry))
+    vector = _shape(observation_space, "pose")
+    tokens, actions = _tokens(config, observation_space), action_space.shape or ()
     if not tokens or len(vector) != 1 or len(actions) != 1:
         return 0
-    if isinstance(config, VisionPolicyConfig):
-        return _vision(config, tokens, vector[0], actions[0])
-    return _implicit(config, tokens, vector[0])
+    return _vision(config, tokens, vector[0], actions[0])
 
 
-def _implicit(config: PolicyConfig, tokens: int, proprio: int) -> int:
-    patch = math.prod(config.patch)
-    total = 2 * proprio
-    if config.selection == "learned":
-        total += 2 * (patch + _PLACE) * config.qk_dim + _map(config, config.qk_dim)
+def _implicit(config: PolicyConfig, sight: Sight) -> int:
+    total = 2 * sight.measured
+    if config.standardise:
+        total += 2 * sight.pixels
+    if config.selection == "learned" and sight.images:
+        total += 2 * (sight.size + PLACE) * config.qk_dim + _map(config, config.qk_dim)
     elif config.selection == "random":
-        total += tokens
-    if config.controller == "mlp":
-        handed = tokens * patch
-        if config.variant == "rank" and config.selection == "learned":
-            handed = max(1, round(config.keep * tokens)) * (patch + _PLACE)
-        total += _layers(handed + proprio, *config.hidden, LEGS * OFFSETS + 1)
+        total += sight.tokens
+    if sight.votes is None:
+        inputs = sight.handed + sight.observations.vector_size
+        total += _layers(inputs, *config.hidden, sight.head.size)
     return total
 
 

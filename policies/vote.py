@@ -7,79 +7,62 @@ Translation does not have to be learned, so 22 parameters suffice, few enough fo
 strategies to learn from scratch.
 
 Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both
-in proprioception, and from where the cameras are; depth itself enters by the values alone.
+in proprioception, and from the cameras' places and rays, which the geometry gives.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from policies.footholds import LEGS, OFFSETS, FootholdVotes
+from policies.footholds import OFFSETS
 from policies.normaliser import RunningNormaliser
+from policies.vote_plan import VotePlan
 
 __all__ = ["VoteController"]
 
-_CAMERAS_M = ((0.197, 0.0, -0.115), (-0.092, 0.0, -0.105))  # front, belly; both look straight down
-_HALF_HEIGHT = 0.7673269879789604  # tangent of half the 75 degree field of view
-_TOE_RADIUS_M = 0.03
-_REACH_M = 0.12  # forward offset that an action of 1 means
 _SPACING_M = 0.01
 _TAPS = 21
 _TAP_EVERY = 2  # one parameter every second tap, linear between
-_LANE_M = 0.05  # half-width of a lane
-_PIXEL_M = 0.024  # a pixel on the ground
 _EDGE_M = 0.15  # lateral places from here outward tell where the stones end
 _EDGE_BINS, _EDGE_BIN_M = 6, 0.03
-_PROPRIO = 45
-_ATTITUDE, _VELOCITY, _HEIGHT, _FOOTHOLDS = slice(0, 3), slice(6, 9), 9, slice(22, 30)
 
 
 class VoteController(nn.Module):
     """Template votes for the footholds and an edge read-out for the lateral speed.
 
-    Where the cameras are, how they look and how far an action of 1 reaches are the defaults of
-    SteppingStones-v0: an environment with others is not told apart here, and is misread.
-
     Args:
-        cameras, height, width: shape of the depth images.
-        normaliser: of proprioception.
-
-    Raises:
-        ValueError: if there are not 2 cameras and 45 numbers of proprioception.
+        plan: cameras and footholds.
+        normaliser: of the observation's vector.
     """
 
     rays: Tensor
+    areas: Tensor | None
+    lanes_m: Tensor | None
+    lines_m: Tensor | None
     interpolate: Tensor
     grid_m: Tensor
     offsets: Tensor
     edges_m: Tensor
 
-    def __init__(
-        self, cameras: int, height: int, width: int, normaliser: RunningNormaliser
-    ) -> None:
+    def __init__(self, plan: VotePlan, normaliser: RunningNormaliser) -> None:
         super().__init__()
-        proprio = len(normaliser.mean)
-        if (cameras, proprio) != (len(_CAMERAS_M), _PROPRIO):
-            raise ValueError(
-                f"controller vote needs a depth of {len(_CAMERAS_M)} cameras and a proprio of "
-                f"{_PROPRIO} numbers, got {cameras} and {proprio}"
-            )
+        self.plan = plan
         self.normaliser = [normaliser]  # not a submodule: the policy owns it
         self.template = nn.Parameter(torch.zeros(_TAPS // _TAP_EVERY + 1))
         self.prior = nn.Parameter(torch.zeros(2))
         self.edges = nn.Parameter(torch.zeros(_EDGE_BINS))
         self.balance = nn.Parameter(torch.zeros(3))
-        rows = (1 - 2 * (torch.arange(height) + 0.5) / height) * _HALF_HEIGHT
-        columns = (2 * (torch.arange(width) + 0.5) / width - 1) * _HALF_HEIGHT * width / height
-        left, ahead = torch.meshgrid(rows, columns, indexing="ij")
-        rays = torch.stack([ahead, left, -torch.ones_like(left)], -1).view(1, -1, 3)
-        places = torch.tensor(_CAMERAS_M).view(-1, 1, 3)
-        both = torch.stack([rays.expand(2, -1, -1), places.expand(-1, height * width, -1)])
-        self.register_buffer("rays", both.view(2, -1, 3), persistent=False)
+        self.register_buffer("rays", plan.rays_and_places(), persistent=False)
+        self.register_buffer("areas", plan.areas, persistent=False)
+        for name, width in (("lanes_m", plan.lane_m), ("lines_m", plan.line_m)):
+            own = width if isinstance(width, Tensor) else None
+            self.register_buffer(name, own, persistent=False)
         taps = torch.arange(_TAPS, dtype=torch.float32) / _TAP_EVERY
         knots = torch.arange(len(self.template), dtype=torch.float32)
         weights = (1 - (taps[:, None] - knots).abs()).clamp_min(0)
         self.register_buffer("interpolate", weights, persistent=False)
-        offsets = torch.linspace(-_REACH_M, _REACH_M, OFFSETS)
+        offsets = torch.linspace(-plan.footholds.reach_m, plan.footholds.reach_m, OFFSETS)
         margin = _SPACING_M * (_TAPS // 2)
         points = torch.arange(OFFSETS + _TAPS - 1) * _SPACING_M + offsets[0] - margin
         self.register_buffer("grid_m", points, persistent=False)
@@ -87,21 +70,24 @@ class VoteController(nn.Module):
         edges = torch.arange(_EDGE_BINS) * _EDGE_BIN_M + _EDGE_M
         self.register_buffer("edges_m", edges, persistent=False)
 
-    def forward(self, image: Tensor, proprio: Tensor) -> FootholdVotes:
-        """Attended values (batch, 2, height, width) and proprioception (batch, 45) -> votes."""
-        batch, _, height, width = image.shape
+    def forward(self, pictures: Sequence[Tensor], vector: Tensor) -> tuple[Tensor, Tensor]:
+        """Attended values, groups of (batch, cameras, 1, height, width), and the observation's
+        vector (batch, k) -> votes (batch, legs, 25) and lateral speed (batch,)."""
+        plan, batch = self.plan, len(vector)
+        proprio = vector[:, plan.proprio]
         forward_m, lateral_m = self._ground(proprio)  # (batch, pixels)
-        footholds = proprio[:, _FOOTHOLDS].view(batch, LEGS, 2)
-        values = image.flatten(1)
+        footholds = proprio[:, plan.footholds.nominal].view(batch, plan.footholds.legs, 2)
+        values = plan.in_lines(pictures)
 
-        lane = (lateral_m.unsqueeze(1) - footholds[:, :, 1:]).abs() / _LANE_M
+        lane_m = plan.lane_m if self.lanes_m is None else self.lanes_m
+        lane = (lateral_m.unsqueeze(1) - footholds[:, :, 1:]).abs() / lane_m
         lane = (1 - lane).clamp_min(0)  # (batch, legs, pixels)
-        shape = (batch, LEGS, -1, height, width)
-        seen = lane.view(shape).sum(-2).flatten(2)  # (batch, legs, columns of both cameras)
-        total = (lane * values.unsqueeze(1)).view(shape).sum(-2).flatten(2)
-        column_m = forward_m.view(batch, -1, height, width).mean(-2).flatten(1)
+        seen = plan.line_sums(lane)  # (batch, legs, lines)
+        total = plan.line_sums(lane * values.unsqueeze(1))
+        ahead_m = plan.line_means(forward_m)
+        line_m = plan.line_m if self.lines_m is None else self.lines_m
         place = (footholds[:, :, :1] + self.grid_m).unsqueeze(-1)  # (batch, legs, points, 1)
-        near = (1 - (place - column_m[:, None, None]).abs() / _PIXEL_M).clamp_min(0)
+        near = (1 - (place - ahead_m[:, None, None]).abs() / line_m).clamp_min(0)
         weighted = near @ torch.stack([total, seen], -1)  # (batch, legs, points, 2)
         profile = weighted[..., 0] / weighted[..., 1].clamp_min(1e-3)
 
@@ -109,30 +95,35 @@ class VoteController(nn.Module):
         votes = profile.unfold(-1, _TAPS, 1) @ template
         linear, square = self.prior.unbind()
         votes = votes + linear * self.offsets - (1 + square) * self.offsets**2
-        return FootholdVotes(4.0 * votes, self._speed(values, lateral_m, proprio))
+        return 4.0 * votes, self._speed(values, lateral_m, vector)
 
     def _ground(self, proprio: Tensor) -> tuple[Tensor, Tensor]:
         """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""
-        roll, pitch, _ = proprio[:, _ATTITUDE].unbind(-1)
+        footholds = self.plan.footholds
+        roll, pitch, _ = proprio[:, footholds.attitude].unbind(-1)
         cr, sr, cp, sp = roll.cos(), roll.sin(), pitch.cos(), pitch.sin()
         zero = torch.zeros_like(roll)
         rotation = torch.stack(
             [cp, sp * sr, sp * cr, zero, cr, -sr, -sp, cp * sr, cp * cr], -1
         ).view(-1, 1, 3, 3)
         ray, camera = (self.rays @ rotation.mT).unbind(1)  # (batch, pixels, 3)
-        ground = -(proprio[:, _HEIGHT, None] + _TOE_RADIUS_M)
+        ground = -(proprio[:, footholds.height, None] + footholds.toe_radius_m)
         reach = (ground - camera[..., 2]) / ray[..., 2].clamp_max(-0.1)
         return (
             camera[..., 0] + reach * ray[..., 0],
             camera[..., 1] + reach * ray[..., 1],
         )
 
-    def _speed(self, values: Tensor, lateral_m: Tensor, proprio: Tensor) -> Tensor:
+    def _speed(self, values: Tensor, lateral_m: Tensor, vector: Tensor) -> Tensor:
         """Steer by what lies at the left against what lies at the right, and by own motion."""
+        plan = self.plan
         distance = (lateral_m.abs().unsqueeze(-1) - self.edges_m).abs()
         weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)
-        sided = (values * lateral_m.sign()).unsqueeze(1) @ weight
-        edges = (sided.squeeze(1) / values.shape[-1]) @ self.edges
-        normal = self.normaliser[0](proprio)
-        own = torch.stack([normal[:, 0], normal[:, 2], normal[:, _VELOCITY][:, 1]], -1)
+        sided = values * lateral_m.sign()
+        if self.areas is not None:
+            sided = sided * self.areas
+        edges = ((sided.unsqueeze(1) @ weight).squeeze(1) / values.shape[-1]) @ self.edges
+        normal = self.normaliser[0](vector)[:, plan.proprio]
+        roll, _, yaw = normal[:, plan.footholds.attitude].unbind(-1)
+        own = torch.stack([roll, yaw, normal[:, plan.footholds.velocity][:, 1]], -1)
         return 10.0 * edges + 0.3 * (own @ self.balance)

@@ -61,8 +61,8 @@ def load_data(config: ImplicitBCConfig) -> Data:
     """UserError when the policy cannot be built, or the demonstrations are not fit for the run."""
     with checkpoint.make_env(config.env_id, config.env) as env:
         spaces = env.observation_space, env.action_space
-    with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
-        policy = policies.build(config.policy, *spaces)
+        with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
+            policy = policies.build_for(config.policy, env)
     reader = DemoReader(
         config.demonstrations,
         env_id=config.env_id,

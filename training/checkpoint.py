@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -44,6 +44,7 @@ __all__ = [
     "load_policy",
     "make_env",
     "newest_whole",
+    "policy_settings",
     "read",
     "resolve",
     "save",
@@ -350,22 +351,18 @@ def load_policy(
     absent = [key for key in ("env_id", "env", "policy") if key not in config]
     if absent:
         raise UserError(f"{checkpoint.path} has a configuration without {', '.join(absent)}")
-    settings = _policy_settings(config["policy"], checkpoint.path)
-    if env is None:
-        with make_env(config["env_id"], config["env"]) as own:
-            spaces = own.observation_space, own.action_space
-    else:
-        spaces = env.observation_space, env.action_space
-    with fitting(f"{checkpoint.path}: its policy does not fit here"):
-        held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
-        policy = policies.build(settings, *spaces, most_numbers=max(held, _SMALL))
+    settings = policy_settings(config["policy"], checkpoint.path)
+    held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
+    own = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
+    with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
+        policy = policies.build_for(settings, there, max(held, _SMALL))
     load_into(policy, checkpoint)
     policy.requires_grad_(False)
     return policy, config
 
 
-def _policy_settings(
-    given: dict[str, Any], path: Path
+def policy_settings(
+    given: dict[str, Any], path: str | Path
 ) -> policies.PolicyConfig | policies.VisionPolicyConfig:
     """The policy's settings, of the kind that their `name` says; without one, the first kind's."""
     from policies import CONFIGS

@@ -1,7 +1,6 @@
-"""Behaviour cloning of footholds: the loss, and one round of gradient steps.
+"""Behaviour cloning: one round of gradient steps, and what it came to.
 
-A foothold beside a gap has two good answers whose mean is none, so each leg's offset is a class
-among `OFFSETS`, learned by cross-entropy; the lateral speed is regressed.
+The policy's head gives the loss (`policies.heads`, `policies.footholds`).
 """
 
 from __future__ import annotations
@@ -12,40 +11,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import mse_loss
 
 import policies
-from policies.footholds import LEGS, OFFSETS, FootholdVotes
 from training.bc_config import BCConfig
 from training.config import UserError
 from training.demonstrations import Demonstrations
 from training.map_fitting import OBSERVATIONS, sound
 
-__all__ = ["Fit", "batches", "cloning_loss", "fit", "learning_rate", "validate"]
+__all__ = ["Fit", "batches", "fit", "learning_rate", "validate"]
 
 PART = 16
 """Decisions whose gradient is computed at once: what they need stays in the cache."""
 _CHUNK = 1024  # decisions validated at once
-
-
-def two_bin_labels(offsets: Tensor) -> Tensor:
-    """Offsets (..., legs) in [-1, 1] -> (..., legs, 25): each shared by its two nearest bins."""
-    place = (offsets + 1) * ((OFFSETS - 1) / 2)
-    bins = torch.arange(OFFSETS, dtype=offsets.dtype, device=offsets.device)
-    return (1 - (place.unsqueeze(-1) - bins).abs()).clamp_min(0)
-
-
-def cloning_loss(votes: FootholdVotes, actions: Tensor, speed_weight: float) -> Tensor:
-    """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed.
-
-    Args:
-        votes: the policy's, for a batch.
-        actions: (batch, 9), the expert's.
-        speed_weight: of the speed's error.
-    """
-    labels = two_bin_labels(actions[:, :LEGS])
-    cross_entropy = -(labels * votes.offsets.log_softmax(-1)).sum(-1).mean()
-    return cross_entropy + speed_weight * mse_loss(votes.speed, actions[:, -1])
 
 
 def learning_rate(peak: float, update: int, updates: int) -> float:
@@ -95,8 +72,7 @@ def fit(
         losses.append(0.0)
         for part in index.split(part_size):
             batch = data[part]
-            votes = policy(batch.depth_m.float(), batch.proprio)
-            loss = cloning_loss(votes, batch.actions, config.speed_weight)
+            loss = policy.loss(batch.observations, batch.actions, generator, config.speed_weight)
             loss = loss * (len(part) / len(index))
             loss.backward()
             losses[-1] += loss.item()
@@ -113,7 +89,7 @@ def fit(
         optimiser.step()
         if (iteration - 1) * config.updates + update + 1 == config.fit_after:
             with sound():
-                policy.fit_attention(data[index[:OBSERVATIONS]].depth_m.float())
+                policy.fit_attention(data[index[:OBSERVATIONS]].observations)
     return Fit(sum(losses) / len(losses), sum(norms) / len(norms))
 
 
@@ -121,12 +97,12 @@ def fit(
 def validate(
     policy: policies.ImplicitAttentionPolicy, data: Demonstrations, speed_weight: float
 ) -> tuple[float, float]:
-    """Mean loss on demonstrations, and the share of offsets within one bin of the expert's."""
+    """Mean loss on demonstrations, and the share of the actions' numbers that are near the
+    expert's."""
     loss, right = 0.0, 0.0
     for index in torch.arange(len(data)).split(_CHUNK):
         batch = data[index]
-        votes = policy(batch.depth_m.float(), batch.proprio)
-        loss += float(cloning_loss(votes, batch.actions, speed_weight)) * len(index)
-        miss = (votes.action()[:, :LEGS] - batch.actions[:, :LEGS]).abs()
-        right += float((miss <= 2 / (OFFSETS - 1)).float().mean()) * len(index)
+        decision = policy.decide(batch.observations)
+        loss += float(decision.loss(batch.actions, speed_weight)) * len(index)
+        right += float(decision.right(batch.actions)) * len(index)
     return loss / len(data), right / len(data)

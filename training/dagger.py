@@ -18,7 +18,6 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-import policies
 from policies import ImplicitAttentionPolicy as Policy
 from training import checkpoint, run_log
 from training import config as configuration
@@ -26,7 +25,7 @@ from training.bc_config import BCConfig
 from training.cloning import fit, validate
 from training.command_lines import command_line
 from training.config import UserError
-from training.demonstrations import Collector, Demonstrations, Task
+from training.demonstrations import Collector, Demonstrations, Layout, Task, layout_of
 from training.map_fitting import announce, is_due
 from training.optimiser_state import optimiser_tensors, set_optimiser
 from training.seeds import derived_seeds
@@ -64,14 +63,16 @@ class _Saved:
     """How many there are; null in checkpoints from before they were counted."""
 
 
-def prepare(config: BCConfig) -> Policy:
-    """The initial policy; UserError when it does not fit the environment, or that has no expert."""
+def prepare(config: BCConfig) -> tuple[Policy, Layout]:
+    """The initial policy, and what demonstrations store; UserError when the policy does not fit the
+    environment, or that has no expert."""
     with checkpoint.make_env(config.env_id, config.env) as env:
         if not env.has_wrapper_attr("expert_action"):
             raise UserError(
                 f"env_id = {config.env_id!r} has no expert_action() that could be cloned"
             )
-    return build_policy(config.env_id, config.env, config.policy)[0]
+        layout = layout_of(env)
+    return build_policy(config.env_id, config.env, config.policy)[0], layout
 
 
 def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:
@@ -91,13 +92,6 @@ def data_path(run: Path, iteration: int) -> Path:
     return run / DATA / f"{iteration:06d}.safetensors"
 
 
-def set_normaliser(policy: Policy, data: Demonstrations) -> None:
-    """Normalise by the statistics of the demonstrations."""
-    empty = policies.RunningStatistics.empty(data.proprio.shape[-1])
-    policy.normaliser.statistics = empty.update(data.proprio.numpy())
-    policy.tokens.set_statistics(data.depth_m)
-
-
 def save(
     run: Path,
     policy: Policy,
@@ -113,7 +107,7 @@ def save(
 
 def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
     """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
-    policy = prepare(config)
+    policy, layout = prepare(config)
     optimiser = torch.optim.AdamW(
         policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
@@ -136,18 +130,17 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
             run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
         ) as log,
     ):
-        learn(config, run, policy, optimiser, progress, collector, log)
+        learn(config, run, policy, layout, optimiser, progress, collector, log)
 
 
-def collected(run: Path, progress: Progress, policy: Policy) -> list[Demonstrations]:
-    """All demonstrations so far, for a policy; UserError when a file is not the one that was
-    trained on."""
+def collected(run: Path, progress: Progress, layout: Layout) -> list[Demonstrations]:
+    """All demonstrations so far; UserError when a file is not the one that was trained on."""
     found: list[Demonstrations] = []
     for i in range(progress.iteration + 1):
         path, before = data_path(run, i), progress.data_sha256[i : i + 1]
         try:
             data = Demonstrations.load(path)
-            data.check(path, policy.tokens.shape, len(policy.normaliser.mean))
+            data.check(path, layout)
             if before not in ([], [data.sha256()]):
                 raise UserError(f"{path} is not the file that {run} has trained on")
         except UserError as error:
@@ -164,7 +157,7 @@ def collected(run: Path, progress: Progress, policy: Policy) -> list[Demonstrati
 
 
 def learn(
-    config: BCConfig, run: Path, policy: Policy, optimiser: torch.optim.AdamW,
+    config: BCConfig, run: Path, policy: Policy, layout: Layout, optimiser: torch.optim.AdamW,
     progress: Progress, collector: Collector, log: run_log.RunLog,
 ) -> None:  # fmt: skip
     """The training loop: fit, validate, walk, log, save."""
@@ -177,13 +170,13 @@ def learn(
         progress.data_sha256 = [first.sha256()]
         progress.episodes = len(walks)
         save(run, policy, optimiser, progress, config)
-    data = collected(run, progress, policy)
+    data = collected(run, progress, layout)
     while progress.iteration < config.iterations:
         progress.iteration += 1
         iteration = progress.iteration
 
         train_data, held_out = Demonstrations.joined(data).split()
-        set_normaliser(policy, train_data)
+        policy.set_statistics(train_data.observations)
         generator = torch.Generator()
         generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
         fitted = fit(policy, optimiser, train_data, config, iteration, generator)

@@ -17,15 +17,15 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 import policies
-from policies.footholds import ACTION_SIZE
-from training import config as configuration
-from training.checkpoint import check_tensors, make_env
+from policies.observation import flat, parts_of
+from training.checkpoint import check_tensors, make_env, policy_settings
 from training.config import UserError
 from training.episode import Episode, Policy, run_episode
 from training.files import check_regular, write_atomically
@@ -33,9 +33,29 @@ from training.pool import open_pool
 from training.seeds import EVALUATION_SEEDS_FROM
 from training.workers import explained
 
-__all__ = ["Collector", "Demonstrations", "Task", "Walk"]
+__all__ = ["Collector", "Demonstrations", "Layout", "Task", "Walk", "layout_of"]
 
-Floats = NDArray[np.float32]
+Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
+"""Shape and type of what is stored of a decision, by its name in a file."""
+_ACTIONS, _HELD_OUT, _PART = "actions", "held_out", "observation/"
+_BEFORE = {"depth_m": "depth", "proprio": "proprio"}
+"""Names of observations' parts in files of earlier versions."""
+_HALF_BELOW = 256.0
+"""Images of floats whose bounds are nearer to 0 are stored in half precision, 3 digits."""
+
+
+def layout_of(env: gymnasium.Env[Any, Any]) -> Layout:
+    """What demonstrations in an environment store."""
+    parts = {_PART + key: _stored(part, True) for key, part in parts_of(env.observation_space)}
+    return {**parts, _ACTIONS: _stored(env.action_space, False)}
+
+
+def _stored(space: Any, halved: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    dtype, shape = np.dtype(space.dtype), tuple(space.shape)
+    if dtype.kind == "f":
+        near = max(np.abs(space.low).max(), np.abs(space.high).max()) < _HALF_BELOW
+        dtype = np.dtype(np.float16 if halved and near and len(shape) > 1 else np.float32)
+    return shape, dtype
 
 
 @dataclass(frozen=True)
@@ -43,14 +63,12 @@ class Demonstrations:
     """Decisions of whole episodes, each with what the expert would have done.
 
     Attributes:
-        depth_m: (decisions, cameras, height, width) float16, metres.
-        proprio: (decisions, k) float32.
-        actions: (decisions, 9) float32, the expert's.
+        observations: their parts by name, each (decisions, ...).
+        actions: (decisions, ...), the expert's.
         held_out: (decisions,) bool, those of the episodes that are not trained on.
     """
 
-    depth_m: Tensor
-    proprio: Tensor
+    observations: dict[str, Tensor]
     actions: Tensor
     held_out: Tensor
 
@@ -62,18 +80,22 @@ class Demonstrations:
         due = torch.arange(len(walks) + 1, dtype=torch.float64) * held_out
         marks = (due + 1e-9).floor().diff() > 0  # 100 * 0.29 is a little less than 29
         marks[-1] |= not marks.any()
-        return cls(
-            torch.from_numpy(np.concatenate([walk.depth_m for walk in walks])),
-            torch.from_numpy(np.concatenate([walk.proprio for walk in walks])),
-            torch.from_numpy(np.concatenate([walk.actions for walk in walks])),
-            marks.repeat_interleave(lengths),
-        )
+        parts = {
+            key: torch.from_numpy(np.concatenate([walk.observations[key] for walk in walks]))
+            for key in walks[0].observations
+        }
+        actions = torch.from_numpy(np.concatenate([walk.actions for walk in walks]))
+        return cls(parts, actions, marks.repeat_interleave(lengths))
 
     @classmethod
     def joined(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
         """Several collections as one."""
-        names = [part.name for part in dataclasses.fields(cls)]
-        return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in names})
+        keys = parts[0].observations
+        return cls(
+            {key: torch.cat([part.observations[key] for part in parts]) for key in keys},
+            torch.cat([part.actions for part in parts]),
+            torch.cat([part.held_out for part in parts]),
+        )
 
     def split(self) -> tuple[Demonstrations, Demonstrations]:
         """What is trained on, and what is held out."""
@@ -83,51 +105,54 @@ class Demonstrations:
         return len(self.actions)
 
     def __getitem__(self, index: Tensor) -> Demonstrations:
-        fields = (self.depth_m, self.proprio, self.actions, self.held_out)
-        return Demonstrations(*(values[index] for values in fields))
+        parts = {key: values[index] for key, values in self.observations.items()}
+        return Demonstrations(parts, self.actions[index], self.held_out[index])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Everything, by its name in a file."""
+        parts = {_PART + key: self.observations[key] for key in sorted(self.observations)}
+        return {**parts, _ACTIONS: self.actions, _HELD_OUT: self.held_out}
 
     def save(self, path: Path) -> None:
         """Write a safetensors file in one step."""
-        tensors = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
         try:
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, safetensors_torch.save(tensors))
+            write_atomically(path, safetensors_torch.save(self._tensors()))
         except OSError as error:
             raise UserError(f"cannot write the demonstrations {path}: {error.strerror}") from None
 
     def sha256(self) -> str:
         """Of all numbers, in hexadecimal digits."""
         digest = hashlib.sha256()
-        for part in dataclasses.fields(self):
-            digest.update(getattr(self, part.name).numpy().tobytes())
+        for tensor in self._tensors().values():
+            digest.update(tensor.numpy().tobytes())
         return digest.hexdigest()
 
     @classmethod
     def load(cls, path: Path) -> Demonstrations:
-        """Read what `save` wrote; UserError when it is missing or damaged."""
+        """Read what `save` wrote, or an earlier version of it; UserError when it is missing or
+        damaged."""
         try:
             check_regular(path)
-            return cls(**safetensors_torch.load(path.read_bytes()))
-        except (OSError, SafetensorError, TypeError) as error:
+            tensors = safetensors_torch.load(path.read_bytes())
+            actions, held_out = tensors.pop(_ACTIONS), tensors.pop(_HELD_OUT)
+        except (OSError, SafetensorError, KeyError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
+        parts = {_BEFORE.get(key, key.removeprefix(_PART)): part for key, part in tensors.items()}
+        return cls(parts, actions, held_out)
 
-    def check(self, path: Path, image: tuple[int, ...], proprio: int) -> None:
-        """UserError, for the file that they are from, unless they are of such images and
-        proprioception, and some but not all of them held out. Numbers that are not finite are the
+    def check(self, path: Path, layout: Layout) -> None:
+        """UserError, for the file that they are from, unless they are of such observations and
+        actions, and some but not all of them held out. Numbers that are not finite are the
         environment's: training tells of them."""
-        shapes = {
-            "depth_m": (image, torch.float16),
-            "proprio": ((proprio,), torch.float32),
-            "actions": ((ACTION_SIZE,), torch.float32),
-            "held_out": ((), torch.bool),
-        }
         count = self.held_out.numel()
         needed = {
-            name: torch.empty((count, *shape), dtype=dtype, device="meta")
-            for name, (shape, dtype) in shapes.items()
+            name: torch.from_numpy(np.empty((count, *shape), dtype)).to("meta")
+            for name, (shape, dtype) in layout.items()
         }
-        given = {name: getattr(self, name).to("meta") for name in shapes}
+        needed[_HELD_OUT] = torch.empty(count, dtype=torch.bool, device="meta")
+        given = {name: values.to("meta") for name, values in self._tensors().items()}
         check_tensors(path, "collection of demonstrations", given, needed)
         held_out = int(self.held_out.sum())
         if not 0 < held_out < count:
@@ -143,7 +168,8 @@ class Task:
 
     seed: int
     disturbance: float = 0.0
-    """Standard deviation of noise on the actions."""
+    """Standard deviation of noise on the actions, in halves of their range; how often a random one
+    is taken where they are choices."""
     disturbance_steps: float = 1.0
     """Decisions over which it is correlated."""
     learner: dict[str, NDArray[Any]] | None = None
@@ -158,36 +184,44 @@ class Walk:
     """An episode, what was seen at each decision, and what the expert would have done."""
 
     episode: Episode
-    depth_m: NDArray[np.float16]
-    proprio: Floats
-    actions: Floats
+    observations: dict[str, NDArray[Any]]
+    actions: NDArray[Any]
 
 
 class _Labelled:
     """A walker whose every observation is kept with the expert's action in its place."""
 
     def __init__(self, env: gymnasium.Env, learner: Policy | None, task: Task) -> None:
-        self.depth_m: list[Floats] = []
-        self.proprio: list[Floats] = []
-        self.labels: list[Floats] = []
+        self.seen: list[dict[str, NDArray[Any]]] = []
+        self.labels: list[NDArray[Any]] = []
         self._env, self._learner, self._task = env, learner, task
         self._rng = np.random.default_rng(task.seed)
-        self._noise = 0.0
+        self._noise: Any = 0.0
 
     def reset(self) -> None:
         if self._learner is not None:
             self._learner.reset()
 
-    def act(self, observation: Any) -> NDArray[Any]:
+    def act(self, observation: Any) -> Any:
         label = self._env.get_wrapper_attr("expert_action")()
-        self.depth_m.append(observation["depth"])
-        self.proprio.append(observation["proprio"])
-        self.labels.append(label)
+        self.seen.append({key: np.array(part) for key, part in flat(observation).items()})
+        self.labels.append(np.array(label))
         action = label if self._learner is None else self._learner.act(observation)
-        keep = 1 - 1 / self._task.disturbance_steps
-        fresh = self._task.disturbance * self._rng.standard_normal(len(label))
+        return self._disturbed(action)
+
+    def _disturbed(self, action: Any) -> Any:
+        task, space = self._task, self._env.action_space
+        if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+            if not task.disturbance or self._rng.random() >= task.disturbance:
+                return action
+            space.seed(int(self._rng.integers(2**31)))
+            return space.sample()
+        keep = 1 - 1 / task.disturbance_steps
+        fresh = task.disturbance * self._rng.standard_normal(space.shape)
         self._noise = keep * self._noise + np.sqrt(1 - keep**2) * fresh
-        return np.clip(action + self._noise, -1, 1)
+        half = (space.high.astype(np.float64) - space.low) / 2
+        half = np.where(np.isfinite(half), half, 1.0)
+        return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
 
 
 class _Walker:
@@ -196,8 +230,8 @@ class _Walker:
     def __init__(self, env_id: str, env: dict[str, Any], policy: dict[str, Any]) -> None:
         torch.set_num_threads(1)
         self._env = make_env(env_id, env)
-        settings = configuration.validate(policies.PolicyConfig, policy, "policy")
-        self._policy = policies.build(settings, self._env.observation_space, self._env.action_space)
+        self._layout = layout_of(self._env)
+        self._policy = policies.build_for(policy_settings(policy, "policy"), self._env)
 
     def run(self, task: Task) -> Walk:
         """Walk a task."""
@@ -208,12 +242,12 @@ class _Walker:
         learner = None if task.learner is None else self._policy
         walker = _Labelled(self._env, learner, task)
         episode = run_episode(self._env, walker, task.seed)
-        return Walk(
-            dataclasses.replace(episode, info={}),
-            np.stack(walker.depth_m).astype(np.float16),
-            np.stack(walker.proprio).astype(np.float32),
-            np.stack(walker.labels).astype(np.float32),
-        )
+        parts = {
+            key: np.stack([seen[key] for seen in walker.seen]).astype(self._layout[_PART + key][1])
+            for key in walker.seen[0]
+        }
+        actions = np.stack(walker.labels).astype(self._layout[_ACTIONS][1])
+        return Walk(dataclasses.replace(episode, info={}), parts, actions)
 
     def close(self) -> None:
         self._env.close()

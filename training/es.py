@@ -131,7 +131,7 @@ def make_tasks(
 
 
 def merge_statistics(policy: Policy, outcomes: list[Outcome]) -> None:
-    """Add the proprioception of all episodes, in order, to the policy's normaliser."""
+    """Add what all episodes measured, in order, to the policy's normaliser."""
     total = policy.normaliser.statistics
     for outcome in outcomes:
         total = total.merge(outcome.statistics)
@@ -145,11 +145,12 @@ def fit_maps(
     """Fit the centre's feature maps, when that is due, to what its episodes saw."""
     if not is_due(config.fit_after, progress.fitted, progress.iteration):
         return
-    seen = [depth_m for outcome in outcomes for depth_m in outcome.depth_m]
-    chosen = np.stack([seen[i] for i in evenly(len(seen), OBSERVATIONS)])
+    seen = [observation for outcome in outcomes for observation in outcome.observations]
+    chosen = [seen[i] for i in evenly(len(seen), OBSERVATIONS)]
+    stacked = {key: torch.from_numpy(np.stack([one[key] for one in chosen])) for key in chosen[0]}
     set_parameters(policy, searcher.center)
     with sound():
-        policy.fit_attention(torch.from_numpy(chosen).float())
+        policy.fit_attention(stacked)
     progress.fitted = True
 
 

@@ -107,7 +107,7 @@ def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
 
     def build(env: gymnasium.Env) -> nn.Module:
         with checkpoint.fitting(f"{name}: its policy does not fit here"):
-            return policies.build(config.policy, env.observation_space, env.action_space)
+            return policies.build_for(config.policy, env)
 
     return _Target(name, config.env_id, config.env, build)
 

@@ -8,7 +8,8 @@ that each operator is really given, on CPU or GPU. The conventions:
 | matrix products (n, k) x (k, m), any batch         | 2 n k m: one multiply-add is two          |
 | bias of `addmm`, `baddbmm`                         | 1 an output element                       |
 | arithmetic, exp, sin, tanh, comparison, `where`    | 1 an output element                       |
-| sums, maxima, `topk`, `sort`, `cumsum`             | 1 an input element                        |
+| sums, maxima, `topk`, `sort`, `cumsum`, means over | 1 an input element                        |
+| areas                                              |                                           |
 | means                                              | 1 an input element + 1 an output element  |
 | 2-norms                                            | 2 an input element + 1 an output element  |
 | softmax                                            | 5 an element: max, minus, exp, sum, over  |
@@ -108,7 +109,7 @@ _FUSED_ATTENTION = """
 """
 _FREE = """
     _local_scalar_dense _reshape_alias _to_copy _unsafe_view alias arange as_strided cat clone
-    contiguous copy
+    constant_pad_nd contiguous copy
     detach diagonal empty empty_like empty_strided expand eye fill flip full full_like gather
     im2col index index_fill index_put index_select lift lift_fresh linspace masked_select narrow
     new_empty
@@ -125,8 +126,8 @@ _ELEMENTWISE = """
     threshold_backward uniform where
 """
 _REDUCTIONS = """
-    all amax amin any argmax argmin argsort cumprod cumsum kthvalue max median min prod sort sum
-    topk
+    _adaptive_avg_pool2d all amax amin any argmax argmin argsort col2im cumprod cumsum kthvalue max
+    median min prod sort sum topk
 """
 _COSTS: dict[str, Cost] = {
     **dict.fromkeys(_FREE.split(), _free),

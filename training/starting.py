@@ -97,7 +97,7 @@ def build_policy(
     """
     with checkpoint.make_env(env_id, env) as opened:
         with checkpoint.fitting(f"cannot build the policy for {env_id}"):
-            policy = policies.build(config, opened.observation_space, opened.action_space)
+            policy = policies.build_for(config, opened)
         fps = opened.metadata.get("render_fps", math.nan)
     return policy, 1 / fps
 

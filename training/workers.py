@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 import policies
-from training import config as configuration
+from policies.observation import flat
 from training import pool
-from training.checkpoint import make_env
+from training.checkpoint import make_env, policy_settings
 from training.config import UserError
 from training.episode import Episode, run_episode
 from training.map_fitting import evenly
@@ -63,7 +63,7 @@ class Task:
     maps: dict[str, Tensor] = dataclasses.field(default_factory=dict)
     """What the policy's feature maps were fitted to since the pool was opened; may be empty."""
     kept: int = 0
-    """How many of the depth images seen the outcome is to hold."""
+    """How many of the observations seen the outcome is to hold."""
 
     def __str__(self) -> str:
         return f"the episode with seed {self.seed}"
@@ -71,13 +71,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an episode came to, and the proprioception seen in it."""
+    """What an episode came to, and the statistics of what was seen in it."""
 
     episode: Episode
     statistics: policies.RunningStatistics
-    depth_m: list[np.ndarray] = dataclasses.field(default_factory=list)
-    """At most `Task.kept` depth images (cameras, height, width) of the episode, spread evenly over
-    it, metres."""
+    observations: list[dict[str, np.ndarray]] = dataclasses.field(default_factory=list)
+    """At most `Task.kept` of the episode, spread evenly over it, by the names of their parts."""
 
 
 def get_parameters(policy: nn.Module) -> Tensor:
@@ -101,8 +100,8 @@ class EpisodeWorker:
     def __init__(self, setup: Setup) -> None:
         torch.set_num_threads(1)
         self._env = make_env(setup.env_id, setup.env)
-        settings = configuration.validate(policies.PolicyConfig, setup.policy, "policy")
-        self._policy = policies.build(settings, self._env.observation_space, self._env.action_space)
+        settings = policy_settings(setup.policy, "policy")
+        self._policy = policies.build_for(settings, self._env)
         self._policy.load_state_dict(setup.state)
 
     def run(self, task: Task) -> Outcome:
@@ -112,20 +111,21 @@ class EpisodeWorker:
         if task.maps:
             self._policy.load_state_dict(task.maps, strict=False)
         self._policy.normaliser.statistics = task.statistics
-        seen: list[np.ndarray] = []
-        depth_m: list[np.ndarray] = []
+        measured: list[np.ndarray] = []
+        seen: list[dict[str, np.ndarray]] = []
 
         def keep(env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
-            seen.append(observation["proprio"])
+            measured.append(policy.measured(observation))
             if task.kept:
-                depth_m.append(observation["depth"])
+                seen.append({key: np.array(part) for key, part in flat(observation).items()})
 
         with torch.no_grad():
             episode = run_episode(
                 self._env, self._policy, task.seed, options=task.options, on_step=keep
             )
-        statistics = policies.RunningStatistics.empty(len(seen[0])).update(np.stack(seen))
-        kept = [depth_m[i] for i in evenly(len(depth_m), task.kept)]
+        empty = policies.RunningStatistics.empty(len(measured[0]))
+        statistics = empty.update(np.stack(measured))
+        kept = [seen[i] for i in evenly(len(seen), task.kept)]
         return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
 
     def close(self) -> None:

@@ -43,3 +43,8 @@ def observation(seed: int = 0) -> dict[str, np.ndarray]:
 def tensors(seen: dict[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
     """One observation as a batch for `forward`."""
     return torch.from_numpy(seen["depth"])[None], torch.from_numpy(seen["proprio"])[None]
+
+
+def batch(*seen: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """Observations as a batch, by the names of their parts."""
+    return {key: torch.from_numpy(np.stack([one[key] for one in seen])) for key in seen[0]}

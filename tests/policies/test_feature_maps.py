@@ -13,7 +13,7 @@ from policies import ImplicitAttentionPolicy, PolicyConfig, VisionPolicyConfig
 from policies.config import EXACT, FEATURE_MAPS, Projection
 from policies.feature_maps import fit_to_directions, map_state
 from tests.policies import cases, vision_cases
-from tests.policies.cases import observation, tensors
+from tests.policies.cases import observation
 
 
 def kernel(**settings):
@@ -62,7 +62,7 @@ def test_a_hybrid_with_another_base(base):
     off = (own @ own.mT)[~torch.eye(4, dtype=torch.bool)]
     torch.testing.assert_close(off, torch.full_like(off, -1 / 3))  # a simplex
     exact = cases.make(feature_map=EXACT)
-    seen = policy.tokens.with_places(policy.tokens(tensors(observation(0))[0]))
+    seen = policy.attended_tokens(cases.batch(observation(0)))
     with torch.no_grad():
         scores = [p.selection.scores(seen) for p in (policy, exact)]
     assert torch.corrcoef(torch.cat(scores))[0, 1] > 0.5
@@ -106,7 +106,7 @@ def test_a_map_fitted_to_its_own_tokens_survives_a_file(module, name):
 def fit(policy):
     """Fit the maps of a policy to what it makes of some observations."""
     if isinstance(policy, ImplicitAttentionPolicy):
-        policy.fit_attention(torch.cat([tensors(observation(seed))[0] for seed in range(8)]))
+        policy.fit_attention(cases.batch(*(observation(seed) for seed in range(8))))
     else:
         policy.fit_attention(*vision_cases.batch(8)[:2])
 
@@ -124,10 +124,9 @@ def test_fitted_clusters_estimate_the_kernel_better_than_positive_features(clust
         policies["fitted"] = copy.deepcopy(policies["bare"])
         fit(policies["fitted"])
         for kind, policy in policies.items():
-            depth = torch.cat([tensors(observation(seed))[0] for seed in range(8, 12)])
+            other = cases.batch(*(observation(seed) for seed in range(8, 12)))
             with torch.no_grad():
-                seen = policy.tokens.with_places(policy.tokens(depth))
-                q, k = policy.selection.project(seen)
+                q, k = policy.selection.project(policy.attended_tokens(other))
                 features, exact = policy.selection.features, (q @ k.mT).exp()
                 estimates = features.queries(q) @ features.keys(k).mT
             errors[kind].append((estimates - exact).norm() / exact.norm())

@@ -11,8 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from policies import ImplicitAttentionPolicy, PolicyConfig, build
 from policies.config import EXACT, FEATURE_MAPS
-from tests.policies.cases import ACTIONS, OBSERVATIONS, make, observation, tensors
-from training.cloning import cloning_loss
+from tests.policies.cases import ACTIONS, OBSERVATIONS, batch, make, observation, tensors
 
 MAPS = FEATURE_MAPS
 KINDS = [
@@ -101,8 +100,7 @@ def test_masked_pixels_have_no_say(controller):
 
 def test_rank_hands_over_the_best_tokens_in_order():
     policy = make(variant="rank", controller="mlp", keep=0.1)
-    depth, _ = tensors(observation())
-    tokens = policy.tokens.with_places(policy.tokens(depth))
+    tokens = policy.attended_tokens(batch(observation()))
     scores = policy.selection.scores(tokens)
     best = policy.selection.best(scores)[0]
     np.testing.assert_array_equal(best, scores[0].argsort(descending=True)[: round(0.1 * 96)])
@@ -126,7 +124,7 @@ def test_cloning_reaches_every_parameter(variant, selection, controller, feature
     seen = [tensors(observation(seed)) for seed in range(4)]
     votes = policy(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     actions = torch.rand(4, 9, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    cloning_loss(votes, actions, 5.0).backward()
+    votes.loss(actions, 5.0).backward()
     for name, parameter in policy.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
@@ -174,11 +172,11 @@ def test_rank_learns_to_attend_where_that_is_needed(learned):
     batches = torch.randint(2048, (300, 64), generator=torch.Generator().manual_seed(0))
     for index in batches:
         optimiser.zero_grad()
-        cloning_loss(policy(depth[index], proprio[index]), actions[index], 0.0).backward()
+        policy(depth[index], proprio[index]).loss(actions[index], 0.0).backward()
         optimiser.step()
     depth, proprio, actions = near_token(512, 1)
     with torch.no_grad():
-        loss = float(cloning_loss(policy(depth, proprio), actions, 0.0))
+        loss = float(policy(depth, proprio).loss(actions, 0.0))
     assert loss < 0.1 if learned else loss > 0.5
 
 
@@ -295,38 +293,41 @@ def test_building_leaves_the_global_generator_alone():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"depth": None}, "'depth' has 3 dimensions"),
-        ({"depth": (24, 32)}, "'depth' has 3 dimensions"),
-        ({"proprio": (4, 5)}, "'proprio' has 1 dimensions"),
-        ({"depth": (3, 24, 32)}, "controller vote needs .* 2 cameras .* got 3 and 45"),
-        ({"proprio": (28,)}, "controller vote needs .* 45 numbers, got 2 and 28"),
-        ({"depth": (2, 30, 40)}, r"divide the 30 x 40 image, got \[4, 4\]"),
+        ({"depth": None}, "controller vote needs a geometry that tells of footholds, and this"),
+        ({"depth": (24, 32)}, "controller vote needs a geometry"),
+        ({"proprio": (4, 5)}, "controller vote needs a geometry"),
+        ({"depth": (3, 24, 32)}, "controller vote needs the rays and the place of each camera of"),
+        ({"proprio": (28,)}, "controller vote needs .* at least 30 numbers, got 28; mlp takes any"),
     ],
 )
-def test_observations_that_do_not_fit(changes, sentence):
+def test_observations_that_do_not_fit_votes(changes, sentence):
     parts = dict(OBSERVATIONS.spaces)
     for key, shape in changes.items():
         del parts[key]
         if shape is not None:
             parts[key] = spaces.Box(-1.0, 1.0, shape, np.float32)
     with pytest.raises(ValueError, match=sentence):
-        build({}, spaces.Dict(parts), ACTIONS)
+        build({"controller": "vote"}, spaces.Dict(parts), ACTIONS)
+    build({}, spaces.Dict(parts), ACTIONS)
 
 
 def test_spaces_of_another_kind():
-    with pytest.raises(ValueError, match="observation_space must be a Dict"):
-        build({}, spaces.Box(-1.0, 1.0, (3,)), ACTIONS)
-    with pytest.raises(ValueError, match=r"action_space must have shape \(9,\), got \(3,\)"):
-        build({}, OBSERVATIONS, spaces.Box(-1.0, 1.0, (3,)))
-    with pytest.raises(ValueError, match="action_space must have shape"):
-        build({}, OBSERVATIONS, spaces.Discrete(9))
+    with pytest.raises(ValueError, match="observation_space must be a Box of at most 4 dimensions"):
+        build({}, spaces.Text(3), ACTIONS)
+    with pytest.raises(ValueError, match="action_space must be a Box, Discrete, MultiDiscrete or"):
+        build({}, OBSERVATIONS, spaces.Text(3))
+    with pytest.raises(ValueError, match="observation_space must hold something to see"):
+        build({}, spaces.Dict({}), ACTIONS)
 
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
         ({"feature_map": "magic"}, "feature_map must be one of .*angular_hybrid.*got 'magic'"),
-        ({"patch": (5, 4)}, r"patch must be .* divide the 24 x 32 image, got \[5, 4\]"),
+        ({"patch": (0, 4)}, r"patch must be \[rows, columns\] of at least 1, got \[0, 4\]"),
+        ({"stride": (1, 0)}, r"stride must be \[rows, columns\] of at least 1, got \[1, 0\]"),
+        ({"rank_with": "places"}, "rank_with must be both with the variant masking, got places"),
+        ({"image_scaling": (1.0, 0.0)}, r"image_scaling must have units above 0, got \[1.0, 0.0\]"),
         ({"variant": "rank", "selection": "all"}, "variant rank .* selection must be learned"),
         ({"keep": 0.0}, r"^keep = 0.0, but input should be greater than 0$"),
         ({"keep": float("nan")}, r"^keep = nan, but input should be a finite number$"),
@@ -336,7 +337,7 @@ def test_spaces_of_another_kind():
         ({"hidden": (32, 0)}, r"^hidden must be widths of at least 1, got \[32, 0\]$"),
         ({"variant": "best"}, r"^variant = 'best', but input should be 'masking'[^\n]*$"),
         (
-            {"standardise": True},
+            {"standardise": True, "controller": "vote"},
             "^standardise must be false with the controller vote, which",
         ),
         ({"num_clusters": 0}, r"^num_clusters = 0, but input should be .*equal to 1$"),

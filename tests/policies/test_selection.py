@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from policies.config import EXACT
-from tests.policies.cases import make, observation, tensors
+from tests.policies.cases import batch, make, observation
 
 
 def tokens(policy, seeds):
-    depth = torch.cat([tensors(observation(seed))[0] for seed in seeds])
-    return policy.tokens.with_places(policy.tokens(depth))
+    return policy.attended_tokens(batch(*(observation(seed) for seed in seeds)))
 
 
 def with_the_same_parameters(**settings):

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from policies.normaliser import RunningNormaliser
-from policies.vote import VoteController
+from policies.footholds import FootholdVotes
 from tests.envs.episodes import expert
 from tests.envs.episodes import make as make_env
 from tests.policies.cases import FOOTHOLDS, observation, tensors
+from tests.policies.cases import make as make_policy
 
 OTHER_SIDE = [1, 0, 3, 2]  # FR, FL, RR, RL mirrored
 
 
 @pytest.fixture
 def controller():
-    controller = VoteController(2, 24, 32, RunningNormaliser(45))
+    controller = make_policy(drawn=False).controller
     generator = torch.Generator().manual_seed(0)
     for parameter in controller.parameters():
         torch.nn.init.normal_(parameter, generator=generator)
@@ -25,6 +25,10 @@ def controller():
 def inputs(seed=0):
     depth, proprio = tensors(observation(seed))
     return (depth - 0.5) / 0.3, proprio
+
+
+def votes_of(controller, image, proprio):
+    return FootholdVotes(*controller([image.unsqueeze(2)], proprio))
 
 
 def test_pixels_fall_where_the_stones_are(controller):
@@ -64,21 +68,21 @@ def test_votes_move_with_the_foothold(controller):
     image, proprio = inputs()
     moved = proprio.clone()
     moved[:, FOOTHOLDS][:, ::2] += 0.03
-    here, there = controller(image, proprio).offsets, controller(image, moved).offsets
+    here, there = (votes_of(controller, image, p).offsets for p in (proprio, moved))
     torch.testing.assert_close(there[..., :-3], here[..., 3:], atol=2e-3, rtol=0)
     assert here.std() > 0.1
 
 
 def test_the_prior_prefers_small_offsets():
-    controller = VoteController(2, 24, 32, RunningNormaliser(45))
-    votes = controller(*inputs())
+    controller = make_policy(drawn=False).controller
+    votes = votes_of(controller, *inputs())
     assert (votes.offsets.argmax(-1) == 12).all()
     assert votes.speed == 0
 
 
 def test_a_template_finds_the_stone():
     """A template that likes high ground, over a stone that begins 4 cm ahead of the foothold."""
-    controller = VoteController(2, 24, 32, RunningNormaliser(45))
+    controller = make_policy(drawn=False).controller
     proprio = torch.zeros(1, 45)
     proprio[:, 9] = 0.45
     proprio[:, FOOTHOLDS] = torch.tensor([0.2, -0.12, 0.2, 0.12, -0.1, -0.12, -0.1, 0.12])
@@ -86,7 +90,7 @@ def test_a_template_finds_the_stone():
         controller.template.fill_(-1.0)
         ahead, _ = controller._ground(proprio)
         image = torch.where(ahead > 0.24, -0.5, 1.0).view(1, 2, 24, 32)
-        offsets = controller(image, proprio).action()[0, :4]
+        offsets = votes_of(controller, image, proprio).action()[0, :4]
     assert (offsets[:2] > 0.5).all()
 
 
@@ -96,7 +100,8 @@ def test_a_mirrored_world_is_walked_mirrored(controller):
     mirrored[:, [0, 2, 7]] *= -1  # roll, yaw, lateral velocity
     footholds = proprio[:, FOOTHOLDS].view(4, 2)[OTHER_SIDE] * torch.tensor([1.0, -1.0])
     mirrored[:, FOOTHOLDS] = footholds.view(1, 8)
-    one, other = controller(image, proprio), controller(image.flip(-2), mirrored)
+    one = votes_of(controller, image, proprio)
+    other = votes_of(controller, image.flip(-2), mirrored)
     assert one.speed.abs() > 1e-3
     torch.testing.assert_close(other.speed, -one.speed, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(other.offsets, one.offsets[:, OTHER_SIDE], atol=1e-3, rtol=1e-4)

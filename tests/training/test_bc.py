@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 
 import policies
 from benchmarks.cloning_time import random_data
-from policies.footholds import FootholdVotes
+from policies.footholds import FootholdVotes, two_bin_labels
 from tests.training.background import wait_for
 from training import bc, checkpoint, cloning, dagger, demonstrations, es
 from training.bc_config import BCConfig, load_config
@@ -115,7 +116,7 @@ def test_pixels_are_standardised_by_the_demonstrations(job, tmp_path):
     run = train(job(policy=policy), tmp_path / "run", "--set", "iterations=1")
     data = Demonstrations.load(run / "data" / "000000.safetensors").split()[0]
     tensors = checkpoint.load(checkpoint.resolve(run)).policy
-    depth = data.depth_m.double()
+    depth = data.observations["depth"].double()
     for name, expected in (("zero_m", depth.mean(0)), ("unit_m", depth.std(0, correction=0))):
         torch.testing.assert_close(
             tensors[f"tokens.{name}"].double(), expected, rtol=1e-3, atol=1e-3
@@ -150,7 +151,8 @@ def test_a_loss_that_is_not_finite_reaches_no_parameter():
         policy = policies.build({}, env.observation_space, env.action_space)
     before = [parameter.clone() for parameter in policy.parameters()]
     images = torch.full((4, 2, 24, 32), torch.nan, dtype=torch.float16)
-    data = Demonstrations(images, torch.zeros(4, 45), torch.zeros(4, 9), torch.zeros(4).bool())
+    seen = {"depth": images, "proprio": torch.zeros(4, 45)}
+    data = Demonstrations(seen, torch.zeros(4, 9), torch.zeros(4).bool())
     optimiser = torch.optim.AdamW(policy.parameters())
     with pytest.raises(UserError, match="of iteration 1 has loss nan and gradient norm nan, where"):
         cloning.fit(policy, optimiser, data, BCConfig(), 1, torch.Generator())
@@ -168,14 +170,14 @@ def test_gradients_reach_queries_and_keys(controller, patch):
         torch.nn.init.ones_(policy.controller.template)
     depth, proprio = (torch.stack([torch.tensor(o[key]) for o in seen]) for key in seen[0])
     actions = torch.linspace(-1, 1, 18).view(2, 9)
-    cloning.cloning_loss(policy(depth, proprio), actions, 1.0).backward()
+    policy(depth, proprio).loss(actions, 1.0).backward()
     for parameter in (policy.selection.query, policy.selection.key):
         assert parameter.grad.isfinite().all()
         assert parameter.grad.abs().sum() > 0
 
 
 def test_labels_are_shared_by_two_bins():
-    labels = cloning.two_bin_labels(torch.tensor([[-1.0, 0.0, 1 / 48, 1.0]]))
+    labels = two_bin_labels(torch.tensor([[-1.0, 0.0, 1 / 48, 1.0]]))
     assert torch.allclose(labels.sum(-1), torch.ones(1, 4))
     assert labels[0, 0, 0] == labels[0, 1, 12] == labels[0, 3, 24] == 1
     assert torch.allclose(labels[0, 2, 12:14], torch.tensor([0.75, 0.25]))
@@ -187,9 +189,9 @@ def test_the_loss_is_least_at_the_experts_votes():
     actions[:, 8] = 0.4
     certain = torch.full((3, 4, 25), -50.0)
     certain[..., 12] = 50.0
-    assert cloning.cloning_loss(FootholdVotes(certain, torch.full((3,), 0.4)), actions, 5.0) < 1e-6
+    assert FootholdVotes(certain, torch.full((3,), 0.4)).loss(actions, 5.0) < 1e-6
     undecided = FootholdVotes(torch.zeros(3, 4, 25), torch.zeros(3))
-    loss = cloning.cloning_loss(undecided, actions, 5.0)
+    loss = undecided.loss(actions, 5.0)
     assert loss == pytest.approx(math.log(25) + 5 * 0.4**2, rel=1e-5)
 
 
@@ -237,7 +239,8 @@ def test_whole_episodes_are_held_out(job):
 
 def marks(count, share):
     """Which of `count` episodes of one decision are held out."""
-    one = demonstrations.Walk(None, *(np.zeros((1, 1), np.float32) for _ in range(3)))
+    values = np.zeros((1, 1), np.float32)
+    one = demonstrations.Walk(None, {"observation": values}, values)
     return Demonstrations.of([one] * count, share).held_out.tolist()
 
 
@@ -268,7 +271,7 @@ def test_the_expert_is_disturbed_and_its_labels_are_not(job):
         walks = collector.walk(dagger.make_tasks(config, 0, {}))
         collector.close()
     for walk in walks:
-        expected = np.clip(0.3 + 0.05 * (walk.proprio[:, :9] - 2), -1, 1)
+        expected = np.clip(0.3 + 0.05 * (walk.observations["proprio"][:, :9] - 2), -1, 1)
         assert np.allclose(walk.actions, expected, atol=1e-6)
     noise = np.stack(acted)[:, :9]
     noise = noise[np.abs(noise) > 0]
@@ -412,3 +415,16 @@ def test_help_lists_every_field(capsys):
     text = capsys.readouterr().out
     for key in ("expert_episodes", "policy.hidden", "env.gap_m", "disturbance"):
         assert f"  {key} = " in text
+
+
+def test_demonstrations_of_earlier_versions_are_read(job, tmp_path):
+    """Their parts had other names; a run goes on with them as with its own."""
+    run = train(job(), tmp_path / "run")
+    whole = train(job(), tmp_path / "whole", "--set", "iterations=3")
+    names = {"observation/depth": "depth_m", "observation/proprio": "proprio"}
+    for path in (run / "data").iterdir():
+        tensors = load_file(path)
+        save_file({names.get(name, name): tensor for name, tensor in tensors.items()}, path)
+    assert bc.main(["--resume", str(run), "--set", "iterations=3"]) == 0
+    ours, theirs = (checkpoint.resolve(found) for found in (run, whole))
+    assert ours.read_bytes() == theirs.read_bytes()

@@ -211,7 +211,7 @@ def test_any_field_can_be_varied(recipe, capsys):
         ("feature_map=trig:many", "num_features = 'many'"),
         ("feature_map=trgi", "feature_map must be one of"),
         ("colour=red", "unknown key colour"),
-        ("policy.patch=[4,4],[5,5]", "patch must be [rows, columns] that divide"),
+        ("policy.patch=[4,4],[0,5]", "patch must be [rows, columns] of at least 1"),
     ],
 )
 def test_mistakes_in_what_varies_are_one_sentence(recipe, given, message, capsys):

@@ -109,9 +109,13 @@ def own_tokens(run, count=8):
     """A run's policy, and its queries and keys of some observations."""
     policy, config = checkpoint.load_policy(run)
     with checkpoint.make_env(config["env_id"], config["env"]) as env:
-        depth = [env.reset(seed=seed)[0]["depth"] for seed in range(count)]
-    values = policy.tokens(torch.from_numpy(np.stack(depth)))
-    return policy, *policy.selection.project(policy.tokens.with_places(values))
+        seen = [env.reset(seed=seed)[0] for seed in range(count)]
+    return policy, *policy.selection.project(policy.attended_tokens(stacked(seen)))
+
+
+def stacked(seen):
+    """Observations as a batch, by the names of their parts."""
+    return {key: torch.from_numpy(np.stack([one[key] for one in seen])) for key in seen[0]}
 
 
 def error(name, q, k, fitted=None):
@@ -183,8 +187,8 @@ def test_workers_get_what_was_fitted_with_each_task(tmp_path):
     old = EpisodeWorker(before)
     center, statistics = get_parameters(policy), policy.normaliser.statistics
     seen = old.run(Task(center, statistics, 1, {}, kept=2))
-    assert [depth_m.shape for depth_m in seen.depth_m] == [(2, 24, 32)] * 2
-    policy.fit_attention(torch.from_numpy(np.stack(seen.depth_m)))
+    assert [one["depth"].shape for one in seen.observations] == [(2, 24, 32)] * 2
+    policy.fit_attention(stacked(seen.observations))
     task = Task(center, statistics, 1, {}, map_state(policy))
     after = replace(before, state=policy.state_dict())
     rewards = []
@@ -198,7 +202,7 @@ def test_workers_get_what_was_fitted_with_each_task(tmp_path):
         worker.close()
     assert len({*rewards}) == 1
     assert rewards[0] != seen.episode.reward
-    assert outcome.depth_m == []
+    assert outcome.observations == []
 
 
 def test_runs_are_the_same_with_workers(train):

@@ -120,11 +120,14 @@ def test_a_clone_with_a_damaged_optimiser(runs, tmp_path, capsys, damage, senten
     refused(capsys, bc.main, more, str(path), sentence)
 
 
+DEPTH, PROPRIO = "observation/depth", "observation/proprio"
 DATA = [
-    (lambda found: without(found, "proprio"), "missing 1 required positional argument: 'proprio'"),
+    (lambda found: without(found, PROPRIO), f"tensor {PROPRIO} is absent there, but"),
+    (lambda found: without(found, "actions"), "cannot read the demonstrations"),
     (lambda found: {**found, "actions": found["actions"][:, :8]}, "tensor actions is "),
-    (lambda found: {**found, "depth_m": found["depth_m"][1:]}, "tensor depth_m is "),
-    (lambda found: {**found, "depth_m": found["depth_m"].float()}, "tensor depth_m is "),
+    (lambda found: {**found, DEPTH: found[DEPTH][1:]}, f"tensor {DEPTH} is "),
+    (lambda found: {**found, DEPTH: found[DEPTH].double()}, f"tensor {DEPTH} is "),
+    (lambda found: {**found, "more": found[DEPTH] + 1}, "tensor observation/more is "),
     (lambda found: {**found, "held_out": found["held_out"] | True}, "of which 20 are held out"),
 ]
 

@@ -45,7 +45,7 @@ CLAIMS = [
     (STONES, {"controller": "mlp", "hidden": [3000, 3000]}, "its settings allocate"),
     (STONES, {"controller": "mlp", "hidden": [1] * 10**6}, "hidden must be at most 64 widths"),
     (STONES, {"feature_map": "clustered_hybrid", "num_clusters": 10**5}, "num_clusters squared"),
-    (STONES, {"patch": [HUGE, HUGE]}, "patch must be [rows, columns] that divide"),
+    (STONES, {"patch": [HUGE, HUGE]}, "numbers in all"),
     (STONES, {"init_seed": 10**30}, "init_seed = 1000000000000000000000000000000, but input"),
     (SWEEP, {"depth": HUGE}, "policy.depth = 1000000000000, but input should be less"),
     (SWEEP, {"depth": 200}, "its settings allocate"),

@@ -1,0 +1,172 @@
+"""What a policy may know of a robot and its cameras beyond spaces: the environment's `geometry`.
+
+An environment offers it as `env.unwrapped.geometry`, a plain frozen object of numbers and arrays;
+`Geometry` says what it holds. Policies import no environment.
+
+Policies saved before there was a geometry, and callers that name none, are of the robot as it was
+then. `published` recognises its spaces and says what held for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+__all__ = [
+    "PUBLISHED_HALF_HEIGHT",
+    "FootholdPlan",
+    "Footholds",
+    "Geometry",
+    "published",
+    "published_rays",
+]
+
+Floats = NDArray[np.float64]
+
+
+class Footholds(Protocol):
+    """Feet that an action places, and where the observation says how the robot stands."""
+
+    @property
+    def legs(self) -> int:
+        """How many."""
+
+    @property
+    def actions(self) -> int:
+        """Numbers of an action."""
+
+    @property
+    def forward(self) -> tuple[int, ...]:
+        """Of these, the legs' forward offsets, a leg each."""
+
+    @property
+    def speed(self) -> int:
+        """Of these, the lateral speed."""
+
+    @property
+    def reach_m(self) -> float:
+        """Forward offset that an action of 1 means, metres."""
+
+    @property
+    def toe_radius_m(self) -> float:
+        """Of a foot, metres."""
+
+    @property
+    def stance_m(self) -> Sequence[tuple[float, float]]:
+        """Footholds (x, y) of each leg in the middle of a usual walk, level frame, metres."""
+
+    @property
+    def stance_height_m(self) -> float:
+        """Of the base above the standing toes' centres in a usual walk, metres."""
+
+    @property
+    def proprio(self) -> str:
+        """Key of the observation that holds what the following slices are of."""
+
+    @property
+    def attitude(self) -> slice:
+        """Roll, pitch and yaw, radians."""
+
+    @property
+    def velocity(self) -> slice:
+        """Forward, left and up in the level frame, metres a second."""
+
+    @property
+    def height(self) -> int:
+        """Of the base above the standing toes' centres, metres."""
+
+    @property
+    def nominal(self) -> slice:
+        """Footholds (x, y) of each leg without an offset, level frame, metres."""
+
+
+class Geometry(Protocol):
+    """Cameras by the key of their images in the observation, and footholds."""
+
+    @property
+    def image_scaling(self) -> Mapping[str, tuple[float, float]]:
+        """What of an image is zero, and what more is one: (zero, unit)."""
+
+    @property
+    def rays(self) -> Mapping[str, Floats]:
+        """Pixels' ray directions in the base frame, of unit length along the optical axis:
+        (height, width, 3), or (cameras, height, width, 3) where the images are of several."""
+
+    @property
+    def positions_m(self) -> Mapping[str, Floats]:
+        """Optical centres in the base frame, metres: (3,) or (cameras, 3)."""
+
+    @property
+    def footholds(self) -> Footholds | None:
+        """None where actions place no feet."""
+
+
+@dataclass(frozen=True)
+class FootholdPlan:
+    """`Footholds` of the robot as policies were published for it."""
+
+    legs: int = 4
+    actions: int = 9
+    forward: tuple[int, ...] = (0, 1, 2, 3)
+    speed: int = 8
+    reach_m: float = 0.12
+    toe_radius_m: float = 0.03
+    stance_m: tuple[tuple[float, float], ...] = (
+        (0.30, -0.115), (0.30, 0.115), (-0.135, -0.115), (-0.135, 0.115),
+    )  # fmt: skip
+    stance_height_m: float = 0.463
+    proprio: str = "proprio"
+    attitude: slice = field(default_factory=lambda: slice(0, 3))  # no default: unhashable
+    velocity: slice = field(default_factory=lambda: slice(6, 9))
+    height: int = 9
+    nominal: slice = field(default_factory=lambda: slice(22, 30))
+
+
+@dataclass(frozen=True)
+class _Published:
+    rays: Mapping[str, Floats]
+    positions_m: Mapping[str, Floats]
+    image_scaling: Mapping[str, tuple[float, float]] = field(
+        default_factory=lambda: {"depth": (0.5, 0.3)}
+    )
+    footholds: FootholdPlan = field(default_factory=FootholdPlan)
+
+
+PUBLISHED_POSITIONS_M = ((0.197, 0.0, -0.115), (-0.092, 0.0, -0.105))
+"""Front and belly camera; both look straight down, rows from left to right, columns ahead."""
+PUBLISHED_HALF_HEIGHT = 0.7673269879789604
+"""Tangent of half their field of view, 75 degrees over the rows."""
+_PROPRIO = 45
+
+
+def published(
+    observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
+) -> Geometry | None:
+    """The geometry of policies that know of none: a Dict of `depth` (cameras, height, width) and
+    `proprio` (k,) with actions (9,). Where its cameras stand is known of two, with k = 45. None for
+    other spaces."""
+    parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
+    depth, proprio = (getattr(parts.get(key), "shape", None) or () for key in ("depth", "proprio"))
+    fits = len(parts) == 2 and len(depth) == 3 and len(proprio) == 1
+    if not fits or action_space.shape != (FootholdPlan.actions,):
+        return None
+    cameras, height, width = (int(side) for side in depth)
+    rays = published_rays(height, width)
+    positions = np.array(PUBLISHED_POSITIONS_M)
+    known = cameras == len(positions) and proprio == (_PROPRIO,)
+    return _Published(
+        {"depth": np.broadcast_to(rays, (cameras, *rays.shape))},
+        {"depth": positions} if known else {},
+    )
+
+
+def published_rays(height: int, width: int) -> Floats:
+    """Of a camera as policies were published for, (height, width, 3)."""
+    ahead = (2 * (np.arange(width) + 0.5) / width - 1) * PUBLISHED_HALF_HEIGHT * width / height
+    left = (1 - 2 * (np.arange(height) + 0.5) / height) * PUBLISHED_HALF_HEIGHT
+    down = np.full((height, width), -1.0)
+    return np.stack([*np.broadcast_arrays(ahead, left[:, None]), down], -1)

@@ -1,0 +1,98 @@
+"""What an Implicit Attention Policy will see and decide, from settings and spaces alone.
+
+Everything here is known before anything takes memory: `policies.size` counts by it.
+"""
+
+from typing import Any
+
+import gymnasium
+
+from policies.config import PolicyConfig
+from policies.geometry import Geometry, published
+from policies.heads import FootholdHead, head_for
+from policies.images import prepared
+from policies.observation import Observations
+from policies.tokens import PLACE, grid_of
+from policies.vote_plan import VotePlan, vote_plan
+
+__all__ = ["Sight"]
+
+
+class Sight:
+    """Spaces and geometry, read by a policy's settings.
+
+    Attributes:
+        observations: how the observation is read.
+        images: the parts of it that are images, as they are seen.
+        statistics_at: where the normaliser has each of these's running statistics.
+        measured: numbers that the normaliser is of.
+        votes: what the vote controller needs; None where another one acts.
+        head: reads the controller's numbers as an action.
+        tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
+        handed: numbers that attention hands to a controller that takes no pictures.
+
+    Raises:
+        ValueError: one sentence, for what does not go together.
+    """
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None,
+    ) -> None:
+        if geometry is None:
+            geometry = published(observation_space, action_space)
+        self.observations = Observations(observation_space, config.layout, geometry)
+        self.images = [
+            prepared(
+                pictures, config.image_scaling, geometry, config.image_crop, config.grey,
+                config.image_px,
+            )
+            for pictures in self.observations.pictures
+        ]  # fmt: skip
+        self.statistics_at, end = [], self.observations.vector_size
+        for images in self.images:
+            self.statistics_at.append(end)
+            end += 0 if images.scale.fixed else 2 * images.shape[0]
+        self.measured = end
+        self.votes = self._votes(config, geometry, action_space)
+        self.head = head_for(action_space, None if geometry is None else geometry.footholds)
+        self._count(config)
+
+    def _votes(
+        self, config: PolicyConfig, geometry: Geometry | None, action_space: Any
+    ) -> VotePlan | None:
+        if config.controller == "mlp" or (config.controller == "auto" and config.standardise):
+            return None
+        found = vote_plan(self.observations, self.images, geometry, action_space)
+        if isinstance(found, VotePlan):
+            return found
+        if config.controller == "vote":
+            raise ValueError(f"controller vote needs {found}; mlp takes any")
+        return None
+
+    def _count(self, config: PolicyConfig) -> None:
+        self.tokens = self.size = self.handed = self.pixels = 0
+        if not self.images:
+            return
+        grids = [
+            grid_of(images.count, images.shape, config.patch, config.stride, config.edges)
+            for images in self.images
+        ]
+        self.tokens = sum(grid.tokens for grid in grids)
+        self.size = max(grid.channels for grid in grids) * config.patch[0] * config.patch[1]
+        self.pixels = sum(grid.pixels for grid in grids)
+        tiling = all(grid.is_tiling for grid in grids) and len({g.channels for g in grids}) == 1
+        self.handed = self.tokens * self.size if tiling else self.pixels
+        if config.variant == "rank":
+            several = sum(grid.count for grid in grids) > 1
+            places = 2 + several
+            each = {"both": self.size + PLACE, "values": self.size, "places": places}
+            self.handed = config.kept(self.tokens) * each[config.rank_with]
+
+    @property
+    def has_footholds(self) -> bool:
+        """Whether actions place feet by votes."""
+        return isinstance(self.head, FootholdHead)

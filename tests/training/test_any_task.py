@@ -1,0 +1,72 @@
+"""Policies learn in environments of any spaces, by every trainer where that makes sense."""
+
+import csv
+
+import pytest
+import yaml
+
+from training import bc, checkpoint, es
+
+DOT = "tests.training.dot_env:Dot-v0"
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Runs a trainer with a configuration; returns the run's rows."""
+
+    def run(trainer, name="run", **job):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({"workers": 1, **job}))
+        assert trainer.main(["--config", str(path), "--out", str(tmp_path / name)]) == 0
+        with open(tmp_path / name / "metrics.csv", newline="") as file:
+            return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+    return run
+
+
+ES = {"popsize": 16, "terrains": 1, "searcher": {"name": "cmaes", "sigma": 0.5}}
+
+
+def test_evolution_strategies_balance_a_pole(train):
+    """From vectors to choices; random actions last 22 steps."""
+    rows = train(es, env_id="CartPole-v1", iterations=7, policy={"hidden": []}, **ES)
+    assert rows[-1]["reward_mean"] > 100
+
+
+def test_evolution_strategies_search_on_a_pendulum(train):
+    """From vectors to a bounded number. That it is swung up takes minutes."""
+    rows = train(
+        es, env_id="Pendulum-v1", iterations=4, policy={"hidden": [8]}, **{**ES, "popsize": 8}
+    )
+    assert max(row["reward_max"] for row in rows) > rows[0]["reward_mean"]
+
+
+IMAGES = [
+    {"kind": "colours"},
+    {"kind": "first", "choices": 4},
+    {"kind": "dict"},
+    {"kind": "grey", "choices": 2},
+]
+
+
+@pytest.mark.parametrize("env", IMAGES)
+def test_cloning_learns_from_images(train, env, tmp_path):
+    policy = {"hidden": [16], "patch": [4, 4], "keep": 0.4}
+    rows = train(
+        bc, env_id=DOT, env=env, policy=policy, iterations=2, expert_episodes=20, episodes=5,
+        updates=150, batch_size=64, learning_rate=0.003, fit_after=100,
+    )  # fmt: skip
+    assert rows[-1]["loss"] < 0.6 * rows[0]["loss"]
+    assert rows[-1]["val_accuracy"] > (0.3 if "choices" not in env else 1.5 / env["choices"])
+    policy, _ = checkpoint.load_policy(tmp_path / "run")
+    assert not any(parameter.requires_grad for parameter in policy.parameters())
+
+
+@pytest.mark.parametrize("env", IMAGES[:2])
+def test_evolution_strategies_learn_from_the_places_of_the_best_tokens(train, env):
+    """Random actions and a random policy earn 4.6 of 12 (a quarter of 12 with four choices)."""
+    policy = {"patch": [4, 4], "stride": [2, 2], "variant": "rank", "rank_with": "places",
+              "keep_tokens": 2, "hidden": [], "score_step": 0.01}  # fmt: skip
+    rows = train(es, env_id=DOT, env=env, policy=policy, iterations=25, **ES)
+    first, last = rows[0]["reward_mean"], sum(row["reward_mean"] for row in rows[-3:]) / 3
+    assert last > first + 1.5
