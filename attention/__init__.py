@@ -18,7 +18,7 @@ from attention.linear import linear_attention
 from attention.matrix import attention_matrix
 from attention.module import RandomFeatureAttention
 from attention.projections import available_projections, projection
-from attention.registry import available, feature_map
+from attention.registry import available, feature_map, find_map
 from attention.scores import softmax_token_scores, token_scores
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __all__ = [
     "current_component",
     "diagnose",
     "feature_map",
+    "find_map",
     "kernels",
     "linear_attention",
     "projection",

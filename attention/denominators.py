@@ -6,9 +6,10 @@ come out near zero or below, and the ratio is then arbitrarily wrong. The policy
 
 1. A denominator below a floor is raised to it. The floor is the larger of SHARE * count_i *
    exp(-|x_i| max_j |y_j|), SHARE times a lower bound of the exact sum by Cauchy-Schwarz (for the
-   Gaussian kernel exp(-(|x_i| + max_j |y_j|)^2 / 2)), and of eps |phi_q_i| sum_j |phi_k_j|,
-   the rounding error of the sum: below it no digit is right. A negative denominator becomes the
-   floor, positive: a clamp that kept its sign would keep one that is known to be wrong.
+   Gaussian kernel exp(-(|x_i| + max_j |y_j|)^2 / 2); for a map with a kernel of its own nothing),
+   and of eps |phi_q_i| sum_j |phi_k_j|, the rounding error of the sum: below it no digit is right.
+   A negative denominator becomes the floor, positive: a clamp that kept its sign would keep one
+   that is known to be wrong.
 2. The output is clipped to +-max |v| over the keys seen. Exact attention is an average of values,
    so that this never makes an error larger.
 

@@ -23,7 +23,7 @@ except ImportError as error:
 
 from attention.features import FeatureMap
 from attention.options import check_count, check_positive
-from attention.registry import check_map_options
+from attention.registry import Maker, check_map_options
 from attention.registry import feature_map as build_map
 
 SIDES = ("queries", "keys")
@@ -58,8 +58,8 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     parameters, which takes all rows at once.
 
     Args:
-        feature_map: one of `attention.available()`. The default errs least for the Gaussian kernel,
-            with F = 2 n_components.
+        feature_map: one of `attention.available()`, or a map of your own, as a class or by
+            "module:Class". The default errs least for the Gaussian kernel, with F = 2 n_components.
         n_components: m, the number of random vectors. The number of output columns F is a multiple
             of it for most maps, see `feature_map_.output_dim`.
         kernel: "gaussian" or "softmax".
@@ -89,7 +89,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def __init__(
         self,
-        feature_map: str = "trig",
+        feature_map: str | Maker = "trig",
         n_components: int = 100,
         *,
         kernel: str = "gaussian",
@@ -191,6 +191,11 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 raise ValueError(
                     f"options must hold only the map's own, got {name!r}, which RandomFeatures sets"
                 )
+        if isinstance(self.feature_map, FeatureMap):
+            raise ValueError(
+                "feature_map must be a name or a class, as fit makes a map for the columns of X, "
+                f"got {self.feature_map!r}"
+            )
         check_map_options(self.feature_map, options, RESERVED)
         return options
 
@@ -208,7 +213,8 @@ def _tokens(
     rows = step = array.shape[0]
     if not isinstance(array, np.ndarray):
         step = max(1, _BLOCK_ENTRIES // max(array.shape[1], made.output_dim))
-    dtype = next(buffer.dtype for buffer in made.buffers() if buffer.is_floating_point())
+    floating = (buffer.dtype for buffer in made.buffers() if buffer.is_floating_point())
+    dtype = next(floating, torch.float64)
     for start in range(0, rows, step):
         part = array[start : start + step]
         dense = part if isinstance(part, np.ndarray) else part.toarray()

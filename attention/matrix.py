@@ -80,12 +80,15 @@ def kernel_estimates(
         denominator = kernel.sum(-1, keepdim=True)
         floored = denominator
         if features.signed:
-            statistics = KeyStatistics.of(
-                y.to(phi_k.dtype), None if key_mask is None else key_mask.unsqueeze(-1), causal
-            )
-            if causal:
-                statistics = KeyStatistics(*(t[..., index, :] for t in statistics))
-            bound = log_lower_bound(features.kernel, x[..., index, :].to(phi_q.dtype), statistics)
+            log_floor = None
+            if not features.own_kernel:
+                statistics = KeyStatistics.of(
+                    y.to(phi_k.dtype), None if key_mask is None else key_mask.unsqueeze(-1), causal
+                )
+                if causal:
+                    statistics = KeyStatistics(*(t[..., index, :] for t in statistics))
+                some = x[..., index, :].to(phi_q.dtype)
+                log_floor = log_lower_bound(features.kernel, some, statistics) - query_scale
             floor = rounding_floor(lengths(phi_q), decay.mantissa @ lengths(phi_k))
-            floored = raised(denominator, bound - query_scale, reference, floor)
+            floored = raised(denominator, log_floor, reference, floor)
     return Estimates(kernel, visible.expand_as(kernel), denominator, floored)

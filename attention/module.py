@@ -14,8 +14,9 @@ from attention.head_projections import HeadProjections
 from attention.masks import is_causal_mask, visible_keys, visible_tokens
 from attention.matrix import attention_matrix
 from attention.module_checks import check_options, check_sizes
+from attention.own_maps import as_given
 from attention.precision import working_dtype
-from attention.registry import check_map_options
+from attention.registry import Maker, check_map_options
 from attention.registry import feature_map as build_feature_map
 
 _SETTLED = (
@@ -60,9 +61,11 @@ class RandomFeatureAttention(HeadProjections):
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first: as in `nn.MultiheadAttention`.
-        feature_map: one of `attention.available()`; or "softmax": exact attention with the same
-            parameters, in O(L^2) time, for comparisons; `num_features`, `projection` and `seed`
-            then mean nothing.
+        feature_map: one of `attention.available()`; or a map of your own, by "module:Class", as a
+            class or function that makes it (see `attention.feature_map`) or as a FeatureMap of dim
+            head_dim, which becomes a part of this module; or "softmax": exact attention with the
+            same parameters, in O(L^2) time, for comparisons. For the last two `num_features`,
+            `projection` and `seed` mean nothing.
         num_features: m, the number of random vectors a head.
         qk_length: Euclidean length that every head's queries and keys are scaled to, instead of
             the factor head_dim**-0.25; Hybrid Random Features, appendix K, uses 1 on its robots.
@@ -71,7 +74,8 @@ class RandomFeatureAttention(HeadProjections):
         device, dtype: of parameters and random vectors; the latter are float32 at least.
 
     Raises:
-        ValueError: sizes that do not fit, or an option that the map does not take.
+        ValueError: sizes that do not fit, an option that the map does not take, or what is no map
+            of dim head_dim.
     """
 
     bias_k = None
@@ -81,7 +85,7 @@ class RandomFeatureAttention(HeadProjections):
         self,
         embed_dim: int,
         num_heads: int,
-        feature_map: str = "angular_hybrid",
+        feature_map: str | Maker | FeatureMap | ExactSoftmax = "angular_hybrid",
         num_features: int = 8,
         *,
         dropout: float = 0.0,
@@ -108,10 +112,11 @@ class RandomFeatureAttention(HeadProjections):
             "map_options",
         )
         settled = ("dim", "num_features", "projection", "seed", "heads", "device", "dtype")
-        if feature_map != _EXACT:
-            check_map_options(feature_map, map_options, settled)
-        elif map_options:
+        exact = isinstance(feature_map, str) and feature_map == _EXACT
+        if exact and map_options:
             raise ValueError(f"feature_map softmax takes no options, got {', '.join(map_options)}")
+        if not (exact or isinstance(feature_map, FeatureMap | ExactSoftmax)):
+            check_map_options(feature_map, map_options, settled)
         check_sizes(embed_dim, num_heads, dropout)
         for argument, value in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
             if value:
@@ -129,9 +134,15 @@ class RandomFeatureAttention(HeadProjections):
         )
         self.dropout = dropout
         self.add_zero_attn = False
+        own_dtype = working_dtype(dtype or torch.get_default_dtype())
         self.feature_map: FeatureMap | ExactSoftmax
-        if feature_map == _EXACT:
+        if exact:
             self.feature_map = ExactSoftmax(self.head_dim)
+        elif isinstance(feature_map, FeatureMap | ExactSoftmax):
+            cast = None if dtype is None else own_dtype
+            self.feature_map = as_given(
+                feature_map, self.head_dim, num_heads, map_options, device, cast
+            )
         else:
             self.feature_map = build_feature_map(
                 feature_map,
@@ -140,7 +151,7 @@ class RandomFeatureAttention(HeadProjections):
                 projection=projection,
                 seed=seed,
                 heads=num_heads,
-                dtype=working_dtype(dtype or torch.get_default_dtype()),
+                dtype=own_dtype,
                 device=device,
                 **map_options,
             )
@@ -151,7 +162,7 @@ class RandomFeatureAttention(HeadProjections):
     def from_multihead(
         cls,
         multihead: nn.MultiheadAttention,
-        feature_map: str = "oprf",
+        feature_map: str | Maker | FeatureMap | ExactSoftmax = "oprf",
         num_features: int = 256,
         **options: Any,
     ) -> Self:

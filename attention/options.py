@@ -16,22 +16,29 @@ def check_options(
 
     A class has the options of its bases' constructors too, as far as each passes others on.
     """
-    known = sorted(_keywords(function) - set(fixed))
+    found = keywords(function)
+    if found is None:
+        return
+    known = sorted(found - set(fixed))
     for option in options:
         if option not in known:
             takes = f"takes the options {', '.join(known)}" if known else "takes no options"
             raise ValueError(f"{owner} {takes}, got {option!r}")
 
 
-def _keywords(function: Callable[..., Any]) -> set[str]:
+def keywords(function: Callable[..., Any]) -> set[str] | None:
+    """Names of the parameters of a function or class; None where any keyword is taken."""
     names: set[str] = set()
     chain = function.__mro__ if isinstance(function, type) else (function,)
     for part in chain:
-        parameters = inspect.signature(part).parameters.values()
-        names |= {p.name for p in parameters if p.kind != p.VAR_KEYWORD}
+        try:
+            parameters = inspect.signature(part).parameters.values()
+        except (TypeError, ValueError):  # of some functions in C
+            return None
+        names |= {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
         if not any(p.kind == p.VAR_KEYWORD for p in parameters):
-            break
-    return names
+            return names
+    return None
 
 
 def is_integer(value: object) -> bool:

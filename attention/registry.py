@@ -1,4 +1,4 @@
-"""Feature maps by name."""
+"""Feature maps by name: ours, those of installed packages, and the user's own."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention import plugins
 from attention.conversion import Numbers
 from attention.features import (
     ComplexExponentialFeatures,
@@ -25,6 +26,7 @@ from attention.features import (
 )
 from attention.hybrid import AngularHybrid, ClusteredHybrid, GaussianHybrid
 from attention.options import check_count, check_dtype, check_options, check_seed
+from attention.own_maps import as_given, built, check_maker, label
 from attention.projections import available_projections
 from attention.projections.registry import as_tensor
 
@@ -48,27 +50,51 @@ _MAPS: dict[str, Callable[..., FeatureMap]] = {
 }
 
 
+GROUP = "foveate.feature_maps"
+"""Entry points of installed packages that name a map of theirs."""
+
+Maker = Callable[..., FeatureMap]
+"""A class of maps, or a function that makes one."""
+
+
 def available() -> tuple[str, ...]:
-    """Names that `feature_map` takes, sorted."""
-    return tuple(sorted(_MAPS))
+    """Names that `feature_map` takes, sorted: ours and those of installed packages."""
+    return tuple(sorted({*_MAPS, *plugins.names(GROUP)}))
 
 
-def check_map_options(
-    name: str, options: dict[str, Any], fixed: Iterable[str]
-) -> Callable[..., FeatureMap]:
-    """The class of the map `name`.
+def find_map(name: str, *, typed: bool = True) -> Maker:
+    """The class or function that makes the map `name`, which `feature_map` takes in its place.
+
+    Args:
+        name: of a map of ours; an entry point of an installed package in the group
+            `foveate.feature_maps`; or "module:Class", which is imported. A name of ours is ours.
+        typed: whether the user typed the name, in a call, on a command line or in a configuration
+            of their own. Give False for one that stands in a file, such as a checkpoint: then
+            "module:Class" imports nothing, and must be a class of maps in a module that this
+            program has imported already.
+
+    Raises ValueError, in a sentence, for a name that means no map or may not be imported.
+    """
+    if isinstance(name, str):
+        if name in _MAPS:
+            return _MAPS[name]
+        return plugins.find(GROUP, "feature map", name, FeatureMap, tuple(_MAPS), typed=typed)
+    raise ValueError(f"feature map must be one of {', '.join(available())}, got {name!r}")
+
+
+def check_map_options(given: str | Maker, options: dict[str, Any], fixed: Iterable[str]) -> Maker:
+    """The class or function that makes the map.
 
     Raises ValueError for an unknown name and for an option that the map lacks; the message lists
     those that it has but for `fixed`.
     """
-    if not isinstance(name, str) or name not in _MAPS:
-        raise ValueError(f"feature map must be one of {', '.join(available())}, got {name!r}")
-    check_options(name, _MAPS[name], options, fixed)
-    return _MAPS[name]
+    make = find_map(given) if isinstance(given, str) else check_maker(given)
+    check_options(label(given), make, options, fixed)
+    return make
 
 
 def feature_map(
-    name: str,
+    name: str | Maker | FeatureMap,
     dim: int,
     num_features: int,
     *,
@@ -83,7 +109,9 @@ def feature_map(
     scaling. The same arguments give the same map on every machine.
 
     Args:
-        name: one of `available()`.
+        name: one of `available()`; "module:Class", which is imported; a subclass of FeatureMap or a
+            function that makes one, which is given dim, num_features, and of the arguments below
+            those that it takes; or a FeatureMap itself, which is returned when its dim fits.
         dim: d, dimension of queries and keys.
         num_features: m, the number of random vectors; the features' length is `fm.output_dim`.
         kernel: "softmax" for exp(x.y), "gaussian" for exp(-|x-y|^2/2).
@@ -97,27 +125,35 @@ def feature_map(
             example `num_lambda_features` of a hybrid; see its class.
 
     Raises:
-        ValueError: an unknown name or option, or a value that the map does not take.
+        ValueError: an unknown name or option, a value that the map does not take, or what is no
+            map of this dim.
     """
+    if isinstance(name, FeatureMap):
+        places = {key: options.pop(key, None) for key in ("device", "dtype")}
+        as_given(name, dim, options.pop("heads", name.heads), options, **places)
+        return name
+    settled = ("heads", "dtype", "device")
     fixed = ("dim", "num_features", "kernel", "projection", "seed")
-    cls = check_map_options(name, options, fixed)
-    seed = check_seed(seed)
-    check_dtype(options.get("dtype"))
+    own = {k: v for k, v in options.items() if k not in settled}
+    make = check_map_options(name, own, fixed)
+    settings: dict[str, Any] = {k: v for k, v in options.items() if k in settled}
+    check_dtype(settings.get("dtype"))
     if "num_lambda_features" in options:
         check_count("num_lambda_features", options["num_lambda_features"])
-    projection = _checked_projection(projection)
-    device = options.pop("device", None)
-    explicit = [projection, options.get("lambda_projection")]
+    settings.update(kernel=kernel, projection=_checked_projection(projection))
+    settings["seed"] = check_seed(seed)
+    device = options.get("device")
+    explicit = [settings["projection"], options.get("lambda_projection")]
     if device is None and not any(isinstance(value, Tensor) for value in explicit):
         device = torch.get_default_device()
-    options["projection"] = projection
     # Nothing can be computed on the meta device: a map for it is made on the CPU and moved, unless
     # a tensor of its own has no entries to make it from.
-    empty = any(isinstance(value, Tensor) and value.is_meta for value in options.values())
+    values = [settings["projection"], *own.values()]
+    empty = any(isinstance(value, Tensor) and value.is_meta for value in values)
     moved = device is not None and torch.device(device).type == "meta" and not empty
+    settings["device"] = "cpu" if moved else device
     with torch.device("cpu"):
-        place = "cpu" if moved else device
-        made = cls(dim, num_features, kernel=kernel, seed=seed, device=place, **options)
+        made = built(make, label(name), dim, num_features, settings, own)
     return made.to("meta") if moved else made
 
 

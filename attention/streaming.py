@@ -53,7 +53,7 @@ class Prepared(NamedTuple):
     visible: Tensor | None
     """(..., S, 1) bool, where some keys are hidden."""
     log_bound: Tensor | None
-    """(..., L, 1), see `attention.denominators.log_lower_bound`; signed maps only."""
+    """(..., L, 1), `attention.denominators.log_lower_bound`; of signed maps of that kernel."""
 
 
 class StreamedMap(Protocol):
@@ -63,6 +63,8 @@ class StreamedMap(Protocol):
     def kernel(self) -> str: ...
     @property
     def signed(self) -> bool: ...
+    @property
+    def own_kernel(self) -> bool: ...
     @property
     def output_dim(self) -> int: ...
 
@@ -94,7 +96,7 @@ def prepared(
         # Hidden tokens are replaced before their features exist: a NaN there reaches no gradient.
         y, values = y.masked_fill(~visible, 0), values.masked_fill(~visible, 0)
     log_bound = None
-    if features.signed:
+    if features.signed and not features.own_kernel:
         statistics = KeyStatistics.of(y.to(values.dtype), visible, causal)
         statistics = statistics if seen is None else statistics.after(seen)
         log_bound = log_lower_bound(features.kernel, x.to(values.dtype), statistics)

@@ -43,6 +43,14 @@ def scaled_exp(logarithms: Tensor, dim: int | tuple[int, ...] = -1) -> ScaledFea
     return ScaledFeatures((logarithms - largest).exp(), largest)
 
 
+def scaled(features: Tensor) -> ScaledFeatures:
+    """Features (..., L, F) by the largest of each token, in absolute value."""
+    features = features.to(working_dtype(features.dtype))
+    largest = features.detach().abs().amax(-1, keepdim=True)
+    largest = largest.masked_fill(largest == 0, 1)
+    return ScaledFeatures(features / largest, largest.log())
+
+
 def scaled_token_scores(phi_q: ScaledFeatures, phi_k: ScaledFeatures) -> Tensor:
     """Token scores (..., S) where single features overflow, though their products do not.
 
@@ -57,11 +65,14 @@ def scaled_token_scores(phi_q: ScaledFeatures, phi_k: ScaledFeatures) -> Tensor:
 
 
 class FeatureMap(Float32Buffers, Rebuilt):
-    """Base of all maps. Subclasses give `output_dim`, `queries`, `scaled_queries` and `redraw`.
+    """Base of all maps: subclasses give `output_dim`, `queries`, and `redraw` where they draw.
 
-    Maps are symmetric unless they override `keys` and `scaled_keys` too. Features are computed in
-    the map's dtype, and in float32 for float16 and bfloat16, autocast or not. Buffers are float32
-    at least: `.to(torch.bfloat16)` leaves them.
+    Maps are symmetric unless they override `keys` too. Those whose features can leave the dtype's
+    range override `scaled_queries` (and `scaled_keys`). Features are computed in the map's dtype,
+    and in float32 for float16 and bfloat16, autocast or not, where `queries` begins with `prepare`.
+    Buffers are float32 at least: `.to(torch.bfloat16)` leaves them. `reset_parameters`, and a map
+    that leaves the meta device, call the constructor again with the same arguments: random vectors
+    must follow from these, such as a seed.
 
     Args:
         dim: d, dimension of queries and keys.
@@ -75,7 +86,7 @@ class FeatureMap(Float32Buffers, Rebuilt):
     """
 
     signed: bool = False
-    """Whether estimates of the kernel, which is positive, can be negative."""
+    """Whether estimates of the kernel, or the kernel itself, can be negative."""
     own_kernel: bool = False
     """Whether the map has a kernel of its own, whatever `kernel` says."""
 
@@ -109,12 +120,20 @@ class FeatureMap(Float32Buffers, Rebuilt):
         return self.queries(y)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        """(..., L, d) -> the same features as `queries`, with their scale apart."""
-        raise NotImplementedError
+        """(..., L, d) -> the same features as `queries`, with their scale apart.
+
+        As long as `queries` are in range; maps that are exponentials have a better way.
+        """
+        with full_precision(x):
+            return scaled(self.queries(x))
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
         """(..., L, d) -> the same features as `keys`, with their scale apart."""
-        return self.scaled_queries(y)
+        cls = type(self)
+        if cls.keys is FeatureMap.keys or cls.scaled_queries is not FeatureMap.scaled_queries:
+            return self.scaled_queries(y)
+        with full_precision(y):
+            return scaled(self.keys(y))
 
     def log_queries(self, x: Tensor) -> LogFeatures | None:
         """(..., L, d) -> logarithms of the features, of maps that are exponentials; else None.
@@ -131,9 +150,10 @@ class FeatureMap(Float32Buffers, Rebuilt):
     def redraw(self, generator: torch.Generator) -> None:
         """Replace the random vectors by new ones drawn from `generator`. Forward never does.
 
-        Raises ValueError where they were given as a tensor.
+        A map without buffers has none. Raises ValueError where they were given as a tensor.
         """
-        raise NotImplementedError
+        if any(True for _ in self.buffers()):
+            raise NotImplementedError(f"{type(self).__name__} must define redraw: it has buffers")
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Set data-dependent parameters from queries x and keys y (..., d); here there are none."""
@@ -208,8 +228,12 @@ class FeatureMap(Float32Buffers, Rebuilt):
             return (tokens,)
         return tokens.split(block_rows(self.output_dim, tokens), -2)
 
-    def _prepare(self, argument: str, u: Tensor, like: Tensor) -> Tensor:
-        """u in the dtype that features are computed in; raises unless it goes with `like`."""
+    def prepare(self, argument: str, u: Tensor, like: Tensor) -> Tensor:
+        """Tokens u (..., d) in the dtype that features are computed in, float32 at least.
+
+        `like` is a tensor of the map's. Raises ValueError, by the name `argument`, for another
+        last dimension, and for a dtype or device that does not go with it.
+        """
         if u.shape[-1] != self.dim:
             raise ValueError(
                 f"{argument} must have last dimension {self.dim}, got shape {tuple(u.shape)}"
@@ -240,7 +264,7 @@ class FeatureMap(Float32Buffers, Rebuilt):
                     f"fit needs at least one token in {argument} and finite entries, got shape "
                     f"{tuple(u.shape)}"
                 )
-            u = self._prepare(argument, u.detach(), like)
+            u = self.prepare(argument, u.detach(), like)
             prepared.append(u.unsqueeze(0) if u.ndim == 1 else u)
         return prepared[0], prepared[1]
 

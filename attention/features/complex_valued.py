@@ -59,7 +59,7 @@ class ComplexFeatures(ProjectedFeatures):
 
     def _parts(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
         """Log-moduli, phases and the log-weight (..., 1) of a token."""
-        u = self._prepare("queries and keys", u, self.omega)
+        u = self.prepare("queries and keys", u, self.omega)
         with component(PROJECTION), full_precision(u):
             log_modulus, phase = self.logarithms(u, self.omega.to(u.dtype), key)
             return log_modulus, phase, self.log_weight(0.5 * u.square().sum(-1, keepdim=True))

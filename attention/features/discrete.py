@@ -180,7 +180,7 @@ class DiscreteFeatures(FeatureMap):
 
     def _logarithms(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log|f| and sign (..., m), and the log-weight common to a token (..., 1)."""
-        u = self._prepare("queries and keys", u, self.parameter)
+        u = self.prepare("queries and keys", u, self.parameter)
         with component(PROJECTION), full_precision(u):
             omega, log_weight = self.omega, u.new_zeros(())
             shifted = u

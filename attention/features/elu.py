@@ -58,7 +58,7 @@ class EluFeatures(FeatureMap):
         return self.dim
 
     def queries(self, x: Tensor) -> Tensor:
-        x = self._prepare("queries and keys", x, self.place)
+        x = self.prepare("queries and keys", x, self.place)
         with component(EXPONENTIALS):
             return x.relu() + x.clamp(max=0).exp()
 
@@ -68,7 +68,7 @@ class EluFeatures(FeatureMap):
             return scaled_exp(logarithms)
 
     def log_queries(self, x: Tensor) -> LogFeatures:
-        x = self._prepare("queries and keys", x, self.place)
+        x = self.prepare("queries and keys", x, self.place)
         with component(EXPONENTIALS):
             return LogFeatures(x.relu().log1p() + x.clamp(max=0), x.new_zeros(1))
 

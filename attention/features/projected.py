@@ -138,5 +138,5 @@ class ProjectedFeatures(FeatureMap):
         """`project` of queries or keys (..., d), with the map's own omegas."""
         omega = self.omega
         assert omega is not None
-        u = self._prepare("queries and keys", u, omega)
+        u = self.prepare("queries and keys", u, omega)
         return self.project(u, omega.to(u.dtype))

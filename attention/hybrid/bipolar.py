@@ -144,8 +144,8 @@ class BipolarHybrid(FeatureMap):
         queries and keys go through the element-wise work together: at IAP sizes the number of
         operations is the cost.
         """
-        x = self._prepare("x", x, self.weight)
-        y = self._prepare("y", y, self.weight)
+        x = self.prepare("x", x, self.weight)
+        y = self.prepare("y", y, self.weight)
         if x.shape[:-2] != y.shape[:-2]:
             leading = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
             x, y = x.expand(*leading, -1, -1), y.expand(*leading, -1, -1)
@@ -250,7 +250,7 @@ class BipolarHybrid(FeatureMap):
 
     def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """(..., d) -> products with all random vectors (..., rows) and |u|^2/2 (..., 1)."""
-        u = self._prepare("queries and keys", u, self.weight)
+        u = self.prepare("queries and keys", u, self.weight)
         with component(PROJECTION), full_precision(u):
             weight, bias = self._affine(u.dtype)
             projections = u @ weight.mT

@@ -254,7 +254,7 @@ class ClusteredHybrid(FeatureMap):
         self.balance = balance if self.heads is None else balance.unsqueeze(-3)
 
     def _features(self, u: Tensor, key: bool) -> Tensor:
-        u = self._prepare("queries and keys", u, self.omega)
+        u = self.prepare("queries and keys", u, self.omega)
         log_modulus, phase, log_weight = self._pairs(u, key)
         with component(EXPONENTIALS):
             pairs = real_form((log_modulus + log_weight.unsqueeze(-1)).exp(), phase, key)
@@ -268,12 +268,12 @@ class ClusteredHybrid(FeatureMap):
     def _log_features(self, u: Tensor, key: bool) -> LogFeatures | None:
         if self.signed:
             return None
-        u = self._prepare("queries and keys", u, self.omega)
+        u = self.prepare("queries and keys", u, self.omega)
         log_modulus, _, log_weight = self._pairs(u, key)
         return LogFeatures(log_modulus.flatten(-2), log_weight)
 
     def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
-        u = self._prepare("queries and keys", u, self.omega)
+        u = self.prepare("queries and keys", u, self.omega)
         log_modulus, phase, log_weight = self._pairs(u, key)
         with component(EXPONENTIALS):
             modulus, largest = scaled_exp(log_modulus, (-2, -1))

@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from attention.estimators import RandomFeatures
+from tests.attention.own_maps import Taylor
 
 
 @pytest.mark.parametrize("name", attention.available())
@@ -256,3 +257,14 @@ def test_bad_parameters(parameters: dict[str, Any], message: str, rows: np.ndarr
 def test_attention_alone_does_not_import_scikit_learn() -> None:
     code = "import sys, attention; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_map_of_ones_own() -> None:
+    X = np.random.default_rng(0).normal(size=(6, 3))
+    for given in (Taylor, "tests.attention.own_maps:Taylor"):
+        model = clone(attention.RandomFeatures(given, kernel="softmax"))
+        products = X @ X.T
+        features = model.fit_transform(X)
+        np.testing.assert_allclose(features @ features.T, 1 + products + products**2 / 2)
+    with pytest.raises(ValueError, match=r"must be a name or a class, as fit makes .*, got Taylor"):
+        attention.RandomFeatures(Taylor(3)).fit(X)

@@ -1,0 +1,113 @@
+"""Parts that other packages bring, by name: an entry point, or "module:Class".
+
+An entry point belongs to a package that somebody installed for this very use, so that any file may
+name it. "module:Class" can name everything that Python can import: it counts where the user typed
+it, on a command line, in a configuration of their own or in a call. In a file from elsewhere it
+imports nothing. Nothing at all is imported before it is asked for.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+__all__ = ["find", "names"]
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The entry points of a group, sorted. None of them is imported."""
+    return tuple(sorted({point.name for point in _points(group)}))
+
+
+def find(
+    group: str, kind: str, name: str, base: type, known: tuple[str, ...], *, typed: bool = True
+) -> Callable[..., Any]:
+    """The class or function that makes the part called `name`.
+
+    Args:
+        group: of entry points, such as "foveate.feature_maps".
+        kind: what the part is, for error messages.
+        name: an entry point's, or "module:Class"; the attribute may be dotted.
+        base: what it makes: a class found must be a subclass. A function is taken at its word.
+        known: names of the package's own, for the message about one that is not known.
+        typed: whether the user typed the name. Otherwise "module:Class" must be a class of a module
+            that this program has imported already.
+
+    Raises ValueError, in a sentence: a name that is not known or two packages' own, a module that
+    cannot be or may not be imported, or what is there is neither class nor function.
+    """
+    if ":" in name:
+        return _imported(kind, name, base) if typed else _already_imported(kind, name, base)
+    points = [point for point in _points(group) if point.name == name]
+    if not points:
+        every = ", ".join(sorted({*known, *names(group)}))
+        raise ValueError(
+            f"{kind} must be one of {every}, got {name!r}; module:Class names one of your own"
+        )
+    targets = sorted({f"{point.module}:{point.attr}" for point in points})
+    if len(targets) > 1:
+        raise ValueError(
+            f"{kind} {name!r} is an entry point of two installed packages, "
+            f"{' and '.join(targets)}: give the one that is meant in full, as module:Class"
+        )
+    return _imported(kind, targets[0], base)
+
+
+def _points(group: str) -> list[Any]:
+    from importlib import metadata  # late, as it takes longer than all of this package
+
+    return list(metadata.entry_points(group=group))
+
+
+def _split(kind: str, name: str) -> tuple[str, list[str]]:
+    module, _, path = name.partition(":")
+    attributes = path.split(".")
+    if not all(part.isidentifier() for part in [*module.split("."), *attributes]):
+        raise ValueError(f"{kind} must be named as module:Class, got {name!r}")
+    return module, attributes
+
+
+def _imported(kind: str, name: str, base: type) -> Callable[..., Any]:
+    module, attributes = _split(kind, name)
+    from importlib import import_module
+
+    try:
+        found: Any = import_module(module)
+        for attribute in attributes:
+            found = getattr(found, attribute)
+    except Exception as error:  # whatever the code of another's does
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{kind} {name!r} cannot be imported: {reason}") from error
+    return _checked(kind, name, found, base)
+
+
+def _already_imported(kind: str, name: str, base: type) -> Callable[..., Any]:
+    """Classes alone, and no attribute of theirs: what stands in a file calls nothing."""
+    module, attributes = _split(kind, name)
+    loaded = sys.modules.get(module)
+    if loaded is None:
+        raise ValueError(
+            f"{kind} {name!r} stands in a file and would import {module}, which it may do only "
+            "where you type that name yourself"
+        )
+    found = vars(loaded).get(attributes[0]) if len(attributes) == 1 else None
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(
+            f"{kind} {name!r} stands in a file and must be a subclass of {base.__name__} there"
+        )
+    return _checked(kind, name, found, base)
+
+
+def _checked(kind: str, name: str, found: Any, base: type) -> Callable[..., Any]:
+    if isinstance(found, type):
+        fits = issubclass(found, base) and not inspect.isabstract(found)
+    else:
+        fits = callable(found) and not isinstance(found, nn.Module)
+    if not fits:
+        raise ValueError(
+            f"{kind} {name!r} must be a subclass of {base.__name__} or a function that makes one, "
+            f"got {found!r}"
+        )
+    return found
