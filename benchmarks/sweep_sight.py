@@ -60,12 +60,12 @@ def measure(player: Player, seeds: Sequence[int]) -> dict[str, list[float]]:
     """Fraction of the balls in bowls at the end of each scene, by column."""
     with player.make_env() as env:
         policy = player.make_policy(env)
-        seeing = [run_episode(env, policy, seed).in_bowls for seed in seeds]
+        seeing = [run_episode(env, policy, seed).outcomes["in_bowls"] for seed in seeds]
         rgb = env.reset(seed=OTHER_SCENE)[0]["rgb"].copy()
     undrawn = replace(player, env_settings={**player.env_settings, "images": False})
     with undrawn.make_env() as env:
         blind = OnePicture(policy, rgb)
-        unseeing = [run_episode(env, blind, seed).in_bowls for seed in seeds]
+        unseeing = [run_episode(env, blind, seed).outcomes["in_bowls"] for seed in seeds]
     return dict(zip(COLUMNS, (seeing, unseeing), strict=True))
 
 

@@ -1,14 +1,20 @@
-"""PyBullet environments in Gymnasium form; importing this package registers them."""
+"""PyBullet environments in Gymnasium form; importing this package registers and describes them."""
 
-import gymnasium
+from envs.bimanual_sweep import task as _sweep
+from envs.stepping_stones import task as _stones
+from envs.task import Outcome, Task, find_task, register, tasks
 
-__all__ = ["BIMANUAL_SWEEP", "STEPPING_STONES"]
+__all__ = [
+    "BIMANUAL_SWEEP",
+    "STEPPING_STONES",
+    "Outcome",
+    "Task",
+    "find_task",
+    "register",
+    "tasks",
+]
 
-BIMANUAL_SWEEP = "BimanualSweep-v0"
-STEPPING_STONES = "SteppingStones-v0"
+BIMANUAL_SWEEP, STEPPING_STONES = _sweep.BIMANUAL_SWEEP, _stones.STEPPING_STONES
 
-if STEPPING_STONES not in gymnasium.registry:
-    gymnasium.register(STEPPING_STONES, entry_point="envs.stepping_stones.env:SteppingStonesEnv")
-
-if BIMANUAL_SWEEP not in gymnasium.registry:
-    gymnasium.register(BIMANUAL_SWEEP, entry_point="envs.bimanual_sweep.env:BimanualSweepEnv")
+register(_stones.TASK, "envs.stepping_stones.env:SteppingStonesEnv")
+register(_sweep.TASK, "envs.bimanual_sweep.env:BimanualSweepEnv")

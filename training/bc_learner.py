@@ -30,6 +30,7 @@ from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig
 from training.map_fitting import OBSERVATIONS, is_due, sound
 from training.optimiser_state import optimiser_tensors, set_optimiser
+from training.outcomes import mean_of, mean_success, outcomes_of
 from training.players import Player, check_device
 from training.seeds import VALIDATION_SEEDS_FROM
 from training.starting import state_of
@@ -331,8 +332,8 @@ class Learner:
         }
         checkpoint.save_in_run(self._run, self.iteration, self.policy, tensors, plain, state)
 
-    def evaluate(self) -> tuple[float, float]:
-        """Success rate and mean fraction in bowls of the present policy, in closed loop."""
+    def evaluate(self) -> dict[str, float]:
+        """Success rate and mean outcomes of the present policy, in closed loop, by name."""
         config, path = configuration.dump(self.config), self._run / _EVALUATED
         checkpoint.save(path, self.policy.state_dict(), {}, config, {})
         try:
@@ -341,8 +342,8 @@ class Learner:
             episodes = list(evaluate.play(player, seeds, config["workers"]))
         finally:
             path.unlink()
-        success = float(np.mean([episode.success for episode in episodes]))
-        return success, float(np.mean([episode.in_bowls for episode in episodes]))
+        names = [outcome.name for outcome in outcomes_of(player.task)]
+        return {"success": mean_success(episodes), **{n: mean_of(episodes, n) for n in names}}
 
     def close(self) -> None:
         """End the reading threads."""

@@ -12,12 +12,12 @@ from contextlib import closing
 from dataclasses import field
 from pathlib import Path
 
-import numpy as np
 import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
+import envs
 from policies import ImplicitAttentionPolicy as Policy
 from training import checkpoint, run_log
 from training import config as configuration
@@ -28,18 +28,23 @@ from training.config import UserError
 from training.demonstrations import Collector, Demonstrations, Layout, Task, layout_of
 from training.map_fitting import announce, is_due
 from training.optimiser_state import optimiser_tensors, set_optimiser
+from training.outcomes import mean_columns, mean_success, mean_values
 from training.seeds import derived_seeds
 from training.starting import build_policy, state_of
 from training.state_files import Count, State
 
-__all__ = ["COLUMNS", "prepare", "train"]
+__all__ = ["columns", "prepare", "train"]
 
-COLUMNS = (
-    "iteration", "decisions", "episodes", "loss", "val_loss", "val_accuracy", "grad_norm",
-    "success", "fall_rate", "distance_m_mean", "wall_s",
-)  # fmt: skip
 DATA = "data"
 _WALKS, _BATCHES = 0, 1
+
+
+def columns(env_id: str) -> tuple[str, ...]:
+    """Of metrics.csv."""
+    return (
+        "iteration", "decisions", "episodes", "loss", "val_loss", "val_accuracy", "grad_norm",
+        "success", *mean_columns(envs.find_task(env_id)), "wall_s",
+    )  # fmt: skip
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -127,7 +132,9 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     with (
         closing(Collector(*settings)) as collector,
         closing(
-            run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
+            run_log.RunLog(
+                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
+            )
         ) as log,
     ):
         learn(config, run, policy, layout, optimiser, progress, collector, log)
@@ -198,9 +205,8 @@ def learn(
             "val_loss": val_loss,
             "val_accuracy": val_accuracy,
             "grad_norm": fitted.grad_norm,
-            "success": float(np.mean([e.success for e in episodes])),
-            "fall_rate": float(np.mean([e.fell for e in episodes])),
-            "distance_m_mean": float(np.mean([e.distance_m for e in episodes])),
+            "success": mean_success(episodes),
+            **mean_values(mean_columns(envs.find_task(config.env_id)), episodes),
             "wall_s": round(earlier_s + time.perf_counter() - began, 3),
         }
         log.row(row, f"loss {row['loss']:.3g}, success {row['success']:.2f}")

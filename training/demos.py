@@ -33,6 +33,8 @@ from typing import Any
 
 from gymnasium import spaces
 
+from envs import find_task
+from envs.task import SUCCESS
 from training import environments, run_log
 from training.checkpoint import CHECKPOINTS, make_env
 from training.command_lines import command_line
@@ -205,9 +207,10 @@ def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
         f"{facts['bytes'] / 1e6:.1f} MB{frame}; {wall_s:.0f} s{rate}"
     )
     means = {**facts["final_info_mean"], "reward": facts["reward_last"]["mean"]}
-    if "in_bowls" in means:  # the task's own measure: of `success` every ball must be there
-        means = {"in_bowls": means.pop("in_bowls"), **means}
-        means.pop("success", None)
+    task = find_task(reader.recording.env_id)
+    if task is not None and task.headline != SUCCESS and task.headline in means:
+        means = {task.headline: means.pop(task.headline), **means}
+        means.pop(SUCCESS, None)
     shown = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
     print(f"expert, mean at the end of an episode: {shown}")
     print(f"see {directory / PICTURE}; next:")

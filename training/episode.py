@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import gymnasium
 import numpy as np
 
+import envs
+
 
 class Policy(Protocol):
     """What the loop needs of a policy, learned or scripted."""
@@ -35,19 +37,13 @@ class Episode:
     """Undiscounted sum of the rewards."""
     steps: int
     """Decisions taken."""
-    fell: bool
-    """`info["fell"]` at the end; for environments without it, whether the episode terminated."""
-    success: bool
-    """`info["success"]` at the end; False for environments without it."""
-    distance_m: float
-    """`info["distance_m"]` at the end, metres forward; NaN for environments without it."""
+    success: bool | None
+    """`info["success"]` at the end; None for environments without it."""
+    outcomes: dict[str, float]
+    """What the environment's description says that an episode is judged by, by name: those that
+    `info` holds at the end; of an event 1.0 or 0.0."""
     info: dict[str, Any] = field(repr=False)
     """The last `info` of the environment."""
-
-    @property
-    def in_bowls(self) -> float:
-        """`info["in_bowls"]` at the end, a fraction of the balls; NaN for environments without."""
-        return float(self.info.get("in_bowls", math.nan))
 
 
 OnStep = Callable[[gymnasium.Env, Any, np.ndarray, float, Policy], None]
@@ -93,11 +89,17 @@ def run_episode(
         seed=seed,
         reward=total,
         steps=steps,
-        fell=bool(info.get("fell", terminated)),
-        success=bool(info.get("success", False)),
-        distance_m=float(info.get("distance_m", math.nan)),
+        success=bool(info["success"]) if "success" in info else None,
+        outcomes=_outcomes(env, info),
         info=info,
     )
+
+
+def _outcomes(env: gymnasium.Env, info: Mapping[str, Any]) -> dict[str, float]:
+    spec = env.unwrapped.spec
+    task = None if spec is None else envs.find_task(spec.id)
+    outcomes = () if task is None else task.outcomes
+    return {one.name: float(info[one.name]) for one in outcomes if one.name in info}
 
 
 def finite_numbers(info: Mapping[str, Any]) -> dict[str, float]:

@@ -26,6 +26,7 @@ import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
+import envs
 import policies
 from policies import ImplicitAttentionPolicy as Policy
 from policies.feature_maps import map_state
@@ -37,6 +38,7 @@ from training.config import UserError
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job
 from training.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
+from training.outcomes import center_columns, mean_columns, mean_success, mean_values
 from training.pool import Pool
 from training.seeds import derived_seeds
 from training.starting import (
@@ -58,15 +60,20 @@ from training.workers import (
     set_parameters,
 )
 
-__all__ = ["ESConfig", "load_config", "main", "train"]
+__all__ = ["ESConfig", "columns", "load_config", "main", "train"]
 
 PRESET = "stepping_stones.yaml"
 _MOST_POPULATION = 5 * 10**7
-COLUMNS = (
-    "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
-    "center_distance_m", "center_success", "success_rate", "fall_rate", "distance_m_mean",
-    "level", "sigma", "wall_s",
-)  # fmt: skip
+
+
+def columns(env_id: str) -> tuple[str, ...]:
+    """Of metrics.csv."""
+    task = envs.find_task(env_id)
+    return (
+        "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
+        *center_columns(task), "center_success", "success_rate", *mean_columns(task),
+        "level", "sigma", "wall_s",
+    )  # fmt: skip
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -227,7 +234,9 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     with (
         closing(open_pool(setup, config.workers, config.ray_address)) as pool,
         closing(
-            run_log.RunLog(run, COLUMNS, iteration=progress.iteration, total=config.iterations)
+            run_log.RunLog(
+                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
+            )
         ) as log,
     ):
         learn(config, run, policy, searcher, progress, pool, log, step_s)
@@ -238,7 +247,7 @@ def learn(
     progress: Progress, pool: Pool[Task, Outcome], log: run_log.RunLog, step_s: float,
 ) -> None:  # fmt: skip
     """The training loop: ask, evaluate, tell, log, save."""
-    earlier_s = float(log.last.get("wall_s", 0.0))
+    task, earlier_s = envs.find_task(config.env_id), float(log.last.get("wall_s", 0.0))
     began = time.perf_counter()
     while progress.iteration < config.iterations:
         lap = time.perf_counter()
@@ -262,7 +271,7 @@ def learn(
 
         now = time.perf_counter()
         steps = sum(outcome.episode.steps for outcome in outcomes)
-        success_rate = float(np.mean([e.success for e in candidates]))
+        success_rate = mean_success(candidates)
         progress.env_steps += steps
         progress.episodes += len(outcomes)
         row = {
@@ -272,16 +281,15 @@ def learn(
             "reward_mean": float(returns.mean()),
             "reward_max": float(returns.max()),
             "center_reward": float(np.mean([e.reward for e in center])),
-            "center_distance_m": float(np.mean([e.distance_m for e in center])),
-            "center_success": float(np.mean([e.success for e in center])),
+            **mean_values(center_columns(task), center),
+            "center_success": mean_success(center),
             "success_rate": success_rate,
-            "fall_rate": float(np.mean([e.fell for e in candidates])),
-            "distance_m_mean": float(np.mean([e.distance_m for e in candidates])),
+            **mean_values(mean_columns(task), candidates),
             "level": progress.level,
             "sigma": searcher.sigma,
             "wall_s": round(earlier_s + now - began, 3),
         }
-        progress.advance(config, success_rate)
+        progress.advance(config, 0.0 if math.isnan(success_rate) else success_rate)
         speed = steps / (now - lap)
         rate = f"{speed:.0f} steps/s" if math.isnan(step_s) else f"{speed * step_s:.1f} sim-s/s"
         level = f"level {row['level']}, " if config.curriculum else ""

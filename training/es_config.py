@@ -11,7 +11,6 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from envs.stepping_stones.config import SteppingStonesConfig
 from training import config as configuration
 from training import searchers
 from training.config import UserError
@@ -104,14 +103,16 @@ class ESConfig:
 def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
     """The configuration with every default filled in; UserError when something is wrong."""
     config = load_job(ESConfig, path, overrides)
-    if config.env_id == envs.STEPPING_STONES:
-        source = configuration.source(path, overrides)
-        for i, level in enumerate(config.curriculum):
-            if set(level) - {"gap_m"}:
-                raise UserError(
-                    f"{source}: curriculum.{i} may hold gap_m, which an episode may change, "
-                    f"got {', '.join(sorted(level))}"
-                )
-            task = {**config.env, **level}
-            configuration.validate(SteppingStonesConfig, task, source, f"curriculum.{i}.")
+    task = envs.find_task(config.env_id)
+    if task is None or task.settings is None:
+        return config
+    source = configuration.source(path, overrides)
+    for i, level in enumerate(config.curriculum):
+        if set(level) - set(task.per_episode):
+            raise UserError(
+                f"{source}: curriculum.{i} may hold {' and '.join(task.per_episode) or 'nothing'}, "
+                f"which an episode may change, got {', '.join(sorted(level))}"
+            )
+        settings = {**config.env, **level}
+        configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
     return config

@@ -1,4 +1,4 @@
-"""Measure policies over many seeds: reward, success, distance or balls in bowls, FLOPs and latency.
+"""Measure policies over many seeds: reward, success, the task's own outcomes, FLOPs and latency.
 
 python -m training.evaluate runs/a runs/b --policy oracle --policy blind --out evaluations/first
 python -m training.evaluate --policy oracle --policy random --env BimanualSweep-v0 --workers 2
@@ -29,7 +29,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from envs import BIMANUAL_SWEEP
+from envs import Outcome
 from training import checkpoint, config, run_log
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
@@ -37,6 +37,7 @@ from training.episode import Episode, Policy, finite_numbers, run_episode
 from training.evaluation_file import PARETO, RESULTS, claim, is_free, sha256_of, write_entries
 from training.files import reason
 from training.flops import measure
+from training.outcomes import mean_success, outcomes_of
 from training.players import Player, add_arguments, find_players, positive
 from training.pool import Pool, WorkerDiedError, open_pool
 from training.progress import ProgressBar
@@ -118,7 +119,7 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
     """The entry of evaluation.json that follows from the episodes alone."""
     rewards = np.array([e.reward for e in episodes])
     steps = np.array([e.steps for e in episodes])
-    successes, count = sum(e.success for e in episodes), len(episodes)
+    count, rate = len(episodes), mean_success(episodes)
     several = count > 1
     entry: dict[str, Any] = {
         "name": player.name,
@@ -130,20 +131,19 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
         "reward_std": float(rewards.std(ddof=1)) if several else 0.0,
         "reward_sem": standard_error(rewards),
         "reward_per_step_mean": float((rewards / steps).mean()),
-        "success_rate": successes / count,
-        "success_interval_95": list(wilson_interval(successes, count)),
+        "success_rate": None if math.isnan(rate) else rate,
+        "success_interval_95": (
+            None if math.isnan(rate) else list(wilson_interval(round(rate * count), count))
+        ),
         "steps_mean": float(steps.mean()),
     }
-    in_bowls = np.array([e.in_bowls for e in episodes])
-    distances = np.array([e.distance_m for e in episodes])
-    if np.isfinite(in_bowls).all():
-        entry["in_bowls_mean"] = float(in_bowls.mean())
-        entry["in_bowls_sem"] = standard_error(in_bowls)
-    else:  # where balls are swept nothing falls over
-        entry["fall_rate"] = sum(e.fell for e in episodes) / count
-    if np.isfinite(distances).all():
-        entry["distance_m_mean"] = float(distances.mean())
-        entry["distance_m_sem"] = standard_error(distances)
+    for outcome in outcomes_of(player.task):
+        values = np.array([e.outcomes.get(outcome.name, math.nan) for e in episodes])
+        if not np.isfinite(values).all():
+            continue
+        entry[outcome.mean_name] = float(values.mean())
+        if outcome.kind != "event":
+            entry[f"{outcome.name}_sem"] = standard_error(values)
     return entry
 
 
@@ -230,41 +230,41 @@ def _watched(
     return ProgressBar(results, desc=name, total=total, **options)
 
 
-_OUTCOMES = {"distance m": ("distance_m", 2), "in bowls": ("in_bowls", 3)}
-"""Column -> what it shows the mean of, and with how many decimals."""
+def _outcomes(players: Sequence[Player]) -> list[Outcome]:
+    """What the policies' tasks are judged by, events excepted, by name: a column each."""
+    found = [one for player in players for one in outcomes_of(player.task) if one.kind != "event"]
+    return list({outcome.name: outcome for outcome in found}.values())
 
 
-def _outcomes(players: Sequence[Player]) -> list[str]:
-    """The columns of _OUTCOMES that the policies' tasks have."""
-    swept = [player.env_id == BIMANUAL_SWEEP for player in players]
-    return [column for column, shown in zip(_OUTCOMES, (not all(swept), any(swept)), strict=True)
-            if shown]  # fmt: skip
-
-
-def _heading(outcomes: Sequence[str]) -> str:
+def _heading(outcomes: Sequence[Outcome]) -> str:
+    columns = [f"{one.label} {one.unit}".rstrip() for one in outcomes]
     return (
         f"{'policy':<28} {'success':>8} {'95% interval':>15} {'reward':>16} "
-        + "".join(f"{column:>15} " for column in outcomes)
+        + "".join(f"{column:>15} " for column in columns)
         + f"{'FLOPs/step':>13} {'ms/step':>8} {'parameters':>10}"
     )
 
 
-def _row(entry: dict[str, Any], outcomes: Sequence[str]) -> str:
-    low, high = entry["success_interval_95"]
+def _row(entry: dict[str, Any], outcomes: Sequence[Outcome]) -> str:
+    success, interval = "-", "-"
+    if entry["success_rate"] is not None:
+        success, (low, high) = f"{entry['success_rate']:.1%}", entry["success_interval_95"]
+        interval = f"{low:.1%} - {high:.1%}"
     flops = "-" if entry["flops_per_step"] is None else f"{entry['flops_per_step']:,}"
+    means = [_mean(entry, one.mean_name, one.name, one.decimals) for one in outcomes]
     return (
-        f"{entry['name']:<28} {entry['success_rate']:>8.1%} {f'{low:.1%} - {high:.1%}':>15} "
-        f"{_mean(entry, 'reward', 3):>16} "
-        + "".join(f"{_mean(entry, *_OUTCOMES[column]):>15} " for column in outcomes)
+        f"{entry['name']:<28} {success:>8} {interval:>15} "
+        f"{_mean(entry, 'reward_mean', 'reward', 3):>16} "
+        + "".join(f"{mean:>15} " for mean in means)
         + f"{flops:>13} {entry['latency_ms_per_step']:>8.3f} {entry['parameters']:>10,}"
     )
 
 
-def _mean(entry: dict[str, Any], name: str, decimals: int) -> str:
+def _mean(entry: dict[str, Any], mean_name: str, name: str, decimals: int) -> str:
     """Mean and standard error of a figure, the mean alone of one episode, or "-"."""
-    if f"{name}_mean" not in entry:
+    if mean_name not in entry:
         return "-"
-    mean, error = f"{entry[f'{name}_mean']:.{decimals}f}", entry[f"{name}_sem"]
+    mean, error = f"{entry[mean_name]:.{decimals}f}", entry[f"{name}_sem"]
     return mean if error is None else f"{mean} +- {error:.{decimals}f}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from training.config import UserError
 from training.files import lock, read_bytes, reason, write_atomically
+from training.outcomes import outcomes_of
 from training.players import Player
 from training.state_files import Count, Finite, State, check
 
@@ -29,17 +31,13 @@ class Entry:
     env: str
     env_settings: dict[str, Any]
     seeds: tuple[Count, ...]
-    success_rate: Finite
-    success_interval_95: tuple[Finite, Finite]
+    success_rate: Finite | None
+    success_interval_95: tuple[Finite, Finite] | None
     reward_mean: Finite
     reward_sem: Finite | None
     flops_per_step: Count | None
     latency_ms_per_step: Finite
     parameters: Count
-    in_bowls_mean: Finite = 0.0
-    in_bowls_sem: Finite | None = None
-    distance_m_mean: Finite = 0.0
-    distance_m_sem: Finite | None = None
     checkpoint_sha256: str | None = None
 
 
@@ -109,7 +107,15 @@ def _kept(path: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[d
         settings = json.loads(json.dumps(player.env_settings))
         if facts != (player.name, player.env_id, settings, tuple(seeds), sha256_of(player)):
             return []
+        check(dict[str, Finite], _outcome_figures(entry, player), path)
     return entries
+
+
+def _outcome_figures(entry: dict[str, Any], player: Player) -> dict[str, Any]:
+    """What an entry holds of the task's outcomes, null left out."""
+    names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(player.task)]
+    keys = itertools.chain.from_iterable(names)
+    return {key: entry[key] for key in keys if entry.get(key) is not None}
 
 
 def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:

@@ -17,6 +17,9 @@ from pathlib import Path
 from training.errors import UserError
 
 __all__ = [
+    "CONFIG",
+    "METRICS",
+    "PROVENANCE",
     "append",
     "check_regular",
     "led_to",
@@ -29,6 +32,8 @@ __all__ = [
     "writing",
 ]
 
+CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
+"""Files of a run directory."""
 MOST_BYTES = 2**26
 """Of a file that is read whole: far more than any that a command writes."""
 

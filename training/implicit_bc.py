@@ -15,19 +15,28 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import envs
 from training import checkpoint, run_log
 from training.bc_learner import Learner, learning_rate, load_data
 from training.devices import Group
 from training.implicit_bc_config import ImplicitBCConfig
 from training.map_fitting import announce
+from training.outcomes import outcomes_of
 from training.players import check_device
 
-__all__ = ["COLUMNS", "prepare", "train"]
+__all__ = ["columns", "prepare", "train"]
 
-COLUMNS = (
-    "iteration", "frames", "loss", "val_loss", "grad_norm", "learning_rate", "skipped",
-    "data_share", "success", "in_bowls", "wall_s",
-)  # fmt: skip
+
+def columns(env_id: str) -> tuple[str, ...]:
+    """Of metrics.csv; outcomes are those of the evaluation in training."""
+    return (
+        "iteration", "frames", "loss", "val_loss", "grad_norm", "learning_rate", "skipped",
+        "data_share", "success", *_outcomes(env_id), "wall_s",
+    )  # fmt: skip
+
+
+def _outcomes(env_id: str) -> tuple[str, ...]:
+    return tuple(outcome.name for outcome in outcomes_of(envs.find_task(env_id)))
 
 
 def prepare(config: ImplicitBCConfig) -> None:
@@ -57,7 +66,9 @@ def train(
         if not checkpoint.in_run(run):
             learner.save()
         with closing(
-            run_log.RunLog(run, COLUMNS, iteration=learner.iteration, total=config.iterations)
+            run_log.RunLog(
+                run, columns(config.env_id), iteration=learner.iteration, total=config.iterations
+            )
         ) as log:
             learn(learner, log, group)
 
@@ -72,10 +83,10 @@ def learn(learner: Learner, log: run_log.RunLog, group: Group) -> None:
         learner.iteration += 1
         iteration = learner.iteration
         val_loss = learner.validate()
-        success, in_bowls = math.nan, math.nan
+        found = dict.fromkeys(("success", *_outcomes(config.env_id)), math.nan)
         every = config.evaluate_every
         if every and (iteration % every == 0 or iteration == config.iterations):
-            success, in_bowls = learner.evaluate()
+            found |= learner.evaluate()
         row = {
             "iteration": iteration,
             "frames": iteration * config.updates * learner.frames_per_update,
@@ -85,8 +96,7 @@ def learn(learner: Learner, log: run_log.RunLog, group: Group) -> None:
             "learning_rate": learning_rate(config, iteration * config.updates - 1),
             "skipped": fitted.skipped,
             "data_share": fitted.waited_s / fitted.took_s,
-            "success": success,
-            "in_bowls": in_bowls,
+            **found,
             "wall_s": round(earlier_s + time.perf_counter() - began, 3),
         }
         log.row(row, f"loss {row['loss']:.3g}, held out {val_loss:.3g}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from training import config as configuration
-from training.environments import ENVIRONMENTS
+from training.environments import settings_class
 
 __all__ = ["SHORTHANDS", "as_before", "describe_job", "load_job", "missing_keys", "resolved"]
 
@@ -47,17 +47,17 @@ def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any
 
 
 def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
-    known = ENVIRONMENTS.get(str(data.get("env_id", getattr(cls, "env_id", None))))
+    settings = settings_class(str(data.get("env_id", getattr(cls, "env_id", ""))))
     return configuration.keys(cls) + (
-        configuration.keys(known.settings, "env.") if known is not None else []
+        [] if settings is None else configuration.keys(settings, "env.")
     )
 
 
 def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
-    known = ENVIRONMENTS.get(data["env_id"])
-    if known is not None:
+    settings = settings_class(data["env_id"])
+    if settings is not None:
         names = _names(cls, data)
-        env = configuration.validate(known.settings, data["env"], source, "env.", names)
+        env = configuration.validate(settings, data["env"], source, "env.", names)
         data["env"] = configuration.dump(env)
     configuration.fill_shorthands(data, SHORTHANDS, source)
     return data
@@ -75,5 +75,5 @@ def as_before(known: Collection[str]) -> list[str]:
 
 def describe_job(cls: type[Any]) -> str:
     """Every field for --help, and those of its default environment: key, default, type, unit."""
-    env = configuration.describe(ENVIRONMENTS[cls.env_id].settings, "env.")
+    env = configuration.describe(settings_class(cls.env_id), "env.")
     return f"{configuration.describe(cls)}\n{env}"

@@ -49,6 +49,11 @@ class Player:
     """The file of a learned policy; None for a scripted one, whose name is in SCRIPTED."""
     device: str = "cpu"
 
+    @property
+    def task(self) -> envs.Task | None:
+        """The description of its environment; None without any."""
+        return envs.find_task(self.env_id)
+
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
         """The environment, open; the caller closes it."""
         mode = {} if render_mode is None else {"render_mode": render_mode}
@@ -101,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
     parser.add_argument(
         "--env",
         metavar="ID",
-        help=f"Gymnasium id; default: the run's, and {envs.STEPPING_STONES} for scripted policies",
+        help=f"Gymnasium id; default: the run's, and {environments.DEFAULT} for scripted policies",
     )
     parser.add_argument(
         "--set",
@@ -167,14 +172,14 @@ def find_players(
     for file in files:
         path = checkpoint.resolve(file)
         trained = checkpoint.load(path).config
-        own_env = trained.get("env_id", envs.STEPPING_STONES)
+        own_env = trained.get("env_id", environments.DEFAULT)
         named = trained_in(file, own_env, env_id)
         settings = environments.embodiment(own_env, trained.get("env", {}))
         config.merge(settings, changes)
         settings = environments.resolved(own_env, settings)
         players.append(Player(_name(file, path), named, settings, path, device))
     for name in scripted:
-        scripted_env = env_id or envs.STEPPING_STONES
+        scripted_env = env_id or environments.DEFAULT
         settings = environments.resolved(scripted_env, changes)
         players.append(Player(name, scripted_env, settings))
     players = _told_apart(players)

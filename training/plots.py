@@ -22,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from envs import Outcome, Task, find_task, tasks
 from training.commands import exit_status
-from training.config import ArgumentParser, UserError
-from training.files import led_to, read_bytes, write_atomically
+from training.config import ArgumentParser, UserError, read_yaml
+from training.files import CONFIG, METRICS, led_to, read_bytes, write_atomically
+from training.outcomes import outcomes_of
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,27 @@ class Panel:
         return any(np.isfinite(column).any() for column in values)
 
 
-PANELS = (
-    Panel("center_reward", "reward per episode, search centre", behind="reward_mean"),
-    Panel("center_distance_m", "distance (m)", behind="distance_m_mean"),
+_SEARCH = (Panel("center_reward", "reward per episode, search centre", behind="reward_mean"),)
+_SUCCESS = (
     Panel("center_success", "success of the search centre", True, behind="success_rate"),
     Panel("val_loss", "loss on held-out data", behind="loss"),
     Panel("success", "success in training", True),
-    Panel("in_bowls", "balls in bowls, share", True),
-    Panel("level", "curriculum level"),
 )
-"""What can be drawn; columns that a run does not have are left out."""
+_LEVEL = (Panel("level", "curriculum level"),)
+
+
+def panels(outcomes: Sequence[Outcome]) -> tuple[Panel, ...]:
+    """What can be drawn of runs whose task has these outcomes; columns that a run does not have
+    are left out."""
+    numbers = [outcome for outcome in outcomes if outcome.kind != "event"]
+    of_search = (
+        Panel(f"center_{one.name}", one.axis_label, one.kind == "share", behind=one.mean_name)
+        for one in numbers
+    )
+    of_clone = (Panel(one.name, one.axis_label, one.kind == "share") for one in numbers)
+    return (*_SEARCH, *of_search, *_SUCCESS, *of_clone, *_LEVEL)
+
+
 AXES = {"iteration": "iteration", "wall": "wall_s", "episodes": "episodes", "steps": "env_steps"}
 """--x -> column of metrics.csv."""
 
@@ -70,12 +83,14 @@ class Curve:
 
     name: str
     columns: dict[str, np.ndarray]
+    task: Task | None = None
+    """The description of the run's environment; None where it is not known."""
 
 
 def read_metrics(run: str | Path) -> Curve:
     """Read `metrics.csv` of a run directory (or such a file). UserError if there is none."""
     path = Path(run)
-    path = path / "metrics.csv" if os.path.isdir(path) else path
+    path = path / METRICS if os.path.isdir(path) else path
     try:
         reader = csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""))
         rows = [row for row in reader if None not in row and None not in row.values()]
@@ -90,7 +105,34 @@ def read_metrics(run: str | Path) -> Curve:
                 f"{path}: iteration = {row['iteration'][:40]!r}, where a whole number is needed"
             )
     columns = {name: np.array([_number(row[name]) for row in rows]) for name in names}
-    return Curve(path.resolve().parent.name, columns)
+    return Curve(path.resolve().parent.name, columns, _task_of(path))
+
+
+def _task_of(metrics: Path) -> Task | None:
+    """The description of the environment that the configuration beside the metrics names."""
+    try:
+        env_id = read_yaml(metrics.with_name(CONFIG)).get("env_id")
+    except UserError:
+        return None
+    return find_task(env_id) if isinstance(env_id, str) else None
+
+
+def _outcomes(curves: Sequence[Curve]) -> list[Outcome]:
+    """The outcomes of the runs' tasks, by name. Of a run whose task is not known, those of every
+    task that is, and what its columns tell."""
+    found = [one for curve in curves if curve.task for one in outcomes_of(curve.task)]
+    strange = [curve for curve in curves if curve.task is None]
+    if strange:
+        found += [outcome for task in tasks() for outcome in outcomes_of(task)]
+    for name in (name for curve in strange for name in curve.columns):
+        told = re.fullmatch("center_([a-z]\\w*)|([a-z]\\w*)_mean", name, re.ASCII | re.IGNORECASE)
+        word = (told[1] or told[2]) if told else "reward"
+        if word not in ("reward", "success", "seed", "steps"):
+            found.append(Outcome(name=word, label=word))
+    first: dict[str, Outcome] = {}
+    for outcome in found:
+        first.setdefault(outcome.name, outcome)
+    return list(first.values())
 
 
 def _number(text: str) -> float:
@@ -103,25 +145,26 @@ def _number(text: str) -> float:
 def plot_training(
     curves: Sequence[Curve], out: str | Path, x: str = "iteration", smooth: int = 1
 ) -> Path:
-    """Draw the runs' columns among PANELS against `x` (a key of AXES) into `out`; the file written.
+    """Draw the runs' columns among `panels` against `x`, a key of AXES, into `out`; the file.
 
     Faint behind the search's centre is the mean of the population, and behind the loss on held-out
     data that on the batches; `smooth` is the width of a trailing mean, in measured iterations.
     UserError when there is nothing to draw.
     """
     plt = _pyplot()
-    panels = [panel for panel in PANELS if _worth_a_panel(curves, panel)]
-    if not panels:
-        known = ", ".join(name for panel in PANELS for name in panel.lines)
+    every = panels(_outcomes(curves))
+    chosen = [panel for panel in every if _worth_a_panel(curves, panel)]
+    if not chosen:
+        known = ", ".join(name for panel in every for name in panel.lines)
         found = ", ".join(dict.fromkeys(name for curve in curves for name in curve.columns))
         raise UserError(
             f"none of the runs has a measured value yet of what can be drawn, {known}; their "
             f"columns are {found}"
         )
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(4.2 * len(panels), 3.2), squeeze=False, layout="constrained"
+        1, len(chosen), figsize=(4.2 * len(chosen), 3.2), squeeze=False, layout="constrained"
     )
-    for axis, panel in zip(axes[0], panels, strict=True):
+    for axis, panel in zip(axes[0], chosen, strict=True):
         for index, curve in enumerate(curves):
             positions, label = _positions(curve, x)
             for name, opacity in panel.lines.items():
@@ -207,9 +250,14 @@ def shown(name: str) -> str:
 def _reward_label(entries: Sequence[Mapping[str, Any]]) -> str:
     several = any(entry.get("reward_sem") is not None for entry in entries)
     shown = "mean, 95% interval" if several else "one episode"
-    if all("in_bowls_mean" in entry for entry in entries):
-        return f"reward per episode: fraction in bowls,\nsummed over steps ({shown})"
+    rewards = {task.reward if task else "" for task in map(_task_of_entry, entries)}
+    if len(rewards) == 1 and "" not in rewards:
+        return f"reward per episode: {rewards.pop()},\nsummed over steps ({shown})"
     return f"reward per episode, summed over steps\n({shown})"
+
+
+def _task_of_entry(entry: Mapping[str, Any]) -> Task | None:
+    return find_task(entry.get("env", ""))
 
 
 def _pyplot() -> Any:

@@ -16,7 +16,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from envs.bullet import has_display
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
 from training.episode import Episode, Policy, PolicyError, run_episode
+from training.outcomes import described, means_described
 from training.players import Player, add_arguments, find_players
 from training.video import FrameWriter, LastInfo, VideoRecorder, check_video_path
 
@@ -78,34 +78,6 @@ class LiveWindow:
         time.sleep(max(0.0, self.due - time.perf_counter()))
 
 
-def _describe(episode: Episode) -> str:
-    if math.isnan(episode.in_bowls):
-        outcome = _distance(episode.distance_m) + ("fell" if episode.fell else "stayed up")
-    else:
-        outcome = f"{episode.in_bowls:.1%} in bowls"
-    return (
-        f"seed {episode.seed}: {outcome} after {episode.steps} steps, reward {episode.reward:.3f}"
-    )
-
-
-def _distance(distance_m: float) -> str:
-    return "" if math.isnan(distance_m) else f"{distance_m:.2f} m, "
-
-
-def _describe_mean(episodes: Sequence[Episode]) -> str:
-    count, falls = len(episodes), sum(episode.fell for episode in episodes)
-    in_bowls = float(np.mean([e.in_bowls for e in episodes]))
-    if math.isnan(in_bowls):
-        distance_m = float(np.mean([e.distance_m for e in episodes]))
-        outcome = f"{_distance(distance_m)}{falls} of {count} fell"
-    else:
-        outcome = f"{in_bowls:.1%} in bowls"
-    return (
-        f"mean of {count}: {outcome}, {sum(e.success for e in episodes)} succeeded, "
-        f"reward {np.mean([e.reward for e in episodes]):.3f}"
-    )
-
-
 def _roll(player: Player, arguments: Any) -> list[Episode]:
     """Run the episodes, print each, and write the video."""
     mode = "human" if arguments.render else "rgb_array" if arguments.video else None
@@ -125,7 +97,7 @@ def _roll(player: Player, arguments: Any) -> list[Episode]:
                 episodes.append(run_episode(env, policy, seed, on_step=on_step))
                 if recorder:
                     recorder.end_episode()
-                print(_describe(episodes[-1]), flush=True)
+                print(described(episodes[-1], player.task), flush=True)
             complete = True
         finally:
             if writer:
@@ -157,7 +129,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError(f"{player.name}: {error}") from None
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{player.env_id} cannot be drawn here: {error}") from None
-    print(_describe_mean(episodes))
+    print(means_described(episodes, player.task))
     if arguments.video:
         print(f"wrote {arguments.video}")
     return 0

@@ -25,6 +25,9 @@ from training.checkpoint import CHECKPOINTS
 from training.command_lines import option
 from training.config import UserError, to_yaml
 from training.files import (
+    CONFIG,
+    METRICS,
+    PROVENANCE,
     append,
     check_regular,
     lock,
@@ -38,6 +41,9 @@ from training.progress import ProgressBar
 from training.state_files import State, read_json
 
 __all__ = [
+    "CONFIG",
+    "METRICS",
+    "PROVENANCE",
     "Provenance",
     "RunLog",
     "check_rows",
@@ -48,8 +54,6 @@ __all__ = [
     "record_resume",
     "write_config",
 ]
-
-CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
 
 
 @dataclass(frozen=True, config=State)

@@ -12,10 +12,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from envs import find_task
 from training.attention_picture import side_by_side
 from training.config import UserError
 from training.episode import Policy
 from training.files import append, reason
+from training.outcomes import outcomes_of
 from training.overlays import compose
 
 __all__ = ["SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
@@ -237,13 +239,10 @@ class VideoRecorder:
     def _caption(self) -> str:
         parts = [self.title] if self.title else []
         parts.append(f"{self.step * self.step_s:5.2f} s")
-        if "distance_m" in self.env.info:
-            parts.append(f"{float(self.env.info['distance_m']):5.2f} m")
-        if "in_bowls" in self.env.info:
-            parts.append(f"{float(self.env.info['in_bowls']):4.0%} in bowls")
-        if self.env.info.get("fell"):
-            parts.append("fell")
-        return "   ".join(parts)
+        spec = self.env.unwrapped.spec
+        outcomes, info = outcomes_of(None if spec is None else find_task(spec.id)), self.env.info
+        parts += [one.captioned(float(info[one.name])) for one in outcomes if one.name in info]
+        return "   ".join(filter(None, parts))
 
 
 def _has(observation: Any, image: str) -> bool:

@@ -1,6 +1,19 @@
 """The stepping-stones task: a quadruped with two depth cameras on stones with gaps."""
 
+from typing import TYPE_CHECKING, Any
+
 from envs.stepping_stones.config import SteppingStonesConfig
-from envs.stepping_stones.env import SteppingStonesEnv
+
+if TYPE_CHECKING:
+    from envs.stepping_stones.env import SteppingStonesEnv
 
 __all__ = ["SteppingStonesConfig", "SteppingStonesEnv"]
+
+
+def __getattr__(name: str) -> Any:
+    """The environment when it is asked for: its description needs no PyBullet."""
+    if name == "SteppingStonesEnv":
+        from envs.stepping_stones.env import SteppingStonesEnv
+
+        return SteppingStonesEnv
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,10 @@ EVALUATION = 100_000
 def success(player: type[Oracle] | type[Blind], episodes: int) -> float:
     with make() as env:
         ends = [run_episode(env, player(env), EVALUATION + i) for i in range(episodes)]
-    assert all(end.success == (not end.fell and end.distance_m >= 3) for end in ends)
+    assert all(
+        end.success == (not end.outcomes["fell"] and end.outcomes["distance_m"] >= 3)
+        for end in ends
+    )
     return sum(end.success for end in ends) / episodes
 
 

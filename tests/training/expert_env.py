@@ -1,9 +1,9 @@
 """The toy environment with an expert to clone."""
 
-import gymnasium
 import numpy as np
 
-from tests.training.toy_env import ToyEnv
+import envs
+from tests.training.toy_env import OUTCOMES, ToyEnv
 
 
 class ExpertEnv(ToyEnv):
@@ -26,4 +26,4 @@ class ExpertEnv(ToyEnv):
         return np.clip(0.3 + 0.05 * (self._proprio[:9] - 2), -1, 1).astype(np.float32)
 
 
-gymnasium.register("Expert-v0", entry_point=ExpertEnv)
+envs.register(envs.Task(env_id="Expert-v0", outcomes=OUTCOMES), ExpertEnv)

@@ -7,6 +7,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+import envs
+
 
 class PictureEnv(gymnasium.Env):
     """A square that the actions push; `pose` is the sum of the executed actions.
@@ -70,5 +72,7 @@ class TiringEnv(PictureEnv):
         return self._t >= 4
 
 
-gymnasium.register("Picture-v0", entry_point=PictureEnv)
-gymnasium.register("Tiring-v0", entry_point=TiringEnv)
+SWEEP = envs.find_task(envs.BIMANUAL_SWEEP)
+for name, entry_point in (("Picture-v0", PictureEnv), ("Tiring-v0", TiringEnv)):
+    description = envs.Task(env_id=name, outcomes=SWEEP.outcomes, headline=SWEEP.headline)
+    envs.register(description, entry_point)

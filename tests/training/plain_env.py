@@ -1,8 +1,7 @@
 """The walk of the test bench without pictures of it."""
 
-import gymnasium
-
-from tests.training.walk_env import WalkEnv
+import envs
+from tests.training.walk_env import OUTCOMES, WalkEnv
 
 
 class PlainEnv(WalkEnv):
@@ -21,4 +20,4 @@ class PlainEnv(WalkEnv):
         return observation, float("nan") if self._nan else reward, *rest
 
 
-gymnasium.register("Plain-v0", entry_point=PlainEnv)
+envs.register(envs.Task(env_id="Plain-v0", outcomes=OUTCOMES), PlainEnv)

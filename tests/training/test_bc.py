@@ -74,7 +74,7 @@ def test_it_learns(job, tmp_path):
     """Loss falls on data that it was trained on and on data that it was not."""
     path = job(iterations=3, updates=150, expert_episodes=40, learning_rate=0.003)
     rows = metrics(train(path, tmp_path / "run"), without=())
-    assert tuple(rows[0]) == dagger.COLUMNS
+    assert tuple(rows[0]) == dagger.columns("Expert-v0")
     assert [int(row["episodes"]) for row in rows] == [43, 46, 49]
     assert [int(row["decisions"]) for row in rows] == [300, 320, 340]
     loss, unseen = ([float(row[key]) for row in rows] for key in ("loss", "val_loss"))

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+import envs
 import policies
-from training import checkpoint, config, environments, evaluate, flops, players, rollout
+from training import checkpoint, config, evaluate, flops, players, rollout
 from training.es import ESConfig, load_config
 from training.starting import print_next
 from training.step_cost import ATTENTION
@@ -83,9 +84,9 @@ def test_walking_episodes_do_not_depend_on_those_before_them(run):
     assert [one[3:] for one in several] == records([100_003])
 
 
-@pytest.mark.parametrize("env_id", environments.ENVIRONMENTS)
+@pytest.mark.parametrize("env_id", [envs.STEPPING_STONES, envs.BIMANUAL_SWEEP])
 def test_every_setting_that_comes_with_a_policy_exists(env_id):
-    known = environments.ENVIRONMENTS[env_id]
+    known = envs.find_task(env_id)
     assert set(known.embodiment) < {field.name for field in dataclasses.fields(known.settings)}
 
 

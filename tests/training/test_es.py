@@ -80,7 +80,7 @@ def refused(capsys, arguments, sentence):
 def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
     run = train(job(), tmp_path / "run")
     rows = metrics(run, without=())
-    assert tuple(rows[0]) == es.COLUMNS
+    assert tuple(rows[0]) == es.columns("Toy-v0")
     assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
     assert int(rows[-1]["episodes"]) == 4 * (1 + 4 * 2)
     assert int(rows[-1]["env_steps"]) == 4 * 9 * 3

@@ -28,13 +28,16 @@ def test_wilson_interval_against_published_values():
     assert (round(low, 3), high) == (0.722, 1.0)
 
 
-def player():
-    return find_players([], ["random"], WALK[1], ["wind=0.02"])[0]
+def player(env=WALK[1], *settings):
+    return find_players([], ["random"], env, settings)[0]
 
 
 def test_summary_of_episodes():
-    episodes = [Episode(7 + i, float(i), 10, i == 0, i > 1, 2.0 * i, {}) for i in range(4)]
-    entry = summarise(player(), episodes)
+    episodes = [
+        Episode(7 + i, float(i), 10, i > 1, {"fell": i == 0, "distance_m": 2.0 * i}, {})
+        for i in range(4)
+    ]
+    entry = summarise(player(WALK[1], "wind=0.02"), episodes)
     assert entry["seeds"] == [7, 8, 9, 10]
     assert entry["episodes"] == 4
     assert entry["reward_mean"] == 1.5
@@ -47,19 +50,20 @@ def test_summary_of_episodes():
 
 
 def test_one_episode_has_no_error_and_no_distance_is_left_out():
-    entry = summarise(player(), [Episode(7, 1.0, 10, False, True, float("nan"), {})])
+    entry = summarise(player(), [Episode(7, 1.0, 10, None, {}, {})])
     assert (entry["reward_std"], entry["reward_sem"]) == (0.0, None)
     assert "distance_m_mean" not in entry
     json.dumps(entry, allow_nan=False)
 
 
 def test_bowls_are_averaged_where_there_are_any():
-    episodes = [Episode(i, 1.0, 9, False, True, float("nan"), {"in_bowls": i / 2}) for i in (0, 1)]
-    entry = summarise(player(), episodes)
+    episodes = [Episode(i, 1.0, 9, True, {"in_bowls": i / 2}, {}) for i in (0, 1)]
+    sweeper = player("tests.training.picture_env:Picture-v0")
+    entry = summarise(sweeper, episodes)
     assert entry["in_bowls_mean"] == 0.25
     assert entry["in_bowls_sem"] == pytest.approx(0.25)
     assert "fall_rate" not in entry
-    alone = summarise(player(), episodes[:1])
+    alone = summarise(sweeper, episodes[:1])
     assert (alone["in_bowls_mean"], alone["in_bowls_sem"]) == (0.0, None)
 
 

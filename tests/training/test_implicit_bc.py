@@ -88,7 +88,7 @@ def test_it_learns_and_acts(job, tmp_path, head):
     path = job({"head": head}, updates=150, iterations=3, learning_rate=0.003, batch_size=32)
     run = train(path, tmp_path / "run")
     rows = metrics(run, without=())
-    assert tuple(rows[0]) == implicit_bc.COLUMNS
+    assert tuple(rows[0]) == implicit_bc.columns("Picture-v0")
     assert [int(row["frames"]) for row in rows] == [150 * 32, 300 * 32, 450 * 32]
     loss, unseen = ([float(row[key]) for row in rows] for key in ("loss", "val_loss"))
     if head == "explicit":

@@ -6,10 +6,13 @@ import errno
 import numpy as np
 import pytest
 
-from training import dagger, implicit_bc, plots
+import envs
+from training import dagger, es, implicit_bc, plots
 from training.config import UserError
-from training.es import COLUMNS
-from training.plots import PANELS, main, plot_pareto, read_metrics
+from training.plots import main, plot_pareto, read_metrics
+
+COLUMNS = es.columns(envs.STEPPING_STONES)
+SWEEP_COLUMNS = implicit_bc.columns(envs.BIMANUAL_SWEEP)
 
 
 @pytest.fixture
@@ -31,9 +34,9 @@ def sweep(tmp_path):
     """A run directory of cloning, which is evaluated in every second iteration."""
     directory = tmp_path / "sweep"
     directory.mkdir()
-    values = dict.fromkeys(implicit_bc.COLUMNS, 1.0)
+    values = dict.fromkeys(SWEEP_COLUMNS, 1.0)
     with (directory / "metrics.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, implicit_bc.COLUMNS)
+        writer = csv.DictWriter(file, SWEEP_COLUMNS)
         writer.writeheader()
         for i in range(1, 21):
             measured = i / 20 if i % 2 == 0 else np.nan
@@ -57,8 +60,12 @@ def drawn(monkeypatch):
 
 
 def test_the_panels_are_of_columns_that_training_writes():
-    written = {*COLUMNS, *implicit_bc.COLUMNS, *dagger.COLUMNS}
-    assert {name for panel in PANELS for name in panel.lines} <= written
+    for task in envs.tasks():
+        written = {
+            name for trainer in (es, implicit_bc, dagger) for name in trainer.columns(task.env_id)
+        }
+        drawn = plots.panels(task.outcomes)
+        assert {name for panel in drawn for name in panel.lines} <= written
 
 
 def test_a_run_is_drawn_by_the_columns_that_it_has(run, sweep, drawn):

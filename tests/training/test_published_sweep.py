@@ -10,7 +10,7 @@ PAGE = "docs/bimanual_sweep.md"
 
 def swept(row):
     """Mean fraction in bowls, its standard error over scenes, the mean reward: cells of a table."""
-    scenes = row.scores.in_bowls.mean(0)
+    scenes = row.scores.measured.mean(0)
     error = scenes.std(ddof=1) / len(scenes) ** 0.5
     cost = row.cost["attention"] / 1e6
     return f"{scenes.mean():.3f} +- {error:.3f} | {row.scores.reward:.1f} | {cost:.1f} M |"
@@ -23,7 +23,7 @@ def test_m_and_n_were_chosen_on_validation_scenes():
     assert choices.evaluation_seed == 90_000
     assert len(candidates.arms) == len(choices.arms) == 4
     for row in candidates.arms.values():
-        assert row.scores.in_bowls.shape == (3, 50)
+        assert row.scores.measured.shape == (3, 50)
         assert 3 * row.cost["attention"] <= summary.arms[study.baseline].cost["attention"]
     best = max(candidates.arms, key=lambda name: candidates.arms[name].scores.reward)
     assert best == study.headline
@@ -32,9 +32,9 @@ def test_m_and_n_were_chosen_on_validation_scenes():
 def test_the_hybrid_sweeps_for_a_third_of_the_attention():
     study, summary = published("bimanual_sweep")
     hybrid, baseline = summary.arms[study.headline], summary.arms[study.baseline]
-    assert hybrid.scores.in_bowls.shape == baseline.scores.in_bowls.shape
-    assert hybrid.scores.in_bowls.shape[1] == 50
-    assert hybrid.scores.in_bowls.mean() >= 0.75
+    assert hybrid.scores.measured.shape == baseline.scores.measured.shape
+    assert hybrid.scores.measured.shape[1] == 50
+    assert hybrid.scores.measured.mean() >= 0.75
     assert hybrid.fewer >= 3
 
 

@@ -41,16 +41,17 @@ def env():
 def test_an_episode_adds_up_what_the_environment_says(env):
     policy = Always(1.0)
     episode = run_episode(env, policy, 7)
-    assert (episode.seed, episode.steps, episode.fell, episode.success) == (7, 10, False, True)
+    assert (episode.seed, episode.steps, episode.success) == (7, 10, True)
     assert episode.reward == pytest.approx(1.0)
-    assert episode.distance_m == env.unwrapped.x == episode.info["distance_m"]
+    assert episode.outcomes == {"distance_m": env.unwrapped.x, "fell": 0.0}
+    assert episode.info["distance_m"] == env.unwrapped.x
     assert policy.resets == 1
     assert pickle.loads(pickle.dumps(episode)) == episode
 
 
 def test_a_fall_ends_the_episode(env):
     episode = run_episode(env, Always(-1.0), 7)
-    assert episode.fell
+    assert episode.outcomes["fell"] == 1.0
     assert not episode.success
     assert episode.steps < 4
 
@@ -94,8 +95,7 @@ def test_environments_without_the_usual_info(env):
 
     episode = run_episode(Bare(env), Always(1.0), 0)
     assert isinstance(episode, Episode)
-    assert math.isnan(episode.distance_m)
-    assert (episode.fell, episode.success) == (False, False)
+    assert (episode.outcomes, episode.success) == ({}, None)
 
 
 def test_the_command_prints_every_episode_and_their_mean(capsys):
@@ -114,11 +114,11 @@ def test_settings_of_the_environment_can_be_set(capsys):
     assert "1 of 1 fell" in capsys.readouterr().out
 
 
-def test_distance_is_left_out_where_there_is_none(capsys):
+def test_an_environment_without_a_description_has_a_reward_alone(capsys):
     assert rollout.main(["--policy", "random", "--env", "Pendulum-v1"]) == 0
     episode, mean = capsys.readouterr().out.splitlines()
-    assert episode.startswith("seed 100000: stayed up after 200 steps, reward -")
-    assert mean.startswith("mean of 1: 0 of 1 fell")
+    assert episode.startswith("seed 100000: 200 steps, reward -")
+    assert mean.startswith("mean of 1: reward -")
 
 
 def test_the_live_window_is_drawn_in_real_time(monkeypatch):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import envs
 from training.config import UserError
 from training.plots import Curve
 from training.state_files import read_json
@@ -21,11 +22,11 @@ def generator(seed=1):
 
 def test_means_and_deviations_over_seeds():
     successes = np.array([[1, 0, 0], [1, 1, 0]])
-    scores = Scores(np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]), None, successes)
+    scores = Scores(np.array([[1.0, 2.0, 3.0], [4.0, 4.0, 4.0]]), successes)
     assert scores.reward == 3.0  # of 2 and 4
     assert scores.reward_sd == pytest.approx(2**0.5)
     assert scores.success == 0.5
-    assert Scores(np.ones((1, 5)), None, np.ones((1, 5))).reward_sd is None
+    assert Scores(np.ones((1, 5)), np.ones((1, 5))).reward_sd is None
 
 
 def test_quantiles_of_student():
@@ -126,10 +127,10 @@ def test_training_curves_over_seeds():
 
 
 def test_scores_of_evaluations(tmp_path):
-    def write(name, rewards, rate, **info):
+    def write(name, rewards, rate, env="", **info):
         records = [{"seed": i, "reward": r, "success": i < rate, **info}
                    for i, r in enumerate(rewards)]  # fmt: skip
-        entry = {"records": records}
+        entry = {"env": env, "records": records}
         (tmp_path / name).write_text(json.dumps(entry))
         return tmp_path / name
 
@@ -138,9 +139,9 @@ def test_scores_of_evaluations(tmp_path):
     assert scores.rewards.tolist() == [[1, 2, 3], [2, 2, 2]]
     assert scores.successes.tolist() == [[1, 1, 0], [1, 0, 0]]
     assert read_scores(paths, 2).rewards.tolist() == [[1, 2], [2, 2]]
-    assert scores.in_bowls is None
-    swept = read_scores([write("c.json", [1.0], 0, in_bowls=0.25)], 1)
-    assert swept.in_bowls.tolist() == [[0.25]]
+    assert scores.measured is None
+    swept = read_scores([write("c.json", [1.0], 0, envs.BIMANUAL_SWEEP, in_bowls=0.25)], 1)
+    assert swept.measured.tolist() == [[0.25]]
     assert read_scores([tmp_path / "absent.json"], 1) is None
 
 
@@ -150,7 +151,10 @@ def test_scores_of_evaluations(tmp_path):
         ('{"records": 3}', "records = 3, but input should be a valid array"),
         ('{"records": [{"reward": "much"}]}', "records.0.reward = 'much', but input should be"),
         ('{"records": [{"reward": 1.0, "success": null}]}', r"records.0.success.* = None, but"),
-        ('{"records": [{"reward": 1.0, "in_bowls": 2}]}', "records.0.in_bowls = 2, but input"),
+        (
+            '{"env": "BimanualSweep-v0", "records": [{"reward": 1.0, "in_bowls": 2}]}',
+            "records.0.in_bowls = 2, but input",
+        ),
         ('{"records": [{"reward": NaN}]}', "records.0.reward = nan, but input should be"),
         ('{"records": [{"reward": 1e308}]}', "records.0.reward = 1e[+]308, but input should be"),
         ('{"records": []}', "holds 0 episodes, where 1 are needed; it is damaged"),
@@ -180,8 +184,10 @@ def test_a_file_without_what_it_must_hold(tmp_path, text, reason):
 
 def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0.01, placed=None):
     won = np.arange(4).reshape(2, 2) < successes
+    task = envs.find_task(envs.STEPPING_STONES if placed is None else envs.BIMANUAL_SWEEP)
     balls = None if placed is None else np.array(placed)
-    scores = Scores(np.full((2, 2), reward), balls, won.astype(float))
+    rewards, words = np.full((2, 2), reward), (task.headline_outcome, task.success)
+    scores = Scores(rewards, won.astype(float), *words, balls)
     interval = None if ratio is None else (ratio - half, ratio + half)
     cost = {"attention": attention, "total": 1000}
     share = None, None
@@ -224,7 +230,7 @@ def test_the_headline_is_made_from_the_figures():
 def test_the_headline_of_sweeping_says_what_share_of_the_balls_is_placed():
     base = row("base", 4.0, placed=[[0.8, 0.8], [0.8, 0.8]])
     angular = row("angular", 4.0, 1.0, 3.0, successes=1, placed=[[0.4, 1.0], [0.6, 0.8]])
-    _, interval = angular.scores.placed
+    _, interval = angular.scores.mean_measured
     assert interval == (0.0, 1.0)  # two scenes say little, and no share lies outside
     found = sentences(base, angular, headline="angular")
     assert found[1].startswith("It places 0.700 of the balls (0.000 to 1.000), base 0.800 (of whic")

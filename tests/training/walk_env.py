@@ -8,6 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+import envs
+
 
 class WalkEnv(gymnasium.Env):
     """A step goes action[0] * 0.1 m forward, less `wind`; below -0.15 m the walker falls.
@@ -62,4 +64,5 @@ class WalkEnv(gymnasium.Env):
         return picture
 
 
-gymnasium.register("Walk-v0", entry_point=WalkEnv)
+OUTCOMES = envs.find_task(envs.STEPPING_STONES).outcomes
+envs.register(envs.Task(env_id="Walk-v0", outcomes=OUTCOMES), WalkEnv)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from training.plots import PANELS, Curve
+from envs import find_task
+from training.outcomes import outcomes_of
+from training.plots import Curve, panels
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.intervals import Interval
 from training.studies.lines import Line, draw_lines
@@ -38,9 +40,10 @@ def finished_runs(runs: Sequence[Run], arm: str, stage: int) -> list[Curve]:
 def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
     """A chart for every stage and column of its metrics that has values."""
     charts = []
+    task = find_task(runs[0].job.env_id) if runs else None
     for stage, settings in enumerate(study.stages):
         curves = [finished_runs(runs, arm.name, stage) for arm in study.arms]
-        for panel in PANELS:
+        for panel in panels(outcomes_of(task)):
             lines = []
             for number, (arm, of_arm) in enumerate(zip(study.arms, curves, strict=True)):
                 found = training_spread(of_arm, panel.column)
@@ -96,8 +99,9 @@ def _pareto_points(
 
 
 def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]:
-    """Success, or the share of balls in bowls, of every arm and reference along a curve."""
-    lines, swept = [], False
+    """What the task is judged by first, of every arm and reference along a curve."""
+    lines: list[Line] = []
+    meaning, shares = "success, share of episodes", True
     for number, name in enumerate([*(arm.name for arm in study.arms), *study.references]):
         found = [
             (point.x, scores)
@@ -106,7 +110,9 @@ def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]
         ]
         if not found:
             continue
-        swept = swept or found[0][1].in_bowls is not None
+        first = found[0][1]
+        if first.measured is not None and first.headline is not None:
+            meaning, shares = first.headline.axis_label, first.are_shares
         measured = [_outcome(scores) for _, scores in found]
         x = np.array([place for place, _ in found])
         y = np.array([value for value, _ in measured])
@@ -114,10 +120,9 @@ def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]
         lines.append(Line(number, name, x, y, low, high, name in study.references))
     if not lines:
         return []
-    meaning = "balls in bowls, share" if swept else "success, share of episodes"
     labels = f"{curve.name}, {meaning}", curve.xlabel, meaning
-    return [draw_lines(lines, *labels, study.baseline, share=True)]
+    return [draw_lines(lines, *labels, study.baseline, share=shares)]
 
 
 def _outcome(scores: Scores) -> tuple[float, Interval]:
-    return scores.placed or (scores.success, scores.success_interval)
+    return scores.mean_measured or (scores.success, scores.success_interval)

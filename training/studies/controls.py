@@ -14,7 +14,7 @@ __all__ = ["controls_table"]
 
 
 def controls_table(study: StudyConfig, curve: CurveConfig, out: Path) -> str:
-    """HTML of how many more episodes each control completes, or balls it places, at each point.
+    """HTML of how much more of what the task is judged by each control reaches, at each point.
 
     Seeds and scenes are paired; intervals are over both. Nothing without a control, without several
     kinds of attention, or where a policy is not evaluated yet. UserError when a file is damaged.
@@ -25,8 +25,10 @@ def controls_table(study: StudyConfig, curve: CurveConfig, out: Path) -> str:
         return ""
     points = sorted(curve.points, key=lambda point: point.x)
     outcomes: dict[str, list[np.ndarray]] = {}
+    shares = True
     for name in (*kinds, *controls):
         found = [scores_of(study, out, name, curve, point) for point in points]
+        shares = shares and all(scores.are_shares for scores in found if scores is not None)
         outcomes[name] = [scores.outcomes for scores in found if scores is not None]
     everything = [one for name in outcomes for one in outcomes[name]]
     if len(everything) < len(outcomes) * len(points) or len({m.shape for m in everything}) > 1:
@@ -34,11 +36,13 @@ def controls_table(study: StudyConfig, curve: CurveConfig, out: Path) -> str:
     rows = []
     for place, point in enumerate(points):
         together = np.mean([outcomes[name][place] for name in kinds], axis=0)
-        more = [gain_cell(together, outcomes[name][place], 0) for name in controls]
-        rows.append([f"{point.x:g}", f"{100 * together.mean():.0f} %", *more])
+        decimals = 0 if shares else 3
+        more = [gain_cell(together, outcomes[name][place], decimals, shares) for name in controls]
+        mean = f"{100 * together.mean():.0f} %" if shares else f"{together.mean():.3f}"
+        rows.append([f"{point.x:g}", mean, *more])
     head = [
         (curve.xlabel, ""),
         ("all kinds of attention", "together"),
-        *((name, "points more, 95 % interval") for name in controls),
+        *((name, f"{'points ' if shares else ''}more, 95 % interval") for name in controls),
     ]
     return table(head, rows)

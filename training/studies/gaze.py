@@ -10,9 +10,10 @@ from html import escape
 import numpy as np
 
 import envs
+from envs.task import DepthEdges
 from policies import PolicyConfig
 from training import checkpoint
-from training.gaze import Gaze, gaze, oracle_views
+from training.gaze import Gaze, depth_edges, gaze, oracle_views
 from training.state_files import read_json
 from training.studies.config import StudyConfig
 from training.studies.html import note, table
@@ -29,7 +30,8 @@ EPISODES = 4
 def has_gaze(run: Run) -> bool:
     """Whether a run's policy chooses among tokens of depth images."""
     policy = run.job.policy
-    if not isinstance(policy, PolicyConfig) or run.job.env_id != envs.STEPPING_STONES:
+    task = envs.find_task(run.job.env_id)
+    if not isinstance(policy, PolicyConfig) or task is None or task.edges is None:
         return False
     return policy.selection != "all" and policy.variant != "trans"
 
@@ -43,9 +45,10 @@ class Look(Product):
         """Measure it."""
         settings = settings_of(self.run.job.env_id, self.run.job.env, self.study.env)
         first = self.study.evaluation_seed
-        views = oracle_views(settings, range(first, first + EPISODES))
+        env_id = self.run.job.env_id
+        views = oracle_views(settings, range(first, first + EPISODES), env_id)
         policy, _ = checkpoint.load_policy(self.run.directory)
-        found = dataclasses.asdict(gaze(policy, views))
+        found = dataclasses.asdict(gaze(policy, views, depth_edges(env_id).past_m))
         origin = {"checkpoint_sha256": checkpoint_sha256(self.run.directory)}
         write_json(self.path, found | origin | {"views": len(views)})
 
@@ -64,22 +67,23 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
             rows.append([f"{number + 1}. {escape(arm.name)}", str(len(found)), *_cells(found)])
     if not rows:
         return []
+    edges = depth_edges(measured[0][0].job.env_id)
     head = [
-        ("arm", ""), ("seeds", ""), ("on a gap's edge", "of the tokens kept, mean ± sd"),
+        ("arm", ""), ("seeds", ""), (f"on {edges.edge}", "of the tokens kept, mean ± sd"),
         ("chance", "of all tokens"), ("times", "chance"),
-        ("past the stones", "of the pixels kept"), ("chance", "of all pixels"),
+        (edges.past, "of the pixels kept"), ("chance", "of all pixels"),
     ]  # fmt: skip
     return [
         "<h2>Where the policies look</h2>",
         table(head, rows),
         note(f"What they keep of the views of the oracle on {EPISODES} evaluation terrains. "
-             "A gap's edge is where depth crosses 0.6 m, between stone and floor, from one row of "
-             "the image to the next."),
-        note(_together([(run.seed, one) for run, one in measured if not run.arm.control])),
+             f"{edges.edge[:1].upper()}{edges.edge[1:]} is where depth crosses {edges.past_m:g} m, "
+             f"{edges.between}, from one row of the image to the next."),
+        note(_together([(run.seed, one) for run, one in measured if not run.arm.control], edges)),
     ]  # fmt: skip
 
 
-def _together(policies: list[tuple[int, Gaze]]) -> str:
+def _together(policies: list[tuple[int, Gaze]], words: DepthEdges) -> str:
     """What all policies with attention keep, by seed too, and how many of them more than chance."""
     if not policies:
         return ""
@@ -94,9 +98,7 @@ def _together(policies: list[tuple[int, Gaze]]) -> str:
             f"{more} of {len(policies)} more than chance"
         )
 
-    return (
-        f"All kinds of attention: on a gap's edge {kept('edges')}; past the stones {kept('past')}."
-    )
+    return f"All kinds of attention: on {words.edge} {kept('edges')}; {words.past} {kept('past')}."
 
 
 def _cells(found: list[Gaze]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from training.studies.intervals import mean_interval
 from training.studies.results import Scores
 
-__all__ = ["balls_cell", "between", "gain_cell", "millions", "note", "success_cell", "table"]
+__all__ = ["between", "gain_cell", "measured_cell", "millions", "note", "success_cell", "table"]
 
 
 def note(text: str) -> str:
@@ -40,12 +40,12 @@ def between(value: str, low: str, high: str) -> str:
     return f"{value} <small>{low} to {high}</small>"
 
 
-def gain_cell(before: np.ndarray, after: np.ndarray, decimals: int) -> str:
-    """How many points of 100 more, (seeds, scenes) paired, and the 95% interval; a dash where a
-    seed has one of them alone."""
+def gain_cell(before: np.ndarray, after: np.ndarray, decimals: int, shares: bool = True) -> str:
+    """How much more, (seeds, scenes) paired, of shares in points of 100, and the 95% interval; a
+    dash where a seed has one of them alone."""
     if before.shape != after.shape:
         return "-"
-    more = 100 * (after - before)
+    more = (100 if shares else 1) * (after - before)
     low, high = mean_interval(more)
     return between(f"{more.mean():+.{decimals}f}", f"{low:.{decimals}f}", f"{high:.{decimals}f}")
 
@@ -61,9 +61,9 @@ def success_cell(scores: Scores) -> str:
     return between(f"{100 * scores.success:.1f} %", f"{100 * low:.1f}", f"{100 * high:.1f}")
 
 
-def balls_cell(scores: Scores) -> str:
-    """Share of the balls that lie in bowls, and its 95% interval; a dash for tasks without."""
-    if scores.placed is None:
+def measured_cell(scores: Scores) -> str:
+    """The outcome that the task is judged by first, and its 95% interval; a dash without."""
+    if scores.mean_measured is None:
         return "-"
-    share, (low, high) = scores.placed
-    return between(f"{share:.3f}", f"{low:.3f}", f"{high:.3f}")
+    mean, (low, high) = scores.mean_measured
+    return between(f"{mean:.3f}", f"{low:.3f}", f"{high:.3f}")

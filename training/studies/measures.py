@@ -146,7 +146,7 @@ class Conditions:
         for path, change in changes.items():
             try:
                 found[path] = settings_of(self.env_id, self.robot, self.study.env, change)
-                if make and self.env_id not in environments.ENVIRONMENTS:
+                if make and environments.settings_class(self.env_id) is None:
                     Player(self.who, self.env_id, found[path]).make_env().close()
             except UserError as error:
                 where = f"curve {curve}, setting {change}" if change else f"env {self.study.env}"
@@ -193,7 +193,7 @@ class Conditions:
             entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
             if self.run is not None:
                 entry |= {"checkpoint": str(file), "checkpoint_sha256": sha256}
-            entry["records"] = [record(e) | {"success": float(e.success)} for e in episodes]
+            entry["records"] = [record(e) | {"success": float(bool(e.success))} for e in episodes]
             write_json(path, entry)
             unfinished(path).unlink()
 

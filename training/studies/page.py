@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from envs import Outcome
 from training import environments
 from training.studies.budget import budget_section
 from training.studies.charts import curve_charts, pareto_charts, training_charts
@@ -15,7 +16,7 @@ from training.studies.config import CurveConfig, StudyConfig
 from training.studies.controls import controls_table
 from training.studies.figures import look
 from training.studies.gaze import gaze_section
-from training.studies.html import balls_cell, between, millions, note, success_cell, table
+from training.studies.html import between, measured_cell, millions, note, success_cell, table
 from training.studies.lines import OVERLAID
 from training.studies.products import Film, Share
 from training.studies.results import commits
@@ -178,10 +179,11 @@ def _trained_on(curve: CurveConfig, runs: Sequence[Run]) -> str:
 
 
 def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run]) -> str:
-    swept = any(row.scores.in_bowls is not None for row in summary.arms.values())
+    measured = [row.scores for row in summary.arms.values() if row.scores.measured is not None]
+    first = measured[0].headline if measured else None
     head = [
         ("arm", ""), ("seeds", ""), ("success", "of episodes, 95 % interval"),
-        *([("in bowls", "share of balls, 95 % interval")] if swept else []),
+        *([(first.label, f"{_unit(first)}95 % interval")] if first else []),
         ("reward", "per episode, mean ± sd over seeds"),
         ("ratio to baseline", "of rewards, 95 % interval"),
         ("ratio to oracle", "of success, 95 % interval"), ("attention", "MFLOPs a step"),
@@ -195,10 +197,16 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
         name = f"{row.name} (scripted)" if scripted else f"{numbers[row.name]}. {row.name}"
         name += " (baseline)" if row.name == study.baseline else ""
         cells = [escape(name), "-" if scripted else str(row.scores.seeds), success_cell(row.scores)]
-        if swept:
-            cells.append(balls_cell(row.scores))
+        if first:
+            cells.append(measured_cell(row.scores))
         rows.append([*cells, *_figures(row), _files(out, row.name, runs)])
     return table(head, rows) if rows else note("Nothing is measured yet.")
+
+
+def _unit(outcome: Outcome) -> str:
+    """What the figures of an outcome are, before what their intervals are."""
+    words = f"share of {outcome.of}" if outcome.kind == "share" and outcome.of else outcome.unit
+    return f"{words}, " if words else ""
 
 
 def _figures(row: Row) -> list[str]:

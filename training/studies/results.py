@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from envs import Outcome, find_task
 from training.config import UserError
 from training.plots import Curve, read_metrics
 from training.run_log import PROVENANCE, Provenance
-from training.state_files import State, read_json
+from training.state_files import Finite, State, check, read_json
 from training.studies.intervals import Interval, mean_interval, share_interval
 from training.studies.runs import Run, iterations_made
 
@@ -39,10 +40,14 @@ class Scores:
 
     rewards: np.ndarray
     """(seeds, scenes), undiscounted sums."""
-    in_bowls: np.ndarray | None
-    """(seeds, scenes), fraction of the balls; None for tasks without."""
     successes: np.ndarray
     """(seeds, scenes), 1 where the episode succeeded, 0 elsewhere."""
+    headline: Outcome | None = None
+    """The outcome that the task is judged by first; None where that is success."""
+    success_words: str = "succeeds"
+    """What a policy does that has success."""
+    measured: np.ndarray | None = None
+    """(seeds, scenes), that outcome; None where there is none, or not of every episode."""
 
     @property
     def seeds(self) -> int:
@@ -61,16 +66,25 @@ class Scores:
 
     @property
     def outcomes(self) -> np.ndarray:
-        """(seeds, scenes): the share of the balls where there are any, else success."""
-        return self.successes if self.in_bowls is None else self.in_bowls
+        """(seeds, scenes): what the task is judged by first."""
+        return self.successes if self.measured is None else self.measured
 
     @property
-    def placed(self) -> tuple[float, Interval] | None:
-        """Mean fraction of the balls, and its 95% interval in [0, 1]; None for tasks without."""
-        if self.in_bowls is None:
+    def are_shares(self) -> bool:
+        """Whether `outcomes` lie between 0 and 1."""
+        return self.measured is None or (
+            self.headline is not None and self.headline.kind == "share"
+        )
+
+    @property
+    def mean_measured(self) -> tuple[float, Interval] | None:
+        """Mean of `measured`, and its 95% interval, a share's in [0, 1]; None without."""
+        if self.measured is None:
             return None
-        low, high = mean_interval(self.in_bowls)
-        return float(self.in_bowls.mean()), (max(low, 0.0), min(high, 1.0))
+        low, high = mean_interval(self.measured)
+        if self.are_shares:
+            low, high = max(low, 0.0), min(high, 1.0)
+        return float(self.measured.mean()), (low, high)
 
     @property
     def reward(self) -> float:
@@ -83,13 +97,12 @@ class Scores:
         return float(self.rewards.mean(1).std(ddof=1)) if self.seeds > 1 else None
 
 
-@checked_dataclass(frozen=True, config=State)
+@checked_dataclass(frozen=True, config=ConfigDict(extra="allow", allow_inf_nan=False))
 class Record:
-    """What is read of an episode."""
+    """What is read of every episode, and beside it whatever its `info` held."""
 
     reward: Annotated[float, Field(gt=-1e100, lt=1e100)]
     success: bool | Share = 0.0
-    in_bowls: Share | None = None
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -97,6 +110,7 @@ class Records:
     """What is read of an evaluation's file."""
 
     records: tuple[Record, ...]
+    env: str = ""
 
 
 def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
@@ -104,26 +118,54 @@ def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
 
     UserError when a file does not hold as many episodes with a reward.
     """
-    tables = [_records(path, episodes) for path in paths if path.is_file()]
-    if not tables:
+    there = [path for path in paths if path.is_file()]
+    if not there:
         return None
-    swept = all(record.in_bowls is not None for rows in tables for record in rows)
+    tables: list[tuple[Record, ...]] = []
+    measured: list[list[float | None]] = []
+    headline, words = None, "succeeds"
+    for path in there:
+        found = read_json(Records, path)
+        tables.append(_enough(found.records, episodes, path))
+        task = find_task(found.env)
+        if task is not None:
+            headline, words = task.headline_outcome, task.success
+        measured.append(_measured(headline, tables[-1], path))
+    whole = all(None not in row for row in measured)
 
     def matrix(key: str) -> np.ndarray:
         return np.array([[float(getattr(record, key)) for record in rows] for rows in tables])
 
-    return Scores(matrix("reward"), matrix("in_bowls") if swept else None, matrix("success"))
+    return Scores(
+        matrix("reward"),
+        matrix("success"),
+        headline,
+        words,
+        np.array(measured, float) if whole else None,
+    )
 
 
-def _records(path: Path, episodes: int) -> tuple[Record, ...]:
+def _enough(records: tuple[Record, ...], episodes: int, path: Path) -> tuple[Record, ...]:
     """UserError when there are fewer."""
-    records = read_json(Records, path).records
     if len(records) < episodes:
         raise UserError(
             f"{path} holds {len(records)} episodes, where {episodes} are needed; it is damaged, "
             "and is made again once it is moved away"
         )
     return records[:episodes]
+
+
+def _measured(
+    outcome: Outcome | None, records: tuple[Record, ...], path: Path
+) -> list[float | None]:
+    """The outcome of episodes, None where one does not have it. UserError for another type."""
+    if outcome is None:
+        return [None] * len(records)
+    found = [vars(record).get(outcome.name) for record in records]
+    figures = {f"{i}.{outcome.name}": value for i, value in enumerate(found) if value is not None}
+    kind: Any = Share if outcome.kind == "share" else Finite
+    check(dict[str, kind], figures, path, "records.")
+    return found
 
 
 def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> list[str]:

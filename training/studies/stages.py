@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from envs import tasks
 from training.studies.config import CurveConfig, PointConfig, StudyConfig
-from training.studies.html import balls_cell, gain_cell, note, success_cell, table
+from training.studies.html import gain_cell, measured_cell, note, success_cell, table
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import scores_at
@@ -31,21 +32,23 @@ def stages_section(study: StudyConfig, out: Path, runs: Sequence[Run]) -> list[s
     by_stage = [
         [run.directory.name for run in of_arm if run.stage == i] for i in range(len(study.stages))
     ]
-    rows = []
+    rows, all_shares = [], True
     for name, curve, point in _conditions(study):
         found = [scores_at(study, out, who, curve, point) for who in by_stage]
         there = [scores for scores in found if scores is not None]
         if len(there) == len(found):
-            gain = gain_cell(there[0].outcomes, there[-1].outcomes, 1)
+            shares = there[0].are_shares
+            all_shares = all_shares and shares
+            gain = gain_cell(there[0].outcomes, there[-1].outcomes, 1 if shares else 3, shares)
             rows.append([escape(name), *map(_cell, there), gain])
     if not rows:
         return []
     head = [
         ("condition", ""),
         *((f"after stage {i + 1}", stage.trainer) for i, stage in enumerate(study.stages)),
-        ("gain", "points of 100, 95 % interval"),
+        ("gain", f"{'points of 100, ' if all_shares else ''}95 % interval"),
     ]
-    text = f"{study.headline}: success, or share of balls in bowls, with 95 % intervals; rewards."
+    text = f"{study.headline}: {_judged_by()}, with 95 % intervals; rewards."
     return ["<h2>What each stage brings</h2>", table(head, rows), note(text)]
 
 
@@ -62,6 +65,12 @@ def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, Point
     ]
 
 
+def _judged_by() -> str:
+    """What policies are judged by, whichever their task."""
+    outcomes = [task.headline_outcome for task in tasks()]
+    return ", or ".join(["success", *(one.full_label for one in outcomes if one is not None)])
+
+
 def _cell(scores: Scores) -> str:
-    outcome = success_cell(scores) if scores.in_bowls is None else balls_cell(scores)
+    outcome = success_cell(scores) if scores.measured is None else measured_cell(scores)
     return f"{outcome}; {scores.reward:.3f}"

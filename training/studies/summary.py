@@ -159,7 +159,7 @@ def headline(study: StudyConfig, summary: Summary) -> list[str]:
     verdict = _verdict(compared[name], study.equal_within)
     sentences = [
         f"{_against(compared[name], study.baseline)} Its reward is {verdict}.",
-        *_placed(compared[name], base, summary),
+        *_measured(compared[name], base, summary),
         _success(compared[name], summary),
     ]
     sentences += _cheapest(study, {n: compared[n] for n in compared if n not in controls}, name)
@@ -236,31 +236,29 @@ def _against(row: Row, baseline: str) -> str:
     return f"{text}, for {amount} attention FLOPs a step ({count})."
 
 
-def _placed(row: Row, base: Row, summary: Summary) -> list[str]:
-    """What share of the balls it places; nothing for tasks without."""
+def _measured(row: Row, base: Row, summary: Summary) -> list[str]:
+    """What it reaches of what the task is judged by first; nothing where that is success."""
     ours, theirs = row.scores, base.scores
-    if ours.placed is None or ours.in_bowls is None or theirs.in_bowls is None:
+    outcome, found = ours.headline, ours.mean_measured
+    if outcome is None or found is None or ours.measured is None or theirs.measured is None:
         return []
-    share, (low, high) = ours.placed
-    text = f"It places {share:.3f} of the balls ({low:.3f} to {high:.3f})"
-    text += f", {base.name} {theirs.in_bowls.mean():.3f}"
-    around = ratio_interval(ours.in_bowls, theirs.in_bowls)
+    mean, (low, high) = found
+    text = f"It {outcome.said(f'{mean:.3f}')} ({low:.3f} to {high:.3f})"
+    text += f", {base.name} {theirs.measured.mean():.3f}"
+    around = ratio_interval(ours.measured, theirs.measured)
     if around is not None:
-        times = share / theirs.in_bowls.mean()
+        times = mean / theirs.measured.mean()
         text += f" (of which it is {times:.3f} times, {around[0]:.3f} to {around[1]:.3f})"
     oracle = summary.references.get("oracle")
-    if oracle is not None and oracle.scores.in_bowls is not None:
-        text += f", the scripted oracle {oracle.scores.in_bowls.mean():.3f}"
+    if oracle is not None and oracle.scores.measured is not None:
+        text += f", the scripted oracle {oracle.scores.measured.mean():.3f}"
     return [f"{text}."]
 
 
 def _success(row: Row, summary: Summary) -> str:
     low, high = row.scores.success_interval
-    succeeds = "succeeds"
-    if row.scores.in_bowls is not None:
-        succeeds = "places every ball, which counts as success,"
     text = (
-        f"It {succeeds} in {100 * row.scores.success:.1f} % of the episodes "
+        f"It {row.scores.success_words} in {100 * row.scores.success:.1f} % of the episodes "
         f"({100 * low:.1f} to {100 * high:.1f} %)"
     )
     oracle = summary.references.get("oracle")

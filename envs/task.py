@@ -1,0 +1,188 @@
+"""What is known of an environment beside its code: a `Task`, found by its Gymnasium id.
+
+Commands, studies, plots and films read it and name no task. A package of one's own calls
+`envs.register(Task(...))` when it is imported, and its environment is described like those here;
+an environment without a description works too, with reward and, where `info` has it, success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import gymnasium
+
+__all__ = ["SUCCESS", "DepthEdges", "Outcome", "Task", "find_task", "register", "tasks"]
+
+SUCCESS = "success"
+"""The headline of a task that is judged by `info["success"]`."""
+_TAKEN = {"seed", "reward", "steps", SUCCESS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One measure that an episode is judged by: `info[name]` after its last step."""
+
+    name: str
+    """Key of `info`; the measure's name in metrics.csv and evaluation.json."""
+    label: str
+    """Its words in a table or a caption; of an event, what is said where it happened."""
+    unit: str = ""
+    """Its unit; none for shares, counts and events."""
+    better: Literal["up", "down"] = "up"
+    """Whether more of it is better, or less."""
+    kind: Literal["number", "share", "event"] = "number"
+    """A number, a share from 0 to 1, or an event: True where it happened."""
+    decimals: int = 2
+    """How many are shown of a number."""
+    axis: str = ""
+    """Its words beside a plot; else the label with its unit."""
+    of: str = ""
+    """What a share is a share of."""
+    sentence: str = ""
+    """What a sentence says of a policy's mean, a verb and {} for the figure, as in "places {} of
+    the balls"; else "has a distance of {} m"."""
+    otherwise: str = ""
+    """What is said where an event did not happen."""
+    mean: str = ""
+    """Name of its mean over episodes; else `name` with `_mean`, of an event with `_rate`."""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.name in _TAKEN:
+            raise ValueError(
+                f"the name of an outcome must be a key of info that is a Python name, and none of "
+                f"{', '.join(sorted(_TAKEN))}, got {self.name!r}"
+            )
+
+    @property
+    def mean_name(self) -> str:
+        """Name of its mean over episodes, in files."""
+        return self.mean or f"{self.name}_{'rate' if self.kind == 'event' else 'mean'}"
+
+    @property
+    def axis_label(self) -> str:
+        """Its words beside a plot."""
+        return self.axis or (f"{self.label} ({self.unit})" if self.unit else self.label)
+
+    @property
+    def full_label(self) -> str:
+        """Its words where nothing else says what it is of: "share of balls in bowls"."""
+        if self.kind == "share" and self.of:
+            return f"share of {self.of} {self.label}"
+        return self.axis_label
+
+    def said(self, figure: str) -> str:
+        """What a sentence says of a policy's mean."""
+        words = self.sentence or f"has a {self.label} of {{}} {self.unit}".rstrip()
+        return words.replace("{}", figure)
+
+    def captioned(self, value: float) -> str:
+        """A value at this moment, as wide as others; "" for an event that has not happened."""
+        if self.kind == "event":
+            return self.label if value else ""
+        if self.kind == "share":
+            return f"{value:4.0%} {self.label}"
+        return f"{value:5.{self.decimals}f} {self.unit or self.label}"
+
+    def shown(self, value: float) -> str:
+        """A value of one episode in words; "" for an event of which nothing is said."""
+        if self.kind == "event":
+            return self.label if value else self.otherwise
+        if self.kind == "share":
+            return f"{value:.1%} {self.label}"
+        return f"{value:.{self.decimals}f} {self.unit or self.label}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DepthEdges:
+    """What a policy ought to look at in depth images: where it is safe ground, and where not."""
+
+    past_m: float
+    """A pixel whose depth is larger sees past what can be stepped on, metres."""
+    edge: str
+    """What an edge of it is called, as in "a gap's edge"."""
+    past: str
+    """Where such a pixel looks, as in "past the stones"."""
+    between: str
+    """What such an edge lies between, as in "between stone and floor"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """The description of one environment."""
+
+    env_id: str
+    """Gymnasium id."""
+    settings: type[Any] | None = None
+    """A pydantic dataclass of its settings, the keywords of `gymnasium.make`; None: not known, and
+    checked by the environment alone."""
+    embodiment: tuple[str, ...] = ()
+    """Settings that say what a policy sees and what its actions mean: these alone come with it. The
+    others are the task, the same for every policy: scene, noise, length and reward, which training
+    may have made easier. Where `settings` is None, all come with it."""
+    per_episode: tuple[str, ...] = ()
+    """Settings that `reset(options=...)` may change for an episode: what a curriculum can hold."""
+    outcomes: tuple[Outcome, ...] = ()
+    """What an episode is judged by, beside reward and success."""
+    headline: str = SUCCESS
+    """The outcome that matters most, or "success"."""
+    success: str = "succeeds"
+    """What a policy does that has success in an episode."""
+    reward: str = ""
+    """What a step's reward is."""
+    expert: bool = False
+    """Whether the environment has `expert_action()`."""
+    picture: str | None = None
+    """Key of the camera's picture that films show, beside itself under attention, in place of an
+    outside view; None: the outside view, with the images that the policy sees inset."""
+    edges: DepthEdges | None = None
+    """What a policy ought to look at in the depth images; None where that is not known."""
+
+    def __post_init__(self) -> None:
+        if ":" in self.env_id or not self.env_id:
+            raise ValueError(f"env_id must be a Gymnasium id without module, got {self.env_id!r}")
+        if self.settings is not None and not hasattr(self.settings, "__pydantic_fields__"):
+            raise TypeError(f"settings must be a pydantic dataclass or None, got {self.settings}")
+        names = [outcome.name for outcome in self.outcomes]
+        if len(set(names)) < len(names):
+            raise ValueError(f"names of outcomes must be distinct, got {', '.join(names)}")
+        if self.headline not in (SUCCESS, *names):
+            allowed = ", ".join((SUCCESS, *names))
+            raise ValueError(f"headline must be one of {allowed}, got {self.headline!r}")
+        known = set() if self.settings is None else {part.name for part in fields(self.settings)}
+        for key, given in (("embodiment", self.embodiment), ("per_episode", self.per_episode)):
+            unknown = [name for name in given if name not in known]
+            if unknown:
+                raise ValueError(f"{key} must name settings, got {', '.join(unknown)}")
+
+    @property
+    def headline_outcome(self) -> Outcome | None:
+        """The outcome that matters most; None where that is success."""
+        return next((one for one in self.outcomes if one.name == self.headline), None)
+
+
+_TASKS: dict[str, Task] = {}
+
+
+def register(description: Task, entry_point: str | Callable[..., Any] | None = None) -> None:
+    """Describe an environment; a later description of the same id replaces it.
+
+    Args:
+        description: of the environment.
+        entry_point: registers it with Gymnasium too, where that does not know the id.
+    """
+    if entry_point is not None and description.env_id not in gymnasium.registry:
+        gymnasium.register(description.env_id, entry_point=entry_point)
+    _TASKS[description.env_id] = description
+
+
+def find_task(env_id: str) -> Task | None:
+    """The description by Gymnasium id, "module:Id" too, of which nothing is imported; None without
+    any."""
+    return _TASKS.get(env_id.rpartition(":")[2])
+
+
+def tasks() -> tuple[Task, ...]:
+    """All descriptions, in the order in which they were registered."""
+    return tuple(_TASKS.values())

@@ -1,0 +1,78 @@
+"""Descriptions of environments: what they may say, and how they are found."""
+
+import gymnasium
+import pytest
+from pydantic.dataclasses import dataclass
+
+import envs
+from envs.task import Outcome, Task
+
+
+@dataclass
+class Settings:
+    size: int = 3
+
+
+@pytest.mark.parametrize("env_id", [envs.STEPPING_STONES, envs.BIMANUAL_SWEEP])
+def test_an_environment_tells_what_its_description_says(env_id):
+    task = envs.find_task(env_id)
+    settings = {"images": False} if "images" in task.embodiment else {}
+    with gymnasium.make(env_id, episode_s=0.1, **settings) as env:
+        env.reset(seed=0)
+        info = env.step(env.action_space.sample())[-1]
+        assert {*(one.name for one in task.outcomes), "success"} <= info.keys()
+        assert env.has_wrapper_attr("expert_action") == task.expert
+        assert task.picture is None or task.picture in env.observation_space.spaces
+
+
+def test_a_description_is_found_by_id_and_by_module_and_id():
+    task = envs.find_task(envs.STEPPING_STONES)
+    assert envs.find_task(f"some.module:{envs.STEPPING_STONES}") is task
+    assert envs.find_task("Nowhere-v0") is None
+    assert {envs.STEPPING_STONES, envs.BIMANUAL_SWEEP} <= {one.env_id for one in envs.tasks()}
+
+
+def test_a_later_description_replaces_an_earlier_one():
+    for label in ("first", "second"):
+        envs.register(Task(env_id="Described-v0", outcomes=(Outcome(name="x", label=label),)))
+    assert envs.find_task("Described-v0").outcomes[0].label == "second"
+    assert "Described-v0" not in gymnasium.registry
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Outcome(name="reward", label="r"), "reward, seed, steps, success, got 'reward'"),
+        (lambda: Outcome(name="a b", label="r"), "a Python name, .* got 'a b'"),
+        (lambda: Task(env_id="module:Id-v0"), "without module, got 'module:Id-v0'"),
+        (lambda: Task(env_id="A-v0", settings=dict), "pydantic dataclass or None, got <class"),
+        (
+            lambda: Task(env_id="A-v0", settings=Settings, embodiment=("sise",)),
+            "settings, got sise",
+        ),
+        (lambda: Task(env_id="A-v0", per_episode=("size",)), "per_episode must .* got size"),
+        (lambda: Task(env_id="A-v0", headline="x"), "headline must be one of success, got 'x'"),
+        (
+            lambda: Task(env_id="A-v0", outcomes=(Outcome(name="x", label="x"),) * 2),
+            "must be distinct, got x, x",
+        ),
+    ],
+)
+def test_a_description_that_contradicts_itself_is_refused(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+def test_words_of_an_outcome():
+    laps = Outcome(name="laps", label="laps")
+    metres = Outcome(name="m", label="distance", unit="m")
+    share = Outcome(name="s", label="in bowls", of="balls", kind="share")
+    fell = Outcome(name="fell", label="fell", kind="event", otherwise="stayed up")
+    assert [laps.shown(2), metres.shown(2), share.shown(0.5)] == [
+        "2.00 laps", "2.00 m", "50.0% in bowls",
+    ]  # fmt: skip
+    assert [fell.shown(1), fell.shown(0), fell.captioned(0)] == ["fell", "stayed up", ""]
+    assert [laps.axis_label, metres.axis_label] == ["laps", "distance (m)"]
+    assert [laps.mean_name, fell.mean_name] == ["laps_mean", "fell_rate"]
+    assert metres.said("3.1") == "has a distance of 3.1 m"
+    assert share.full_label == "share of balls in bowls"
