@@ -32,7 +32,8 @@ def test_a_description_is_found_by_id_and_by_module_and_id():
     assert {envs.STEPPING_STONES, envs.BIMANUAL_SWEEP} <= {one.env_id for one in envs.tasks()}
 
 
-def test_a_later_description_replaces_an_earlier_one():
+def test_a_later_description_replaces_an_earlier_one(monkeypatch):
+    monkeypatch.setattr("envs.task._TASKS", {})
     for label in ("first", "second"):
         envs.register(Task(env_id="Described-v0", outcomes=(Outcome(name="x", label=label),)))
     assert envs.find_task("Described-v0").outcomes[0].label == "second"
