@@ -5,6 +5,7 @@ side, and their mean lies in the gap. So controllers vote for offsets, and the w
 neighbours are averaged.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -68,6 +69,14 @@ class FootholdVotes:
         own = list(self.forward)
         miss = (self.action()[:, own] - actions[:, own]).abs()
         return (miss <= 2 / (OFFSETS - 1)).float().mean()
+
+    def choices(self) -> Sequence[Tensor]:
+        """Votes of each leg, (batch, 25)."""
+        return self.offsets.unbind(1)
+
+    def means(self) -> Tensor:
+        """The lateral speed, (batch, 1)."""
+        return self.speed.unsqueeze(-1)
 
 
 def two_bin_labels(offsets: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ expert's action costs in cloning, and how often the two agree.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import gymnasium
@@ -38,6 +39,12 @@ class Decision(Protocol):
     def right(self, actions: Tensor) -> Tensor:
         """Share of the numbers that are as the expert's, or near, a scalar."""
 
+    def choices(self) -> Sequence[Tensor]:
+        """Of what is chosen from several: logits (batch, several), for each such choice."""
+
+    def means(self) -> Tensor:
+        """Of what is a number: (batch, k), where noise of 1 is half a range, or 1 without one."""
+
 
 class Head(Protocol):
     """Reads numbers (batch, size) as decisions."""
@@ -54,6 +61,10 @@ class Head(Protocol):
 
     def given(self, action: Tensor) -> Any:
         """One action as the environment takes it."""
+
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        """Actions (batch, ...) of choices (batch, n), whole numbers from 0, and numbers (batch, k)
+        about a decision's means; `given` brings them into the action space."""
 
 
 class FootholdHead:
@@ -79,6 +90,12 @@ class FootholdHead:
     def given(self, action: Tensor) -> NDArray[np.float32]:
         found: NDArray[np.float32] = action.float().cpu().numpy()
         return found
+
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        actions = numbers.new_zeros(len(numbers), self.plan.actions)
+        actions[:, list(self.plan.forward)] = chosen.to(numbers) * (2 / (OFFSETS - 1)) - 1
+        actions[:, self.plan.speed] = numbers[:, 0]
+        return actions.clamp(-1, 1)
 
 
 class BoxHead:
@@ -110,6 +127,10 @@ class BoxHead:
         given: NDArray[Any] = np.clip(found, space.low, space.high).astype(space.dtype)
         return given
 
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        action = self.middle.to(numbers) + numbers * self.half.to(numbers)
+        return action.view(-1, *self.shape)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of an action."""
@@ -124,9 +145,7 @@ class BoxDecision:
         self._coded = torch.where(head.squashed.to(numbers.device), numbers.tanh(), numbers)
 
     def action(self) -> Tensor:
-        head, coded = self._head, self._coded
-        action = head.middle.to(coded) + coded * head.half.to(coded)
-        return action.view(-1, *head.shape)
+        return self._head.explored(self._coded, self._coded)
 
     def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:
         return mse_loss(self._coded, self._head.code(actions.to(self._coded)))
@@ -134,6 +153,12 @@ class BoxDecision:
     def right(self, actions: Tensor) -> Tensor:
         miss = (self._coded - self._head.code(actions.to(self._coded))).abs()
         return (miss <= _NEAR).float().mean()
+
+    def choices(self) -> Sequence[Tensor]:
+        return ()
+
+    def means(self) -> Tensor:
+        return self._coded
 
 
 class ChoiceHead:
@@ -161,6 +186,9 @@ class ChoiceHead:
         found = action.cpu().numpy().astype(self._space.dtype)
         return found.reshape(self._space.shape) if self._space.shape else found.reshape(-1)[0]
 
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        return chosen + self.start.to(chosen.device)
+
 
 class ChoiceDecision:
     """See `ChoiceHead`; `numbers` (batch, size) are logits."""
@@ -171,7 +199,7 @@ class ChoiceDecision:
 
     def action(self) -> Tensor:
         best = torch.stack([logits.argmax(-1) for logits in self._logits], -1)
-        return best + self._head.start.to(best.device)
+        return self._head.explored(best, best)
 
     def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:
         index = self._head.index(actions)
@@ -182,6 +210,12 @@ class ChoiceDecision:
         index = self._head.index(actions)
         each = [(logits.argmax(-1) == index[:, i]) for i, logits in enumerate(self._logits)]
         return torch.stack(each).float().mean()
+
+    def choices(self) -> Sequence[Tensor]:
+        return self._logits
+
+    def means(self) -> Tensor:
+        return self._logits[0][:, :0]
 
 
 def head_for(space: gymnasium.Space[Any], footholds: Footholds | None = None) -> Head:

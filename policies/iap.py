@@ -100,18 +100,25 @@ class ImplicitAttentionPolicy(Rebuilt):
 
     def decide(self, observations: Mapping[str, Tensor]) -> Decision:
         """Observations, each part (batch, ...) as the space has it -> decisions."""
-        handed = None
-        if self.tokens is not None:
-            handed = self._attended(self.tokens, observations)
+        if not isinstance(self.controller, VoteController):
+            return self.head(self.numbers(observations))
+        assert isinstance(self.head, FootholdHead)
+        assert self.tokens is not None
+        handed = self._attended(self.tokens, observations)
         with component("controller"):
             vector = self.sight.observations.vector(observations)
-            if isinstance(self.controller, VoteController):
-                assert isinstance(self.head, FootholdHead)
-                assert isinstance(handed, list)
-                return self.head.votes(*self.controller(handed, vector))
-            normal = self.normaliser(vector)
+            return self.head.votes(*self.controller(handed, vector))
+
+    def numbers(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What a dense controller makes of observations, each part (batch, ...): (batch,
+        head.size), which the head reads."""
+        assert isinstance(self.controller, DenseController)
+        handed = None if self.tokens is None else self._attended(self.tokens, observations)
+        with component("controller"):
+            normal = self.normaliser(self.sight.observations.vector(observations))
             given = normal if handed is None else torch.cat((handed, normal), -1)
-            return self.head(self.controller(given))
+            numbers: Tensor = self.controller(given)
+            return numbers
 
     def _attended(self, cut: PatchTokens, observations: Mapping[str, Tensor]) -> Any:
         """What attention hands on: numbers (batch, k), or pictures where the controller takes
@@ -214,20 +221,28 @@ class ImplicitAttentionPolicy(Rebuilt):
         return numbers
 
     @torch.no_grad()
+    def statistics_of(self, observations: Mapping[str, Tensor]) -> RunningStatistics:
+        """What the normaliser needs of observations, each part (N, ...)."""
+        found = [self._measure(part) for part in _chunks(observations)]
+        return RunningStatistics.empty(self.sight.measured).update(np.concatenate(found))
+
+    @torch.no_grad()
     def set_statistics(self, observations: Mapping[str, Tensor]) -> None:
         """Normalise by these observations alone, each part (N, ...)."""
-        found = [self._measure(part) for part in _chunks(observations)]
-        empty = RunningStatistics.empty(self.sight.measured)
-        self.normaliser.statistics = empty.update(np.concatenate(found))
+        self.normaliser.statistics = self.statistics_of(observations)
         if self.tokens is not None and self.tokens.standardises:
             self.tokens.set_statistics([images.read(observations) for images in self.sight.images])
 
     @torch.inference_mode()
     def act(self, observation: Any) -> Any:
         """The action for one observation, as the action space has it."""
-        decision = self.decide(self._one(observation))
+        decision = self.decide_one(observation)
         with component("controller"):
             return self.head.given(decision.action()[0])
+
+    def decide_one(self, observation: Any) -> Decision:
+        """The decision, a batch of one, for an observation as the environment gives it."""
+        return self.decide(self._one(observation))
 
     @torch.inference_mode()
     def attention_masks(self, observation: Any) -> dict[str, NDArray[np.bool_]]:
