@@ -83,7 +83,7 @@ class Provenance:
 
 
 _PACKAGES = (
-    "foveate", "torch", "numpy", "gymnasium", "pybullet", "quadprog", "ray", "evotorch",
+    "foveate", "torch", "numpy", "gymnasium", "pybullet", "daqp", "ray", "evotorch",
     "safetensors", "pydantic",
 )  # fmt: skip
 

@@ -10,13 +10,14 @@ forces f = (f_1 .. f_legs) and torque arms r_i from the centre of mass,
 The contacts are frozen over the horizon, so the dynamics matrix is nilpotent and the condensed
 problem separates into Kronecker products of small constant matrices over time with one 6 x 3*legs
 matrix over forces: nothing is integrated step by step. Forces are piecewise constant over blocks
-of the horizon (move blocking), which leaves nine unknowns a leg. `quadprog` solves it exactly.
+of the horizon (move blocking), which leaves nine unknowns a leg. DAQP, a dual active-set method,
+solves it exactly (Arnstrom et al., IEEE Transactions on Automatic Control 67, 2022).
 """
 
 from dataclasses import dataclass
 
+import daqp
 import numpy as np
-import quadprog
 from numpy.typing import NDArray
 
 __all__ = ["BodyCommand", "BodyState", "MpcWeights", "StanceMpc"]
@@ -24,6 +25,10 @@ __all__ = ["BodyCommand", "BodyState", "MpcWeights", "StanceMpc"]
 Floats = NDArray[np.float64]
 
 GRAVITY_M_S2 = 9.8
+_EXACT = {"eps_prox": 0.0, "primal_tol": 1e-9}
+"""Settings of DAQP: nothing is added to the problem, and constraints hold to a billionth newton."""
+_SOLVED = 1
+"""Exit flag of DAQP."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +118,9 @@ class StanceMpc:
         weight_n = mass_kg * GRAVITY_M_S2
         bounds = np.array([0, 0, 0, 0, 0.1 * weight_n, -10 * weight_n])
         counts = [legs * len(blocks) for legs in range(5)]
-        self._sides = [np.ascontiguousarray(np.kron(np.eye(n), sides).T) for n in counts]
-        self._bounds = [np.tile(bounds, n) for n in counts]
+        self._sides = [np.kron(np.eye(n), sides) for n in counts]
+        self._lower = [np.tile(bounds, n) for n in counts]
+        self._upper = [np.full_like(lower, np.inf) for lower in self._lower]
 
     def problem(
         self, state: BodyState, arms_m: Floats, command: BodyCommand
@@ -186,9 +192,9 @@ class StanceMpc:
         if legs == 0:
             return np.zeros((0, 3))
         hessian, gradient = self.problem(state, arms_m, command)
-        sides, bounds = self._sides[legs], self._bounds[legs]
-        forces = quadprog.solve_qp(hessian, -gradient, sides, bounds, 0)[0]
+        sides, lower, upper = self._sides[legs], self._lower[legs], self._upper[legs]
+        forces, _, flag, _ = daqp.solve(hessian, gradient, sides, upper, lower, **_EXACT)
         first: Floats = forces[: 3 * legs].reshape(legs, 3)
-        if not np.isfinite(first).all():
+        if flag != _SOLVED or not np.isfinite(first).all():
             raise ValueError("the stance problem has no finite solution")
         return first

@@ -1,5 +1,5 @@
 """The stance controller's quadratic problem against a rollout, and its solution against a slow
-interior-point solver that shares nothing with `quadprog`."""
+interior-point solver that shares nothing with DAQP."""
 
 import numpy as np
 import pytest
@@ -133,6 +133,7 @@ def test_the_solution_is_the_slow_solvers(legs):
         exact = interior_point(*mpc.problem(*problem), sides, bounds)
         forces = mpc.solve(*problem)
         np.testing.assert_allclose(forces.ravel(), exact[: 3 * legs], atol=1e-3)
+        assert np.array_equal(forces, StanceMpc().solve(*problem)), "to the bit, again and again"
         binding += int((np.abs(sides @ exact - bounds) < 1e-3).sum())
     assert binding > 0
 
