@@ -6,19 +6,20 @@ Convention, for the whole project: an image is (height, width); depth is planar,
 optical axis, as depth cameras report it.
 """
 
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-__all__ = ["IMAGE_HEIGHT", "IMAGE_WIDTH", "CameraConfig", "DepthCameras", "ray_directions"]
-
-IMAGE_HEIGHT = 24
-IMAGE_WIDTH = 32
+__all__ = ["CameraConfig", "DepthCameras", "ray_directions"]
 
 Floats = NDArray[np.float64]
+
+_SMALL = 40_000  # rays times boxes that are faster met all at once than box by box where it is seen
+_BEHIND_M = 1e-3  # what is nearer to a camera's plane has no place in its picture
 
 
 @dataclass(
@@ -32,10 +33,20 @@ class CameraConfig:
     """Optical centre in the base frame, metres."""
     pitch_deg: float = Field(default=90.0, ge=-90, le=90)
     """Angle of the optical axis below the forward direction, degrees; 90 looks straight down."""
+    yaw_deg: float = Field(default=0.0, ge=-180, le=180)
+    """Turn of the camera about the base's vertical axis, degrees; positive turns it left."""
+    roll_deg: float = Field(default=0.0, ge=-180, le=180)
+    """Turn of the camera about its optical axis, degrees; positive turns it clockwise, as seen from
+    behind it."""
     width_along: Literal["travel", "lateral"] = "travel"
-    """The direction that the 32 image columns span; the 24 rows span the other."""
+    """The direction that the image's columns span where yaw and roll are 0; the rows span the
+    other."""
     fov_deg: float = Field(default=75.0, gt=0, lt=170)
-    """Field of view over the image's height (24 rows), degrees."""
+    """Field of view over the image's height, degrees."""
+    height_px: int = Field(default=24, ge=4, le=1024)
+    """Rows of the image; pixels are square."""
+    width_px: int = Field(default=32, ge=4, le=1024)
+    """Columns of the image."""
 
 
 def ray_directions(camera: CameraConfig) -> Floats:
@@ -46,32 +57,49 @@ def ray_directions(camera: CameraConfig) -> Floats:
     reads as a map seen from above; with "lateral" the rows run from far to near and the columns
     from left to right.
     """
+    height, width = camera.height_px, camera.width_px
     half_height = np.tan(np.radians(camera.fov_deg) / 2)
-    half_width = half_height * IMAGE_WIDTH / IMAGE_HEIGHT
-    rows = (1 - 2 * (np.arange(IMAGE_HEIGHT) + 0.5) / IMAGE_HEIGHT) * half_height
-    columns = (2 * (np.arange(IMAGE_WIDTH) + 0.5) / IMAGE_WIDTH - 1) * half_width
+    half_width = half_height * width / height
+    rows = (1 - 2 * (np.arange(height) + 0.5) / height) * half_height
+    columns = (2 * (np.arange(width) + 0.5) / width - 1) * half_width
     pitch = np.radians(camera.pitch_deg)
     axis = np.array([np.cos(pitch), 0.0, -np.sin(pitch)])
     ahead = np.array([np.sin(pitch), 0.0, np.cos(pitch)])
     left = np.array([0.0, 1.0, 0.0])
     row_axis, column_axis = (left, ahead) if camera.width_along == "travel" else (ahead, -left)
-    return axis + rows[:, None, None] * row_axis + columns[None, :, None] * column_axis
+    rays: Floats = axis + rows[:, None, None] * row_axis + columns[None, :, None] * column_axis
+    if camera.yaw_deg or camera.roll_deg:
+        rays = rays @ _turned(axis, camera.roll_deg).T @ _turned(np.eye(3)[2], camera.yaw_deg).T
+    return rays
+
+
+def _turned(axis: Floats, angle_deg: float) -> Floats:
+    """(3, 3) right-handed rotation about a unit vector (Rodrigues' formula)."""
+    x, y, z = axis
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    angle = np.radians(angle_deg)
+    turn: Floats = np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
+    return turn
 
 
 class DepthCameras:
-    """Several cameras rendered together.
+    """Several cameras of one image size, rendered together.
 
     Args:
         cameras: their configurations.
         far_m: depth reported where nothing nearer is hit.
     """
 
-    def __init__(self, cameras: tuple[CameraConfig, ...], far_m: float) -> None:
+    def __init__(self, cameras: Sequence[CameraConfig], far_m: float) -> None:
         self.far_m = far_m
-        self._shape = (len(cameras), IMAGE_HEIGHT, IMAGE_WIDTH)
         rays = np.stack([ray_directions(camera) for camera in cameras])
+        self.shape: tuple[int, ...] = rays.shape[:3]
+        """(cameras, height, width)."""
         self._directions = rays.reshape(len(cameras), -1, 3)
         self._positions = np.array([camera.position_m for camera in cameras])
+        first, below, beside = rays[:, 0, 0], rays[:, 1, 0], rays[:, 0, 1]
+        # A point in the base frame -> its depth, and depth times row, depth times column.
+        self._pixels = np.linalg.inv(np.stack([first, below - first, beside - first], -1))
 
     def reach_m(self, height_m: float) -> tuple[float, float]:
         """How far behind and ahead of a level base, `height_m` above the floor, they see."""
@@ -101,10 +129,43 @@ class DepthCameras:
         near_m = np.where(inverse[2] < 0, (floor_m - origin[:, 2, None]) * inverse[2], self.far_m)
         low = (low_m[:, None] - origin).astype(np.float32)  # (boxes, cameras, 3)
         high = (high_m[:, None] - origin).astype(np.float32)
-        for box in range(len(low)):
-            a = low[box].T[:, :, None] * inverse  # (3, cameras, rays): one slab an axis
-            b = high[box].T[:, :, None] * inverse
-            enter, leave = np.minimum(a, b).max(0), np.maximum(a, b).min(0)
-            hit = (enter <= leave) & (enter > 0) & (enter < near_m)
-            np.copyto(near_m, enter, where=hit)
-        return np.minimum(near_m, self.far_m).reshape(self._shape).astype(np.float32)
+        if len(low) * near_m.size <= _SMALL:
+            for box in range(len(low)):
+                _meet(near_m, inverse, low[box].T[:, :, None], high[box].T[:, :, None])
+        else:
+            images, by_image = near_m.reshape(self.shape), inverse.reshape(3, *self.shape)
+            for box, camera, rows, columns in self._seen(low, high, rotation):
+                part = (camera, slice(*rows), slice(*columns))
+                corners = low[box, camera][:, None, None], high[box, camera][:, None, None]
+                _meet(images[part], by_image[:, *part], *corners)
+        return np.minimum(near_m, self.far_m).reshape(self.shape).astype(np.float32)
+
+    def _seen(
+        self, low: NDArray[np.float32], high: NDArray[np.float32], rotation: Floats
+    ) -> Iterator[tuple[int, int, list[int], list[int]]]:
+        """Each box, camera, and the first and last (excluded) rows and columns that the box, of
+        corners (boxes, cameras, 3) as seen from the camera, may be seen in."""
+        sides = np.stack([low, high], -1).astype(float)  # (boxes, cameras, 3, 2)
+        choice = np.indices((2, 2, 2)).reshape(3, 8)
+        corners = sides[:, :, np.arange(3)[:, None], choice]  # (boxes, cameras, 3, 8)
+        scaled = self._pixels @ rotation.T @ corners
+        depth_m, places = scaled[:, :, 0], scaled[:, :, 1:]
+        size = np.array(self.shape[1:])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            places = places / depth_m[:, :, None]
+        first = np.floor(np.clip(places.min(-1) - 1, 0, size))
+        last = np.ceil(np.clip(places.max(-1) + 2, 0, size))
+        near = (depth_m <= _BEHIND_M).any(-1)[..., None]
+        first, last = np.where(near, 0, first).astype(int), np.where(near, size, last).astype(int)
+        seen = (first < last).all(-1) & (depth_m > _BEHIND_M).any(-1)
+        for box, camera in np.argwhere(seen).tolist():
+            (top, left), (bottom, right) = first[box, camera], last[box, camera]
+            yield box, camera, [top, bottom], [left, right]
+
+
+def _meet(near_m: Floats, inverse: Any, low: Any, high: Any) -> None:
+    """Put a box, of corners (3, ...), before what rays (...) of inverse directions (3, ...) met."""
+    a, b = low * inverse, high * inverse  # one slab an axis
+    enter, leave = np.minimum(a, b).max(0), np.maximum(a, b).min(0)
+    hit = (enter <= leave) & (enter > 0) & (enter < near_m)
+    np.copyto(near_m, enter, where=hit)

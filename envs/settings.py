@@ -7,7 +7,7 @@ integer passes for a number. NumPy's scalars and arrays, lists and tuples stand 
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,7 +140,9 @@ def _sentence(cls: type[Any], error: ErrorDetails, settings: Any) -> str:
     if error["type"] == "unexpected_keyword_argument":
         owner: Any = cls
         for part in error["loc"][:-1]:
-            owner = owner.__pydantic_fields__[str(part)].annotation
+            own = getattr(owner, "__pydantic_fields__", None)
+            # Of a mapping, the part is one of its keys.
+            owner = get_args(owner)[1] if own is None else own[str(part)].annotation
         known = ", ".join(sorted(owner.__pydantic_fields__))
         return f"unknown setting {key!r}; the settings known there are {known}"
     if error["type"] == "value_error":

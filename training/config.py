@@ -215,16 +215,27 @@ def _locate(cls: Any, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
     names: list[str] = []
     owner: Any = cls
     members: dict[str, Any] = {}
+    entry: Any = None  # what a mapping holds, where the part before is one
     for part in loc:
         if part in members:
             owner, members = members[str(part)], {}
+            continue
+        if entry is not None:
+            owner, entry = entry, None
+            names.append(str(part))
             continue
         if len(members) == 1:
             owner = next(iter(members.values()))
         names.append(str(part))
         field = _fields(owner).get(str(part))
         members = _members(field.annotation) if field else {}
+        entry = _held(field.annotation) if field else None
     return names, owner
+
+
+def _held(annotation: Any) -> Any:
+    """The class of what a mapping holds; None of anything else."""
+    return typing.get_args(annotation)[1] if typing.get_origin(annotation) is dict else None
 
 
 def _type_name(annotation: Any) -> str:

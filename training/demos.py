@@ -19,6 +19,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import dataclasses
 import json
 import math
 import re
@@ -108,14 +109,25 @@ def _is_json(value: Any) -> bool:
     return True
 
 
+def _begun(job: Job) -> Job:
+    """The job as the directory's files say it, which may know fewer settings of the environment.
+
+    UserError when they hold anything else's demonstrations.
+    """
+    master = job.directory / MASTER
+    if not master.exists():
+        return job
+    found = read_recording(master)
+    settings = environments.completed(found.env_id, found.env)
+    check_same(master, dataclasses.replace(found, env=settings), job.recording)
+    return dataclasses.replace(job, recording=found)
+
+
 def _finished(job: Job) -> dict[int, int]:
     """Steps of each whole episode in the directory, by number; what a killed writer left, gone.
 
     UserError when the directory holds anything else's demonstrations, or a damaged file.
     """
-    master = job.directory / MASTER
-    if master.exists():
-        check_same(master, read_recording(master), job.recording)
     for left_over in (job.directory / EPISODES).glob(".*.hdf5.*"):
         left_over.unlink()
     names = (path.stem for path in (job.directory / EPISODES).glob("*.hdf5"))
@@ -155,6 +167,7 @@ def _run_job(job: Job, arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise UserError(f"--out {directory} cannot be written: {error.strerror}") from None
     with lock(directory):
+        job = _begun(job)
         before = _finished(job)
         try:
             _record_missing(job, before, arguments)

@@ -10,8 +10,9 @@ from typing import Any
 
 import envs
 from training import config
+from training.errors import UserError
 
-__all__ = ["DEFAULT", "describe", "embodiment", "resolved", "settings_class"]
+__all__ = ["DEFAULT", "completed", "describe", "embodiment", "resolved", "settings_class"]
 
 DEFAULT = envs.STEPPING_STONES
 """What scripted policies play in where no environment is named."""
@@ -30,6 +31,15 @@ def resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
     """
     known = settings_class(env_id)
     return settings if known is None else config.dump(config.validate(known, settings, env_id))
+
+
+def completed(env_id: str, settings: Any) -> Any:
+    """Settings that a file holds, with the defaults of what was added to the environment since;
+    what is no settings of it, as it is."""
+    try:
+        return resolved(env_id, settings) if isinstance(settings, dict) else settings
+    except UserError:
+        return settings
 
 
 def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:

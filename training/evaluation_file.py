@@ -13,6 +13,7 @@ from typing import Any
 from pydantic.dataclasses import dataclass
 
 from training.config import UserError
+from training.environments import completed
 from training.files import lock, read_bytes, reason, write_atomically
 from training.outcomes import outcomes_of
 from training.players import Player
@@ -103,8 +104,9 @@ def _kept(path: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[d
         return []
     for entry, player in zip(entries, players, strict=False):
         known = check(Entry, entry, path)
-        facts = (known.name, known.env, known.env_settings, known.seeds, known.checkpoint_sha256)
         settings = json.loads(json.dumps(player.env_settings))
+        env_settings = json.loads(json.dumps(completed(player.env_id, known.env_settings)))
+        facts = (known.name, known.env, env_settings, known.seeds, known.checkpoint_sha256)
         if facts != (player.name, player.env_id, settings, tuple(seeds), sha256_of(player)):
             return []
         check(dict[str, Finite], _outcome_figures(entry, player), path)

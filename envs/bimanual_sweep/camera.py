@@ -1,4 +1,4 @@
-"""The policy's colour camera: PyBullet's software renderer, with a background that is drawn once.
+"""The policy's colour cameras: PyBullet's software renderer, with a background that is drawn once.
 
 Nearly all the time of a picture goes into the pixels of the table, which never moves. So table and
 bowls are drawn when an episode begins, in a client of their own, and each picture then puts arms
@@ -8,7 +8,7 @@ and balls in front of them, pixel by pixel, by depth: no pixel differs from draw
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.bimanual_sweep.config import CAMERA_RANGE_M, BimanualSweepConfig
+from envs.bimanual_sweep.config import CAMERA_RANGE_M, BimanualSweepConfig, SweepCameraConfig
 from envs.bimanual_sweep.scene import add_bowl_visual, add_table_visual
 from envs.bullet import BulletClient, HoldsPhysics
 
@@ -22,16 +22,18 @@ class SweepCamera(HoldsPhysics):
 
     Args:
         config: the task's settings.
+        camera: one of its cameras; None: the first.
     """
 
-    def __init__(self, config: BimanualSweepConfig) -> None:
-        self._config = config
+    def __init__(
+        self, config: BimanualSweepConfig, camera: SweepCameraConfig | None = None
+    ) -> None:
+        camera = config.pictures["rgb"] if camera is None else camera
+        self._config, self._size = config, (camera.width_px, camera.height_px)
         self._client = BulletClient()
-        self._view = self._client.computeViewMatrix(
-            config.camera_eye_m, config.camera_target_m, [0, 0, 1]
-        )
+        self._view = self._client.computeViewMatrix(camera.eye_m, camera.target_m, [0, 0, 1])
         self._projection = self._client.computeProjectionMatrixFOV(
-            config.camera_fov_deg, 1.0, *CAMERA_RANGE_M
+            camera.fov_deg, camera.width_px / camera.height_px, *CAMERA_RANGE_M
         )
 
     def begin(self, bowls_m: NDArray[np.float64]) -> None:
@@ -56,5 +58,4 @@ class SweepCamera(HoldsPhysics):
         self._client.close()
 
     def _draw(self, client: BulletClient) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        size = self._config.image_px
-        return client.picture((size, size), self._view, self._projection, _LIGHT)
+        return client.picture(self._size, self._view, self._projection, _LIGHT)

@@ -1,16 +1,51 @@
 """Settings of the bi-manual sweeping task."""
 
 import math
+import re
+from dataclasses import field
 from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-__all__ = ["CAMERA_RANGE_M", "BimanualSweepConfig"]
+__all__ = ["CAMERA_RANGE_M", "BimanualSweepConfig", "SweepCameraConfig"]
 
 CAMERA_RANGE_M = (0.35, 2.6)
 """What is nearer to the camera or further away is not drawn."""
 _LONGEST_TABLE_M = 20.0
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class SweepCameraConfig:
+    """One colour camera, fixed beside or above the table; z is up in its picture."""
+
+    eye_m: tuple[float, float, float] = (-1.02, 0.0, 1.02)
+    """Where the camera is ..."""
+    target_m: tuple[float, float, float] = (0.0, 0.0, 0.02)
+    """... the point that it looks at ..."""
+    fov_deg: float = Field(default=47.0, gt=5, lt=120)
+    """... and its field of view over the picture's height, degrees."""
+    height_px: int = Field(default=250, ge=16, le=1000)
+    """Rows of the picture; pixels are square."""
+    width_px: int = Field(default=250, ge=16, le=1000)
+    """Columns of the picture."""
+
+    def check(self, eye: str, target: str) -> None:
+        """ValueError where it cannot see; `eye` and `target` are what its places are called."""
+        low, high = CAMERA_RANGE_M
+        if not low <= math.dist(self.eye_m, self.target_m) <= high:
+            raise ValueError(
+                f"{eye} must be {low} to {high} m from {target} = {list(self.target_m)}, got "
+                f"{list(self.eye_m)}"
+            )
+        if self.eye_m[:2] == self.target_m[:2]:
+            raise ValueError(
+                f"{eye} must not be straight above or below {target} = {list(self.target_m)}: the "
+                f"picture has no up there, got {list(self.eye_m)}"
+            )
 
 
 @dataclass(
@@ -88,6 +123,8 @@ class BimanualSweepConfig:
     """... the point that it looks at ..."""
     camera_fov_deg: float = Field(default=47.0, gt=5, lt=120)
     """... and its field of view, degrees."""
+    extra_cameras: dict[str, SweepCameraConfig] = field(default_factory=dict)
+    """Further cameras by name, small letters, digits and _: `rgb_NAME` is the picture of each."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -125,7 +162,7 @@ class BimanualSweepConfig:
                 f"{self.blade_width_m}, got {self.blade_clearance_m}"
             )
         self._check_places()
-        self._check_camera()
+        self._check_cameras()
         return self
 
     def _check_places(self) -> None:
@@ -151,16 +188,23 @@ class BimanualSweepConfig:
                 f"the table, got {list(self.spawn_m)}"
             )
 
-    def _check_camera(self) -> None:
-        eye, target = self.camera_eye_m, self.camera_target_m
-        low, high = CAMERA_RANGE_M
-        if not low <= math.dist(eye, target) <= high:
-            raise ValueError(
-                f"camera_eye_m must be {low} to {high} m from camera_target_m = {list(target)}, "
-                f"got {list(eye)}"
-            )
-        if eye[:2] == target[:2]:
-            raise ValueError(
-                f"camera_eye_m must not be straight above or below camera_target_m = "
-                f"{list(target)}: the picture has no up there, got {list(eye)}"
-            )
+    def _check_cameras(self) -> None:
+        self.pictures["rgb"].check("camera_eye_m", "camera_target_m")
+        for name, camera in self.extra_cameras.items():
+            if not re.fullmatch("[a-z][a-z0-9_]*", name):
+                raise ValueError(
+                    f"extra_cameras must have names of small letters, digits and _, got {name!r}"
+                )
+            camera.check(f"extra_cameras.{name}.eye_m", "its target_m")
+
+    @property
+    def pictures(self) -> dict[str, SweepCameraConfig]:
+        """Every camera by its key in the observation."""
+        first = SweepCameraConfig(
+            self.camera_eye_m,
+            self.camera_target_m,
+            self.camera_fov_deg,
+            self.image_px,
+            self.image_px,
+        )
+        return {"rgb": first} | {f"rgb_{name}": one for name, one in self.extra_cameras.items()}

@@ -4,7 +4,8 @@ The task of Hybrid Random Features (Choromanski et al. 2022), section 4.4 and ap
 Implicit Behavioral Cloning (Florence et al. 2021); their environment was never released.
 
 Observation, a dictionary:
-    rgb (500, 500, 3) uint8: the camera's picture, rows from the top.
+    rgb (500, 500, 3) uint8: the camera's picture, rows from the top; `rgb_NAME` (height, width, 3)
+        that of each of `extra_cameras`.
     pose (12,) float32: x, y, z (metres) and roll, pitch, yaw (radians) of the left tool, then the
         right, as they are. A tool's frame lies at the middle of its blade's edge.
 Action, Box (12,), decided every 0.1 s: changes of the same coordinates of the tools' targets, up to
@@ -23,8 +24,10 @@ from envs.bimanual_sweep.camera import SweepCamera
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.expert import SweepExpert
 from envs.bimanual_sweep.scene import PHYSICS_S, Scene
+from envs.bimanual_sweep.sight import geometry
 from envs.bimanual_sweep.targets import ToolTargets, check_starts
 from envs.bullet import BulletClient, HoldsPhysics, has_display
+from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 
 __all__ = ["DECISION_S", "BimanualSweepEnv"]
@@ -69,10 +72,10 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         check_render_mode(render_mode)
         config = self.config = read_settings(BimanualSweepConfig, settings)
         self.render_mode = render_mode
-        picture = (config.image_px, config.image_px, 3)
+        shapes = {key: (one.height_px, one.width_px, 3) for key, one in config.pictures.items()}
         self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
             {
-                "rgb": spaces.Box(0, 255, picture, np.uint8),
+                **{key: spaces.Box(0, 255, shape, np.uint8) for key, shape in shapes.items()},
                 "pose": spaces.Box(-_POSE_LIMIT, _POSE_LIMIT, (12,), np.float32),
             }
         )
@@ -83,10 +86,14 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         self._client = BulletClient(gui=render_mode == "human")
         try:
             self._camera = SweepCamera(config)
+            self._extra = {
+                f"rgb_{name}": SweepCamera(config, camera)
+                for name, camera in config.extra_cameras.items()
+            }
         except BaseException:
             self._client.close()  # nobody else can: there is no environment to close
             raise
-        self._black = np.zeros(picture, np.uint8)
+        self._black = {key: np.zeros(shape, np.uint8) for key, shape in shapes.items()}
         self._scene: Scene | None = None
 
     def reset(
@@ -113,7 +120,8 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         for arm, joints in zip(self._scene.arms, self._targets.joints_rad, strict=True):
             arm.place(joints)
         if self.config.images or self.render_mode == "rgb_array":
-            self._camera.begin(bowls_m)
+            for camera in (self._camera, *self._extra.values()):
+                camera.begin(bowls_m)
         self._expert = SweepExpert(config, bowls_m)
         self._decisions = 0
         self._balls_m = self._scene.ball_positions_m()
@@ -135,6 +143,11 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
         observation, info = self._observe(), self._info()
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
         return observation, info["in_bowls"], False, done, info
+
+    @property
+    def geometry(self) -> Geometry:
+        """Where the cameras stand in the world, and how they look."""
+        return geometry(self.config)
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows where the balls are."""
@@ -165,14 +178,19 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
     def close(self) -> None:
         """Disconnect from the physics; calling it again does nothing."""
         self._client.close()
-        self._camera.close()
+        for camera in (self._camera, *self._extra.values()):
+            camera.close()
 
     def _observe(self) -> Observation:
         assert self._scene is not None
         # Poses first: reading them settles the links that the picture then shows.
         self._poses = np.array([np.concatenate(arm.tool_pose()) for arm in self._scene.arms])
-        rgb = self._camera.picture(self._client) if self.config.images else self._black.copy()
-        return {"rgb": rgb, "pose": self._poses.ravel().astype(np.float32)}
+        if self.config.images:
+            cameras = {"rgb": self._camera, **self._extra}
+            seen = {key: camera.picture(self._client) for key, camera in cameras.items()}
+        else:
+            seen = {key: black.copy() for key, black in self._black.items()}
+        return {**seen, "pose": self._poses.ravel().astype(np.float32)}
 
     def _info(self) -> dict[str, Any]:
         assert self._scene is not None

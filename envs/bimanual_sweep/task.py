@@ -16,6 +16,7 @@ TASK = Task(
         "camera_eye_m",
         "camera_target_m",
         "camera_fov_deg",
+        "extra_cameras",
         "step_m",
         "step_rad",
         "arm_distance_m",

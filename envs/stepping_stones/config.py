@@ -1,6 +1,7 @@
 """Settings of SteppingStones-v0; every one is a keyword of `gymnasium.make`."""
 
-from dataclasses import asdict, fields
+import re
+from dataclasses import asdict, field, fields
 from typing import Any, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -51,10 +52,15 @@ class SteppingStonesConfig:
     """Largest commanded lateral speed: what an action of 1 means, metres a second."""
     sensor_noise: float = Field(default=1.0, ge=0, le=10)
     """Scale of all sensor noise; 0 turns it off, 1 is the noise listed in `sensors.py`."""
+    cameras: tuple[str, ...] = Field(default=("front", "belly"), min_length=1, max_length=16)
+    """The cameras whose images are observed, in their order: front, belly and names of
+    `extra_cameras`."""
     front_camera: CameraConfig = CameraConfig(position_m=(0.197, 0.0, -0.115))
     """The camera under the robot's front."""
     belly_camera: CameraConfig = CameraConfig(position_m=(-0.092, 0.0, -0.105))
     """The camera under the robot's belly."""
+    extra_cameras: dict[str, CameraConfig] = field(default_factory=dict)
+    """Further cameras by name, small letters, digits and _; `cameras` names them too."""
     camera_far_m: float = Field(default=1.5, gt=0.6, le=20)
     """Depth that the cameras report where nothing nearer is seen, metres."""
     depth_false_returns: float = Field(default=0.0, ge=0, le=0.9)
@@ -87,4 +93,27 @@ class SteppingStonesConfig:
         _check_range("stone_length_m", self.stone_length_m, 0.2, 10.0)
         _check_range("gap_m", self.gap_m, 0.0, LONGEST_GAP_M)
         _check_range("first_edge_m", self.first_edge_m, 0.25, 10.0)
+        self._check_cameras()
         return self
+
+    def _check_cameras(self) -> None:
+        known = {"front", "belly", *self.extra_cameras}
+        for name in self.extra_cameras:
+            if name in ("front", "belly") or not re.fullmatch("[a-z][a-z0-9_]*", name):
+                raise ValueError(
+                    "extra_cameras must have names of small letters, digits and _, none of them "
+                    f"front or belly, got {name!r}"
+                )
+            if name not in self.cameras:
+                raise ValueError(f"cameras must name {name}, which extra_cameras has")
+        if not known.issuperset(self.cameras) or len(set(self.cameras)) < len(self.cameras):
+            raise ValueError(
+                f"cameras must be distinct names of {', '.join(sorted(known))}, got "
+                f"{', '.join(self.cameras)}"
+            )
+
+    @property
+    def chosen_cameras(self) -> dict[str, CameraConfig]:
+        """The cameras that are observed, by name, in their order."""
+        own = {"front": self.front_camera, "belly": self.belly_camera, **self.extra_cameras}
+        return {name: own[name] for name in self.cameras}

@@ -12,7 +12,8 @@ glare and surfaces that mirror or swallow the light do: what lost the signal onc
 until the robot has moved on.
 
 Patches are a stationary Poisson process of rectangles, some of them partly outside the picture, so
-that every pixel of both cameras is equally likely to lie, whatever its place.
+that every pixel of every camera is equally likely to lie, whatever its place. Their sides are those
+in a picture of 24 x 32 pixels; in a finer one they have more pixels, and the same share of it.
 
 Clutter is boxes that stand on the floor beside the stones. Cameras alone see them: nothing collides
 with them. The default cameras look straight down and, at the height of the stones' tops, hardly
@@ -23,7 +24,6 @@ floor beside the path would be, and more of it on one side when the robot rolls 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.cameras import IMAGE_HEIGHT, IMAGE_WIDTH
 from envs.stepping_stones.terrain import FLOOR_M, Stones
 
 __all__ = ["Distraction", "draw_clutter"]
@@ -33,6 +33,7 @@ Images = NDArray[np.float32]
 
 _FALSE_SIDES, _FALSE_PICTURES = (2, 5), 1
 _BLOCK_SIDES, _BLOCK_PICTURES = (4, 8), 5
+_PICTURE = np.array([24, 32])  # that the sides are pixels of
 _CLUTTER_LENGTH_M, _CLUTTER_WIDTH_M, _CLUTTER_HEIGHT_M = (0.05, 0.30), (0.05, 0.20), (0.20, 0.60)
 _CLUTTER_ASIDE_M = (0.0, 0.10)  # from the edge of the stones to the nearer side of a box
 
@@ -56,13 +57,13 @@ class Distraction:
         self._blocks = _Patches(dropped_blocks, _BLOCK_SIDES, _BLOCK_PICTURES, block_rng)
 
     def depth(self, depth_m: Images) -> Images:
-        """The next pictures, (cameras, 24, 32), as they are reported."""
+        """The next pictures, (cameras, height, width), as they are reported."""
         lying = depth_m.copy()
-        for patch in self._false.next(len(depth_m)):
+        for patch in self._false.next(depth_m.shape):
             nearest_m = max(float(depth_m[patch].min()), 0.01)  # noise may reach below 0
             low, high = np.log(nearest_m / 2), np.log(self._far_m)
             lying[patch] = np.exp(self._rng.uniform(low, high))
-        for patch in self._blocks.next(len(depth_m)):
+        for patch in self._blocks.next(depth_m.shape):
             lying[patch] = self._far_m
         return lying
 
@@ -72,7 +73,7 @@ class _Patches:
 
     Args:
         share: expected share of the pixels that they cover together.
-        sides: smallest and largest side, pixels.
+        sides: smallest and largest side, pixels of a picture of 24 x 32.
         pictures: mean number of pictures for which a rectangle stays.
         rng: source of the rectangles.
     """
@@ -80,30 +81,39 @@ class _Patches:
     def __init__(
         self, share: float, sides: tuple[int, int], pictures: int, rng: np.random.Generator
     ) -> None:
-        self._sides, self._pictures, self._rng = sides, pictures, rng
-        side = np.arange(sides[0], sides[1] + 1)
-        hit = np.mean(side / (IMAGE_HEIGHT + side - 1)) * np.mean(side / (IMAGE_WIDTH + side - 1))
-        self._count = -np.log1p(-share) / hit  # a pixel stays free with probability exp(-count hit)
+        self._share, self._sides, self._pictures, self._rng = share, sides, pictures, rng
         self._patches: NDArray[np.int64] | None = None  # (patches, 5): camera, rows, columns
 
-    def next(self, cameras: int) -> list[tuple[int, slice, slice]]:
-        """Camera, rows and columns of the rectangles in the next picture."""
-        if self._count == 0:
+    def next(self, shape: tuple[int, ...]) -> list[tuple[int, slice, slice]]:
+        """Camera, rows and columns of the rectangles in the next pictures (cameras, height,
+        width)."""
+        if self._share == 0:
             return []
         if self._patches is None:
-            self._patches = self._born(cameras, self._count * cameras)
+            self._cameras, self._picture = shape[0], np.array(shape[1:])
+            side = self._pixels(np.arange(self._sides[0], self._sides[1] + 1)[:, None])
+            rows, columns = (side / (self._picture + side - 1)).T
+            # A pixel of one camera stays free with probability exp(-count hit).
+            hit = np.mean(rows) * np.mean(columns)
+            self._expected = -np.log1p(-self._share) / hit * self._cameras
+            self._patches = self._born(self._expected)
         else:
             stays = self._rng.random(len(self._patches)) >= 1 / self._pictures
-            born = self._born(cameras, self._count * cameras / self._pictures)
+            born = self._born(self._expected / self._pictures)
             self._patches = np.concatenate([self._patches[stays], born])
         return [(c, slice(top, end), slice(a, b)) for c, top, end, a, b in self._patches.tolist()]
 
-    def _born(self, cameras: int, expected: float) -> NDArray[np.int64]:
-        picture = np.array([IMAGE_HEIGHT, IMAGE_WIDTH])
-        camera = self._rng.integers(cameras, size=self._rng.poisson(expected))
+    def _pixels(self, sides: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sides (..., 2) along rows and columns, in pixels of these pictures."""
+        pixels: NDArray[np.int64] = np.rint(sides * self._picture / _PICTURE).astype(np.int64)
+        return np.maximum(pixels, 1)
+
+    def _born(self, expected: float) -> NDArray[np.int64]:
+        camera = self._rng.integers(self._cameras, size=self._rng.poisson(expected))
         size = self._rng.integers(self._sides[0], self._sides[1] + 1, (len(camera), 2))
-        corner = self._rng.integers(1 - size, picture)
-        low, high = np.maximum(corner, 0), np.minimum(corner + size, picture)
+        size = self._pixels(size)
+        corner = self._rng.integers(1 - size, self._picture)
+        low, high = np.maximum(corner, 0), np.minimum(corner + size, self._picture)
         return np.column_stack([camera, low[:, 0], high[:, 0], low[:, 1], high[:, 1]])
 
 

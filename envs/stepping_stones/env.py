@@ -1,7 +1,8 @@
 """SteppingStones-v0: a quadruped that must see where to step.
 
 Observation, a dictionary of float32 arrays:
-    depth (2, 24, 32): planar depth of the front and the belly camera, metres.
+    depth (cameras, height, width): planar depth of the cameras, metres; of the default ones, front
+        and belly, (2, 24, 32). Where their sizes differ, depth_front (height, width) and so on.
     proprio (45,), as the robot's sensors and estimator give it, in the level frame:
         0-2    roll, pitch, yaw, radians
         3-5    angular velocity, radians a second
@@ -28,15 +29,16 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from envs.bullet import BulletClient, HoldsPhysics, has_display
-from envs.cameras import IMAGE_HEIGHT, IMAGE_WIDTH, DepthCameras
+from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 from envs.stepping_stones.config import SteppingStonesConfig
-from envs.stepping_stones.distraction import Distraction, draw_clutter
+from envs.stepping_stones.distraction import draw_clutter
 from envs.stepping_stones.expert import expert_footholds
 from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand, Locomotion
 from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
 from envs.stepping_stones.sensors import Sensors
+from envs.stepping_stones.sight import Sight, geometry
 from envs.stepping_stones.terrain import FLOOR_M, Stones, draw_stones
 
 __all__ = ["DECISION_S", "SteppingStonesEnv"]
@@ -94,17 +96,13 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         check_render_mode(render_mode)
         self.config = read_settings(SteppingStonesConfig, settings)
         self.render_mode = render_mode
-        far_m = self.config.camera_far_m
-        depth = spaces.Box(0.0, far_m, (2, IMAGE_HEIGHT, IMAGE_WIDTH), np.float32)
+        self._sight = Sight(self.config)
         proprio = spaces.Box(-_PROPRIO_LIMIT, _PROPRIO_LIMIT, (_PROPRIO,), np.float32)
         self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
-            {"depth": depth, "proprio": proprio}
+            {**self._sight.spaces, "proprio": proprio}
         )
         self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
-        self._cameras = DepthCameras(
-            (self.config.front_camera, self.config.belly_camera), self.config.camera_far_m
-        )
-        reach_m = self._cameras.reach_m(_TALLEST_BASE_M - FLOOR_M)
+        reach_m = self._sight.reach_m(_TALLEST_BASE_M - FLOOR_M)
         self._behind_m = max(1.5, _REACH_SLACK * reach_m[0])
         self._ahead_m = max(1.8, _REACH_SLACK * reach_m[1])
         self._scale = np.array([self.config.foothold_forward_m, self.config.foothold_lateral_m])
@@ -134,12 +132,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         clutter = draw_clutter(self.config.clutter_per_m, self._stones, clutter_rng)
         self._low_m = np.concatenate([self._stones.low_m, clutter[0]])
         self._high_m = np.concatenate([self._stones.high_m, clutter[1]])
-        self._distraction = Distraction(
-            self.config.depth_false_returns,
-            self.config.depth_dropped_blocks,
-            self.config.camera_far_m,
-            lying_rng,
-        )
+        self._sight.begin(lying_rng)
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
         if self._terrains >= _TERRAINS_A_WORLD:
             self._begin_world()
@@ -187,6 +180,11 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         reward = progress + self.config.margin_reward * margin * max(progress / full_m, 0.0)
         done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
         return self._observe(), float(reward), fell, done and not fell, self._info(fell, done)
+
+    @property
+    def geometry(self) -> Geometry:
+        """Where the cameras stand in the base frame, how they look, and what actions do."""
+        return geometry(self.config)
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows the stones."""
@@ -255,9 +253,6 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         near = (self._high_m[:, 0] > state.position_m[0] - self._behind_m) & (
             self._low_m[:, 0] < state.position_m[0] + self._ahead_m
         )
-        depth = self._cameras.render(
-            state.position_m, state.rotation, self._low_m[near], self._high_m[near], FLOOR_M
-        )
         phase = 2 * np.pi * self._locomotion.gait.phase(self._locomotion.time_s)[0]
         proprio = np.concatenate(
             [
@@ -272,10 +267,12 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
                 self._previous_action,
             ]
         )
-        depth = self._distraction.depth(self._sensors.depth(depth))
-        depth = np.clip(depth, 0.0, self.config.camera_far_m)
         proprio = np.clip(proprio, -_PROPRIO_LIMIT, _PROPRIO_LIMIT)
-        return {"depth": depth, "proprio": proprio.astype(np.float32)}
+        boxes_m = self._low_m[near], self._high_m[near]
+        seen = self._sight.observe(
+            state.position_m, state.rotation, boxes_m, FLOOR_M, self._sensors
+        )
+        return {**seen, "proprio": proprio.astype(np.float32)}
 
     def _info(self, fell: bool, done: bool = False) -> dict[str, Any]:
         distance = float(self._state.position_m[0])

@@ -11,8 +11,10 @@ TASK = Task(
     env_id=STEPPING_STONES,
     settings=SteppingStonesConfig,
     embodiment=(
+        "cameras",
         "front_camera",
         "belly_camera",
+        "extra_cameras",
         "camera_far_m",
         "foothold_forward_m",
         "foothold_lateral_m",

@@ -135,7 +135,7 @@ def test_a_camera_that_looks_ahead_sees_stones_as_far_as_it_can():
     env = SteppingStonesEnv(front_camera=camera, camera_far_m=4.0, sensor_noise=0.0)
     observation, _ = env.reset(seed=1)
     state, stones = env._state, env._stones
-    image = env._cameras.render(
+    image = env._sight._cameras["depth"].render(
         state.position_m, state.rotation, stones.low_m, stones.high_m, FLOOR_M
     )
     env.close()

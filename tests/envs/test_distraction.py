@@ -78,7 +78,7 @@ def test_without_distraction_a_picture_is_scene_and_noise_alone():
         seen = env.reset(seed=1)[0]["depth"]
         true = env.unwrapped
         state, stones = true._state, true._stones
-        scene = true._cameras.render(
+        scene = true._sight._cameras["depth"].render(
             state.position_m, state.rotation, stones.low_m, stones.high_m, FLOOR_M
         )
     rng = np.random.default_rng(1)
@@ -150,7 +150,7 @@ def test_both_cameras_see_the_same_clutter():
     with make(sensor_noise=0.0, clutter_per_m=20.0) as env:
         seen = env.reset(seed=1)[0]["depth"]
         true = env.unwrapped
-        state, cameras, stones = true._state, true._cameras, true._stones
+        state, cameras, stones = true._state, true._sight._cameras["depth"], true._stones
         low, high = (x[len(stones.edges_m) :, None] for x in (true._low_m, true._high_m))
         plain = cameras.render(
             state.position_m, state.rotation, stones.low_m, stones.high_m, FLOOR_M

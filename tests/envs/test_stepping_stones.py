@@ -122,7 +122,7 @@ def test_noise_can_be_turned_off_and_up(env):
             observation, _ = env.reset(seed=3)
             true = env.unwrapped
             stones = true._stones
-            image = true._cameras.render(
+            image = true._sight._cameras["depth"].render(
                 true._state.position_m, true._state.rotation, stones.low_m, stones.high_m, -0.5
             )
             return (observation["depth"] - image).std()

@@ -155,6 +155,10 @@ def moved(env):
     return env._poses - start
 
 
+def entries(env):
+    return sorted(env.observation_space.spaces)
+
+
 def steps(env):
     count = 1
     while not env.step(expert(env))[3]:
@@ -195,6 +199,7 @@ EFFECTS = [
     ("camera_eye_m", (-0.9, 0.2, 1.1), picture),
     ("camera_target_m", (0.1, 0.0, 0.0), picture),
     ("camera_fov_deg", 40.0, picture),
+    ("extra_cameras", {"side": {"height_px": 20}}, entries),
 ]
 SEEN = {
     "ball_radius_m", "table_m", "bowl_x_m", "bowl_base_radius_m", "bowl_rim_radius_m",

@@ -164,6 +164,7 @@ class Conditions:
                 continue
             expected: dict[str, Any] = {"env_settings": settings, "seeds": list(self._seeds)}
             entry = dataclasses.asdict(read_json(Evaluation, path))
+            entry["env_settings"] = environments.completed(self.env_id, entry["env_settings"])
             if self.run is not None:
                 check_there(path, self.run)
                 if checkpoint.in_run(self.run):
@@ -250,6 +251,10 @@ class Costs:
             return False
         there = read_json(Measured, self.path).measured
         here = json.loads(json.dumps(self._measured()))
+        env_id = self.runs[0].job.env_id
+        for facts in there.values():
+            if isinstance(facts, dict):
+                facts["env"] = environments.completed(env_id, facts.get("env"))
         return all(there.get(name) == facts for name, facts in here.items())
 
     def check(self) -> None:

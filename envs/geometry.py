@@ -1,0 +1,67 @@
+"""Where an environment's cameras stand, how they look, and what actions do: plain numbers.
+
+An environment offers it as `env.unwrapped.geometry`; policies that map pixels to places or place
+feet are built from it, and from nothing else of the environment. See `Geometry`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Footholds", "Geometry"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Footholds:
+    """Feet that an action places, and where the observation says how the robot stands."""
+
+    legs: int
+    """How many."""
+    actions: int
+    """Numbers of an action."""
+    forward: tuple[int, ...]
+    """Of these, the legs' forward offsets, a leg each."""
+    speed: int
+    """Of these, the lateral speed."""
+    reach_m: float
+    """Forward offset that an action of 1 means, metres."""
+    toe_radius_m: float
+    """Of a foot, metres."""
+    stance_m: tuple[tuple[float, float], ...]
+    """Footholds (x, y) of each leg in the middle of a usual walk, level frame, metres."""
+    stance_height_m: float
+    """Of the base above the standing toes' centres in a usual walk, metres."""
+    proprio: str
+    """Key of the observation that holds what the following are places in."""
+    attitude: slice
+    """Roll, pitch and yaw, radians."""
+    velocity: slice
+    """Forward, left and up in the level frame, metres a second."""
+    height: int
+    """Of the base above the standing toes' centres, metres."""
+    nominal: slice
+    """Footholds (x, y) of each leg without an offset, level frame, metres."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Cameras by the key of their images in the observation, and footholds.
+
+    The frame is that which the cameras are fixed to: the robot's base, or the world.
+    """
+
+    rays: Mapping[str, Floats]
+    """Pixels' ray directions, of unit length along the optical axis: (height, width, 3), or
+    (cameras, height, width, 3) where the images are of several."""
+    positions_m: Mapping[str, Floats]
+    """Optical centres, metres: (3,) or (cameras, 3)."""
+    cameras: Mapping[str, tuple[str, ...]]
+    """Names of the cameras, in the images' order."""
+    image_scaling: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """What of an image is zero, and what more is one: (zero, unit); of those that are named."""
+    footholds: Footholds | None = None
+    """None where actions place no feet."""

@@ -1,0 +1,140 @@
+"""What the robot's cameras show: depth images as they are reported, and the geometry behind them.
+
+Where all cameras have one image size, the observation's `depth` holds their images together, else
+each has an entry of its own, `depth_front` and so on.
+"""
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from envs.cameras import DepthCameras, ray_directions
+from envs.geometry import Footholds, Geometry
+from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.distraction import Distraction
+from envs.stepping_stones.kinematics import TOE_RADIUS_M
+from envs.stepping_stones.sensors import Sensors
+
+__all__ = ["Sight", "geometry"]
+
+Floats = NDArray[np.float64]
+Images = NDArray[np.float32]
+
+_SCALING_M = (0.5, 0.3)
+"""Depth that is zero to a policy, and how much more is one: stones lie before it, the floor
+beyond."""
+_STANCE_M = ((0.30, -0.115), (0.30, 0.115), (-0.135, -0.115), (-0.135, 0.115))
+_STANCE_HEIGHT_M = 0.463
+
+
+class Sight:
+    """The cameras that a configuration names.
+
+    Args:
+        config: the environment's settings.
+    """
+
+    def __init__(self, config: SteppingStonesConfig) -> None:
+        self._config, self._keys = config, _keys(config)
+        chosen = config.chosen_cameras
+        self._cameras = {
+            key: DepthCameras([chosen[name] for name in names], config.camera_far_m)
+            for key, names in self._keys.items()
+        }
+        self._lies: dict[str, Distraction] = {}
+
+    @property
+    def spaces(self) -> dict[str, spaces.Box]:
+        """The space of each entry of the observation, metres."""
+        far_m, shapes = self._config.camera_far_m, self._shapes
+        return {key: spaces.Box(0.0, far_m, shape, np.float32) for key, shape in shapes.items()}
+
+    @property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        found = {key: cameras.shape for key, cameras in self._cameras.items()}
+        return {key: shape if key == "depth" else shape[1:] for key, shape in found.items()}
+
+    def reach_m(self, height_m: float) -> tuple[float, float]:
+        """How far behind and ahead of a level base, `height_m` above the floor, they see."""
+        behind, ahead = zip(
+            *(cameras.reach_m(height_m) for cameras in self._cameras.values()), strict=True
+        )
+        return max(behind), max(ahead)
+
+    def begin(self, rng: np.random.Generator) -> None:
+        """Begin an episode, whose lies `rng` draws."""
+        config, several = self._config, len(self._cameras) > 1
+        rngs = rng.spawn(len(self._cameras)) if several else [rng]
+        self._lies = {
+            key: Distraction(
+                config.depth_false_returns,
+                config.depth_dropped_blocks,
+                config.camera_far_m,
+                own,
+            )
+            for key, own in zip(self._cameras, rngs, strict=True)
+        }
+
+    def observe(
+        self,
+        position_m: Floats,
+        rotation: Floats,
+        boxes_m: tuple[Floats, Floats],
+        floor_m: float,
+        sensors: Sensors,
+    ) -> dict[str, Images]:
+        """The images of boxes, opposite corners (boxes, 3) in the world, over a floor: with noise
+        and lies, metres.
+
+        Args:
+            position_m: (3,) of the base in the world.
+            rotation: (3, 3) base to world.
+            boxes_m: lower and upper corners.
+            floor_m: height of the floor.
+            sensors: adds the noise.
+        """
+        found = {}
+        for key, cameras in self._cameras.items():
+            true_m = cameras.render(position_m, rotation, *boxes_m, floor_m)
+            shown_m = self._lies[key].depth(sensors.depth(true_m))
+            clipped_m = np.clip(shown_m, 0.0, self._config.camera_far_m)
+            found[key] = clipped_m.reshape(self._shapes[key])
+        return found
+
+
+def _keys(config: SteppingStonesConfig) -> dict[str, tuple[str, ...]]:
+    """Entries of the observation, and the names of the cameras in each."""
+    chosen = config.chosen_cameras
+    sizes = {(camera.height_px, camera.width_px) for camera in chosen.values()}
+    if len(sizes) == 1:
+        return {"depth": tuple(chosen)}
+    return {f"depth_{name}": (name,) for name in chosen}
+
+
+def geometry(config: SteppingStonesConfig) -> Geometry:
+    """The cameras in the base frame, and what the robot's actions do."""
+    chosen, keys = config.chosen_cameras, _keys(config)
+    rays = {key: np.stack([ray_directions(chosen[n]) for n in keys[key]]) for key in keys}
+    places = {key: np.array([chosen[n].position_m for n in keys[key]]) for key in keys}
+    alone = [key for key in keys if key != "depth"]
+    return Geometry(
+        rays=rays | {key: rays[key][0] for key in alone},
+        positions_m=places | {key: places[key][0] for key in alone},
+        cameras=keys,
+        image_scaling=dict.fromkeys(keys, _SCALING_M),
+        footholds=Footholds(
+            legs=4,
+            actions=9,
+            forward=(0, 1, 2, 3),
+            speed=8,
+            reach_m=config.foothold_forward_m,
+            toe_radius_m=TOE_RADIUS_M,
+            stance_m=_STANCE_M,
+            stance_height_m=_STANCE_HEIGHT_M,
+            proprio="proprio",
+            attitude=slice(0, 3),
+            velocity=slice(6, 9),
+            height=9,
+            nominal=slice(22, 30),
+        ),
+    )
