@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 __all__ = [
     "PUBLISHED_HALF_HEIGHT",
+    "PUBLISHED_POSITIONS_M",
+    "PUBLISHED_SHAPE",
     "FootholdPlan",
     "Footholds",
     "Geometry",
@@ -140,6 +142,8 @@ PUBLISHED_POSITIONS_M = ((0.197, 0.0, -0.115), (-0.092, 0.0, -0.105))
 """Front and belly camera; both look straight down, rows from left to right, columns ahead."""
 PUBLISHED_HALF_HEIGHT = 0.7673269879789604
 """Tangent of half their field of view, 75 degrees over the rows."""
+PUBLISHED_SHAPE = (24, 32)
+"""Rows and columns of their pictures."""
 _PROPRIO = 45
 
 

@@ -63,7 +63,7 @@ class ImplicitAttentionPolicy(Rebuilt):
         self.selection: LearnedSelection | RandomSelection | None = None
         if sight.images:
             self.tokens = PatchTokens(
-                [(images.count, images.shape) for images in sight.images],
+                sight.cut,
                 config.patch, config.stride, config.edges, config.standardise,
             )  # fmt: skip
             self.tokens.start_statistics([images.scale.fixed for images in sight.images])
@@ -107,7 +107,7 @@ class ImplicitAttentionPolicy(Rebuilt):
         handed = self._attended(self.tokens, observations)
         with component("controller"):
             vector = self.sight.observations.vector(observations)
-            return self.head.votes(*self.controller(handed, vector))
+            return self.head.votes(*self.controller(handed[0], vector))
 
     def numbers(self, observations: Mapping[str, Tensor]) -> Tensor:
         """What a dense controller makes of observations, each part (batch, ...): (batch,
@@ -162,7 +162,8 @@ class ImplicitAttentionPolicy(Rebuilt):
         assert self.tokens is not None
         read = [images.read(observations, torch.float32) for images in self.sight.images]
         if self.sight.votes is not None:
-            read = [self.sight.votes.as_heights(i, pixels) for i, pixels in enumerate(read)]
+            seen, scale = self.sight.votes.view(read), self.sight.images[0].scale
+            return [scale(seen, 0, self.normaliser)]
         if self.tokens.standardises:
             return self.tokens.standardised(read)
         scaled = zip(read, self.sight.images, self.sight.statistics_at, strict=True)
@@ -249,18 +250,15 @@ class ImplicitAttentionPolicy(Rebuilt):
         """Pixels that attention keeps, by the key of their images: (height, width), or (pictures,
         height, width) where a part holds several apart; all where there is no choice."""
         observations = self._one(observation)
-        masks = {}
         gates: list[Tensor] | None = None
         chooses = self.selection is not None and self.config.variant != "trans"
         if self.tokens is not None and self.selection is not None and chooses:
             gates = self.tokens.gates(self.selection(self.attended_tokens(observations)))
-        for i, images in enumerate(self.sight.images):
-            channels = 1, images.count, *images.shape[1:]
-            kept = torch.ones(channels) if gates is None else gates[i].squeeze(2)
-            mask = images.spread(kept[0] > 0.5).cpu().numpy()
-            apart = "N" in images.pictures.layout
-            masks[images.pictures.key] = mask if apart else mask[0]
-        return masks
+        kept = [
+            torch.ones(count, *shape[1:]) if gates is None else gates[i][0, :, 0]
+            for i, (count, shape) in enumerate(self.sight.cut)
+        ]
+        return self.sight.masks([part > 0.5 for part in kept])
 
     def attention_mask(self, observation: Any) -> NDArray[np.bool_]:
         """`attention_masks` where one part of the observation is images: those of that part.

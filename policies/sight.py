@@ -6,6 +6,10 @@ Everything here is known before anything takes memory: `policies.size` counts by
 from typing import Any
 
 import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from policies.config import PolicyConfig
 from policies.geometry import Geometry, published
@@ -78,8 +82,8 @@ class Sight:
         if not self.images:
             return
         grids = [
-            grid_of(images.count, images.shape, config.patch, config.stride, config.edges)
-            for images in self.images
+            grid_of(count, shape, config.patch, config.stride, config.edges)
+            for count, shape in self.cut
         ]
         self.tokens = sum(grid.tokens for grid in grids)
         self.size = max(grid.channels for grid in grids) * config.patch[0] * config.patch[1]
@@ -91,6 +95,28 @@ class Sight:
             places = 2 + several
             each = {"both": self.size + PLACE, "values": self.size, "places": places}
             self.handed = config.kept(self.tokens) * each[config.rank_with]
+
+    @property
+    def cut(self) -> list[tuple[int, tuple[int, int, int]]]:
+        """For each group of pictures that become tokens, how many and their (channels, height,
+        width)."""
+        if self.votes is None:
+            return [(images.count, images.shape) for images in self.images]
+        cameras, height, width = self.votes.shape
+        return [(cameras, (1, height, width))]
+
+    def masks(self, kept: list[Tensor]) -> dict[str, NDArray[np.bool_]]:
+        """What is so of the pixels of these groups, (count, height, width) bool, for the camera's
+        pixels, by the key of their images: (height, width), or (pictures, height, width) where a
+        part holds several apart."""
+        if self.votes is not None:
+            each = iter(self.votes.view.back(kept[0]))
+            kept = [torch.stack([next(each) for _ in range(i.count)]) for i in self.images]
+        masks = {}
+        for images, own in zip(self.images, kept, strict=True):
+            mask = images.spread(own).cpu().numpy()
+            masks[images.pictures.key] = mask if "N" in images.pictures.layout else mask[0]
+        return masks
 
     @property
     def has_footholds(self) -> bool:

@@ -7,10 +7,8 @@ Translation does not have to be learned, so 22 parameters suffice, few enough fo
 strategies to learn from scratch.
 
 Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both
-in proprioception, and from the cameras' places and rays, which the geometry gives.
+in proprioception, and from where the two pictures are taken, see `policies.vote_plan`.
 """
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +22,8 @@ __all__ = ["VoteController"]
 _SPACING_M = 0.01
 _TAPS = 21
 _TAP_EVERY = 2  # one parameter every second tap, linear between
+_LANE_M = 0.05  # half-width of a lane
+_PIXEL_M = 0.024  # a pixel on the ground, of the published cameras
 _EDGE_M = 0.15  # lateral places from here outward tell where the stones end
 _EDGE_BINS, _EDGE_BIN_M = 6, 0.03
 
@@ -37,9 +37,6 @@ class VoteController(nn.Module):
     """
 
     rays: Tensor
-    areas: Tensor | None
-    lanes_m: Tensor | None
-    lines_m: Tensor | None
     interpolate: Tensor
     grid_m: Tensor
     offsets: Tensor
@@ -54,10 +51,6 @@ class VoteController(nn.Module):
         self.edges = nn.Parameter(torch.zeros(_EDGE_BINS))
         self.balance = nn.Parameter(torch.zeros(3))
         self.register_buffer("rays", plan.rays_and_places(), persistent=False)
-        self.register_buffer("areas", plan.areas, persistent=False)
-        for name, width in (("lanes_m", plan.lane_m), ("lines_m", plan.line_m)):
-            own = width if isinstance(width, Tensor) else None
-            self.register_buffer(name, own, persistent=False)
         taps = torch.arange(_TAPS, dtype=torch.float32) / _TAP_EVERY
         knots = torch.arange(len(self.template), dtype=torch.float32)
         weights = (1 - (taps[:, None] - knots).abs()).clamp_min(0)
@@ -70,24 +63,23 @@ class VoteController(nn.Module):
         edges = torch.arange(_EDGE_BINS) * _EDGE_BIN_M + _EDGE_M
         self.register_buffer("edges_m", edges, persistent=False)
 
-    def forward(self, pictures: Sequence[Tensor], vector: Tensor) -> tuple[Tensor, Tensor]:
-        """Attended values, groups of (batch, cameras, 1, height, width), and the observation's
-        vector (batch, k) -> votes (batch, legs, 25) and lateral speed (batch,)."""
+    def forward(self, picture: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """Attended values (batch, cameras, 1, height, width) and the observation's vector (batch,
+        k) -> votes (batch, legs, 25) and lateral speed (batch,)."""
         plan, batch = self.plan, len(vector)
         proprio = vector[:, plan.proprio]
         forward_m, lateral_m = self._ground(proprio)  # (batch, pixels)
         footholds = proprio[:, plan.footholds.nominal].view(batch, plan.footholds.legs, 2)
-        values = plan.in_lines(pictures)
+        values = picture.flatten(1)
 
-        lane_m = plan.lane_m if self.lanes_m is None else self.lanes_m
-        lane = (lateral_m.unsqueeze(1) - footholds[:, :, 1:]).abs() / lane_m
+        lane = (lateral_m.unsqueeze(1) - footholds[:, :, 1:]).abs() / _LANE_M
         lane = (1 - lane).clamp_min(0)  # (batch, legs, pixels)
-        seen = plan.line_sums(lane)  # (batch, legs, lines)
-        total = plan.line_sums(lane * values.unsqueeze(1))
-        ahead_m = plan.line_means(forward_m)
-        line_m = plan.line_m if self.lines_m is None else self.lines_m
+        shape = (batch, plan.footholds.legs, *plan.shape)
+        seen = lane.view(shape).sum(-2).flatten(2)  # (batch, legs, columns of both cameras)
+        total = (lane * values.unsqueeze(1)).view(shape).sum(-2).flatten(2)
+        column_m = forward_m.view(batch, *plan.shape).mean(-2).flatten(1)
         place = (footholds[:, :, :1] + self.grid_m).unsqueeze(-1)  # (batch, legs, points, 1)
-        near = (1 - (place - ahead_m[:, None, None]).abs() / line_m).clamp_min(0)
+        near = (1 - (place - column_m[:, None, None]).abs() / _PIXEL_M).clamp_min(0)
         weighted = near @ torch.stack([total, seen], -1)  # (batch, legs, points, 2)
         profile = weighted[..., 0] / weighted[..., 1].clamp_min(1e-3)
 
@@ -119,10 +111,8 @@ class VoteController(nn.Module):
         plan = self.plan
         distance = (lateral_m.abs().unsqueeze(-1) - self.edges_m).abs()
         weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)
-        sided = values * lateral_m.sign()
-        if self.areas is not None:
-            sided = sided * self.areas
-        edges = ((sided.unsqueeze(1) @ weight).squeeze(1) / values.shape[-1]) @ self.edges
+        sided = (values * lateral_m.sign()).unsqueeze(1) @ weight
+        edges = (sided.squeeze(1) / values.shape[-1]) @ self.edges
         normal = self.normaliser[0](vector)[:, plan.proprio]
         roll, _, yaw = normal[:, plan.footholds.attitude].unbind(-1)
         own = torch.stack([roll, yaw, normal[:, plan.footholds.velocity][:, 1]], -1)

@@ -1,14 +1,11 @@
-"""What votes for footholds need to know of cameras, at any pose and resolution.
+"""What votes for footholds see, by cameras at any pose and resolution.
 
-A picture is read in lines across the direction of travel, along which a pixel sees ground equally
-far ahead: its columns, or its rows where the picture is turned, or single pixels where neither is
-so. Lines are blurred over what two of them are apart on the ground, lanes over what two pixels of a
-line are: at the published resolution and finer by the same lengths as ever, so that a template
-means the same to each.
-
-Depth is planar, along a camera's own axis. Where that is not straight down, or a camera hangs at
-another height, `as_heights` brings it to what a camera there would measure that looks straight down
-from where the published ones do, so that pixels of equal height have equal values.
+Votes, and the attention before them, read two pictures taken straight down, as the published
+cameras take them. Where an environment's cameras are others, these pictures are made of theirs: the
+depth of each pixel, planar along its camera's own axis, becomes what a camera that looks straight
+down from the published height would measure there; and each pixel of the two pictures takes it from
+where a camera sees the same ground, linearly between that camera's pixels. So pixels, tokens and
+places mean the same whatever looks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +21,8 @@ from torch.nn.functional import interpolate
 
 from policies.geometry import (
     PUBLISHED_HALF_HEIGHT,
+    PUBLISHED_POSITIONS_M,
+    PUBLISHED_SHAPE,
     Footholds,
     Geometry,
     published_rays,
@@ -31,133 +30,187 @@ from policies.geometry import (
 from policies.images import Prepared
 from policies.observation import Observations
 
-__all__ = ["VotePlan", "vote_plan"]
+__all__ = ["GroundView", "VotePlan", "vote_plan"]
 
 Floats = NDArray[np.float64]
 
-_LANE_M = 0.05
-"""Half-width of a lane."""
-_LINE_M = 0.024
-"""Half-width of a line's part in a profile: what lines are apart, a pixel on the ground."""
-_FINE = 1.25  # times as far apart they may be
-_CAMERA_M, _NEAR_M = (
-    -0.11,
-    0.01,
-)  # height of the published cameras in the base frame, to a centimetre
-_STEEP = 0.05  # rays that fall less, for a length of 1 along the axis, see no ground
-_BESIDE_M = 0.05  # a foothold is seen where a pixel is so near
+_SAME = 1e-6  # rays and positions that differ by less are the same
+_SIDE_M = 0.26  # how far to either side the ends of stones are looked for
+_LEAST_SEEN = 0.9  # share of the ground about the feet that must be in some picture
+_LEAST_FALL = 0.05  # rays that fall less, for a length of 1 along the axis, see no ground
 
 
 @dataclass(frozen=True)
-class _View:
-    """One part's cameras, their pixels in lines: arrays (cameras, across, lines)."""
+class _Camera:
+    """A camera of the environment; rays (height, width, 3), place (3,), metres."""
 
     rays: Floats
-    """(cameras, across, lines, 3)."""
-    positions_m: Floats
-    """(cameras, 3)."""
-    picture: tuple[int, int, int, int]
-    """(cameras, 1, height, width)."""
-    lines: str
-    """"columns", "rows" or "pixels" of the picture."""
-    published: bool
-    """Whether the cameras look as the published ones do, from their height."""
+    place_m: Floats
+
+    def pixels_of(self, points_m: Floats) -> Floats:
+        """Where points (..., 3) are in the picture: row and column (..., 2), fractions of pixels;
+        NaN behind the camera."""
+        height, width, _ = self.rays.shape
+        first = self.rays[0, 0]
+        down = (self.rays[-1, 0] - first) / max(1, height - 1)
+        across = (self.rays[0, -1] - first) / max(1, width - 1)
+        axes = np.stack([first, down, across], -1)
+        found = (points_m - self.place_m) @ np.linalg.inv(axes).T
+        depth = np.where(found[..., :1] > 0, found[..., :1], np.nan)
+        pixels: Floats = found[..., 1:] / depth
+        return pixels
+
+    @property
+    def is_pinhole(self) -> bool:
+        """Whether rays change by as much from each pixel to the next."""
+        steps = [np.diff(self.rays, axis=axis) for axis in (0, 1)]
+        return min(self.rays.shape[:2]) > 1 and all(
+            np.allclose(step, step[:1, :1], rtol=0, atol=_SAME) for step in steps
+        )
+
+    def ground_m(self, base_m: float) -> Floats:
+        """Ahead and left, where pixels meet the ground under a level base, (height, width, 2)."""
+        fall = np.maximum(-self.rays[..., 2:], _LEAST_FALL)
+        ground: Floats = self.place_m[:2] + (base_m + self.place_m[2]) * self.rays[..., :2] / fall
+        return ground
+
+
+class GroundView:
+    """The two pictures, (cameras, height, width), made of those of an environment's cameras.
+
+    Args:
+        cameras: the environment's, in the order of the observation.
+        base_m: height of the base above the ground in a usual walk, metres.
+    """
+
+    def __init__(self, cameras: Sequence[_Camera], base_m: float) -> None:
+        self._cameras, self._base_m = list(cameras), base_m
+        factor = max(1, round(_pixel_m(PUBLISHED[0], base_m) / self._finest_m()))
+        height, width = (factor * side for side in PUBLISHED_SHAPE)
+        self.shape = (len(PUBLISHED), height, width)
+        self._own = [_Camera(published_rays(height, width), place.place_m) for place in PUBLISHED]
+        self.is_theirs = len(cameras) == len(self._own) and all(
+            _same(mine, theirs) for mine, theirs in zip(self._own, cameras, strict=True)
+        )
+        if not self.is_theirs:
+            self._choose()
+
+    def _finest_m(self) -> float:
+        return min(_pixel_m(camera, self._base_m) for camera in self._cameras)
+
+    def _choose(self) -> None:
+        """For each pixel of the view four of the cameras' pixels, with weights."""
+        ends = np.cumsum([0, *(camera.rays[..., 0].size for camera in self._cameras)])
+        index, weight, seen, ground, chosen = [], [], [], [], []
+        for own in self._own:
+            flat = own.ground_m(self._base_m).reshape(-1, 2)
+            points = np.concatenate([flat, np.full((len(flat), 1), -self._base_m)], -1)
+            found = [_between(camera, points) for camera in self._cameras]
+            outside = np.stack([f.outside for f in found])  # (cameras, pixels)
+            apart = [np.linalg.norm(camera.place_m - own.place_m) for camera in self._cameras]
+            # Of cameras that see the ground the nearest to the view's own, for a like perspective.
+            best = (outside + 1e-3 * np.array(apart)[:, None]).argmin(0)
+            every = np.arange(len(flat))
+            index.append(np.stack([f.index + ends[i] for i, f in enumerate(found)])[best, every])
+            weight.append(np.stack([f.weight for f in found])[best, every])
+            seen.append(outside[best, every] <= 0.5)
+            ground.append(flat)
+            chosen.append(best)
+        self.index = torch.from_numpy(np.concatenate(index))
+        self.weight = torch.from_numpy(np.concatenate(weight)).float()
+        self._chosen = torch.from_numpy(np.concatenate(chosen)).view(self.shape)
+        self._seen, self._ground = np.concatenate(seen), np.concatenate(ground)
+        self.fall, self.shift = self._heights()
+
+    def _heights(self) -> tuple[Tensor, Tensor]:
+        """Factor and shift of each of the cameras' pixels, see `__call__`."""
+        middle = float(np.mean([own.place_m[2] for own in self._own]))
+        shifts = [middle - camera.place_m[2] for camera in self._cameras]
+        fall = [-camera.rays[..., 2].flatten() for camera in self._cameras]
+        shift = [np.full(len(f), s) for f, s in zip(fall, shifts, strict=True)]
+        both = (torch.from_numpy(np.concatenate(parts)).float() for parts in (fall, shift))
+        return next(both), next(both)
+
+    def __call__(self, depth_m: Sequence[Tensor]) -> Tensor:
+        """Depth of the cameras, groups of (batch, cameras, 1, height, width), metres -> that of the
+        view (batch, 2, 1, height, width)."""
+        if self.is_theirs:
+            return depth_m[0] if len(depth_m) == 1 else torch.cat([*depth_m], 1)
+        flat = torch.cat([part.flatten(1) for part in depth_m], 1)
+        fall, shift, weight = (v.to(flat) for v in (self.fall, self.shift, self.weight))
+        heights = flat * fall + shift
+        seen = (heights[:, self.index.to(flat.device)] * weight).sum(-1)
+        cameras, height, width = self.shape
+        return seen.view(-1, cameras, 1, height, width)
+
+    def back(self, kept: Tensor) -> list[Tensor]:
+        """What is so of the view's pixels (2, height, width) bool, for those that each camera
+        gives them, (height, width): False for others."""
+        if self.is_theirs:
+            return [*kept]
+        found = []
+        for i, camera in enumerate(self._cameras):
+            flat = camera.ground_m(self._base_m)
+            points = np.concatenate([flat, np.full((*flat.shape[:2], 1), -self._base_m)], -1)
+            mask = torch.zeros(flat.shape[:2], dtype=torch.bool, device=kept.device)
+            given = kept & (self._chosen.to(kept.device) == i)
+            for own, picture in zip(self._own, given, strict=True):
+                pixels = np.nan_to_num(own.pixels_of(points).round(), nan=-1.0)
+                sides = np.array(picture.shape)
+                inside = ((pixels >= 0) & (pixels < sides)).all(-1)
+                row, column = (torch.from_numpy(p) for p in pixels[inside].astype(np.int64).T)
+                mask[torch.from_numpy(inside)] |= picture[row, column]
+            found.append(mask)
+        return found
+
+    def unseen(self, footholds: Footholds) -> str | None:
+        """What is missing where too much of the ground about the feet is in no picture."""
+        if self.is_theirs:
+            return None
+        ahead = [x for x, _ in footholds.stance_m]
+        first, last = min(ahead) - footholds.reach_m, max(ahead) + footholds.reach_m
+        x, y = self._ground.T
+        about = (x > first) & (x < last) & (np.abs(y) < _SIDE_M)
+        share = float(self._seen[about].mean())
+        if share >= _LEAST_SEEN:
+            return None
+        return (
+            f"cameras that see the ground from {first:.2f} to {last:.2f} m ahead of the base and "
+            f"{_SIDE_M} m to either side, and these see {100 * share:.0f} % of it"
+        )
+
+
+PUBLISHED = tuple(
+    _Camera(published_rays(*PUBLISHED_SHAPE), np.array(place)) for place in PUBLISHED_POSITIONS_M
+)
+
+
+@dataclass(frozen=True)
+class VotePlan:
+    """What `VoteController` needs to know."""
+
+    view: GroundView
+    footholds: Footholds
+    proprio: slice
+    """Where in the observation's vector the footholds' slices are."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        cameras, across, lines, _ = self.rays.shape
-        return cameras, across, lines
-
-    def on_ground(self, base_m: float) -> tuple[Floats, Floats]:
-        """Ahead and left, where the pixels of a level robot's cameras meet the ground, (cameras,
-        across, lines); far away where they do not."""
-        fall = np.maximum(-self.rays[..., 2], _STEEP)
-        drop = (base_m + self.positions_m[:, 2])[:, None, None]
-        ahead, left = (
-            self.positions_m[:, axis, None, None] + drop * self.rays[..., axis] / fall
-            for axis in (0, 1)
-        )
-        return ahead, left
-
-    def falls(self) -> tuple[Tensor, Tensor] | None:
-        """Factor and shift of `VotePlan.as_heights`, (cameras, 1, height, width) and (cameras, 1,
-        1, 1); None where nothing changes."""
-        if self.published:
-            return None
-        fall = self.rays[..., 2].swapaxes(1, 2) if self.lines == "rows" else self.rays[..., 2]
-        shift = _CAMERA_M - self.positions_m[:, 2]
-        shift = np.where(np.abs(shift) < _NEAR_M, 0.0, shift)
-        return _float(-fall.reshape(self.picture)), _float(shift).view(-1, 1, 1, 1)
-
-
-class VotePlan:
-    """Cameras and footholds, ready for `VoteController`.
-
-    Args:
-        views: the cameras of each part of the observation that is images.
-        footholds: of the geometry.
-        proprio: where in the observation's vector they are told.
-    """
-
-    def __init__(self, views: Sequence[_View], footholds: Footholds, proprio: slice) -> None:
-        self.views, self.footholds, self.proprio = list(views), footholds, proprio
-        base_m = footholds.stance_height_m + footholds.toe_radius_m
-        ground = [view.on_ground(base_m) for view in views]
-        along = [_apart(ahead.mean(1, keepdims=True), view, -1)
-                 for view, (ahead, _) in zip(self.views, ground, strict=True)]  # fmt: skip
-        across = [_apart(left, view, 1) for view, (_, left) in zip(self.views, ground, strict=True)]
-        self.lane_m = _width(across, _LANE_M)
-        self.line_m = _width(along, _LINE_M)
-        self.areas = None if self._is_even(along, across) else _areas(along, across)
-        self._falls = [view.falls() for view in self.views]
-
-    @staticmethod
-    def _is_even(along: list[Floats], across: list[Floats]) -> bool:
-        """Whether all pixels see about as much ground."""
-        area = np.concatenate([(a * b).flatten() for a, b in zip(along, across, strict=True)])
-        return bool(np.abs(area / area.mean() - 1).max() < 0.2) if area.mean() > 0 else True
+        """Of the pictures: cameras, height and width."""
+        return self.view.shape
 
     def rays_and_places(self) -> Tensor:
-        """Ray and camera of each pixel in lines, (2, pixels, 3), float32."""
-        rays = [_published(view) if view.published else _float(view.rays) for view in self.views]
-        places = [
-            _float(view.positions_m)[:, None, None].expand(*view.shape, 3) for view in self.views
-        ]
-        both = (torch.cat([part.reshape(-1, 3) for part in parts]) for parts in (rays, places))
-        return torch.stack([*both])
-
-    def in_lines(self, pictures: Sequence[Tensor]) -> Tensor:
-        """Groups of pictures (batch, cameras, 1, height, width) -> (batch, pixels)."""
-        parts = [
-            (picture.mT if view.lines == "rows" else picture).flatten(1)
-            for picture, view in zip(pictures, self.views, strict=True)
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
-
-    def line_sums(self, pixels: Tensor) -> Tensor:
-        """(..., pixels) -> (..., lines)."""
-        return self._each(pixels, lambda part: part.sum(-2))
-
-    def line_means(self, pixels: Tensor) -> Tensor:
-        """(..., pixels) -> (..., lines)."""
-        return self._each(pixels, lambda part: part.mean(-2))
-
-    def _each(self, pixels: Tensor, reduce: Any) -> Tensor:
-        sizes = [int(np.prod(view.shape)) for view in self.views]
-        parts = [
-            reduce(part.unflatten(-1, view.shape)).flatten(-2)
-            for part, view in zip(pixels.split(sizes, -1), self.views, strict=True)
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
-
-    def as_heights(self, index: int, depth_m: Tensor) -> Tensor:
-        """Depth (batch, cameras, 1, height, width) of a part's cameras, metres -> what cameras that
-        look straight down would measure, see above."""
-        found = self._falls[index]
-        if found is None:
-            return depth_m
-        fall, shift = (part.to(depth_m) for part in found)
-        return depth_m * fall + shift
+        """Ray and camera of each pixel, (2, pixels, 3): in float32 as they were computed for
+        published policies."""
+        cameras, height, width = self.shape
+        rows = (1 - 2 * (torch.arange(height) + 0.5) / height) * PUBLISHED_HALF_HEIGHT
+        columns = (2 * (torch.arange(width) + 0.5) / width - 1) * PUBLISHED_HALF_HEIGHT
+        left, ahead = torch.meshgrid(rows, columns * width / height, indexing="ij")
+        rays = torch.stack([ahead, left, -torch.ones_like(left)], -1).view(1, -1, 3)
+        places = torch.tensor(PUBLISHED_POSITIONS_M).view(-1, 1, 3)
+        size = height * width
+        both = torch.stack([rays.expand(cameras, -1, -1), places.expand(-1, size, -1)])
+        return both.view(2, -1, 3)
 
 
 def vote_plan(
@@ -179,19 +232,18 @@ def vote_plan(
         )
     if not images:
         return "images, and this observation has none"
-    views = [_view(part, geometry) for part in images]
-    for view in views:
-        if isinstance(view, str):
-            return view
-    plan = VotePlan(
-        [view for view in views if isinstance(view, _View)],
-        footholds,
-        observations.slice_of(footholds.proprio),
-    )
-    return _unseen(plan) or plan
+    cameras: list[_Camera] = []
+    for part in images:
+        found = _cameras(part, geometry)
+        if isinstance(found, str):
+            return found
+        cameras += found
+    view = GroundView(cameras, footholds.stance_height_m + footholds.toe_radius_m)
+    plan = VotePlan(view, footholds, observations.slice_of(footholds.proprio))
+    return view.unseen(footholds) or plan
 
 
-def _view(images: Prepared, geometry: Geometry) -> _View | str:
+def _cameras(images: Prepared, geometry: Geometry) -> list[_Camera] | str:
     """A part's cameras; or what is missing."""
     seen = images.pictures
     rays, places = _at(geometry.rays, seen.key), _at(geometry.positions_m, seen.key)
@@ -205,86 +257,55 @@ def _view(images: Prepared, geometry: Geometry) -> _View | str:
     if images.size is not None:
         moved = torch.from_numpy(np.ascontiguousarray(rays)).movedim(-1, 1)
         rays = interpolate(moved, images.size, mode="area").movedim(1, -1).numpy()
-    places = np.asarray(places, np.float64).reshape(-1, 3)
-    height, width = rays.shape[1:3]
-    published = np.allclose(rays, published_rays(height, width), rtol=0, atol=1e-6)
-    published &= bool((np.abs(places[:, 2] - _CAMERA_M) < _NEAR_M).all())
-    lines = _lines(rays)
-    if lines == "rows":
-        rays = rays.swapaxes(1, 2)
-    elif lines == "pixels":
-        rays = rays.reshape(len(rays), 1, -1, 3)
-    picture = len(rays), 1, height, width
-    return _View(rays, places, picture, lines, bool(published))
+    found = [_Camera(own, place) for own, place in zip(rays, places.reshape(-1, 3), strict=True)]
+    if not all(camera.is_pinhole for camera in found):
+        return f"{seen.key} to be of pinhole cameras, whose rays are a plane's points"
+    return found
 
 
 def _at(values: Mapping[str, Any], key: str) -> Floats | None:
     return np.asarray(values[key], np.float64) if key in values else None
 
 
-def _lines(rays: Floats) -> str:
-    """Along what of the pictures (cameras, height, width, 3) the ground is equally far ahead."""
-    ahead = rays[..., 0] / np.maximum(-rays[..., 2], _STEEP)
-    sees = -rays[..., 2] > _STEEP
-    for name, axis in (("columns", 1), ("rows", 2)):
-        spread = np.ptp(np.where(sees, ahead, ahead.mean(axis, keepdims=True)), axis=axis)
-        middle = ahead.mean(axis)
-        apart = np.abs(np.diff(middle, axis=1)).min(initial=np.inf)
-        if spread.max() < 0.5 * apart:
-            return name
-    return "pixels"
+def _same(mine: _Camera, theirs: _Camera) -> bool:
+    return mine.rays.shape == theirs.rays.shape and all(
+        np.allclose(a, b, rtol=0, atol=_SAME)
+        for a, b in ((mine.rays, theirs.rays), (mine.place_m, theirs.place_m))
+    )
 
 
-def _apart(places: Floats, view: _View, axis: int) -> Floats:
-    """How far neighbours along an axis are apart; of single pixels it is not told."""
-    if places.shape[axis] < 2 or view.lines == "pixels":
-        return np.zeros_like(places)
-    found: Floats = np.abs(np.gradient(places, axis=axis))
-    return found
+def _pixel_m(camera: _Camera, base_m: float) -> float:
+    """How far neighbouring pixels are apart on the ground, in the middle of the picture."""
+    ground = camera.ground_m(base_m)
+    height, width, _ = ground.shape
+    row, column = height // 2, width // 2
+    steps = ground[row, column] - np.stack([ground[row - 1, column], ground[row, column - 1]])
+    return float(np.sqrt(np.prod([np.linalg.norm(step) for step in steps])))
 
 
-def _width(apart: list[Floats], least: float) -> float | Tensor:
-    """Half-widths of what is so far apart: one for all where none needs more."""
-    every = np.concatenate([part.flatten() for part in apart])
-    if every.max(initial=0.0) <= _FINE * least:
-        return least
-    return _float(np.maximum(every, least))
+@dataclass(frozen=True)
+class _Found:
+    """Four pixels of a camera about each point, (points, 4), their weights, and by how many pixels
+    a point is outside of the picture, (points,); infinitely where it is behind."""
+
+    index: NDArray[np.int64]
+    weight: Floats
+    outside: Floats
 
 
-def _areas(along: list[Floats], across: list[Floats]) -> Tensor:
-    """Ground that each pixel sees, its mean over pixels being 1; what is far away counts no more
-    than three times what is usual."""
-    area = np.concatenate([(a * b).flatten() for a, b in zip(along, across, strict=True)])
-    area = np.minimum(area, 3 * np.median(area))
-    return _float(area / area.mean())
-
-
-def _unseen(plan: VotePlan) -> str | None:
-    """What is missing where some foothold of a usual walk is in no picture."""
-    footholds = plan.footholds
-    base_m = footholds.stance_height_m + footholds.toe_radius_m
-    ground = [view.on_ground(base_m) for view in plan.views]
-    ahead, left = (np.concatenate([g[i].flatten() for g in ground]) for i in (0, 1))
-    for x, y in footholds.stance_m:
-        lane = np.abs(left - y) < _BESIDE_M
-        for reach in (-footholds.reach_m, 0.0, footholds.reach_m):
-            if not (np.abs(ahead[lane] - x - reach) < _BESIDE_M).any():
-                return (
-                    "cameras that see where feet may land, and none sees the ground "
-                    f"{x + reach:.2f} m ahead and {y:.2f} m to the left of the base"
-                )
-    return None
-
-
-def _published(view: _View) -> Tensor:
-    """Rays of the published cameras, computed in float32 as they were for published policies."""
-    cameras, height, width = view.shape
-    rows = (1 - 2 * (torch.arange(height) + 0.5) / height) * PUBLISHED_HALF_HEIGHT
-    columns = (2 * (torch.arange(width) + 0.5) / width - 1) * PUBLISHED_HALF_HEIGHT * width / height
-    left, ahead = torch.meshgrid(rows, columns, indexing="ij")
-    rays = torch.stack([ahead, left, -torch.ones_like(left)], -1)
-    return rays.expand(cameras, -1, -1, -1)
-
-
-def _float(values: Any) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values, np.float64)).float()
+def _between(camera: _Camera, points_m: Floats) -> _Found:
+    height, width, _ = camera.rays.shape
+    pixels = camera.pixels_of(points_m)
+    last = np.array([height - 1, width - 1])
+    outside = np.maximum(np.maximum(-pixels, pixels - last), 0).max(-1)
+    inside = np.nan_to_num(pixels).clip(0, last)
+    low = np.minimum(np.floor(inside), last - 1).astype(np.int64)
+    (row, column), (down, across) = low.T, (inside - low).T
+    corners = [
+        (row + i, column + j, abs(1 - i - down), abs(1 - j - across))
+        for i in (0, 1)
+        for j in (0, 1)
+    ]
+    index = np.stack([r * width + c for r, c, _, _ in corners], -1)
+    weight = np.stack([wr * wc for _, _, wr, wc in corners], -1)
+    return _Found(index, weight, np.nan_to_num(outside, nan=np.inf))
