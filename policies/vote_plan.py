@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 _SAME = 1e-6  # rays and positions that differ by less are the same
 _SIDE_M = 0.26  # how far to either side the ends of stones are looked for
 _LEAST_SEEN = 0.9  # share of the ground about the feet that must be in some picture
+_FINEST = 8  # times as many rows as the published pictures have
 _LEAST_FALL = 0.05  # rays that fall less, for a length of 1 along the axis, see no ground
 
 
@@ -57,7 +58,7 @@ class _Camera:
         axes = np.stack([first, down, across], -1)
         found = (points_m - self.place_m) @ np.linalg.inv(axes).T
         depth = np.where(found[..., :1] > 0, found[..., :1], np.nan)
-        pixels: Floats = found[..., 1:] / depth
+        pixels: Floats = (found[..., 1:] / depth).round(6)
         return pixels
 
     @property
@@ -85,7 +86,8 @@ class GroundView:
 
     def __init__(self, cameras: Sequence[_Camera], base_m: float) -> None:
         self._cameras, self._base_m = list(cameras), base_m
-        factor = max(1, round(_pixel_m(PUBLISHED[0], base_m) / self._finest_m()))
+        finer = round(_pixel_m(PUBLISHED[0], base_m) / self._finest_m())
+        factor = min(max(1, finer), _FINEST)
         height, width = (factor * side for side in PUBLISHED_SHAPE)
         self.shape = (len(PUBLISHED), height, width)
         self._own = [_Camera(published_rays(height, width), place.place_m) for place in PUBLISHED]
@@ -101,7 +103,7 @@ class GroundView:
     def _choose(self) -> None:
         """For each pixel of the view four of the cameras' pixels, with weights."""
         ends = np.cumsum([0, *(camera.rays[..., 0].size for camera in self._cameras)])
-        index, weight, seen, ground, chosen = [], [], [], [], []
+        index, weight, shift, seen, ground, chosen = [], [], [], [], [], []
         for own in self._own:
             flat = own.ground_m(self._base_m).reshape(-1, 2)
             points = np.concatenate([flat, np.full((len(flat), 1), -self._base_m)], -1)
@@ -116,20 +118,14 @@ class GroundView:
             seen.append(outside[best, every] <= 0.5)
             ground.append(flat)
             chosen.append(best)
+            shift.append(np.array([own.place_m[2] - c.place_m[2] for c in self._cameras])[best])
         self.index = torch.from_numpy(np.concatenate(index))
         self.weight = torch.from_numpy(np.concatenate(weight)).float()
         self._chosen = torch.from_numpy(np.concatenate(chosen)).view(self.shape)
         self._seen, self._ground = np.concatenate(seen), np.concatenate(ground)
-        self.fall, self.shift = self._heights()
-
-    def _heights(self) -> tuple[Tensor, Tensor]:
-        """Factor and shift of each of the cameras' pixels, see `__call__`."""
-        middle = float(np.mean([own.place_m[2] for own in self._own]))
-        shifts = [middle - camera.place_m[2] for camera in self._cameras]
         fall = [-camera.rays[..., 2].flatten() for camera in self._cameras]
-        shift = [np.full(len(f), s) for f, s in zip(fall, shifts, strict=True)]
-        both = (torch.from_numpy(np.concatenate(parts)).float() for parts in (fall, shift))
-        return next(both), next(both)
+        self.fall = torch.from_numpy(np.concatenate(fall)).float()
+        self.shift = torch.from_numpy(np.concatenate(shift)).float()
 
     def __call__(self, depth_m: Sequence[Tensor]) -> Tensor:
         """Depth of the cameras, groups of (batch, cameras, 1, height, width), metres -> that of the
@@ -138,8 +134,8 @@ class GroundView:
             return depth_m[0] if len(depth_m) == 1 else torch.cat([*depth_m], 1)
         flat = torch.cat([part.flatten(1) for part in depth_m], 1)
         fall, shift, weight = (v.to(flat) for v in (self.fall, self.shift, self.weight))
-        heights = flat * fall + shift
-        seen = (heights[:, self.index.to(flat.device)] * weight).sum(-1)
+        falls = flat * fall
+        seen = (falls[:, self.index.to(flat.device)] * weight).sum(-1) + shift
         cameras, height, width = self.shape
         return seen.view(-1, cameras, 1, height, width)
 
