@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import attention
+from policies.depth_repair import Repair
 from policies.images import ImageScaling
 from policies.observation import Layout
 from policies.tokens import Edges
@@ -97,6 +98,10 @@ class PolicyConfig:
     """Height and width that every image is brought to, by means over areas; null: as it is."""
     grey: bool = False
     """Bring colours to one channel, by the eye's weights for red, green and blue."""
+    repair: Repair = "none"
+    """Repair of depth pictures before the policy looks, see `policies.depth_repair`: holes, pixels
+    that return nothing, are filled; full: false returns are mended too, by what was seen last.
+    Losses take pictures as they are recorded."""
     standardise: bool = False
     """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
     demonstrations; before that, and otherwise, `image_scaling` holds."""

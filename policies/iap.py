@@ -17,6 +17,7 @@ from attention.components import component
 from attention.construction import Rebuilt
 from policies.config import PolicyConfig
 from policies.dense import DenseController
+from policies.depth_repair import DepthRepair
 from policies.feature_maps import attention_kernel
 from policies.geometry import Geometry
 from policies.heads import Decision, FootholdHead
@@ -57,6 +58,9 @@ class ImplicitAttentionPolicy(Rebuilt):
         self.config = config
         sight = self.sight = Sight(config, observation_space, action_space, geometry)
         self.head = sight.head
+        self.repair: DepthRepair | None = None
+        if config.repair != "none":
+            self.repair = DepthRepair(config.repair == "full", sight.observations.pictures)
         generator = torch.Generator().manual_seed(config.init_seed)
         self.normaliser = RunningNormaliser(sight.measured)
         self.tokens: PatchTokens | None = None
@@ -92,7 +96,9 @@ class ImplicitAttentionPolicy(Rebuilt):
         return LearnedSelection(tokens.num_features, kept, kernel, generator, config.score_step)
 
     def reset(self) -> None:
-        """Begin an episode; the policy carries nothing from step to step."""
+        """Begin an episode; from step to step the policy carries what it repairs pictures by."""
+        if self.repair is not None:
+            self.repair.reset()
 
     def forward(self, *parts: Tensor) -> Decision:
         """A batch of each part of the observation, in the space's order -> decisions."""
@@ -243,12 +249,17 @@ class ImplicitAttentionPolicy(Rebuilt):
 
     def decide_one(self, observation: Any) -> Decision:
         """The decision, a batch of one, for an observation as the environment gives it."""
+        if self.repair is not None:
+            with component("repair"):
+                observation = self.repair(observation)
         return self.decide(self._one(observation))
 
     @torch.inference_mode()
     def attention_masks(self, observation: Any) -> dict[str, NDArray[np.bool_]]:
         """Pixels that attention keeps, by the key of their images: (height, width), or (pictures,
         height, width) where a part holds several apart; all where there is no choice."""
+        if self.repair is not None:
+            observation = self.repair.seen(observation)
         observations = self._one(observation)
         gates: list[Tensor] | None = None
         chooses = self.selection is not None and self.config.variant != "trans"
