@@ -1,9 +1,9 @@
 """Repair of depth pictures before a policy looks, by OpenCV.
 
-Holes are pixels that return nothing: the upper bound of the observation's space, 0, or no finite
-number. Each takes the depth of the nearest pixel that returns something; `cv2.inpaint` would smear
-an edge over the hole. What returns nothing in one piece of more than a third of the picture is no
-hole but the distance, and stays.
+Holes are pixels that return nothing: the upper bound of the observation's space, 0 or less, or no
+finite number. Each takes the depth of the nearest pixel that returns something; `cv2.inpaint` would
+smear an edge over the hole. What returns nothing in one piece of more than a third of the picture
+is no hole but the distance, and stays.
 
 False returns are told from the truth by time: what is there is seen again. The last pictures are
 moved to where the new one fits them best (template matching, whole pixels). A pixel is believed
@@ -34,7 +34,8 @@ Mask = NDArray[np.bool_]
 _DISTANCE = 1 / 3  # share of the picture beyond which a hole is none
 _ALIKE = float(np.log(1.08))  # depths within 8 % are of one thing
 _ROWS, _REACH = 24, 2  # things move by so many pixels at most in a picture of so many
-_LEAST = np.float32(1e-3)
+_REST = 1e-4
+_LEAST, _FARTHEST = np.float32(1e-3), 1e6
 _BYTE = 255.0
 
 
@@ -83,25 +84,27 @@ class DepthRepair:
         remembered."""
         parts = flat(observation)
         for part in self._pictures:
-            given, repaired = self._last.get(part.key, (None, None))
-            if given is None or not np.array_equal(given, parts[part.key]):
+            last = self._last.get(part.key)
+            if last is None or not np.array_equal(last[0], parts[part.key], equal_nan=True):
                 return copy.deepcopy(self)(observation)
-            parts[part.key] = repaired
+            parts[part.key] = last[1]
         return parts
 
     def _repaired(self, part: Pictures, given: NDArray[Any]) -> NDArray[Any]:
-        repaired = given.copy()
+        repaired, far = given.copy(), min(part.high, _FARTHEST)
         order = [part.layout.index(axis) for axis in "NTCHW" if axis in part.layout]
         pictures = repaired.transpose(order)  # a view
         for place in np.ndindex(pictures.shape[:-2]):
             depth = np.array(pictures[place], np.float32, order="C")
-            np.nan_to_num(depth, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
-            holes = holes_in(depth, part.high)
+            nothing = ~(depth > 0) | ~np.isfinite(depth)
+            depth[nothing] = far
+            holes = holes_in(depth, far)
             better = fill_holes(depth, holes)
             wrong = holes
             if self._by_time:
                 memory = self._memory.setdefault((part.key, *place), _Memory())
-                wrong, better = memory.next(depth, holes, better)
+                wrong, better = memory.next(better, holes)
+            wrong |= nothing
             whole = np.issubdtype(given.dtype, np.integer)
             pictures[place][wrong] = np.rint(better[wrong]) if whole else better[wrong]
         return repaired
@@ -114,63 +117,65 @@ class _Memory:
         self.repaired: Depth | None = None
         self.reported: Depth | None = None
 
-    def next(self, depth: Depth, holes: Mask, filled: Depth) -> tuple[Mask, Depth]:
+    def next(self, depth: Depth, holes: Mask) -> tuple[Mask, Depth]:
         """Which pixels of the next picture are wrong, and a picture that is right there.
 
         Args:
-            depth: (height, width), as reported.
-            holes: of it.
-            filled: the picture without holes.
+            depth: (height, width), holes filled.
+            holes: where they were.
         """
         import cv2
 
-        log = np.log(np.maximum(filled, _LEAST))
+        log = np.log(np.maximum(depth, _LEAST))
         if self.repaired is None or self.reported is None:
-            better = cv2.medianBlur(filled, 5)
+            better = cv2.medianBlur(depth, 5)
             wrong = holes | (np.abs(np.log(np.maximum(better, _LEAST)) - log) > _ALIKE)
         else:
-            step = max(1, round(min(depth.shape) / _ROWS))
-            wrong, better = self._disbelieved(log, holes, step)
-        self.repaired = np.log(np.maximum(np.where(wrong, better, filled), _LEAST))
+            wrong, better = self._disbelieved(log, holes)
+        self.repaired = np.log(np.maximum(np.where(wrong, better, depth), _LEAST))
         self.reported = np.where(holes, np.float32(np.inf), log)
         return wrong, better
 
-    def _disbelieved(self, log: Depth, holes: Mask, step: int) -> tuple[Mask, Depth]:
+    def _disbelieved(self, log: Depth, holes: Mask) -> tuple[Mask, Depth]:
         import cv2
 
+        step = max(1, round(min(log.shape) / _ROWS))
         reach = _REACH * step
-        around = [reach + step] * 4
+        around = reach + step
+        last: list[Any] = [self.repaired, self.reported]
         repaired, reported = (
-            cv2.copyMakeBorder(one, *around, cv2.BORDER_REPLICATE)
-            for one in (self.repaired, self.reported)
+            cv2.copyMakeBorder(one, around, around, around, around, cv2.BORDER_REPLICATE)
+            for one in last
         )
         window = repaired[step:-step, step:-step]
         down, right = reach, reach
         if not holes.all():
             fit = cv2.matchTemplate(window, log, cv2.TM_SQDIFF, mask=np.float32(~holes))
+            away = np.abs(np.arange(-reach, reach + 1))
+            fit += _REST * holes.size * (away[:, None] + away)  # where nothing tells, it rests
             down, right = (int(i) for i in np.unravel_index(fit.argmin(), fit.shape))
         height, width = log.shape
         believed = np.zeros(log.shape, bool)
         for i, j in product(range(-step, step + 1, step), repeat=2):
             part = np.s_[down + step + i :, right + step + j :]
-            for last in (repaired, reported):
-                believed |= np.abs(last[part][:height, :width] - log) < _ALIKE
+            for one in (repaired, reported):
+                believed |= np.abs(one[part][:height, :width] - log) < _ALIKE
         there = repaired[down + step :, right + step :][:height, :width]
         return holes | ~believed, np.exp(there)
 
 
 def holes_in(depth: Depth, far: float) -> Mask:
-    """Pixels (height, width) that return nothing: 0 or less, and `far` or more except in pieces
-    larger than a third of the picture."""
-    beyond = depth >= np.float32(far)
-    if np.count_nonzero(beyond) > _DISTANCE * beyond.size:
+    """Pixels (height, width) that return nothing, `far`, but for pieces of more than a third of
+    the picture."""
+    holes = depth >= np.float32(far)
+    if np.count_nonzero(holes) > _DISTANCE * holes.size:
         import cv2
 
-        shape = beyond.view(np.uint8)
+        shape = holes.view(np.uint8)
         _, pieces, sizes, _ = cv2.connectedComponentsWithStats(shape, connectivity=4)
-        large = sizes[:, cv2.CC_STAT_AREA] > _DISTANCE * beyond.size
-        beyond &= ~large[pieces]
-    return beyond | (depth <= 0)
+        large = sizes[:, cv2.CC_STAT_AREA] > _DISTANCE * holes.size
+        holes &= ~large[pieces]
+    return holes
 
 
 def fill_holes(depth: Depth, holes: Mask) -> Depth:

@@ -8,6 +8,7 @@ file, and equal contents give equal bytes.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -31,6 +32,7 @@ from training.tensor_file import read_header, read_tensors, sha256_of_tensors
 
 if TYPE_CHECKING:
     import policies
+    from policies.depth_repair import Repair
 
 __all__ = [
     "CHECKPOINTS",
@@ -337,12 +339,13 @@ def fitting(complaint: str) -> Iterator[None]:
 
 
 def load_policy(
-    path: str | Path, env: gymnasium.Env | None = None
+    path: str | Path, env: gymnasium.Env | None = None, repair: Repair | None = None
 ) -> tuple[nn.Module, dict[str, Any]]:
     """The policy of a checkpoint, ready to act, and the configuration of the run it comes from.
 
     `env` gives the observation and action spaces; without it the run's environment is made, asked
-    and closed. UserError when the checkpoint and its own configuration disagree.
+    and closed. `repair` takes the place of the policy's own setting. UserError when the checkpoint
+    and its own configuration disagree.
     """
     import policies
 
@@ -352,6 +355,10 @@ def load_policy(
     if absent:
         raise UserError(f"{checkpoint.path} has a configuration without {', '.join(absent)}")
     settings = policy_settings(config["policy"], checkpoint.path)
+    if repair is not None:
+        if not isinstance(settings, policies.PolicyConfig):
+            raise UserError(f"repair {repair}: {checkpoint.path} is a {settings.name}, has none")
+        settings = dataclasses.replace(settings, repair=repair)
     held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
     own = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
     with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):

@@ -125,6 +125,7 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
         "name": player.name,
         "env": player.env_id,
         "env_settings": player.env_settings,
+        **({} if player.repair is None else {"repair": player.repair}),
         "seeds": [e.seed for e in episodes],
         "episodes": count,
         "reward_mean": float(rewards.mean()),
@@ -176,6 +177,7 @@ def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
         "flops_per_step": None if scripted else cost.total,
         "flops_by_component": {} if scripted else cost.flops,
         "latency_ms_per_step": cost.latency_ms,
+        **({} if cost.repair_ms is None else {"repair_ms_per_step": cost.repair_ms}),
         "parameters": cost.parameters,
     }
 
@@ -327,8 +329,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     if not arguments.runs and not arguments.policy:
         raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
     players = find_players(
-        arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device
-    )
+        arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device,
+        arguments.repair,
+    )  # fmt: skip
     _note_differences(players)
     for player in players:
         config.check_finite(player.env_settings, f"the environment of {player.name}")

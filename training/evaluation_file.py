@@ -40,6 +40,7 @@ class Entry:
     latency_ms_per_step: Finite
     parameters: Count
     checkpoint_sha256: str | None = None
+    repair: str | None = None
 
 
 @contextmanager
@@ -106,8 +107,10 @@ def _kept(path: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[d
         known = check(Entry, entry, path)
         settings = json.loads(json.dumps(player.env_settings))
         env_settings = json.loads(json.dumps(completed(player.env_id, known.env_settings)))
-        facts = (known.name, known.env, env_settings, known.seeds, known.checkpoint_sha256)
-        if facts != (player.name, player.env_id, settings, tuple(seeds), sha256_of(player)):
+        theirs = (known.name, known.env, env_settings, known.seeds)
+        ours = (player.name, player.env_id, settings, tuple(seeds))
+        policy = (known.checkpoint_sha256, known.repair)
+        if (*theirs, *policy) != (*ours, sha256_of(player), player.repair):
             return []
         check(dict[str, Finite], _outcome_figures(entry, player), path)
     return entries

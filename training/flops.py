@@ -203,6 +203,7 @@ _COMPARED: dict[str, Callable[[StepCost], float | None]] = {
     "step FLOPs": lambda cost: cost.total,
     "attention ms": lambda cost: cost.attention_ms,
     "encoding ms": lambda cost: cost.encode_ms,
+    "repair ms": lambda cost: cost.repair_ms,
     "step ms": lambda cost: cost.latency_ms,
 }
 
@@ -214,7 +215,8 @@ def comparison(costs: Mapping[str, StepCost]) -> str:
     head gets; the step is all from the observation to the action.
     """
     first = next(iter(costs.values()))
-    shown = {title: of for title, of in _COMPARED.items() if of(first) is not None}
+    every = costs.values()
+    shown = {t: of for t, of in _COMPARED.items() if any(of(cost) is not None for cost in every)}
     width = max(28, *map(len, costs))
     lines = [f"{'variant':<{width}}" + "".join(f"{title:>16}{'ratio':>7}" for title in shown)]
     for name, cost in costs.items():

@@ -7,12 +7,13 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import gymnasium
 import torch
 
 import envs
+from policies.depth_repair import Repair
 from training import checkpoint, config, environments
 from training.config import UserError
 from training.episode import Policy
@@ -48,6 +49,8 @@ class Player:
     checkpoint: Path | None = None
     """The file of a learned policy; None for a scripted one, whose name is in SCRIPTED."""
     device: str = "cpu"
+    repair: Repair | None = None
+    """Repair of depth pictures in place of a learned policy's own setting; None: its own."""
 
     @property
     def task(self) -> envs.Task | None:
@@ -63,7 +66,7 @@ class Player:
         """The policy for `env`, one made by `make_env`."""
         if self.checkpoint is None:
             return scripted_policy(self.name, env, EVALUATION_SEED)
-        policy, _ = checkpoint.load_policy(self.checkpoint, env)
+        policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair)
         return cast(Policy, policy.to(self.device))
 
     def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
@@ -117,6 +120,12 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         help="setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40",
     )
     parser.add_argument(
+        "--repair",
+        choices=get_args(Repair),
+        help="repair of depth pictures in place of the policies' own: none, holes (what returns "
+        "nothing is filled) or full (false returns too)",
+    )
+    parser.add_argument(
         "--episodes",
         type=positive,
         default=episodes,
@@ -160,11 +169,13 @@ def find_players(
     env_id: str | None,
     overrides: Sequence[str],
     device: str = "cpu",
+    repair: Repair | None = None,
 ) -> list[Player]:
     """The players that a command line means, each tried out: its environment and policy are
     built, and an episode can begin.
 
-    `overrides` are `key=value` settings of the environment. Raises UserError.
+    `overrides` are `key=value` settings of the environment, `repair` is of the learned policies.
+    Raises UserError.
     """
     changes = settings_given(overrides)
     check_device(device)
@@ -177,7 +188,7 @@ def find_players(
         settings = environments.embodiment(own_env, trained.get("env", {}))
         config.merge(settings, changes)
         settings = environments.resolved(own_env, settings)
-        players.append(Player(_name(file, path), named, settings, path, device))
+        players.append(Player(_name(file, path), named, settings, path, device, repair))
     for name in scripted:
         scripted_env = env_id or environments.DEFAULT
         settings = environments.resolved(scripted_env, changes)

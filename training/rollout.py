@@ -121,8 +121,9 @@ def run(argv: Sequence[str] | None = None) -> int:
         check_video_path(Path(arguments.video))
     files = [] if arguments.run is None else [arguments.run]
     (player,) = find_players(
-        files, arguments.policy, arguments.env, arguments.set, arguments.device
-    )
+        files, arguments.policy, arguments.env, arguments.set, arguments.device,
+        arguments.repair,
+    )  # fmt: skip
     try:
         episodes = _roll(player, arguments)
     except FloatingPointError as error:

@@ -48,6 +48,9 @@ class StepCost:
     attention_ms: float | None = None
     """Median time of what `attention` counts, milliseconds: the feature maps of all attention
     layers, with their queries, keys and values given; None without such layers."""
+    repair_ms: float | None = None
+    """Median time of repairing depth pictures, milliseconds, which no operator of PyTorch does and
+    no FLOPs count; None for a policy that repairs none."""
 
     @property
     def total(self) -> int:
@@ -71,7 +74,7 @@ def measure(
     policy: Policy, observation: Any, device: str = "cpu", calls: int = 100, warm_up: int = 10
 ) -> StepCost:
     """FLOPs, median latency over `calls` calls after `warm_up`, and size of a policy."""
-    steps = {"act": lambda: policy.act(observation)}
+    steps = {"act": lambda: policy.act(observation), **_repair_step(policy, observation)}
     return _cost(policy, steps, _medians_ms(steps, device, calls, warm_up))
 
 
@@ -109,12 +112,14 @@ def _cost(policy: Policy, steps: dict[str, Step], times_ms: Mapping[str, float])
         encode_flops=count(steps["encode"]).total if "encode" in steps else None,
         encode_ms=times_ms.get("encode"),
         attention_ms=times_ms.get("attention"),
+        repair_ms=times_ms.get("repair"),
     )
 
 
 def _parts(policy: Policy, observation: Any, device: str) -> dict[str, Step]:
     """The whole step, and the parts of it that can be run alone."""
     steps: dict[str, Step] = {"act": lambda: policy.act(observation)}
+    steps |= _repair_step(policy, observation)
     encode = getattr(policy, "encode", None)
     if encode is not None:
         rgb, pose = (torch.as_tensor(observation[k], device=device)[None] for k in ("rgb", "pose"))
@@ -123,6 +128,12 @@ def _parts(policy: Policy, observation: Any, device: str) -> dict[str, Step]:
     if layers:
         steps["attention"] = lambda: [layer.feature_map.attend(*qkv) for layer, qkv in layers]
     return steps
+
+
+def _repair_step(policy: Policy, observation: Any) -> dict[str, Step]:
+    """Repair of depth pictures alone; nothing of a policy without."""
+    repair = getattr(policy, "repair", None)
+    return {} if repair is None else {"repair": lambda: repair(observation)}
 
 
 def _attention_layers(policy: Policy, step: Step) -> list[tuple[RandomFeatureAttention, Any]]:

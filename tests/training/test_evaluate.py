@@ -253,3 +253,20 @@ def test_results_go_where_the_first_run_directory_is(tmp_path, monkeypatch, caps
     monkeypatch.setattr("os.access", lambda *_: False)
     assert where(["a"]) is None
     assert "note: a cannot be written, so nothing is: give --out DIR" in capsys.readouterr().err
+
+
+def test_repair_of_depth_is_of_the_evaluation_and_not_of_the_policy(tmp_path):
+    """The shipped policy has none; results say what they were measured with."""
+    task = ["stepping_stones_no_attention", "--episodes", "1", "--set", "episode_s=0.5"]
+    assert main([*task, "--repair", "full", "--out", str(tmp_path / "a")]) == 0
+    assert main([*task, "--out", str(tmp_path / "b")]) == 0
+    mended, plain = (json.loads((tmp_path / x / "evaluation.json").read_text())[0] for x in "ab")
+    assert (mended["repair"], plain.get("repair")) == ("full", None)
+    assert 0 < mended["repair_ms_per_step"] < mended["latency_ms_per_step"]
+    assert mended["flops_per_step"] == plain["flops_per_step"]
+    assert mended["checkpoint_sha256"] == plain["checkpoint_sha256"]
+
+
+def test_repair_is_refused_where_a_policy_has_none(capsys):
+    assert main(["bimanual_sweep_softmax", "--repair", "full"]) == 2
+    assert "repair full" in capsys.readouterr().err
