@@ -201,7 +201,8 @@ def test_mistakes_are_one_sentence_and_status_2(command, arguments, message, lea
         ({"policy": "all"}, "policy is 'all', where `key: value` pairs are needed"),
         ({"env": [1]}, r"env is \[1\], where `key: value` pairs are needed"),
         ({"policy": {"name": "vision_performer", "qk_dim": 4}}, "unknown key policy.qk_dim"),
-        ({"policy": {}}, "its policy does not fit here: "),
+        ({"policy": {}}, "holds another policy: tensor action_high is "),
+        ({"policy": {"controller": "vote"}}, "its policy does not fit here: controller vote needs"),
     ],
 )
 def test_a_checkpoint_whose_configuration_is_odd(learner, tmp_path, change, message):
