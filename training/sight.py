@@ -28,6 +28,7 @@ from typing import Any
 import gymnasium
 import torch
 
+import envs
 from training import config
 from training.command_lines import command_line
 from training.commands import exit_status
@@ -100,7 +101,7 @@ def _sight(
             f"interventions must be some of {', '.join(INTERVENTIONS)}, got {', '.join(unknown)}"
         )
     with subject.make_env() as env:
-        identity = env.spec.id if env.spec else type(env.unwrapped).__name__
+        identity = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         keys = _chosen(env, identity, images)
     groups = {ALL: keys}
     if len(keys) > 1:
@@ -108,7 +109,10 @@ def _sight(
     tasks = [Task(seed, max(seeds) + 1 + i) for i, seed in enumerate(seeds)]
     make = partial(Stage, subject, groups, [k for k in INTERVENTIONS if k in interventions])
     scenes = _play(make, tasks, min(workers, len(tasks)), name, progress)
-    return report(name, identity, scenes, smallest_loss)
+    task = envs.find_task(identity)
+    headline = None if task is None else task.headline_outcome
+    lower_is_better = [headline.name] if headline and headline.better == "down" else []
+    return report(name, identity, scenes, smallest_loss, lower_is_better)
 
 
 def _chosen(env: gymnasium.Env, identity: str, images: Collection[str]) -> list[str]:

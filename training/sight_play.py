@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +12,8 @@ import gymnasium
 import numpy as np
 import torch
 
+import envs
+from envs.task import SUCCESS
 from training.callables import as_policy
 from training.episode import Episode, Policy, run_episode
 from training.sight_images import Altered, Images, Substitute, recorder, substitute
@@ -122,6 +125,8 @@ class Stage:
         self._subject, self._groups, self._kinds = subject, groups, kinds
         self._env = subject.make_env()
         self._policy = subject.make_policy(self._env)
+        spec = self._env.unwrapped.spec
+        self._task = None if spec is None else envs.find_task(spec.id)
 
     def run(self, task: Task) -> Scene:
         """Play a scene.
@@ -145,7 +150,13 @@ class Stage:
             player = Altered(policy or self._own(task.seed), keys, shown)
             played[names[i]] = self._episode(task.seed, player), player
         actions = played[None][1].actions
-        plays = {name: _play(episode, p, actions) for name, (episode, p) in played.items()}
+        plays = {
+            name: Play(
+                self._outcomes(episode), episode.steps, not _alike(actions, player.actions),
+                player.differed / episode.steps,
+            )
+            for name, (episode, player) in played.items()
+        }  # fmt: skip
         return Scene(
             task.seed, plays[None], {name: plays[name] for name in floors},
             {key: plays[key] for key in altered},
@@ -169,6 +180,17 @@ class Stage:
         with torch.no_grad():
             return run_episode(self._env, policy, seed, on_step=on_step)
 
+    def _outcomes(self, episode: Episode) -> dict[str, float]:
+        """Reward, and what the task is judged by first; success where nothing describes it. What is
+        no number is left out."""
+        name = SUCCESS if self._task is None else self._task.headline
+        found = {"reward": episode.reward}
+        if name == SUCCESS and episode.success is not None:
+            found[name] = float(episode.success)
+        elif name in episode.outcomes:
+            found[name] = episode.outcomes[name]
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
@@ -179,11 +201,5 @@ def _derived(seed: int, use: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(use,)).generate_state(1)[0])
 
 
-def _play(episode: Episode, player: Altered, actions: list[Any]) -> Play:
-    same = len(actions) == len(player.actions) and all(
-        np.array_equal(ours, theirs) for ours, theirs in zip(actions, player.actions, strict=True)
-    )
-    outcomes = {"reward": episode.reward}
-    if "success" in episode.info:
-        outcomes["success"] = float(episode.success)
-    return Play(outcomes, episode.steps, not same, player.differed / episode.steps)
+def _alike(ours: Sequence[Any], theirs: Sequence[Any]) -> bool:
+    return len(ours) == len(theirs) and all(map(np.array_equal, ours, theirs))

@@ -58,8 +58,10 @@ def test_freeze_shows_the_first_image():
     assert player.differed == 3
 
 
-@pytest.mark.parametrize(("shape", "axes"), [((6, 7), (0, 1)), ((6, 7, 3), (0, 1)),
-                                             ((3, 6, 7), (1, 2)), ((2, 6, 7, 3), (1, 2))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((6, 7), (0, 1)), ((6, 7, 3), (0, 1)), ((3, 6, 7), (1, 2)), ((2, 6, 7, 3), (1, 2))],
+)
 def test_blank_has_a_value_a_channel_and_shuffle_keeps_all_values(shape, axes):
     lent = [{"observation": RNG.integers(0, 255, shape, np.uint8)} for _ in range(3)]
     mean = np.mean([images["observation"] for images in lent], 0).mean(axes, keepdims=True)

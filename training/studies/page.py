@@ -17,7 +17,13 @@ from training.studies.controls import controls_table
 from training.studies.figures import look
 from training.studies.gaze import gaze_section
 from training.studies.html import (
-    between, document, measured_cell, millions, note, success_cell, table,
+    between,
+    document,
+    measured_cell,
+    millions,
+    note,
+    success_cell,
+    table,
 )  # fmt: skip
 from training.studies.lines import OVERLAID
 from training.studies.products import Film, Share
