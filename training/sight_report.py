@@ -102,7 +102,10 @@ class _Measured:
         self.scenes, self._down = scenes, lower_is_better
         plays = [play for scene in scenes for play in _plays(scene)]
         names = plays[0].outcomes
-        self.outcomes = [name for name in names if all(name in p.outcomes for p in plays)]
+        self.outcomes = [name for name in names if all(name in play.outcomes for play in plays)]
+        self.binary = {
+            name: all(play.outcomes[name] in (0, 1) for play in plays) for name in self.outcomes
+        }
         self.levels = [self._level(outcome) for outcome in self.outcomes]
         self.to_lose = {level.outcome: level.to_lose for level in self.levels}
 
@@ -129,7 +132,7 @@ class _Measured:
         }
         best = max(floors, key=lambda name: float(floors[name].mean()))
         above = own - floors[best]
-        between = interval(above)
+        between = interval(above, self.binary[outcome])
         sure = between is not None and between[0] > 0
         sign = self.sign(outcome)
         return Level(
@@ -202,7 +205,7 @@ def _answer(
 ) -> Verdict:
     tests = [test for test in chances if test[0] == group]
     evidence = [
-        Evidence(f"{kind}, {outcome}", measured.lost(group, kind, outcome),
+        Evidence(f"{outcome} by {kind}", measured.lost(group, kind, outcome),
                  measured.to_lose[outcome], chances[group, kind, outcome])
         for _, kind, outcome in tests
     ]  # fmt: skip
@@ -214,16 +217,16 @@ def _answer(
 
 def _loss(measured: _Measured, group: str, kind: str, outcome: str, p: float | None) -> Loss:
     plays, lost = measured.plays(group, kind), measured.lost(group, kind, outcome)
-    to_lose = measured.to_lose[outcome]
+    to_lose, otherwise = measured.to_lose[outcome], sum(play.otherwise for play in plays)
     return Loss(
         group, kind, outcome,
         mean=float(np.mean([play.outcomes[outcome] for play in plays])),
         lost=float(lost.mean()),
-        lost_interval_95=interval(lost),
+        lost_interval_95=interval(lost, measured.binary[outcome]) if otherwise else (0.0, 0.0),
         lost_share=None if to_lose is None else float(lost.mean()) / to_lose,
         p=chance(lost),
         p_corrected=p,
-        acted_otherwise=sum(play.otherwise for play in plays),
+        acted_otherwise=otherwise,
         images_differed=float(np.mean([play.differed for play in plays])),
     )  # fmt: skip
 

@@ -85,9 +85,19 @@ def corrected(chances: Sequence[float]) -> list[float]:
     return result
 
 
-def interval(values: NDArray[np.float64]) -> Interval | None:
-    """95 % interval of the mean over scenes; None of a single scene."""
-    return mean_interval(values[None]) if len(values) > 1 else None
+def interval(values: NDArray[np.float64], binary: bool = False) -> Interval | None:
+    """95 % interval of the mean difference over scenes; None of a single scene.
+
+    `binary`: between what happens or does not. One more difference of each sign is added, so that
+    scenes all alike do not make it seem certain (Bonett and Price 2012, Journal of Educational and
+    Behavioral Statistics 37(4)).
+    """
+    if len(values) < 2:
+        return None
+    if not binary:
+        return mean_interval(values[None])
+    low, high = mean_interval(np.append(values, (1, -1))[None])
+    return max(low, -1.0), min(high, 1.0)
 
 
 def decide(
@@ -108,7 +118,7 @@ def decide(
         return Verdict(False, f"no action of {_scenes(scenes)} changed with its images")
     surest = min(evidence, key=lambda found: found.p)
     if surest.p <= FALSE_ALARMS:
-        return Verdict(True, f"it loses by {surest.name} (p = {surest.p:.2g}, corrected)")
+        return Verdict(True, f"it loses {surest.name} (p = {surest.p:.2g}, corrected)")
     losing = [found for found in evidence if found.to_lose is not None]
     if not losing:
         return Verdict(None, "it comes to no more than the floor, so there is nothing to lose")
@@ -140,6 +150,8 @@ def _bounds(found: Evidence) -> tuple[float, float]:
     """Between which shares of what there is to lose the loss lies, 95 %."""
     assert found.to_lose is not None
     shares = found.lost / found.to_lose
-    own, more = interval(shares), interval(np.append(shares, max(1.0, float(shares.max()))))
-    assert more is not None
-    return (-math.inf if own is None else own[0]), max(more[1], math.inf if own is None else own[1])
+    if len(shares) < 2:
+        return -math.inf, math.inf
+    low, high = mean_interval(shares[None])
+    more = mean_interval(np.append(shares, max(1.0, float(shares.max())))[None])
+    return low, max(high, more[1])

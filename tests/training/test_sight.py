@@ -129,7 +129,7 @@ def test_the_command_writes_a_report_and_a_page(tmp_path, capsys):
     words = ["tests.training.look_env:seeing", "--episodes", "8", "--out", str(tmp_path / "a")]
     assert command.main([*words, *LOOK]) == 0
     printed = capsys.readouterr().out
-    assert "\nlooks: true: it loses by " in printed
+    assert "\nlooks: true: it loses reward by " in printed
     assert "looks at eye.wrist: false" in printed
     facts = json.loads((tmp_path / "a" / "sight.json").read_text())
     assert facts["looks"] is True

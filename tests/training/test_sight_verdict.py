@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from training.sight_verdict import FALSE_ALARMS, Evidence, chance, corrected, decide
+from training.sight_verdict import FALSE_ALARMS, Evidence, chance, corrected, decide, interval
 
 RNG = np.random.default_rng(0)
 
@@ -64,10 +64,25 @@ def test_a_loss_that_matters_is_rarely_called_none():
     assert decide(evidence(np.zeros(10)), 10, 10, 0.2).looks is None
 
 
+def test_intervals_of_what_happens_or_does_not():
+    """Bonett and Price add one scene to either side: of 20 that all lose, 21 to 1 of 22 (where
+    they take the normal's quantile, here is Student's)."""
+    low, high = interval(np.ones(20), binary=True)
+    assert (low, high) == (pytest.approx(20 / 22 - 2.0796 * 0.4264 / 22**0.5, abs=1e-3), 1.0)
+    assert interval(np.zeros(2000), binary=True) == pytest.approx((-0.0014, 0.0014), abs=2e-4)
+    held = 0
+    for _ in range(400):
+        own, other = RNG.random(20) < 0.9, RNG.random(20) < 0.6
+        low, high = interval(own * 1.0 - other, binary=True)
+        held += low <= 0.3 <= high
+    assert held / 400 > 0.92
+    assert interval(np.ones(1)) is None
+
+
 def test_a_verdict_says_what_it_rests_on():
     lost = RNG.normal(0.5, 0.1, 20)
     found = decide(evidence(np.zeros(20), lost), 20, 20, 0.2)
-    assert (found.looks, found.reason.partition("(")[0]) == (True, "it loses by test 1 ")
+    assert (found.looks, found.reason.partition("(")[0]) == (True, "it loses test 1 ")
     assert decide(evidence(-lost), 20, 20, 0.2).reason.endswith("it gains without them")
     assert decide([], 20, 20, 0.2).looks is None
     unclear = decide(evidence(RNG.normal(0, 1, 20)), 20, 20, 0.2)
