@@ -211,6 +211,7 @@ def _write(directory: Path, found: Report, player: Player, words: Sequence[str])
     facts = {
         **found.plain(),
         "env_settings": player.env_settings,
+        **({} if player.repair is None else {"repair": player.repair}),
         "checkpoint": None if player.checkpoint is None else str(player.checkpoint),
         "checkpoint_sha256": sha256_of(player),
         "provenance": provenance({"env": player.env_settings}),
@@ -230,7 +231,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
     files = [] if arguments.run is None else [arguments.run]
     (player,) = find_players(
-        files, arguments.policy, arguments.env, arguments.set, arguments.device
+        files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair
     )
     config.check_finite(player.env_settings, f"the environment of {player.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
