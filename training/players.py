@@ -15,6 +15,7 @@ import torch
 import envs
 from policies.depth_repair import Repair
 from training import checkpoint, config, environments
+from training.callables import as_policy, is_named, named
 from training.config import UserError
 from training.episode import Policy
 from training.seeds import EVALUATION_SEEDS_FROM
@@ -47,10 +48,13 @@ class Player:
     env_settings: dict[str, Any]
     """Keywords of `gymnasium.make`, all of them where the environment's settings are known."""
     checkpoint: Path | None = None
-    """The file of a learned policy; None for a scripted one, whose name is in SCRIPTED."""
+    """The file of a learned policy; None for others."""
     device: str = "cpu"
     repair: Repair | None = None
     """Repair of depth pictures in place of a learned policy's own setting; None: its own."""
+    source: str | None = None
+    """"module:name" of a policy in Python, as the user typed it; with neither this nor a checkpoint
+    the policy is a scripted one, whose name is in SCRIPTED."""
 
     @property
     def task(self) -> envs.Task | None:
@@ -64,6 +68,8 @@ class Player:
 
     def make_policy(self, env: gymnasium.Env) -> Policy:
         """The policy for `env`, one made by `make_env`."""
+        if self.source is not None:
+            return as_policy(named(self.source), env, self.source)
         if self.checkpoint is None:
             return scripted_policy(self.name, env, EVALUATION_SEED)
         policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair)
@@ -181,6 +187,9 @@ def find_players(
     check_device(device)
     players = []
     for file in files:
+        if is_named(file):
+            players.append(_written(file, env_id, changes))
+            continue
         path = checkpoint.resolve(file)
         trained = checkpoint.load(path).config
         own_env = trained.get("env_id", environments.DEFAULT)
@@ -202,6 +211,13 @@ def find_players(
             except ValueError as error:
                 raise UserError(f"{player.env_id}: {error}") from None
     return players
+
+
+def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Player:
+    """The player of a policy in Python."""
+    if env_id is None:
+        raise UserError(f"{word} knows no environment: say which with --env ID")
+    return Player(word, env_id, environments.resolved(env_id, changes), source=word)
 
 
 def settings_given(overrides: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,15 @@ from training.studies.config import CurveConfig, StudyConfig
 from training.studies.controls import controls_table
 from training.studies.figures import look
 from training.studies.gaze import gaze_section
-from training.studies.html import between, measured_cell, millions, note, success_cell, table
+from training.studies.html import (
+    between,
+    document,
+    measured_cell,
+    millions,
+    note,
+    success_cell,
+    table,
+)  # fmt: skip
 from training.studies.lines import OVERLAID
 from training.studies.products import Film, Share
 from training.studies.results import commits
@@ -31,29 +39,6 @@ _SHAPES = {
     "^": "M 13 1 l 4.5 8 h -9 z",
 }  # fmt: skip
 """Outlines of the points' shapes in the legend."""
-_STYLE = """
-:root { color-scheme: light dark; --faint: #8885; --box: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 1rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
-.lead { font-size: 1.15rem; } .note { opacity: .8; font-size: .9rem; max-width: 60rem; }
-.missing { border-left: 4px solid #e07b1a; padding-left: .8rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--faint); padding: .3rem .35rem; text-align: right;
-  white-space: nowrap; font-size: .9rem; }
-th:first-child, td:first-child { text-align: left; } thead th { vertical-align: bottom; }
-th small, td small { font-weight: normal; display: block; opacity: .8; }
-th { white-space: normal; min-width: 3rem; } th small { min-width: 4.2rem; }
-.wide th:first-child, .wide td:first-child { position: sticky; left: 0; background: Canvas; }
-.charts { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
-figure { margin: 0; } figure svg { display: block; width: 100%; max-width: 40rem; height: auto; }
-figure:has(> .panels) { grid-column: 1 / -1; overflow-x: auto; }
-figure > svg.panels { max-width: none; min-width: 48rem; }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0;
-  font-size: .9rem; } .legend svg { vertical-align: middle; margin-right: .35rem; }
-code, pre { background: var(--box); border-radius: 4px; } code { padding: 0 .25rem; }
-pre { padding: .7rem; overflow-x: auto; } .text { text-align: left; white-space: normal; }
-"""
 
 
 def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: Sequence[Run],
@@ -90,13 +75,7 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         *budget_section(study, runs),
         "<h2>How to run it again</h2>", _origin(study, summary, command, runs),
     ]  # fmt: skip
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(study.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</body>\n</html>\n"
-    )
+    return document(study.title, parts)
 
 
 def _failed(failed: Sequence[str]) -> str:
