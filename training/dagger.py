@@ -77,7 +77,8 @@ def prepare(config: BCConfig) -> tuple[Policy, Layout]:
                 f"env_id = {config.env_id!r} has no expert_action() that could be cloned"
             )
         policy = build_policy(config.env_id, config.env, config.policy)[0]
-        return policy, layout_of(env, policy.remembers)
+        layout = layout_of(env, policy.remembers)
+    return policy, layout
 
 
 def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:

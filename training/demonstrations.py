@@ -153,13 +153,13 @@ class Demonstrations:
         try:
             check_regular(path)
             tensors = safetensors_torch.load(path.read_bytes())
-            own = [tensors.pop(_ACTIONS), tensors.pop(_HELD_OUT)]
+            actions, held_out = tensors.pop(_ACTIONS), tensors.pop(_HELD_OUT)
         except (OSError, SafetensorError, KeyError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
         more = tensors.pop(_TAKEN, None), tensors.pop(_STARTS, None)
         parts = {_BEFORE.get(key, key.removeprefix(_PART)): part for key, part in tensors.items()}
-        return cls(parts, *own, *more)
+        return cls(parts, actions, held_out, *more)
 
     def check(self, path: Path, layout: Layout) -> None:
         """UserError, for the file that they are from, unless they are of such observations and
