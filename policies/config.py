@@ -138,11 +138,16 @@ class PolicyConfig:
     """Seed of the random projections."""
     qk_dim: int = Field(default=4, ge=2, le=256)
     """Dimension d of queries and keys."""
-    controller: Literal["auto", "vote", "mlp"] = "auto"
-    """Foothold votes over the depth profile of each leg's lane (vote), or a small dense network
-    (mlp); auto: vote where the robot's geometry says where feet and cameras are, else mlp."""
+    controller: Literal["auto", "vote", "mlp", "lstm", "gru"] = "auto"
+    """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
+    or one that remembers (lstm, gru); auto: vote where the robot's geometry says where feet and
+    cameras are, else mlp."""
     hidden: tuple[int, ...] = (32,)
-    """Widths of the dense controller's hidden layers; none: a linear map."""
+    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
+    (lstm, gru)."""
+    last_action: bool = False
+    """Whether the controller is given the action before, zeros at the beginning of an episode; not
+    with votes."""
     init_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the initial parameters."""
 
@@ -160,6 +165,12 @@ class PolicyConfig:
             )
         if min(self.hidden, default=1) < 1:
             raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
+        if self.last_action and self.controller == "vote":
+            raise ValueError("last_action must be false with the controller vote; others take it")
+        if self.controller in ("lstm", "gru") and not self.hidden:
+            raise ValueError(
+                f"hidden must have a width with the controller {self.controller}, got none"
+            )
         if self.variant != "masking" and self.selection != "learned":
             raise ValueError(
                 f"variant {self.variant} needs attention scores: selection must be learned, "

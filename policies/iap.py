@@ -5,6 +5,7 @@ what is left, with the other numbers of the observation, into an action.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -22,14 +23,30 @@ from policies.feature_maps import attention_kernel
 from policies.geometry import Geometry
 from policies.heads import Decision, FootholdHead
 from policies.normaliser import RunningNormaliser, RunningStatistics
+from policies.recurrent import GATES, RecurrentController
 from policies.selection import LearnedSelection, RandomSelection
 from policies.sight import Sight
 from policies.tokens import PatchTokens
 from policies.vote import VoteController
 
-__all__ = ["ImplicitAttentionPolicy"]
+__all__ = ["ImplicitAttentionPolicy", "Memory"]
 
 _CHUNK = 1024  # observations measured at once
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a policy carries from step to step of an episode; nothing at its beginning."""
+
+    state: Tensor
+    """Of a recurrent controller, (batch, state_size)."""
+    last: Tensor
+    """The action before, as the head codes it, (batch, coded); zeros where there was none."""
+
+    def where(self, kept: Tensor) -> "Memory":
+        """The same, but nothing for those of the batch that are not kept, (batch,) bool."""
+        factor = kept.unsqueeze(-1).to(self.state)
+        return Memory(self.state * factor, self.last * factor)
 
 
 class ImplicitAttentionPolicy(Rebuilt):
@@ -72,12 +89,15 @@ class ImplicitAttentionPolicy(Rebuilt):
             )  # fmt: skip
             self.tokens.start_statistics([images.scale.fixed for images in sight.images])
             self.selection = self._selection(self.tokens, generator)
-        self.controller: VoteController | DenseController
+        self.controller: VoteController | DenseController | RecurrentController
+        sizes = sight.inputs, self.head.size, config.hidden, generator
         if sight.votes is not None:
             self.controller = VoteController(sight.votes, self.normaliser)
+        elif config.controller in GATES:
+            self.controller = RecurrentController(config.controller, *sizes)
         else:
-            inputs = sight.handed + sight.observations.vector_size
-            self.controller = DenseController(inputs, self.head.size, config.hidden, generator)
+            self.controller = DenseController(*sizes)
+        self._memory: Memory | None = None
 
     def _selection(
         self, tokens: PatchTokens, generator: torch.Generator
@@ -95,19 +115,34 @@ class ImplicitAttentionPolicy(Rebuilt):
         kernel = attention_kernel(config, config.qk_dim)
         return LearnedSelection(tokens.num_features, kept, kernel, generator, config.score_step)
 
+    @property
+    def remembers(self) -> bool:
+        """Whether an action depends on what was before it in its episode."""
+        return self.config.last_action or isinstance(self.controller, RecurrentController)
+
     def reset(self) -> None:
-        """Begin an episode; from step to step the policy carries what it repairs pictures by."""
+        """Begin an episode: what is carried from step to step is forgotten."""
+        self._memory = None
         if self.repair is not None:
             self.repair.reset()
+
+    def start(self, batch: int) -> Memory:
+        """What is carried at the beginning of so many episodes: nothing."""
+        own = self.normaliser.mean
+        state = getattr(self.controller, "state_size", 0)
+        last = self.head.coded if self.config.last_action else 0
+        sizes = ((batch, state), (batch, last))
+        return Memory(*(torch.zeros(size, device=own.device) for size in sizes))
 
     def forward(self, *parts: Tensor) -> Decision:
         """A batch of each part of the observation, in the space's order -> decisions."""
         return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
 
-    def decide(self, observations: Mapping[str, Tensor]) -> Decision:
-        """Observations, each part (batch, ...) as the space has it -> decisions."""
+    def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
+        """Observations, each part (batch, ...) as the space has it, and what is carried, by default
+        nothing -> decisions."""
         if not isinstance(self.controller, VoteController):
-            return self.head(self.numbers(observations))
+            return self.head(self._step(self.given(observations), memory)[0])
         assert isinstance(self.head, FootholdHead)
         assert self.tokens is not None
         handed = self._attended(self.tokens, observations)
@@ -116,15 +151,55 @@ class ImplicitAttentionPolicy(Rebuilt):
             return self.head.votes(*self.controller(handed[0], vector))
 
     def numbers(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """What a dense controller makes of observations, each part (batch, ...): (batch,
-        head.size), which the head reads."""
-        assert isinstance(self.controller, DenseController)
+        """What a controller without votes makes of observations that begin an episode, each part
+        (batch, ...): (batch, head.size), which the head reads."""
+        return self._step(self.given(observations), None)[0]
+
+    def given(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What a controller without votes is given, but for the last action, (batch, k)."""
         handed = None if self.tokens is None else self._attended(self.tokens, observations)
         with component("controller"):
             normal = self.normaliser(self.sight.observations.vector(observations))
-            given = normal if handed is None else torch.cat((handed, normal), -1)
-            numbers: Tensor = self.controller(given)
-            return numbers
+            return normal if handed is None else torch.cat((handed, normal), -1)
+
+    def _step(self, given: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor]:
+        """The controller's numbers, and its state from now on."""
+        with component("controller"):
+            memory = memory or self.start(len(given))
+            if self.config.last_action:
+                given = torch.cat((given, memory.last), -1)
+            if isinstance(self.controller, RecurrentController):
+                numbers, state = self.controller(given, memory.state)
+                return numbers, state
+            return self.controller(given), memory.state
+
+    def unroll(
+        self, observations: Mapping[str, Tensor], actions: Tensor, starts: Tensor, memory: Memory
+    ) -> tuple[Decision, Memory]:
+        """Decisions one after the other.
+
+        Args:
+            observations: each part (batch, steps, ...).
+            actions: that were taken, (batch, steps, ...).
+            starts: (batch, steps) bool, where an episode begins.
+            memory: what is carried to the first step.
+
+        Returns:
+            The decisions, (batch times steps, ...), and what is carried on, without gradients.
+        """
+        given = self.given({key: part.flatten(0, 1) for key, part in observations.items()})
+        given = given.unflatten(0, starts.shape)
+        taken = self.head.code(actions.flatten(0, 1)).unflatten(0, starts.shape).to(given)
+        if not self.config.last_action:
+            taken = taken[..., :0]
+        numbers = []
+        for step in range(starts.shape[1]):
+            memory = memory.where(~starts[:, step])
+            made, state = self._step(given[:, step], memory)
+            numbers.append(made)
+            memory = Memory(state, taken[:, step])
+        decision = self.head(torch.stack(numbers, 1).flatten(0, 1))
+        return decision, Memory(memory.state.detach(), memory.last.detach())
 
     def _attended(self, cut: PatchTokens, observations: Mapping[str, Tensor]) -> Any:
         """What attention hands on: numbers (batch, k), or pictures where the controller takes
@@ -248,11 +323,26 @@ class ImplicitAttentionPolicy(Rebuilt):
             return self.head.given(decision.action()[0])
 
     def decide_one(self, observation: Any) -> Decision:
-        """The decision, a batch of one, for an observation as the environment gives it."""
+        """The decision, a batch of one, for an observation as the environment gives it; it is
+        carried on that its action is taken."""
         if self.repair is not None:
             with component("repair"):
                 observation = self.repair(observation)
-        return self.decide(self._one(observation))
+        observations = self._one(observation)
+        if not self.remembers:
+            return self.decide(observations)
+        numbers, state = self._step(self.given(observations), self._memory)
+        decision = self.head(numbers)
+        taken = self.start(1).last
+        if self.config.last_action:
+            taken = self.head.code(decision.action())
+        self._memory = Memory(state, taken)
+        return decision
+
+    def took(self, action: Tensor) -> None:
+        """Carry on that another action (1, ...) was taken than that of the last decision."""
+        if self._memory is not None and self.config.last_action:
+            self._memory = Memory(self._memory.state, self.head.code(action))
 
     @torch.inference_mode()
     def attention_masks(self, observation: Any) -> dict[str, NDArray[np.bool_]]:

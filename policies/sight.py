@@ -63,12 +63,14 @@ class Sight:
         self.measured = end
         self.votes = self._votes(config, geometry, action_space)
         self.head = head_for(action_space, None if geometry is None else geometry.footholds)
+        self._last = self.head.coded if config.last_action else 0
         self._count(config)
 
     def _votes(
         self, config: PolicyConfig, geometry: Geometry | None, action_space: Any
     ) -> VotePlan | None:
-        if config.controller == "mlp" or (config.controller == "auto" and config.standardise):
+        suits = not (config.standardise or config.last_action)
+        if config.controller != "vote" and not (config.controller == "auto" and suits):
             return None
         found = vote_plan(self.observations, self.images, geometry, action_space)
         if isinstance(found, VotePlan):
@@ -117,6 +119,11 @@ class Sight:
             mask = images.spread(own).cpu().numpy()
             masks[images.pictures.key] = mask if "N" in images.pictures.layout else mask[0]
         return masks
+
+    @property
+    def inputs(self) -> int:
+        """Numbers that a controller without votes is given."""
+        return self.handed + self.observations.vector_size + self._last
 
     @property
     def has_footholds(self) -> bool:

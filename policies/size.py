@@ -8,6 +8,7 @@ import gymnasium
 
 from policies.config import EXACT, HYBRIDS, PolicyConfig
 from policies.geometry import Geometry
+from policies.recurrent import GATES
 from policies.sight import Sight
 from policies.tokens import PLACE
 from policies.vision_config import VisionPolicyConfig
@@ -143,9 +144,16 @@ def _implicit(config: PolicyConfig, sight: Sight) -> int:
     elif config.selection == "random":
         total += sight.tokens
     if sight.votes is None:
-        inputs = sight.handed + sight.observations.vector_size
-        total += _layers(inputs, *config.hidden, sight.head.size)
+        total += _controller(config, sight)
     return total
+
+
+def _controller(config: PolicyConfig, sight: Sight) -> int:
+    if config.controller not in GATES:
+        return _layers(sight.inputs, *config.hidden, sight.head.size)
+    before, width = (sight.inputs, *config.hidden[:-1]), config.hidden[-1]
+    gates = GATES[config.controller] * (before[-1] + width + 2) * width
+    return _layers(*before) + gates + _layers(width, sight.head.size)
 
 
 def _vision(config: VisionPolicyConfig, tokens: int, pose: int, actions: int) -> int:

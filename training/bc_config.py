@@ -44,6 +44,9 @@ class BCConfig:
     """Gradient steps a round; the learning rate falls from its peak to zero in each."""
     batch_size: int = Field(default=256, ge=1, le=2**14)
     """Decisions a gradient step."""
+    sequence: int = Field(default=32, ge=1, le=2**14)
+    """Decisions in a row that gradients pass back through, for policies that remember (lstm, gru,
+    last_action); a gradient step is of batch_size / sequence such rows."""
     learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
     """Peak learning rate of Adam."""
     weight_decay: float = Field(default=0.0, ge=0, le=1e6)

@@ -17,6 +17,7 @@ from training.bc_config import BCConfig
 from training.config import UserError
 from training.demonstrations import Demonstrations
 from training.map_fitting import OBSERVATIONS, sound
+from training.sequences import in_lanes, judged
 
 __all__ = ["Fit", "batches", "fit", "learning_rate", "validate"]
 
@@ -65,17 +66,14 @@ def fit(
     """
     losses, norms = [], []
     parameters = list(policy.parameters())
-    for update, index in enumerate(
-        batches(len(data), config.batch_size, config.updates, generator)
-    ):
-        optimiser.zero_grad()
-        losses.append(0.0)
-        for part in index.split(part_size):
-            batch = data[part]
-            loss = policy.loss(batch.observations, batch.actions, generator, config.speed_weight)
-            loss = loss * (len(part) / len(index))
-            loss.backward()
-            losses[-1] += loss.item()
+    made = (
+        in_lanes(policy, data, config, generator)
+        if policy.remembers
+        else _in_parts(policy, data, config, generator, part_size)
+    )
+    optimiser.zero_grad()
+    for update, (loss, index) in enumerate(made):
+        losses.append(loss)
         norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
         norms.append(norm.item())
         if not (math.isfinite(losses[-1]) and math.isfinite(norms[-1])):
@@ -90,7 +88,25 @@ def fit(
         if (iteration - 1) * config.updates + update + 1 == config.fit_after:
             with sound():
                 policy.fit_attention(data[index[:OBSERVATIONS]].observations)
+        optimiser.zero_grad()
     return Fit(sum(losses) / len(losses), sum(norms) / len(norms))
+
+
+def _in_parts(
+    policy: policies.ImplicitAttentionPolicy, data: Demonstrations, config: BCConfig,
+    generator: torch.Generator, part_size: int,
+) -> Iterator[tuple[float, Tensor]]:  # fmt: skip
+    """For each update of a round, once its gradient is added to the parameters': the loss, and
+    which decisions it is of."""
+    for index in batches(len(data), config.batch_size, config.updates, generator):
+        total = 0.0
+        for part in index.split(part_size):
+            batch = data[part]
+            loss = policy.loss(batch.observations, batch.actions, generator, config.speed_weight)
+            loss = loss * (len(part) / len(index))
+            loss.backward()
+            total += loss.item()
+        yield total, index
 
 
 @torch.no_grad()
@@ -99,6 +115,8 @@ def validate(
 ) -> tuple[float, float]:
     """Mean loss on demonstrations, and the share of the actions' numbers that are near the
     expert's."""
+    if policy.remembers:
+        return judged(policy, data, speed_weight)
     loss, right = 0.0, 0.0
     for index in torch.arange(len(data)).split(_CHUNK):
         batch = data[index]

@@ -76,8 +76,9 @@ def prepare(config: BCConfig) -> tuple[Policy, Layout]:
             raise UserError(
                 f"env_id = {config.env_id!r} has no expert_action() that could be cloned"
             )
-        layout = layout_of(env)
-    return build_policy(config.env_id, config.env, config.policy)[0], layout
+        policy = build_policy(config.env_id, config.env, config.policy)[0]
+        layout = layout_of(env, policy.remembers)
+    return policy, layout
 
 
 def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:
@@ -172,7 +173,7 @@ def learn(
     began = time.perf_counter()
     if not checkpoint.in_run(run):
         walks = collector.walk(make_tasks(config, 0, {}))
-        first = Demonstrations.of(walks, config.held_out)
+        first = Demonstrations.of(walks, config.held_out, policy.remembers)
         first.save(data_path(run, 0))
         progress.data_sha256 = [first.sha256()]
         progress.episodes = len(walks)
@@ -191,7 +192,7 @@ def learn(
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
 
         walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
-        data.append(Demonstrations.of(walks, config.held_out))
+        data.append(Demonstrations.of(walks, config.held_out, policy.remembers))
         data[-1].save(data_path(run, iteration))
         progress.data_sha256.append(data[-1].sha256())
 

@@ -38,16 +38,19 @@ __all__ = ["Collector", "Demonstrations", "Layout", "Task", "Walk", "layout_of"]
 Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 """Shape and type of what is stored of a decision, by its name in a file."""
 _ACTIONS, _HELD_OUT, _PART = "actions", "held_out", "observation/"
+_TAKEN, _STARTS = "taken", "starts"
 _BEFORE = {"depth_m": "depth", "proprio": "proprio"}
 """Names of observations' parts in files of earlier versions."""
 _HALF_BELOW = 256.0
 """Images of floats whose bounds are nearer to 0 are stored in half precision, 3 digits."""
 
 
-def layout_of(env: gymnasium.Env[Any, Any]) -> Layout:
-    """What demonstrations in an environment store."""
+def layout_of(env: gymnasium.Env[Any, Any], remembers: bool = False) -> Layout:
+    """What demonstrations in an environment store, for a policy that remembers or does not."""
     parts = {_PART + key: _stored(part, True) for key, part in parts_of(env.observation_space)}
-    return {**parts, _ACTIONS: _stored(env.action_space, False)}
+    action = _stored(env.action_space, False)
+    more: Layout = {_TAKEN: action, _STARTS: ((), np.dtype(bool))} if remembers else {}
+    return {**parts, _ACTIONS: action, **more}
 
 
 def _stored(space: Any, halved: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -66,16 +69,20 @@ class Demonstrations:
         observations: their parts by name, each (decisions, ...).
         actions: (decisions, ...), the expert's.
         held_out: (decisions,) bool, those of the episodes that are not trained on.
+        taken: the actions that were taken, (decisions, ...); of policies that remember.
+        starts: (decisions,) bool, the first of each episode; of these too.
     """
 
     observations: dict[str, Tensor]
     actions: Tensor
     held_out: Tensor
+    taken: Tensor | None = None
+    starts: Tensor | None = None
 
     @classmethod
-    def of(cls, walks: Sequence[Walk], held_out: float) -> Demonstrations:
+    def of(cls, walks: Sequence[Walk], held_out: float, remembers: bool = False) -> Demonstrations:
         """Those of several episodes, the share `held_out` of them, rounded down, held out: spread
-        evenly, and at least the last."""
+        evenly, and at least the last; for a policy that remembers or does not."""
         lengths = torch.tensor([len(walk.actions) for walk in walks])
         due = torch.arange(len(walks) + 1, dtype=torch.float64) * held_out
         marks = (due + 1e-9).floor().diff() > 0  # 100 * 0.29 is a little less than 29
@@ -85,16 +92,24 @@ class Demonstrations:
             for key in walks[0].observations
         }
         actions = torch.from_numpy(np.concatenate([walk.actions for walk in walks]))
-        return cls(parts, actions, marks.repeat_interleave(lengths))
+        marks = marks.repeat_interleave(lengths)
+        if not remembers:
+            return cls(parts, actions, marks)
+        taken = torch.from_numpy(np.concatenate([walk.taken for walk in walks]))
+        starts = torch.zeros(len(actions), dtype=torch.bool)
+        starts[lengths.cumsum(0)[:-1]] = True
+        starts[0] = True
+        return cls(parts, actions, marks, taken, starts)
 
     @classmethod
     def joined(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
         """Several collections as one."""
         keys = parts[0].observations
+        observations = {key: torch.cat([part.observations[key] for part in parts]) for key in keys}
+        names = [_ACTIONS, _HELD_OUT, *([_TAKEN, _STARTS] if parts[0].starts is not None else [])]
         return cls(
-            {key: torch.cat([part.observations[key] for part in parts]) for key in keys},
-            torch.cat([part.actions for part in parts]),
-            torch.cat([part.held_out for part in parts]),
+            observations,
+            **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
         )
 
     def split(self) -> tuple[Demonstrations, Demonstrations]:
@@ -106,12 +121,15 @@ class Demonstrations:
 
     def __getitem__(self, index: Tensor) -> Demonstrations:
         parts = {key: values[index] for key, values in self.observations.items()}
-        return Demonstrations(parts, self.actions[index], self.held_out[index])
+        more = (None if values is None else values[index] for values in (self.taken, self.starts))
+        return Demonstrations(parts, self.actions[index], self.held_out[index], *more)
 
     def _tensors(self) -> dict[str, Tensor]:
         """Everything, by its name in a file."""
         parts = {_PART + key: self.observations[key] for key in sorted(self.observations)}
-        return {**parts, _ACTIONS: self.actions, _HELD_OUT: self.held_out}
+        found = {**parts, _ACTIONS: self.actions, _HELD_OUT: self.held_out}
+        more = {_TAKEN: self.taken, _STARTS: self.starts}
+        return found | {name: values for name, values in more.items() if values is not None}
 
     def save(self, path: Path) -> None:
         """Write a safetensors file in one step."""
@@ -139,8 +157,9 @@ class Demonstrations:
         except (OSError, SafetensorError, KeyError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
+        more = tensors.pop(_TAKEN, None), tensors.pop(_STARTS, None)
         parts = {_BEFORE.get(key, key.removeprefix(_PART)): part for key, part in tensors.items()}
-        return cls(parts, actions, held_out)
+        return cls(parts, actions, held_out, *more)
 
     def check(self, path: Path, layout: Layout) -> None:
         """UserError, for the file that they are from, unless they are of such observations and
@@ -186,6 +205,8 @@ class Walk:
     episode: Episode
     observations: dict[str, NDArray[Any]]
     actions: NDArray[Any]
+    taken: NDArray[Any]
+    """What was done, where `actions` are what the expert would have done."""
 
 
 class _Labelled:
@@ -194,6 +215,7 @@ class _Labelled:
     def __init__(self, env: gymnasium.Env, learner: Policy | None, task: Task) -> None:
         self.seen: list[dict[str, NDArray[Any]]] = []
         self.labels: list[NDArray[Any]] = []
+        self.taken: list[NDArray[Any]] = []
         self._env, self._learner, self._task = env, learner, task
         self._rng = np.random.default_rng(task.seed)
         self._noise: Any = 0.0
@@ -207,7 +229,9 @@ class _Labelled:
         self.seen.append({key: np.array(part) for key, part in flat(observation).items()})
         self.labels.append(np.array(label))
         action = label if self._learner is None else self._learner.act(observation)
-        return self._disturbed(action)
+        taken = self._disturbed(action)
+        self.taken.append(np.array(taken))
+        return taken
 
     def _disturbed(self, action: Any) -> Any:
         task, space = self._task, self._env.action_space
@@ -246,8 +270,9 @@ class _Walker:
             key: np.stack([seen[key] for seen in walker.seen]).astype(self._layout[_PART + key][1])
             for key in walker.seen[0]
         }
-        actions = np.stack(walker.labels).astype(self._layout[_ACTIONS][1])
-        return Walk(dataclasses.replace(episode, info={}), parts, actions)
+        action_type = self._layout[_ACTIONS][1]
+        actions, taken = (np.stack(a).astype(action_type) for a in (walker.labels, walker.taken))
+        return Walk(dataclasses.replace(episode, info={}), parts, actions, taken)
 
     def close(self) -> None:
         self._env.close()

@@ -291,3 +291,80 @@ def test_equal_scores_are_in_the_order_of_the_tokens():
     policy = build(settings, pixels(16, 16), ACTIONS["bounded"])
     scores = torch.tensor([[1.0, 1.1, 5.0, 0.9, 1.05, 5.1, 0.95, 1.0]])
     assert policy.selection.best(scores)[0].tolist() == [2, 5, 0, 1, 3]
+
+
+REMEMBERING = [
+    {"controller": "lstm"}, {"controller": "gru"}, {"controller": "gru", "hidden": (7, 5)},
+    {"controller": "lstm", "last_action": True}, {"last_action": True, "hidden": ()},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("actions", ["bounded", "matrix", "discrete from", "grid", "switches"])
+@pytest.mark.parametrize("settings", REMEMBERING)
+def test_what_is_carried_is_forgotten_with_the_episode(settings, actions):
+    space = OBSERVATIONS["image and vector"]
+    policy = build(settings, space, ACTIONS[actions])
+    with torch.no_grad():
+        for parameter in policy.controller.parameters():
+            parameter.mul_(3.0)
+    seen = drawn(space, 6)
+
+    def episode():
+        policy.reset()
+        return [np.asarray(policy.act(one)) for one in (seen[0], *seen)]
+
+    given, again = episode(), episode()
+    np.testing.assert_array_equal(given, again)
+    assert all(ACTIONS[actions].contains(one) for one in given)
+    if actions in ("bounded", "matrix"):
+        assert (given[0] != given[1]).any()
+
+
+@pytest.mark.parametrize("actions", ["bounded", "discrete from", "grid", "switches"])
+@pytest.mark.parametrize("settings", REMEMBERING)
+def test_steps_in_a_row_are_the_same_as_one_by_one(settings, actions):
+    """Two episodes, one behind the other, and beside them the other way round."""
+    space = OBSERVATIONS["image and vector"]
+    policy = build(settings, space, ACTIONS[actions])
+    seen, made, taken = drawn(space, 7), [], []
+    for step, one in enumerate(seen):
+        if step in (0, 4):
+            policy.reset()
+        taken.append(np.asarray(policy.act(one)))
+        made.append(policy._memory.state)
+    starts = torch.zeros(7, dtype=torch.bool)
+    starts[[0, 4]] = True
+    orders = torch.stack([torch.arange(7), torch.tensor([4, 5, 6, 0, 1, 2, 3])])
+    batch = {key: part[orders] for key, part in stacked(seen).items()}
+    actions_taken = torch.as_tensor(np.stack(taken))[orders]
+    memory, found = policy.start(2), []
+    for part in (slice(0, 3), slice(3, 7)):  # it goes on from what was carried
+        decision, memory = policy.unroll(
+            {key: values[:, part] for key, values in batch.items()},
+            actions_taken[:, part], starts[orders][:, part], memory,
+        )  # fmt: skip
+        found.append(decision.action().unflatten(0, (2, -1)))
+    given = torch.cat(found, 1).float()
+    torch.testing.assert_close(given, actions_taken.float().view_as(given), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(memory.state[1], made[3][0])
+    decision.loss(actions_taken[:, 3:].flatten(0, 1)).backward()
+    for name, parameter in policy.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("settings", REMEMBERING)
+def test_the_size_of_what_remembers_is_foreseen(settings):
+    config = PolicyConfig(**settings)
+    spaces_ = OBSERVATIONS["many"], ACTIONS["grid"]
+    held = sum(tensor.numel() for tensor in build(config, *spaces_).state_dict().values())
+    assert numbers(config, *spaces_) <= held <= 1.1 * numbers(config, *spaces_) + 250
+    with pytest.raises(ValueError, match="settings allocate"):
+        build({**settings, "hidden": (10**5, 10**5)}, *spaces_)
+
+
+def test_what_cannot_be_carried_is_refused():
+    with pytest.raises(ValueError, match="last_action must be false with the controller vote"):
+        PolicyConfig(controller="vote", last_action=True)
+    with pytest.raises(ValueError, match="hidden must have a width with the controller gru"):
+        PolicyConfig(controller="gru", hidden=())

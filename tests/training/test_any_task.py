@@ -70,3 +70,35 @@ def test_evolution_strategies_learn_from_the_places_of_the_best_tokens(train, en
     rows = train(es, env_id=DOT, env=env, policy=policy, iterations=25, **ES)
     first, last = rows[0]["reward_mean"], sum(row["reward_mean"] for row in rows[-3:]) / 3
     assert last > first + 1.5
+
+
+@pytest.mark.parametrize("policy", [{"controller": "lstm"}, {"last_action": True}])
+def test_cloning_teaches_to_remember(train, policy):
+    """The dot is seen at the first step alone, and its columns are to be chosen at all twelve."""
+    env = {"hidden": True, "choices": 2, "kind": "grey"}
+    job = {"env_id": DOT, "env": env, "iterations": 1, "expert_episodes": 60, "episodes": 2,
+           "updates": 300, "batch_size": 192, "sequence": 12, "learning_rate": 0.002,
+           "disturbance": 0.0}  # fmt: skip
+    settings = {"hidden": [16], "patch": [8, 10], "selection": "all"}
+    rows = train(bc, name="remembers", policy={**settings, **policy}, **job)
+    assert rows[-1]["val_accuracy"] > 0.9
+    forgets = train(bc, name="forgets", policy=settings, **{**job, "updates": 50})
+    assert forgets[-1]["val_accuracy"] < 0.75
+
+
+def test_a_clone_that_remembers_resumes_bit_for_bit(train, tmp_path):
+    env = {"choices": 3}
+    job = {"env_id": DOT, "env": env, "expert_episodes": 6, "episodes": 3, "updates": 10,
+           "batch_size": 32, "sequence": 8,
+           "policy": {"controller": "gru", "patch": [8, 10]}}  # fmt: skip
+    train(bc, name="whole", iterations=3, **job)
+    train(bc, name="part", iterations=1, **job)
+    assert bc.main(["--resume", str(tmp_path / "part"), "--set", "iterations=3"]) == 0
+    ours, theirs = (checkpoint.resolve(tmp_path / name) for name in ("whole", "part"))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_evolution_strategies_train_what_remembers(train):
+    policy = {"controller": "gru", "hidden": [4], "last_action": True}
+    rows = train(es, env_id="CartPole-v1", iterations=2, policy=policy, **{**ES, "popsize": 4})
+    assert len(rows) == 2

@@ -240,7 +240,7 @@ def test_whole_episodes_are_held_out(job):
 def marks(count, share):
     """Which of `count` episodes of one decision are held out."""
     values = np.zeros((1, 1), np.float32)
-    one = demonstrations.Walk(None, {"observation": values}, values)
+    one = demonstrations.Walk(None, {"observation": values}, values, values)
     return Demonstrations.of([one] * count, share).held_out.tolist()
 
 
