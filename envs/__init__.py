@@ -1,7 +1,11 @@
-"""PyBullet environments in Gymnasium form; importing this package registers and describes them."""
+"""PyBullet environments in Gymnasium form; importing this package registers and describes them.
 
-from envs.bimanual_sweep import task as _sweep
-from envs.stepping_stones import task as _stones
+Every folder here that has a `task.py` is an environment, which that file registers.
+"""
+
+from importlib import import_module
+from pathlib import Path
+
 from envs.task import Outcome, Task, find_task, register, tasks
 
 __all__ = [
@@ -14,7 +18,10 @@ __all__ = [
     "tasks",
 ]
 
-BIMANUAL_SWEEP, STEPPING_STONES = _sweep.BIMANUAL_SWEEP, _stones.STEPPING_STONES
+BIMANUAL_SWEEP = "BimanualSweep-v0"
+STEPPING_STONES = "SteppingStones-v0"
 
-register(_stones.TASK, "envs.stepping_stones.env:SteppingStonesEnv")
-register(_sweep.TASK, "envs.bimanual_sweep.env:BimanualSweepEnv")
+_FOLDERS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/task.py"))
+
+for _name in ("stepping_stones", *_FOLDERS):  # the commands' default environment comes first
+    import_module(f"envs.{_name}.task")

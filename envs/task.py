@@ -115,8 +115,8 @@ class Task:
     env_id: str
     """Gymnasium id."""
     settings: type[Any] | None = None
-    """A pydantic dataclass of its settings, the keywords of `gymnasium.make`; None: not known, and
-    checked by the environment alone."""
+    """A pydantic dataclass of its settings, the keywords of `gymnasium.make`, with extra="forbid";
+    None: not known, and checked by the environment alone."""
     embodiment: tuple[str, ...] = ()
     """Settings that say what a policy sees and what its actions mean: these alone come with it. The
     others are the task, the same for every policy: scene, noise, length and reward, which training
@@ -136,14 +136,21 @@ class Task:
     picture: str | None = None
     """Key of the camera's picture that films show, beside itself under attention, in place of an
     outside view; None: the outside view, with the images that the policy sees inset."""
+    shown: tuple[float, float] | None = None
+    """Numbers of an image that films draw white and black, as depths in metres; None: the bounds of
+    the space."""
     edges: DepthEdges | None = None
     """What a policy ought to look at in the depth images; None where that is not known."""
 
     def __post_init__(self) -> None:
         if ":" in self.env_id or not self.env_id:
             raise ValueError(f"env_id must be a Gymnasium id without module, got {self.env_id!r}")
-        if self.settings is not None and not hasattr(self.settings, "__pydantic_fields__"):
-            raise TypeError(f"settings must be a pydantic dataclass or None, got {self.settings}")
+        config = getattr(self.settings, "__pydantic_config__", {})
+        if self.settings is not None and config.get("extra") != "forbid":
+            raise TypeError(
+                "settings must be a pydantic dataclass with extra='forbid', or None, got "
+                f"{self.settings}"
+            )
         names = [outcome.name for outcome in self.outcomes]
         if len(set(names)) < len(names):
             raise ValueError(f"names of outcomes must be distinct, got {', '.join(names)}")

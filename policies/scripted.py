@@ -1,12 +1,16 @@
 """Scripted policies: the ceiling and the floor of a task."""
 
+import copy
 from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 __all__ = ["Blind", "Oracle", "Random"]
+
+_COUNTED = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class Oracle:
@@ -51,7 +55,8 @@ class Random:
     """Uniform actions from its own generator.
 
     Args:
-        env: the environment to act in; its action space is a bounded Box.
+        env: the environment to act in; its action space is a bounded Box, Discrete, MultiDiscrete,
+            MultiBinary, or a Tuple of such.
         seed: of the generator.
 
     Raises:
@@ -59,15 +64,29 @@ class Random:
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], seed: int = 0) -> None:
-        space = env.action_space
-        if not isinstance(space, gymnasium.spaces.Box) or not space.is_bounded():
-            raise ValueError(f"the action space must be a bounded Box, got {space}")
-        self._low, self._high = space.low, space.high
+        if not _can_be_drawn(env.action_space):
+            others = ", Discrete, MultiDiscrete, MultiBinary or a Tuple of such"
+            allowed = "" if isinstance(env.action_space, spaces.Box) else others
+            raise ValueError(
+                f"the action space must be a bounded Box{allowed}, got {env.action_space}"
+            )
+        self._space = copy.deepcopy(env.action_space)
+        self._space.seed(seed)
         self._rng = np.random.default_rng(seed)
 
     def reset(self) -> None:
         """Begin an episode."""
 
-    def act(self, observation: Any) -> NDArray[np.float32]:
-        """A uniform action within the bounds of the action space."""
-        return self._rng.uniform(self._low, self._high).astype(np.float32)
+    def act(self, observation: Any) -> Any:
+        """An action drawn uniformly from the action space."""
+        space = self._space
+        if isinstance(space, spaces.Box) and space.dtype.kind == "f":
+            return self._rng.uniform(space.low, space.high).astype(np.float32)
+        return space.sample()
+
+
+def _can_be_drawn(space: spaces.Space[Any]) -> bool:
+    if isinstance(space, spaces.Tuple):
+        return all(map(_can_be_drawn, space.spaces))
+    bounded = isinstance(space, spaces.Box) and space.is_bounded()
+    return bounded or isinstance(space, _COUNTED)

@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from training.config import UserError, validate
+from training.environments import ForeignId, make_env
 from training.files import write_atomically
 from training.suggestions import did_you_mean
 from training.tensor_file import read_header, read_tensors, sha256_of_tensors
@@ -61,10 +61,6 @@ CHECKPOINTS = "checkpoints"
 POLICY, SEARCH = "policy/", "search/"
 _SMALL = 10**6
 """Numbers of a policy that is built to be compared with a file, whatever the file holds."""
-
-
-class _ForeignId(str):
-    """The `env_id` of a checkpoint: who wrote that file must not choose what is imported here."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ def read(path: Path) -> Checkpoint:
     if not isinstance(env_id, str):
         raise UserError(f"{path}: env_id is {env_id!r}, where a Gymnasium id is needed")
     if ":" in env_id:
-        config["env_id"] = _ForeignId(env_id)
+        config["env_id"] = ForeignId(env_id)
     for key in ("env", "policy"):
         if not isinstance(config.get(key, {}), dict):
             raise UserError(
@@ -305,26 +301,6 @@ def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
     check_tensors(checkpoint.path, "policy", checkpoint.policy_layout, ours)
     check_tensors(checkpoint.path, "policy", checkpoint.policy, ours)
     policy.load_state_dict(checkpoint.policy)
-
-
-def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
-    """`gymnasium.make` with this project's environments registered.
-
-    UserError when it fails, or when the `env_id` of a checkpoint would import something.
-    """
-    import envs  # noqa: F401 - registers them
-
-    module = env_id.partition(":")[0]
-    if isinstance(env_id, _ForeignId) and module not in sys.modules:
-        raise UserError(
-            f"cannot make the environment env_id = {env_id!r} of a checkpoint: it would import "
-            f"{module}, which only --env or a configuration of your own may ask for"
-        )
-    try:
-        return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)
-    except (gymnasium.error.Error, ImportError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"cannot make the environment env_id = {env_id!r}: {reason}") from None
 
 
 @contextmanager

@@ -25,6 +25,7 @@ __all__ = [
     "ArgumentParser",
     "UserError",
     "check_finite",
+    "combine",
     "describe",
     "dump",
     "exit_status",
@@ -78,14 +79,25 @@ def load(
     path: str | Path,
     overrides: Iterable[str] = (),
     shorthands: dict[str, str] | None = None,
+) -> T:
+    """A `cls` from a YAML file, `--set` overrides winning; UserError says what is wrong."""
+    overrides = list(overrides)
+    return combine(cls, read_yaml(path), read_overrides(overrides), path, overrides, shorthands)
+
+
+def combine(
+    cls: type[T],
+    data: dict[str, Any],
+    changes: dict[str, Any],
+    path: str | Path,
+    overrides: list[str],
+    shorthands: dict[str, str] | None = None,
     names: Callable[[dict[str, Any]], Iterable[str]] | None = None,
 ) -> T:
-    """A `cls` from a YAML file, `--set` overrides winning; UserError says what is wrong.
+    """A `cls` from the data of the file `path`, the changes that `overrides` mean winning.
 
     `names` gives the keys that may be meant by one that is not known (default: those of `cls`).
     """
-    overrides = list(overrides)
-    data, changes = read_yaml(path), read_overrides(overrides)
     fill_shorthands(data, shorthands or {}, str(path))
     fill_shorthands(changes, shorthands or {}, "--set")
     merge(data, changes)

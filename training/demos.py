@@ -118,7 +118,7 @@ def _begun(job: Job) -> Job:
     if not master.exists():
         return job
     found = read_recording(master)
-    settings = environments.completed(found.env_id, found.env)
+    settings = environments.completed(job.recording.env_id, found.env)
     check_same(master, dataclasses.replace(found, env=settings), job.recording)
     return dataclasses.replace(job, recording=found)
 

@@ -1,26 +1,111 @@
-"""Settings of environments as the commands read them: defaults, help, and what belongs to a robot.
+"""Environments as the commands make them: by id, with their settings read, defaults and help.
 
 What is known of an environment is its description, see `envs.task`; others work too, with their
-settings as given.
+settings as given. Of "module:Id" the module is imported first, where a user has typed it: on a
+command line, in a configuration of their own, or in Python.
 """
 
 from __future__ import annotations
 
+import importlib
+import math
+import sys
+import traceback
 from typing import Any
+
+import gymnasium
 
 import envs
 from training import config
 from training.errors import UserError
 
-__all__ = ["DEFAULT", "completed", "describe", "embodiment", "resolved", "settings_class"]
+__all__ = [
+    "DEFAULT",
+    "ForeignId",
+    "completed",
+    "describe",
+    "embodiment",
+    "find_task",
+    "make_env",
+    "render_modes",
+    "resolved",
+    "same",
+    "settings_class",
+    "step_s",
+]
 
 DEFAULT = envs.STEPPING_STONES
 """What scripted policies play in where no environment is named."""
 
 
+class ForeignId(str):
+    """The id of an environment that stands in a file of somebody else: who wrote that file must not
+    choose what is imported here."""
+
+
+def find_task(env_id: str) -> envs.Task | None:
+    """The description of an environment, its module imported; None without any.
+
+    UserError when the module cannot be imported.
+    """
+    module = env_id.partition(":")[0] if ":" in env_id else ""
+    if module and module not in sys.modules and not isinstance(env_id, ForeignId):
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever a module does
+            raise UserError(
+                f"cannot make the environment env_id = {env_id!r}: {_reason(error)}"
+            ) from None
+    return envs.find_task(env_id)
+
+
+def same(env_id: str, other: str) -> bool:
+    """Whether two ids are one environment's, modules aside."""
+    return env_id.rpartition(":")[2] == other.rpartition(":")[2]
+
+
+def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
+    """`gymnasium.make` with this project's environments registered.
+
+    UserError when it fails, or when the id of somebody else's file would import something.
+    """
+    module = env_id.partition(":")[0]
+    if isinstance(env_id, ForeignId) and module not in sys.modules:
+        raise UserError(
+            f"cannot make the environment env_id = {str(env_id)!r} of a checkpoint: it would "
+            f"import {module}, which only --env or a configuration of your own may ask for"
+        )
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)
+    except Exception as error:  # whatever an environment's constructor does
+        raise UserError(
+            f"cannot make the environment env_id = {str(env_id)!r}: {_reason(error)}"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    """What an error of somebody's code says, in one line; where it is, if that was no check."""
+    said = " ".join(str(error).split())
+    if said and isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError):
+        return said
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}{': ' if said else ''}{said} ({place.filename}:{place.lineno})"
+
+
+def step_s(env: gymnasium.Env, unknown: float = math.nan) -> float:
+    """Simulated seconds of a step, as the environment's `render_fps` says, or `unknown`."""
+    fps = (env.metadata or {}).get("render_fps")
+    return 1 / fps if isinstance(fps, int | float) and 0 < fps < math.inf else unknown
+
+
+def render_modes(env: gymnasium.Env) -> tuple[str, ...]:
+    """How an environment can be drawn."""
+    return tuple((env.metadata or {}).get("render_modes") or ())
+
+
 def settings_class(env_id: str) -> type[Any] | None:
     """Class of an environment's settings; None where the environment alone knows them."""
-    task = envs.find_task(env_id)
+    task = find_task(env_id)
     return None if task is None else task.settings
 
 
@@ -44,7 +129,7 @@ def completed(env_id: str, settings: Any) -> Any:
 
 def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The part of a run's settings that comes with its policy; all of an unknown environment's."""
-    task = envs.find_task(env_id)
+    task = find_task(env_id)
     if task is None or task.settings is None:
         return dict(settings)
     return {key: value for key, value in settings.items() if key in task.embodiment}

@@ -68,7 +68,7 @@ def run_episode(
     total, steps, terminated, truncated = 0.0, 0, False, False
     while not (terminated or truncated):
         action = policy.act(observation)
-        if not np.isfinite(action).all():
+        if not _is_finite(action):
             raise PolicyError(
                 f"policy output (action) at step {steps} of the episode with seed {seed} is "
                 f"{np.array2string(np.asarray(action), precision=3, threshold=12)}, "
@@ -95,11 +95,26 @@ def run_episode(
     )
 
 
+def _is_finite(action: Any) -> bool:
+    """Whether every number of an action is, in whichever parts they come."""
+    if isinstance(action, tuple):
+        return all(map(_is_finite, action))
+    return bool(np.isfinite(action).all())
+
+
 def _outcomes(env: gymnasium.Env, info: Mapping[str, Any]) -> dict[str, float]:
+    """FloatingPointError where one is no number."""
     spec = env.unwrapped.spec
     task = None if spec is None else envs.find_task(spec.id)
     outcomes = () if task is None else task.outcomes
-    return {one.name: float(info[one.name]) for one in outcomes if one.name in info}
+    try:
+        return {one.name: float(info[one.name]) for one in outcomes if one.name in info}
+    except (TypeError, ValueError):
+        odd = {one.name: info[one.name] for one in outcomes if one.name in info}
+        raise FloatingPointError(
+            f"info holds {odd}, where numbers are needed, as the description of {spec and spec.id} "
+            "has them"
+        ) from None
 
 
 def finite_numbers(info: Mapping[str, Any]) -> dict[str, float]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+import envs
 from training import config as configuration
-from training.environments import settings_class
+from training import environments
+from training.files import CONFIG, METRICS
 
 __all__ = ["SHORTHANDS", "as_before", "describe_job", "load_job", "missing_keys", "resolved"]
 
@@ -26,15 +29,41 @@ _BEFORE: dict[str, Any] = {"fit_after": None}
 """Keys that were added since, and the values that stand for what was done without them."""
 
 
+_OF_ENV = ("env", "curriculum", "episode_s")
+"""Keys that are about one environment: those of a file do not hold for another one."""
+
+
 def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
-    """A trainer's configuration, every default filled in; UserError when something is wrong."""
+    """A trainer's configuration, every default filled in; UserError when something is wrong.
+
+    Where `overrides` name another environment than the file, what the file says of its own does not
+    hold: settings, curriculum, and of a shipped file the policy.
+    """
+    data, changes = configuration.read_yaml(path), configuration.read_overrides(overrides)
+    asked, own = changes.get("env_id"), data.get("env_id", getattr(cls, "env_id", ""))
+    if isinstance(asked, str) and not environments.same(asked, str(own)):
+        others = (*_OF_ENV, "policy") if _is_shipped(Path(path)) else _OF_ENV
+        data = {key: value for key, value in data.items() if key not in others}
+    if asked is not None or not _is_of_run(Path(path)):  # somebody else may have written a run
+        environments.find_task(str(own if asked is None else asked))
 
     def names(data: dict[str, Any]) -> list[str]:
         return _names(cls, data)
 
-    data = configuration.dump(configuration.load(cls, path, overrides, SHORTHANDS, names))
     source = configuration.source(path, overrides)
-    return configuration.validate(cls, _with_defaults(cls, data, source), source)
+    given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
+    whole = _with_defaults(cls, configuration.dump(given), source)
+    return configuration.validate(cls, whole, source)
+
+
+def _is_shipped(path: Path) -> bool:
+    """Whether a configuration comes with the package."""
+    return path.resolve().is_relative_to(Path(str(resources.files("configs"))).resolve())
+
+
+def _is_of_run(path: Path) -> bool:
+    """Whether a configuration is that of a run directory."""
+    return path.name == CONFIG and (path.parent / METRICS).exists()
 
 
 def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
@@ -47,14 +76,20 @@ def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any
 
 
 def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
-    settings = settings_class(str(data.get("env_id", getattr(cls, "env_id", ""))))
+    settings = _settings(str(data.get("env_id", getattr(cls, "env_id", ""))))
     return configuration.keys(cls) + (
         [] if settings is None else configuration.keys(settings, "env.")
     )
 
 
+def _settings(env_id: str) -> type[Any] | None:
+    """Class of an environment's settings, as far as it is known without importing anything."""
+    task = envs.find_task(env_id)
+    return None if task is None else task.settings
+
+
 def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
-    settings = settings_class(data["env_id"])
+    settings = _settings(data["env_id"])
     if settings is not None:
         names = _names(cls, data)
         env = configuration.validate(settings, data["env"], source, "env.", names)
@@ -75,5 +110,5 @@ def as_before(known: Collection[str]) -> list[str]:
 
 def describe_job(cls: type[Any]) -> str:
     """Every field for --help, and those of its default environment: key, default, type, unit."""
-    env = configuration.describe(settings_class(cls.env_id), "env.")
+    env = configuration.describe(_settings(cls.env_id), "env.")
     return f"{configuration.describe(cls)}\n{env}"

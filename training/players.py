@@ -82,20 +82,26 @@ class Player:
 
 
 def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
-    """The oracle, no action at all or random ones; UserError where `env` has no expert, or no
-    bounds to draw between."""
+    """The oracle, no action at all or random ones; UserError where `env` has no expert, no numbers
+    that could be 0, or nothing that can be drawn from."""
     from policies import scripted
 
-    identity = env.spec.id if env.spec else type(env.unwrapped).__name__
-    if not isinstance(env.action_space, gymnasium.spaces.Box):
-        raise UserError(f"--policy {name}: the actions of {identity} are not a Box of numbers")
+    identity, space = env.spec.id if env.spec else type(env.unwrapped).__name__, env.action_space
     if name == "random":
-        if not env.action_space.is_bounded():
-            raise UserError(f"--policy random: the actions of {identity} have no bounds")
-        return scripted.Random(env, seed)
+        try:
+            return scripted.Random(env, seed)
+        except ValueError as error:
+            what = "have no bounds" if isinstance(space, gymnasium.spaces.Box) else f"are {space}"
+            raise UserError(
+                f"--policy random: the actions of {identity} {what}, but {error}"
+            ) from None
     if name == "blind":
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise UserError(
+                f"--policy blind: the actions of {identity} are not a Box of numbers, all 0"
+            )
         return scripted.Blind(env)
-    if not hasattr(env.unwrapped, "expert_action"):
+    if not env.has_wrapper_attr("expert_action"):
         raise UserError(f"--policy {name}: environment {identity} has no scripted expert")
     return scripted.Oracle(env)
 
@@ -110,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         default=[],
         choices=SCRIPTED,
         help="scripted policy: oracle (knows what others must see), blind (no correction: every "
-        "action is 0) or random (uniform within the actions' bounds)",
+        "action is 0) or random (uniform in the action space)",
     )
     parser.add_argument(
         "--env",
@@ -164,7 +170,7 @@ def _seed(text: str) -> int:
 def trained_in(given: str, own_env: str, env_id: str | None) -> str:
     """The environment of a policy, its run's own, as --env names it where it is given: only a word
     that is typed there may import a module. UserError where --env names another."""
-    if env_id not in (None, own_env):
+    if env_id is not None and not environments.same(env_id, own_env):
         raise UserError(f"--env {env_id}: {given} was trained in {own_env}")
     return env_id or own_env
 
@@ -194,9 +200,9 @@ def find_players(
         trained = checkpoint.load(path).config
         own_env = trained.get("env_id", environments.DEFAULT)
         named = trained_in(file, own_env, env_id)
-        settings = environments.embodiment(own_env, trained.get("env", {}))
+        settings = environments.embodiment(named, trained.get("env", {}))
         config.merge(settings, changes)
-        settings = environments.resolved(own_env, settings)
+        settings = environments.resolved(named, settings)
         players.append(Player(_name(file, path), named, settings, path, device, repair))
     for name in scripted:
         scripted_env = env_id or environments.DEFAULT

@@ -28,10 +28,11 @@ import torch
 from envs.bullet import has_display
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
+from training.environments import render_modes, step_s
 from training.episode import Episode, Policy, PolicyError, run_episode
 from training.outcomes import described, means_described
 from training.players import Player, add_arguments, find_players
-from training.video import FrameWriter, LastInfo, VideoRecorder, check_video_path
+from training.video import FPS, FrameWriter, LastInfo, VideoRecorder, check_video_path
 
 __all__ = ["Episode", "PolicyError", "main", "run_episode"]
 
@@ -78,12 +79,26 @@ class LiveWindow:
         time.sleep(max(0.0, self.due - time.perf_counter()))
 
 
+def _render_mode(player: Player, arguments: Any) -> str | None:
+    """How the environment is to draw; None where it need not, or cannot be filmed from outside."""
+    if not (arguments.render or arguments.video):
+        return None
+    with player.make_env() as env:
+        modes = render_modes(env)
+    if arguments.render and "human" not in modes:
+        raise UserError(
+            f"--render: {player.env_id} opens no window of its own (render_modes: "
+            f"{', '.join(modes) or 'none'})"
+        )
+    return "human" if arguments.render else "rgb_array" if "rgb_array" in modes else None
+
+
 def _roll(player: Player, arguments: Any) -> list[Episode]:
     """Run the episodes, print each, and write the video."""
-    mode = "human" if arguments.render else "rgb_array" if arguments.video else None
+    mode = _render_mode(player, arguments)
     episodes: list[Episode] = []
     with LastInfo(player.make_env(mode)) as env:
-        fps = float(env.metadata.get("render_fps", 20))
+        fps = 1 / step_s(env, 1 / FPS)
         writer = FrameWriter(arguments.video, fps) if arguments.video else None
         recorder = VideoRecorder(env, writer, arguments.still_s, player.name) if writer else None
         on_step = LiveWindow(fps) if arguments.render else recorder

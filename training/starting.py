@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
 import policies
-from training import checkpoint, run_log
+from training import checkpoint, environments, run_log
 from training import config as configuration
 from training.command_lines import command_line
 from training.commands import interrupted_status
@@ -98,8 +97,8 @@ def build_policy(
     with checkpoint.make_env(env_id, env) as opened:
         with checkpoint.fitting(f"cannot build the policy for {env_id}"):
             policy = policies.build_for(config, opened)
-        fps = opened.metadata.get("render_fps", math.nan)
-    return policy, 1 / fps
+        step_s = environments.step_s(opened)
+    return policy, step_s
 
 
 def hold_and_train(

@@ -33,6 +33,7 @@ from training import config as configuration
 from training.command_lines import command_line
 from training.commands import exit_status, interrupted_status
 from training.config import ArgumentParser, UserError
+from training.environments import render_modes
 from training.files import lock, write_atomically
 from training.players import check_device
 from training.studies.charts import pareto_picture
@@ -101,7 +102,7 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
 
 def _can_be_filmed(run: Run) -> bool:
     with closing(checkpoint.make_env(run.job.env_id, run.job.env)) as env:
-        return "rgb_array" in env.metadata.get("render_modes", ())
+        return "rgb_array" in render_modes(env)
 
 
 @dataclass(frozen=True)

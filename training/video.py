@@ -13,16 +13,18 @@ import gymnasium
 import numpy as np
 
 from envs import find_task
-from training.attention_picture import side_by_side
 from training.config import UserError
+from training.environments import step_s
 from training.episode import Policy
 from training.files import append, reason
+from training.film import Scene
 from training.outcomes import outcomes_of
-from training.overlays import compose
 
-__all__ = ["SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
+__all__ = ["FPS", "SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
 
 SUFFIXES = (".mp4", ".gif", ".png")
+FPS = 20
+"""Frames a second of an environment that does not say how many."""
 
 
 class FrameWriter:
@@ -184,7 +186,8 @@ class VideoRecorder:
         self.env = env
         self.writer = writer
         self.title = title
-        self.step_s = 1.0 / float(env.metadata.get("render_fps", 20))
+        self._scene = Scene(env)
+        self.step_s = step_s(env, 1 / FPS)
         self.still_step = max(1, round(still_s / self.step_s))
         self.step = 0
         self.episode = 0
@@ -218,23 +221,7 @@ class VideoRecorder:
 
     def _draw(self) -> None:
         assert self._latest is not None
-        observation, policy = self._latest
-        if _has(observation, "rgb") and hasattr(policy, "attention_map"):
-            # The picture that the policy acted on: attention belongs to it, not to the next one.
-            picture = np.asarray(observation["rgb"])
-            attention = np.asarray(policy.attention_map(observation))
-            self.writer.add(side_by_side(picture, attention, self._caption()))
-            return
-        frame = self.env.render()
-        if frame is None:
-            raise UserError(f"environment {self.env.spec and self.env.spec.id} draws no rgb_array")
-        if _has(observation, "rgb"):
-            self.writer.add(side_by_side(np.asarray(frame), None, self._caption()))
-            return
-        depths = observation["depth"] if _has(observation, "depth") else ()
-        mask = getattr(policy, "attention_mask", None)
-        kept = None if mask is None or not len(depths) else np.asarray(mask(observation), bool)
-        self.writer.add(compose(np.asarray(frame), depths, kept, self._caption()))
+        self.writer.add(self._scene.frame(*self._latest, self._caption()))
 
     def _caption(self) -> str:
         parts = [self.title] if self.title else []
@@ -243,8 +230,3 @@ class VideoRecorder:
         outcomes, info = outcomes_of(None if spec is None else find_task(spec.id)), self.env.info
         parts += [one.captioned(float(info[one.name])) for one in outcomes if one.name in info]
         return "   ".join(filter(None, parts))
-
-
-def _has(observation: Any, image: str) -> bool:
-    """Whether there is such an image, or a stack of them."""
-    return isinstance(observation, dict) and np.ndim(observation.get(image, 0)) == 3

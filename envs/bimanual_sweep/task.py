@@ -1,14 +1,12 @@
-"""The description of BimanualSweep-v0."""
+"""The description of BimanualSweep-v0; importing it registers the environment."""
 
 from envs.bimanual_sweep.config import BimanualSweepConfig
-from envs.task import Outcome, Task
+from envs.task import Outcome, Task, register
 
-__all__ = ["BIMANUAL_SWEEP", "TASK"]
-
-BIMANUAL_SWEEP = "BimanualSweep-v0"
+__all__ = ["TASK"]
 
 TASK = Task(
-    env_id=BIMANUAL_SWEEP,
+    env_id="BimanualSweep-v0",
     settings=BimanualSweepConfig,
     embodiment=(
         "image_px",
@@ -46,3 +44,5 @@ TASK = Task(
     expert=True,
     picture="rgb",
 )
+
+register(TASK, "envs.bimanual_sweep.env:BimanualSweepEnv")

@@ -1,14 +1,12 @@
-"""The description of SteppingStones-v0."""
+"""The description of SteppingStones-v0; importing it registers the environment."""
 
 from envs.stepping_stones.config import SteppingStonesConfig
-from envs.task import DepthEdges, Outcome, Task
+from envs.task import DepthEdges, Outcome, Task, register
 
-__all__ = ["STEPPING_STONES", "TASK"]
-
-STEPPING_STONES = "SteppingStones-v0"
+__all__ = ["TASK"]
 
 TASK = Task(
-    env_id=STEPPING_STONES,
+    env_id="SteppingStones-v0",
     settings=SteppingStonesConfig,
     embodiment=(
         "cameras",
@@ -33,8 +31,11 @@ TASK = Task(
         ),
     ),
     expert=True,
+    shown=(0.25, 1.25),
     # Stone tops are 0.35 to 0.45 m below the cameras, the floor 0.85 m.
     edges=DepthEdges(
         past_m=0.6, edge="a gap's edge", past="past the stones", between="between stone and floor"
     ),
 )
+
+register(TASK, "envs.stepping_stones.env:SteppingStonesEnv")

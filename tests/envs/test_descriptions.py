@@ -2,13 +2,14 @@
 
 import gymnasium
 import pytest
+from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 import envs
 from envs.task import Outcome, Task
 
 
-@dataclass
+@dataclass(config=ConfigDict(extra="forbid"))
 class Settings:
     size: int = 3
 
@@ -46,7 +47,7 @@ def test_a_later_description_replaces_an_earlier_one(monkeypatch):
         (lambda: Outcome(name="reward", label="r"), "reward, seed, steps, success, got 'reward'"),
         (lambda: Outcome(name="a b", label="r"), "a Python name, .* got 'a b'"),
         (lambda: Task(env_id="module:Id-v0"), "without module, got 'module:Id-v0'"),
-        (lambda: Task(env_id="A-v0", settings=dict), "pydantic dataclass or None, got <class"),
+        (lambda: Task(env_id="A-v0", settings=dict), "extra=.forbid., or None, got <class"),
         (
             lambda: Task(env_id="A-v0", settings=Settings, embodiment=("sise",)),
             "settings, got sise",

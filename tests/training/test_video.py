@@ -5,15 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import imageio.v2 as imageio
 import imageio_ffmpeg
 import numpy as np
 import pytest
 
-from tests.training import walk_env  # noqa: F401 - registers Walk-v0
+import envs
+from tests.training import picture_env, walk_env  # noqa: F401 - register theirs
 from training import rollout
 from training.config import UserError
-from training.overlays import FAR_M, INSET_SCALE, MARGIN, NEAR_M, compose, depth_picture
+from training.film import Scene
+from training.overlays import MARGIN
 from training.video import FrameWriter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,34 +30,73 @@ def film(tmp_path, name, *more):
     return path
 
 
+class Kept:
+    """A policy that keeps what it is told of each image."""
+
+    def __init__(self, masks):
+        self.masks = masks
+
+    def attention_masks(self, observation):
+        return self.masks
+
+
+def stones(**settings):
+    return gymnasium.make(envs.STEPPING_STONES, render_mode="rgb_array", **settings)
+
+
 def test_near_is_bright_and_masked_is_red():
-    depth = np.array([[NEAR_M, FAR_M, FAR_M], [NEAR_M, 9.0, NEAR_M]])
-    kept = np.array([[True, True, True], [True, False, False]])
-    picture = depth_picture(depth, kept)
-    assert picture.dtype == np.uint8
-    assert (picture[0, 0] == 255).all()
-    assert (picture[0, 1] == 0).all()
-    for pixel in (picture[1, 1], picture[1, 2]):
-        red, green, blue = (int(value) for value in pixel)
-        assert red > 2 * max(green, blue)
-
-
-def test_both_cameras_are_inset_top_left_and_the_frame_is_left_alone():
-    frame = np.full((480, 640, 3), 10, np.uint8)
-    depths = np.full((2, 24, 32), NEAR_M)
+    white, black = envs.find_task(envs.STEPPING_STONES).shown
+    depth = np.full((2, 24, 32), black, np.float32)
+    depth[0, :12] = white
     kept = np.ones((2, 24, 32), bool)
     kept[1, :12] = False
-    picture = compose(frame, depths, kept, "1.23 m")
-    assert (frame == 10).all()
-    front = picture[MARGIN : MARGIN + 24 * INSET_SCALE, MARGIN : MARGIN + 32 * INSET_SCALE]
-    left = 2 * MARGIN + 32 * INSET_SCALE
-    belly = picture[MARGIN : MARGIN + 24 * INSET_SCALE, left : left + 32 * INSET_SCALE]
-    assert (front == 255).all()
-    assert (belly[12 * INSET_SCALE :] == 255).all()
-    assert (belly[: 12 * INSET_SCALE, :, 0] > 200).all()
-    assert (belly[: 12 * INSET_SCALE, :, 1] < 120).all()
-    assert (picture[200:400] == 10).all()
-    assert (picture[-30:] != frame[-30:]).any()
+    with stones() as env:
+        observation = {**env.reset(seed=0)[0], "depth": depth}
+        outside = env.render()
+        frame = Scene(env).frame(observation, Kept({"depth": kept}), "1.23 m")
+    assert frame.shape == (480, 640, 3)
+    front = frame[MARGIN : MARGIN + 96, MARGIN : MARGIN + 128].astype(int)
+    belly = frame[MARGIN : MARGIN + 96, 2 * MARGIN + 128 : 2 * MARGIN + 256].astype(int)
+    assert (front[:48] == 255).all()
+    assert (front[48:] == 0).all()
+    assert (belly[:48, :, 0] > 2 * belly[:48, :, 1:].max(-1)).all()
+    assert (belly[48:] == 0).all()
+    assert (frame[200:400] == outside[200:400]).all()
+    assert (frame[-30:] != outside[-30:]).any()
+
+
+def test_any_number_of_cameras_of_any_size_is_inset():
+    sizes = {"front": (96, 128), "belly": (24, 32), **{f"side{i}": (48, 64) for i in range(5)}}
+    cameras = {name: {"height_px": h, "width_px": w} for name, (h, w) in sizes.items()}
+    given = {"front_camera": cameras.pop("front"), "belly_camera": cameras.pop("belly")}
+    with stones(cameras=tuple(sizes), extra_cameras=cameras, **given) as env:
+        observation, _ = env.reset(seed=0)
+        outside = env.render()
+        frame = Scene(env).frame(observation, Kept({}), "")
+    for number in range(len(sizes)):
+        row, column = divmod(number, 4)
+        top, left = MARGIN + row * (96 + 3 * MARGIN), MARGIN + column * (128 + MARGIN)
+        place = slice(top, top + 96), slice(left, left + 128)
+        inset = frame[place].astype(int)
+        assert (inset == inset[..., :1]).all(), number  # grey, unlike the scene
+        assert (inset != outside[place]).mean() > 0.5
+    assert (frame[300:] == outside[300:]).all()
+
+
+def test_an_environment_that_draws_nothing_is_shown_by_its_images():
+    with gymnasium.make("Picture-v0") as env:
+        frame = Scene(env).frame(env.reset(seed=2)[0], Kept({"rgb": np.zeros((40, 48), bool)}), "")
+    inset = frame[MARGIN : MARGIN + 40 * 7, MARGIN : MARGIN + 48 * 7].astype(int)
+    assert (inset[..., 0] > inset[..., 1]).all()
+    assert (frame[MARGIN + 300 :, 500:] == 0).all()
+
+
+def test_without_anything_to_see_there_is_no_film(tmp_path, capsys):
+    words = ["--policy", "random", "--env", "tests.training.third_task:Bare-v0"]
+    assert rollout.main([*words, "--video", str(tmp_path / "a.png")]) == 2
+    sentence = "error: Bare-v0 draws no rgb_array and its observations hold no images, so there is "
+    assert capsys.readouterr().err == f"{sentence}nothing to film\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_mp4_holds_every_step_in_h264_for_browsers(tmp_path):
