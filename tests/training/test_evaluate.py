@@ -192,10 +192,10 @@ def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypat
 def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys, monkeypatch):
     monkeypatch.setattr(pool, "RETRIES", 1)
     arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
-    assert main([*arguments, "--set", "deadly=true"]) == 2
+    assert main([*arguments, "--set", "deadly_seed=100002"]) == 2
     assert (
         "error: the evaluation stopped: a worker process died (killed, or out of memory), 2 times "
-        "over the episode of oracle with seed 100000; policies evaluated before it are "
+        "over the episode of oracle with seed 100002; policies evaluated before it are "
     ) in capsys.readouterr().err
 
 

@@ -14,14 +14,14 @@ import envs
 class WalkEnv(gymnasium.Env):
     """A step goes action[0] * 0.1 m forward, less `wind`; below -0.15 m the walker falls.
 
-    The expert's action is 1; success is 0.4 m after ten steps. With `deadly`, a process that is not
-    the first dies in its first step.
+    The expert's action is 1; success is 0.4 m after ten steps. A process that is not
+    the first dies in its first step of the episode with the seed `deadly_seed`.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
-    def __init__(self, render_mode=None, wind=0.0, deadly=False, bound=1.0):
-        self.render_mode, self.wind, self.deadly = render_mode, wind, deadly
+    def __init__(self, render_mode=None, wind=0.0, deadly_seed=None, bound=1.0):
+        self.render_mode, self.wind, self.deadly_seed = render_mode, wind, deadly_seed
         self.observation_space = spaces.Dict(
             {
                 "depth": spaces.Box(-np.inf, np.inf, (2, 24, 32), np.float32),
@@ -44,7 +44,8 @@ class WalkEnv(gymnasium.Env):
         return self._observe(), {"distance_m": self.x}
 
     def step(self, action):
-        if self.deadly and multiprocessing.parent_process() is not None:
+        deadly = self.deadly_seed is not None and self.resets[-1][0] == self.deadly_seed
+        if deadly and multiprocessing.parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
         before = self.x
         self.x += 0.1 * float(action[0]) - self.wind
