@@ -6,7 +6,7 @@ Every folder here that has a `task.py` is an environment, which that file regist
 from importlib import import_module
 from pathlib import Path
 
-from envs.task import Outcome, Task, find_task, register, tasks
+from envs.task import Outcome, Task, find_task, name_of, register, task_of, tasks
 
 __all__ = [
     "BIMANUAL_SWEEP",
@@ -14,7 +14,9 @@ __all__ = [
     "Outcome",
     "Task",
     "find_task",
+    "name_of",
     "register",
+    "task_of",
     "tasks",
 ]
 

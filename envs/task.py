@@ -13,7 +13,17 @@ from typing import Any, Literal
 
 import gymnasium
 
-__all__ = ["SUCCESS", "DepthEdges", "Outcome", "Task", "find_task", "register", "tasks"]
+__all__ = [
+    "SUCCESS",
+    "DepthEdges",
+    "Outcome",
+    "Task",
+    "find_task",
+    "name_of",
+    "register",
+    "task_of",
+    "tasks",
+]
 
 SUCCESS = "success"
 """The headline of a task that is judged by `info["success"]`."""
@@ -188,6 +198,18 @@ def find_task(env_id: str) -> Task | None:
     """The description by Gymnasium id, "module:Id" too, of which nothing is imported; None without
     any."""
     return _TASKS.get(env_id.rpartition(":")[2])
+
+
+def name_of(env: gymnasium.Env[Any, Any]) -> str:
+    """What messages call an open environment: its Gymnasium id, or its class where it has none."""
+    spec = env.unwrapped.spec
+    return type(env.unwrapped).__name__ if spec is None else spec.id
+
+
+def task_of(env: gymnasium.Env[Any, Any]) -> Task | None:
+    """The description of an open environment; None without any."""
+    spec = env.unwrapped.spec
+    return None if spec is None else find_task(spec.id)
 
 
 def tasks() -> tuple[Task, ...]:

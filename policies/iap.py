@@ -333,9 +333,8 @@ class ImplicitAttentionPolicy(Rebuilt):
             return self.decide(observations)
         numbers, state = self._step(self.given(observations), self._memory)
         decision = self.head(numbers)
-        taken = self.start(1).last
-        if self.config.last_action:
-            taken = self.head.code(decision.action())
+        coded = self.config.last_action
+        taken = self.head.code(decision.action()) if coded else numbers[:, :0]
         self._memory = Memory(state, taken)
         return decision
 

@@ -104,16 +104,15 @@ def _is_finite(action: Any) -> bool:
 
 def _outcomes(env: gymnasium.Env, info: Mapping[str, Any]) -> dict[str, float]:
     """FloatingPointError where one is no number."""
-    spec = env.unwrapped.spec
-    task = None if spec is None else envs.find_task(spec.id)
+    task = envs.task_of(env)
     outcomes = () if task is None else task.outcomes
     try:
         return {one.name: float(info[one.name]) for one in outcomes if one.name in info}
     except (TypeError, ValueError):
         odd = {one.name: info[one.name] for one in outcomes if one.name in info}
         raise FloatingPointError(
-            f"info holds {odd}, where numbers are needed, as the description of {spec and spec.id} "
-            "has them"
+            f"info holds {odd}, where numbers are needed, as the description of "
+            f"{envs.name_of(env)} has them"
         ) from None
 
 

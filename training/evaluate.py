@@ -19,7 +19,7 @@ import dataclasses
 import itertools
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +39,8 @@ from training.files import reason
 from training.flops import measure
 from training.outcomes import mean_success, outcomes_of
 from training.players import Player, add_arguments, find_players, positive
-from training.pool import Pool, WorkerDiedError, open_pool
-from training.progress import ProgressBar
+from training.pool import Pool, WorkerDiedError, opened
+from training.progress import watched
 
 __all__ = ["evaluate", "main", "play", "record", "standard_error", "summarise", "wilson_interval"]
 
@@ -103,16 +103,13 @@ class _Stage:
 
 @contextmanager
 def _open_pool(workers: int) -> Iterator[Pool[_Task, Episode]]:
-    threads = torch.get_num_threads()
     try:
-        with closing(open_pool(_Stage, workers)) as pool:
+        with opened(_Stage, workers) as pool:
             yield pool
     except WorkerDiedError as error:
         raise UserError(
             f"the evaluation stopped: {error}; policies evaluated before it are in the output"
         ) from None
-    finally:
-        torch.set_num_threads(threads)  # this process may have other work to do
 
 
 def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
@@ -202,7 +199,7 @@ def _episodes(
 ) -> Iterator[Episode]:
     try:
         with closing(pool.in_order([_Task(player, seed) for seed in seeds])) as results:
-            yield from _watched(results, player.name, len(seeds), progress)
+            yield from watched(results, player.name, len(seeds), "episode", progress)
     except FloatingPointError as error:
         raise UserError(f"{player.name}: {error}") from None
 
@@ -223,13 +220,6 @@ def evaluate(
             entry |= _origin(player)
             entry["records"] = [record(episode) for episode in episodes]
             yield entry
-
-
-def _watched(
-    results: Iterable[Episode], name: str, total: int, progress: bool
-) -> Iterable[Episode]:
-    options = {"unit": "episode", "disable": not progress, "leave": False}
-    return ProgressBar(results, desc=name, total=total, **options)
 
 
 def _outcomes(players: Sequence[Player]) -> list[Outcome]:

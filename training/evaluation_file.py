@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from training.config import UserError
 from training.environments import completed
-from training.files import lock, read_bytes, reason, write_atomically
+from training.files import made_and_locked, read_bytes, reason, write_atomically
 from training.outcomes import outcomes_of
 from training.players import Player
 from training.state_files import Count, Finite, State, check
@@ -55,12 +55,7 @@ def claim(
     if out is None:
         yield None, []
         return
-    directory = out
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
-    with lock(directory):
+    with made_and_locked(out) as directory:
         there, kept = _found(directory, players, seeds)
         if there and not kept:
             raise UserError(

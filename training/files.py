@@ -24,6 +24,7 @@ __all__ = [
     "check_regular",
     "led_to",
     "lock",
+    "made_and_locked",
     "read_bytes",
     "reason",
     "refusal",
@@ -188,3 +189,17 @@ def lock(directory: Path) -> Iterator[None]:
         except OSError as error:  # a file system without locks
             raise UserError(f"cannot lock {directory / '.lock'}: {reason(error)}") from None
         yield
+
+
+@contextmanager
+def made_and_locked(out: Path) -> Iterator[Path]:
+    """Hold the directory that --out names, which is made where there is none, see `lock`.
+
+    UserError when it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
+    with lock(out):
+        yield out

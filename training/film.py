@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from envs import find_task
+from envs import name_of, task_of
 from policies.geometry import published
 from policies.observation import Observations, Pictures, flat
 from training.attention_picture import side_by_side
@@ -41,8 +41,7 @@ class Scene:
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self._env, unwrapped = env, env.unwrapped
-        self._name = unwrapped.spec.id if unwrapped.spec else type(unwrapped).__name__
-        self._task = find_task(self._name)
+        self._name, self._task = name_of(env), task_of(env)
         self._geometry: Any = getattr(unwrapped, "geometry", None)
         self._draws = unwrapped.render_mode == "rgb_array"
         if not self._draws and not self._pictures(None):

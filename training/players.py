@@ -86,7 +86,7 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
     that could be 0, or nothing that can be drawn from."""
     from policies import scripted
 
-    identity, space = env.spec.id if env.spec else type(env.unwrapped).__name__, env.action_space
+    identity, space = envs.name_of(env), env.action_space
     if name == "random":
         try:
             return scripted.Random(env, seed)

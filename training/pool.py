@@ -10,14 +10,23 @@ import pickle
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from training.errors import UserError
 
-__all__ = ["RETRIES", "Crew", "InProcessPool", "Pool", "Worker", "WorkerDiedError", "open_pool"]
+__all__ = [
+    "RETRIES",
+    "Crew",
+    "InProcessPool",
+    "Pool",
+    "Worker",
+    "WorkerDiedError",
+    "open_pool",
+    "opened",
+]
 
 RETRIES = 3
 """How often a task is run again whose worker died of it."""
@@ -238,3 +247,17 @@ def open_pool(
     from training.processes import ProcessPool
 
     return ProcessPool(make, workers)
+
+
+@contextmanager
+def opened(make: Callable[[], Worker[T, R]], workers: int) -> Iterator[Pool[T, R]]:
+    """A pool that is closed in the end, for a process that has other work to do afterwards: it
+    keeps PyTorch's threads, whose number a worker in this process sets."""
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        with closing(open_pool(make, workers)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(threads)

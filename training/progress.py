@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-__all__ = ["ProgressBar"]
+__all__ = ["ProgressBar", "watched"]
+
+T = TypeVar("T")
 
 
 class ProgressBar(tqdm):
@@ -37,3 +40,11 @@ class ProgressBar(tqdm):
 def _known(size: int | None) -> int | None:
     """A size of a terminal; tqdm subtracts one, and takes None for one that is not known."""
     return size if size is not None and size > 0 else None
+
+
+def watched(results: Iterable[T], name: str, total: int, unit: str, shown: bool) -> Iterable[T]:
+    """Results as they come, with a bar that goes when they are there; `shown`: whether it is."""
+    bar: Iterable[T] = ProgressBar(
+        results, desc=name, total=total, unit=unit, disable=not shown, leave=False
+    )
+    return bar

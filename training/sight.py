@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import torch
 
 import envs
 from training import config
@@ -34,10 +33,10 @@ from training.command_lines import command_line
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
 from training.evaluation_file import sha256_of
-from training.files import lock, reason, write_atomically
+from training.files import made_and_locked, write_atomically
 from training.players import EVALUATION_SEED, Player, add_arguments, find_players, positive
-from training.pool import WorkerDiedError, open_pool
-from training.progress import ProgressBar
+from training.pool import WorkerDiedError, opened
+from training.progress import watched
 from training.run_log import provenance
 from training.sight_images import INTERVENTIONS, image_keys
 from training.sight_page import render
@@ -101,7 +100,7 @@ def _sight(
             f"interventions must be some of {', '.join(INTERVENTIONS)}, got {', '.join(unknown)}"
         )
     with subject.make_env() as env:
-        identity = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        identity, task = envs.name_of(env), envs.task_of(env)
         keys = _chosen(env, identity, images)
     groups = {ALL: keys}
     if len(keys) > 1:
@@ -109,7 +108,6 @@ def _sight(
     tasks = [Task(seed, max(seeds) + 1 + i) for i, seed in enumerate(seeds)]
     make = partial(Stage, subject, groups, [k for k in INTERVENTIONS if k in interventions])
     scenes = _play(make, tasks, min(workers, len(tasks)), name, progress)
-    task = envs.find_task(identity)
     headline = None if task is None else task.headline_outcome
     lower_is_better = [headline.name] if headline and headline.better == "down" else []
     return report(name, identity, scenes, smallest_loss, lower_is_better)
@@ -134,18 +132,11 @@ def _chosen(env: gymnasium.Env, identity: str, images: Collection[str]) -> list[
 def _play(
     make: Callable[[], Stage], tasks: Sequence[Task], workers: int, name: str, progress: bool
 ) -> list[Scene]:
-    threads = torch.get_num_threads()
     try:
-        with (
-            closing(open_pool(make, workers)) as pool,
-            closing(pool.in_order(tasks)) as results,
-        ):
-            options = {"unit": "scene", "disable": not progress, "leave": False}
-            return list(ProgressBar(results, desc=name, total=len(tasks), **options))
+        with opened(make, workers) as pool, closing(pool.in_order(tasks)) as results:
+            return list(watched(results, name, len(tasks), "scene", progress))
     except (FloatingPointError, WorkerDiedError) as error:
         raise UserError(f"{name}: {error}") from None
-    finally:
-        torch.set_num_threads(threads)  # this process may have other work to do
 
 
 def _parser() -> ArgumentParser:
@@ -193,12 +184,7 @@ def _claimed(out: str | None) -> Iterator[Path | None]:
     if out is None:
         yield None
         return
-    directory = Path(out)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
-    with lock(directory):
+    with made_and_locked(Path(out)) as directory:
         for name in (RESULTS, PAGE):
             if (directory / name).exists():
                 raise UserError(

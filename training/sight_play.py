@@ -125,8 +125,7 @@ class Stage:
         self._subject, self._groups, self._kinds = subject, groups, kinds
         self._env = subject.make_env()
         self._policy = subject.make_policy(self._env)
-        spec = self._env.unwrapped.spec
-        self._task = None if spec is None else envs.find_task(spec.id)
+        self._task = envs.task_of(self._env)
 
     def run(self, task: Task) -> Scene:
         """Play a scene.

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs import find_task
+from envs import task_of
 from training.config import UserError
 from training.environments import step_s
 from training.episode import Policy
@@ -226,7 +226,6 @@ class VideoRecorder:
     def _caption(self) -> str:
         parts = [self.title] if self.title else []
         parts.append(f"{self.step * self.step_s:5.2f} s")
-        spec = self.env.unwrapped.spec
-        outcomes, info = outcomes_of(None if spec is None else find_task(spec.id)), self.env.info
+        outcomes, info = outcomes_of(task_of(self.env)), self.env.info
         parts += [one.captioned(float(info[one.name])) for one in outcomes if one.name in info]
         return "   ".join(filter(None, parts))
