@@ -8,7 +8,7 @@ help:            ## list the targets
 	@sed -nE 's/^([a-z]+):[^#]*\#\# (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
 install:         ## the packages here, editable, with everything for development; git hooks
-	$(PYTHON) -m pip install -e ".[dev,rl]"
+	$(PYTHON) -m pip install -c constraints.txt -e ".[dev]"
 	$(PYTHON) -m pre_commit install
 
 check: lint types test ## everything below but the slow tests

@@ -12,14 +12,14 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-try:
+from foveate_extras import needs
+
+with needs("RandomFeatures", "sklearn"):
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError("RandomFeatures needs scikit-learn: pip install scikit-learn") from error
 
 from attention.features import FeatureMap
 from attention.options import check_count, check_positive

@@ -6,7 +6,10 @@ Every folder here that has a `task.py` is an environment, which that file regist
 from importlib import import_module
 from pathlib import Path
 
-from envs.task import Outcome, Task, find_task, name_of, register, task_of, tasks
+from foveate_extras import needs
+
+with needs("envs", "sim", "gymnasium", "numpy", "pydantic"):
+    from envs.task import Outcome, Task, find_task, name_of, register, task_of, tasks
 
 __all__ = [
     "BIMANUAL_SWEEP",
@@ -25,5 +28,6 @@ STEPPING_STONES = "SteppingStones-v0"
 
 _FOLDERS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/task.py"))
 
-for _name in ("stepping_stones", *_FOLDERS):  # the commands' default environment comes first
-    import_module(f"envs.{_name}.task")
+with needs("envs", "sim", "gymnasium", "numpy", "pydantic"):
+    for _name in ("stepping_stones", *_FOLDERS):  # the commands' default environment comes first
+        import_module(f"envs.{_name}.task")

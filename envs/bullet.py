@@ -6,7 +6,6 @@ when nothing refers to it any more.
 """
 
 import os
-import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,9 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
+
+from envs.display import has_display
+from foveate_extras import needs
 
 
 @contextmanager
@@ -31,15 +33,11 @@ def _quiet_stderr() -> Iterator[None]:
         os.close(nowhere)
 
 
-with _quiet_stderr():  # PyBullet announces when it was built, beside every error message
+with needs("an environment in PyBullet", "sim"), _quiet_stderr():
+    # PyBullet announces when it was built, beside every error message.
     import pybullet
 
-__all__ = ["BulletClient", "HoldsPhysics", "has_display"]
-
-
-def has_display() -> bool:
-    """Whether a window can be opened here; PyBullet ends the process where it cannot."""
-    return sys.platform != "linux" or bool(os.environ.get("DISPLAY"))
+__all__ = ["BulletClient", "HoldsPhysics"]
 
 
 class HoldsPhysics:

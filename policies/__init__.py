@@ -1,20 +1,26 @@
-"""Robot policies that see through implicit attention."""
+"""Robot policies that see through implicit attention.
 
+Each name is imported when it is first asked for: settings can be read without PyTorch, which takes
+a second to load, and the extractor needs Stable-Baselines3, which nothing else here does.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from policies.build import CONFIGS, build, build_for
-from policies.config import PolicyConfig
-from policies.iap import ImplicitAttentionPolicy
-from policies.normaliser import RunningNormaliser, RunningStatistics
-from policies.scripted import Blind, Oracle, Random
-from policies.selection import LearnedSelection
-from policies.tokens import PatchTokens
-from policies.vision_config import VisionPolicyConfig
-from policies.vision_performer import VisionPerformer
-from policies.vision_policy import VisionPerformerPolicy
+from foveate_extras import needs, require
 
 if TYPE_CHECKING:
+    from policies.building import CONFIGS, build, build_for
+    from policies.config import PolicyConfig
     from policies.extractor import ImplicitAttentionExtractor as ImplicitAttentionExtractor
+    from policies.iap import ImplicitAttentionPolicy
+    from policies.normaliser import RunningNormaliser, RunningStatistics
+    from policies.scripted import Blind, Oracle, Random
+    from policies.selection import LearnedSelection
+    from policies.tokens import PatchTokens
+    from policies.vision_config import VisionPolicyConfig
+    from policies.vision_performer import VisionPerformer
+    from policies.vision_policy import VisionPerformerPolicy
 
 __all__ = [
     "CONFIGS",
@@ -34,17 +40,30 @@ __all__ = [
     "build_for",
 ]
 
+require("policies", "train", "gymnasium", "numpy", "pydantic")
+
+_MODULES = {
+    "building": ("CONFIGS", "build", "build_for"),
+    "config": ("PolicyConfig",),
+    "extractor": ("ImplicitAttentionExtractor",),
+    "iap": ("ImplicitAttentionPolicy",),
+    "normaliser": ("RunningNormaliser", "RunningStatistics"),
+    "scripted": ("Blind", "Oracle", "Random"),
+    "selection": ("LearnedSelection",),
+    "tokens": ("PatchTokens",),
+    "vision_config": ("VisionPolicyConfig",),
+    "vision_performer": ("VisionPerformer",),
+    "vision_policy": ("VisionPerformerPolicy",),
+}
+"""Where each name is; the extractor, which needs an extra, is not in `__all__`."""
+
 
 def __getattr__(name: str) -> Any:
-    """What needs an extra is imported when it is asked for, and so is not in `__all__`."""
-    if name != "ImplicitAttentionExtractor":
+    """What the package gives by this name, imported now."""
+    module = next((module for module, names in _MODULES.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from policies.extractor import ImplicitAttentionExtractor
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "stable_baselines3":
-            raise
-        raise ImportError(
-            f"policies.{name} needs Stable-Baselines3: pip install 'foveate[rl]'"
-        ) from None
-    return ImplicitAttentionExtractor
+    with needs(f"policies.{name}", "rl"):
+        found = getattr(import_module(f"policies.{module}"), name)
+    globals()[name] = found
+    return found

@@ -5,11 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-import attention
-from policies.depth_repair import Repair
-from policies.images import ImageScaling
-from policies.observation import Layout
-from policies.tokens import Edges
+from policies.choices import Edges, ImageScaling, Layout, Repair
 
 __all__ = ["EXACT", "FEATURE_MAPS", "PolicyConfig", "check_feature_map"]
 
@@ -17,9 +13,23 @@ EXACT = "softmax"
 """Name under which exact softmax attention is chosen in place of a feature map."""
 FEATURE_MAPS = (
     EXACT,
-    *(name for name in attention.available() if name not in ("geometric", "poisson")),
+    "angular_hybrid",
+    "clustered_hybrid",
+    "complex_exponential",
+    "elu",
+    "gaussian_hybrid",
+    "geometric_plus",
+    "gerf",
+    "hyperbolic",
+    "oprf",
+    "poisson_plus",
+    "positive",
+    "relu",
+    "trig",
+    "trig_phase",
 )
-"""Names that a policy takes: its queries and keys can be negative, so no signed powers of them."""
+"""Names of `attention.available()` that a policy takes: its queries and keys can be negative, so no
+signed powers of them, geometric and poisson."""
 HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
 """Of these, those with a choice of bases."""
 Projection = Literal[
@@ -43,7 +53,7 @@ def check_scaling(scaling: ImageScaling) -> None:
 
 def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
     """ValueError for settings that no policy takes; `dim` is that of queries and keys."""
-    if name not in FEATURE_MAPS:
+    if name not in FEATURE_MAPS and not _is_installed(name):
         raise ValueError(f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {name!r}")
     if hybrid_base != "hyperbolic" and name not in HYBRIDS:
         raise ValueError(
@@ -63,6 +73,13 @@ def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) ->
             f"projection = {projection} makes simplices, which need queries and keys of at least "
             f"2 dimensions, got {dim}"
         )
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a package that is installed brings a feature map of this name."""
+    from attention import plugins, registry  # late, as it loads PyTorch
+
+    return name in plugins.names(registry.GROUP)
 
 
 @dataclass(

@@ -17,17 +17,16 @@ moves by a twelfth of the picture at most from one to the next.
 import copy
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foveate_extras import require
 from policies.observation import Pictures, flat
 
-__all__ = ["DepthRepair", "Repair", "fill_holes", "holes_in"]
+__all__ = ["DepthRepair", "fill_holes", "holes_in"]
 
-Repair = Literal["none", "holes", "full"]
-"""See `PolicyConfig.repair`."""
 Depth = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
@@ -51,9 +50,11 @@ class DepthRepair:
 
     Raises:
         ValueError: one sentence, where none of them is of depth.
+        MissingExtraError: OpenCV is not installed.
     """
 
     def __init__(self, by_time: bool, pictures: Sequence[Pictures]) -> None:
+        require("policy.repair", "sim", "cv2")
         grey = [part for part in pictures if "C" not in part.layout and part.high != _BYTE]
         self._pictures = [part for part in pictures if "depth" in part.key] or grey
         if not self._pictures:

@@ -16,7 +16,7 @@ from stable_baselines3.common.preprocessing import is_image_space, is_image_spac
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
-from policies.build import build
+from policies.building import build
 from policies.geometry import Geometry
 from policies.iap import ImplicitAttentionPolicy
 from policies.normaliser import RunningNormaliser, RunningStatistics

@@ -7,22 +7,18 @@ holds behind those of the vector.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from policies.choices import ImageScaling
 from policies.geometry import Geometry
 from policies.normaliser import RunningNormaliser
 from policies.observation import Pictures
 
-__all__ = ["ImageScaling", "Prepared", "Scale", "prepared"]
+__all__ = ["Prepared", "Scale", "prepared"]
 
-ImageScaling = (
-    Literal["auto", "space", "running"] | tuple[float, float] | dict[str, tuple[float, float]]
-)
-"""See `PolicyConfig.image_scaling`."""
 _GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
 _LEAST_UNIT, _CLIP = 1e-6, 5.0
 

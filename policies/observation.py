@@ -8,7 +8,7 @@ may be nested: their parts are named "a.b". A space without parts is named "obse
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,7 +22,6 @@ from policies.geometry import Geometry
 
 __all__ = [
     "LAYOUTS",
-    "Layout",
     "Observations",
     "Pictures",
     "Vector",
@@ -31,7 +30,6 @@ __all__ = [
     "parts_of",
 ]
 
-Layout = Literal["HW", "HWC", "CHW", "NHW", "NHWC", "NCHW", "THWC", "TCHW", "vector"]
 LAYOUTS: tuple[str, ...] = ("HW", "HWC", "CHW", "NHW", "NHWC", "NCHW", "THWC", "TCHW", "vector")
 """Letters of an image's axes: N pictures apart, T frames and C channels, which go together, H rows,
 W columns."""

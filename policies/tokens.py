@@ -3,15 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import fold, pad
 
-__all__ = ["Edges", "Grid", "PatchTokens", "grid_of"]
+from policies.choices import Edges
 
-Edges = Literal["auto", "pad", "drop"]
+__all__ = ["Grid", "PatchTokens", "grid_of"]
+
 _CHUNK = 1024
 _PLACE_SCALE = 0.3
 _LEAST_PART = 30  # of the unit, for pixels that hardly vary

@@ -167,8 +167,8 @@ def test_no_file_names_a_place_of_one_machine():
 
 def test_readme_begins_with_what_it_is_and_how_to_start():
     start = "\n".join(README.splitlines()[:30])
-    assert "pip install -e . && python -m training.es\n" in start
-    assert 'pip install -e ".[test]" && pytest\n' in start
+    assert 'pip install -c constraints.txt -e ".[sim,es]" && python -m training.es\n' in start
+    assert 'pip install -c constraints.txt -e ".[all,test]" && pytest\n' in start
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

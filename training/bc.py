@@ -28,9 +28,9 @@ from training.commands import exit_status
 from training.config import UserError
 from training.devices import Group, open_group
 from training.implicit_bc_config import ImplicitBCConfig
-from training.job_config import describe_job
+from training.job_config import describe_job, make_parser
 from training.overrides import assignment
-from training.starting import hold_and_train, make_parser, print_next, start_run
+from training.starting import hold_and_train, print_next, start_run
 
 __all__ = ["load_config", "main"]
 

@@ -32,7 +32,7 @@ from training.tensor_file import read_header, read_tensors, sha256_of_tensors
 
 if TYPE_CHECKING:
     import policies
-    from policies.depth_repair import Repair
+    from policies.choices import Repair
 
 __all__ = [
     "CHECKPOINTS",

@@ -162,12 +162,13 @@ def _interruptible(command: Callable[[], int]) -> int:
 
 
 def _status(command: Callable[[], int]) -> int:
+    from foveate_extras import MissingExtraError
     from training.errors import UserError
     from training.files import refusal
 
     try:
         return command()
-    except UserError as error:
+    except (UserError, MissingExtraError) as error:
         if _signals.received:
             raise
         _print_error(f"error: {' '.join(str(error).split())}")

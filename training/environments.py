@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium
 
 import envs
+import foveate_extras
 from training import config
 from training.errors import UserError
 
@@ -85,7 +86,8 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
 
 def _reason(error: Exception) -> str:
     """What an error of somebody's code says, in one line; where it is, if that was no check."""
-    said = " ".join(str(error).split())
+    missing = foveate_extras.explained("it", error)
+    said = " ".join(str(missing or error).split())
     if said and isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError):
         return said
     place = traceback.extract_tb(error.__traceback__)[-1]

@@ -10,11 +10,11 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import envs
-import policies
+from policies.config import PolicyConfig
 from training import config as configuration
-from training import searchers
 from training.config import UserError
 from training.job_config import load_job
+from training.searcher_config import CMAESConfig, SearcherConfig
 
 __all__ = ["FREE_ON_RESUME", "ESConfig", "load_config"]
 
@@ -60,11 +60,9 @@ class ESConfig:
     """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: policies.PolicyConfig = policies.PolicyConfig()
+    policy: PolicyConfig = PolicyConfig()
     """The policy."""
-    searcher: searchers.SearcherConfig = Field(
-        default=searchers.CMAESConfig(), discriminator="name"
-    )
+    searcher: SearcherConfig = Field(default=CMAESConfig(), discriminator="name")
     """The searcher."""
     curriculum: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000)
     """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""

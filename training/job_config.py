@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Collection
 from importlib import resources
@@ -13,7 +14,15 @@ from training import config as configuration
 from training import environments
 from training.files import CONFIG, METRICS
 
-__all__ = ["SHORTHANDS", "as_before", "describe_job", "load_job", "missing_keys", "resolved"]
+__all__ = [
+    "SHORTHANDS",
+    "as_before",
+    "describe_job",
+    "load_job",
+    "make_parser",
+    "missing_keys",
+    "resolved",
+]
 
 T = TypeVar("T")
 
@@ -112,3 +121,27 @@ def describe_job(cls: type[Any]) -> str:
     """Every field for --help, and those of its default environment: key, default, type, unit."""
     env = configuration.describe(_settings(cls.env_id), "env.")
     return f"{configuration.describe(cls)}\n{env}"
+
+
+def make_parser(
+    command: str, description: str, fields: str, preset: str
+) -> configuration.ArgumentParser:
+    """The parser of the arguments that `start_run` reads; `fields` describes the configuration."""
+    parser = configuration.ArgumentParser(
+        prog=f"python -m {command}",
+        description=description,
+        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{fields}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset})")
+    parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run that was stopped, from its newest checkpoint or from the one named",
+    )
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
+        help="set fields of the configuration, dotted where nested",
+    )  # fmt: skip
+    return parser

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from foveate_extras import require
 from policies.feature_maps import unfitted
 from training.config import UserError
 
@@ -30,7 +31,11 @@ def is_due(fit_after: int | None, fitted: bool, updates: int) -> bool:
 
 
 def announce(policy: nn.Module, fit_after: int | None, fitted: bool, updates: int) -> None:
-    """Say so where a run of `updates` leaves a map that is of no use unfitted."""
+    """Say so where a run of `updates` leaves a map that is of no use unfitted.
+
+    MissingExtraError where what fits it is not installed."""
+    if not fitted and fit_after is not None and unfitted(policy):
+        require("feature_map = clustered_hybrid", "sklearn")
     if fitted or not unfitted(policy) or is_due(fit_after, fitted, updates):
         return
     ends = "never" if fit_after is None else f"after {fit_after} updates"

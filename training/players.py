@@ -13,7 +13,7 @@ import gymnasium
 import torch
 
 import envs
-from policies.depth_repair import Repair
+from policies.choices import Repair
 from training import checkpoint, config, environments
 from training.callables import as_policy, is_named, named
 from training.config import UserError

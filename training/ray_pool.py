@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from foveate_extras import require
 from training.errors import UserError
 from training.pool import (
     RETRIES,
@@ -36,7 +37,10 @@ from training.pool import (
 
 __all__ = ["RayPool"]
 
-_PACKAGES = ("attention", "policies", "envs", "training", "configs", "sim_assets")
+_MODULES = (
+    *("attention", "policies", "envs", "training", "configs", "sim_assets"),
+    "foveate_extras.py",
+)
 PATIENCE_S = 300.0
 """How long to wait while no worker lives."""
 _AUTH_MODE = "RAY_AUTH_MODE"
@@ -83,6 +87,7 @@ class RayPool(Crew[T, R, _Hand]):
 
     def __init__(self, make: Callable[[], Worker[T, R]], workers: int, address: str) -> None:
         super().__init__()
+        require("ray_address", "ray")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault(_AUTH_MODE, "token")
         import ray
@@ -180,7 +185,7 @@ def _connect(address: str, workers: int) -> None:
     root = Path(__file__).resolve().parents[1]
     runtime = {
         "env_vars": {"OMP_NUM_THREADS": "1"},
-        "py_modules": [str(root / name) for name in _PACKAGES if (root / name).is_dir()],
+        "py_modules": [str(root / name) for name in _MODULES if (root / name).exists()],
     }
     before = signal.getsignal(signal.SIGTERM)
     try:

@@ -25,7 +25,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from envs.bullet import has_display
+from envs.display import has_display
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
 from training.environments import render_modes, step_s

@@ -7,65 +7,17 @@ searcher's state and the seed, so a run resumes exactly without saving a random 
 from __future__ import annotations
 
 import logging
-import warnings
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
-from pydantic import ConfigDict, Field
-from pydantic.dataclasses import dataclass
 from torch import Tensor
+
+from training.evo import evotorch_algorithms, quiet
+from training.searcher_config import ARSConfig, CMAESConfig, PGPEConfig, SearcherConfig
 
 __all__ = ["ARSConfig", "CMAESConfig", "PGPEConfig", "Searcher", "SearcherConfig", "build"]
 
 _MOST_FOR_FULL_COVARIANCE = 1000
-_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-@dataclass(frozen=True, config=_STRICT)
-class CMAESConfig:
-    """Covariance matrix adaptation (Hansen 2016): the choice up to a few hundred parameters."""
-
-    name: Literal["cmaes"] = "cmaes"
-    """CMA-ES with active covariance update."""
-    sigma: float = Field(default=0.5, gt=0, le=1e6)
-    """Initial standard deviation, in units of the policy's parameters."""
-    separable: bool = False
-    """Adapt the diagonal of the covariance alone: for many parameters."""
-
-
-@dataclass(frozen=True, config=_STRICT)
-class PGPEConfig:
-    """Policy gradients with parameter-based exploration (Sehnke et al. 2010), antithetic."""
-
-    name: Literal["pgpe"] = "pgpe"
-    """PGPE on centred ranks."""
-    sigma: float = Field(default=0.1, gt=0, le=1e6)
-    """Initial standard deviation of every parameter, in units of the policy's parameters."""
-    learning_rate: float = Field(default=0.1, gt=0, le=1e6)
-    """Step of the centre: length of a ClipUp step, or Adam's rate, in parameter units."""
-    sigma_learning_rate: float = Field(default=0.1, ge=0, le=1e6)
-    """Learning rate of the standard deviations; 0 keeps them."""
-    optimizer: Literal["clipup", "adam"] = "clipup"
-    """What follows the gradient: ClipUp (Toklu et al. 2020) or Adam."""
-
-
-@dataclass(frozen=True, config=_STRICT)
-class ARSConfig:
-    """Augmented random search (Mania et al. 2018), antithetic."""
-
-    name: Literal["ars"] = "ars"
-    """Pairs ranked by the better return, step divided by the kept returns' deviation."""
-    sigma: float = Field(default=0.05, gt=0, le=1e6)
-    """Standard deviation of the directions, in units of the policy's parameters."""
-    learning_rate: float = Field(default=0.05, gt=0, le=1e6)
-    """Step of the centre, in parameter units."""
-    top_fraction: float = Field(default=0.5, gt=0, le=1)
-    """Share of the pairs that is kept."""
-    orthogonal: bool = False
-    """Draw the directions orthogonal to each other in blocks of the parameter count."""
-
-
-SearcherConfig = CMAESConfig | PGPEConfig | ARSConfig
 
 
 class Searcher(Protocol):
@@ -134,11 +86,10 @@ class CMAES:
                 f"the policy has {len(center)} parameters, and searcher.name = cmaes takes at most "
                 f"{_MOST_FOR_FULL_COVARIANCE}: set searcher.separable = true, or use pgpe or ars"
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # EvoTorch uses torch.jit.script, now deprecated
-            from evotorch import Problem
-            from evotorch.algorithms import CMAES as EvoCMAES
+        algorithms = evotorch_algorithms("searcher.name = cmaes")
+        from evotorch import Problem
 
+        with quiet():
             logging.getLogger("evotorch").setLevel(logging.WARNING)
             problem = Problem(
                 "max",
@@ -148,7 +99,7 @@ class CMAES:
                 store_solution_stats=False,
             )
             with torch.random.fork_rng(devices=[]):
-                self._cma = EvoCMAES(
+                self._cma = algorithms.CMAES(
                     problem,
                     stdev_init=config.sigma,
                     center_init=center,
@@ -230,11 +181,7 @@ class PGPE:
     antithetic = True
 
     def __init__(self, config: PGPEConfig, center: Tensor, popsize: int) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # EvoTorch uses torch.jit.script, now deprecated
-            from evotorch.algorithms import functional
-
-        self._functional = functional
+        self._functional = functional = evotorch_algorithms("searcher.name = pgpe").functional
         self._popsize = popsize
         self._state = functional.pgpe(
             center_init=center,

@@ -21,37 +21,12 @@ from training.state_files import check
 __all__ = [
     "build_policy",
     "hold_and_train",
-    "make_parser",
     "print_next",
     "start_run",
     "state_of",
 ]
 
 T = TypeVar("T")
-
-
-def make_parser(
-    command: str, description: str, fields: str, preset: str
-) -> configuration.ArgumentParser:
-    """The parser of the arguments that `start_run` reads; `fields` describes the configuration."""
-    parser = configuration.ArgumentParser(
-        prog=f"python -m {command}",
-        description=description,
-        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{fields}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset})")
-    parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
-    parser.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="go on with a run that was stopped, from its newest checkpoint or from the one named",
-    )
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
-        help="set fields of the configuration, dotted where nested",
-    )  # fmt: skip
-    return parser
 
 
 def start_run(
@@ -62,7 +37,7 @@ def start_run(
 
     Args:
         command: module of the trainer.
-        args: of `make_parser`.
+        args: of `training.job_config.make_parser`.
         preset: file among the package's configs that is read when none is named.
         load: reads a configuration from a path and overrides.
         free_on_resume: keys of a configuration that a resumed run may change.

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 
 from envs import task_of
+from foveate_extras import require
 from training.config import UserError
 from training.environments import step_s
 from training.episode import Policy
@@ -148,13 +149,15 @@ class _InMemory:
 
 
 def check_video_path(path: Path) -> None:
-    """Raise UserError when `path` has no known suffix or lies where no file can be written."""
+    """Raise UserError when `path` has no known suffix or lies where no file can be written, and
+    MissingExtraError where nothing can write it."""
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"--video must end in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not os.path.isdir(path.parent):  # unlike Path's, False for impossible names
         raise UserError(f"--video {str(path)!r}: {str(path.parent)!r} is not an existing directory")
     if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
         raise UserError(f"--video {str(path)!r} cannot be written")
+    require("--video", "video")
 
 
 class LastInfo(gymnasium.Wrapper):

@@ -1,9 +1,9 @@
 """Where this package takes NumPy from, so that one sentence says that it is missing."""
 
-try:
+from foveate_extras import needs
+
+with needs("attention.compositional", "sklearn", "numpy"):
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
-except ImportError as error:
-    raise ImportError("attention.compositional needs NumPy: pip install numpy") from error
 
 __all__ = ["ArrayLike", "NDArray", "np"]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-try:
+from foveate_extras import needs
+
+with needs("CompositionalFeatures", "sklearn"):
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError(
-        "CompositionalFeatures needs scikit-learn: pip install scikit-learn"
-    ) from error
 
 from attention.compositional.activations import ReLU
 from attention.compositional.arrays import NDArray, np

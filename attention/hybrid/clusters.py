@@ -6,6 +6,7 @@ from torch import Tensor
 from attention.features.parameters import given_numbers, holds
 from attention.features.vectors import sums_by_vector
 from attention.options import check_count
+from foveate_extras import needs
 
 
 def initial_centers(
@@ -67,14 +68,9 @@ def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
 
     Raises ValueError for fewer points than clusters, ImportError without scikit-learn.
     """
-    try:
+    with needs("fit of clustered_hybrid without centres", "sklearn"):
         from sklearn.cluster import KMeans
         from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise ImportError(
-            "fit of clustered_hybrid needs scikit-learn, unless centres are given: "
-            "pip install scikit-learn"
-        ) from error
 
     if len(points) < clusters:
         raise ValueError(

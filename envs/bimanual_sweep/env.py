@@ -26,7 +26,8 @@ from envs.bimanual_sweep.expert import SweepExpert
 from envs.bimanual_sweep.scene import PHYSICS_S, Scene
 from envs.bimanual_sweep.sight import geometry
 from envs.bimanual_sweep.targets import ToolTargets, check_starts
-from envs.bullet import BulletClient, HoldsPhysics, has_display
+from envs.bullet import BulletClient, HoldsPhysics
+from envs.display import has_display
 from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 

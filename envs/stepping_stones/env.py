@@ -28,7 +28,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from envs.bullet import BulletClient, HoldsPhysics, has_display
+from envs.bullet import BulletClient, HoldsPhysics
+from envs.display import has_display
 from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 from envs.stepping_stones.config import SteppingStonesConfig

@@ -16,9 +16,13 @@ solves it exactly (Arnstrom et al., IEEE Transactions on Automatic Control 67, 2
 
 from dataclasses import dataclass
 
-import daqp
 import numpy as np
 from numpy.typing import NDArray
+
+from foveate_extras import needs
+
+with needs("SteppingStones-v0", "sim", "daqp"):
+    import daqp
 
 __all__ = ["BodyCommand", "BodyState", "MpcWeights", "StanceMpc"]
 

@@ -14,6 +14,8 @@ import attention
 from attention import *  # noqa: F403
 from attention import compositional, theory
 
+SKLEARN = 'pip install "foveate[sklearn]"'
+
 
 def use_every_map() -> None:
     x, y, v = torch.rand(3, 2, 9, 4, generator=torch.Generator().manual_seed(0)) / 2
@@ -83,24 +85,23 @@ def refuse_in_a_sentence() -> None:
     fit = attention.feature_map("clustered_hybrid", 4, 5).fit
     says_what_to_install(
         lambda: fit(x, x),
-        "fit of clustered_hybrid needs scikit-learn, unless centres are given: "
-        "pip install scikit-learn",
+        f"fit of clustered_hybrid without centres needs scikit-learn: {SKLEARN}",
     )
     for use in (
         lambda: attention.RandomFeatures,
         lambda: __import__("attention.estimators"),
     ):
-        says_what_to_install(use, "RandomFeatures needs scikit-learn: pip install scikit-learn")
+        says_what_to_install(use, f"RandomFeatures needs scikit-learn: {SKLEARN}")
     says_what_to_install(
         lambda: compositional.CompositionalFeatures,
-        "CompositionalFeatures needs scikit-learn: pip install scikit-learn",
+        f"CompositionalFeatures needs scikit-learn: {SKLEARN}",
     )
     for use in (
         lambda: compositional.Skeleton,
         lambda: compositional.skeleton,
         lambda: __import__("attention.compositional.sampling"),
     ):
-        says_what_to_install(use, "attention.compositional needs NumPy: pip install numpy")
+        says_what_to_install(use, f"attention.compositional needs NumPy: {SKLEARN}")
 
 
 if __name__ == "__main__":

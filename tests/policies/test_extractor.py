@@ -187,7 +187,7 @@ def test_policies_load_without_stable_baselines_and_the_extractor_names_the_extr
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "policies.ImplicitAttentionExtractor needs Stable-Baselines3: pip install 'foveate[rl]'\n"
+        'policies.ImplicitAttentionExtractor needs Stable-Baselines3: pip install "foveate[rl]"\n'
     )
     loaded = "import sys, policies; print('stable_baselines3' in sys.modules)"
     command = [sys.executable, "-c", loaded]

@@ -14,7 +14,7 @@ import yaml
 
 import policies
 from tests.training.background import start, wait_for
-from training import checkpoint, es
+from training import checkpoint, es, es_learner
 from training.es_config import load_config
 from training.seeds import EVALUATION_SEEDS_FROM
 
@@ -80,7 +80,7 @@ def refused(capsys, arguments, sentence):
 def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
     run = train(job(), tmp_path / "run")
     rows = metrics(run, without=())
-    assert tuple(rows[0]) == es.columns("Toy-v0")
+    assert tuple(rows[0]) == es_learner.columns("Toy-v0")
     assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
     assert int(rows[-1]["episodes"]) == 4 * (1 + 4 * 2)
     assert int(rows[-1]["env_steps"]) == 4 * 9 * 3
@@ -145,7 +145,8 @@ def test_seeds_are_those_of_training_and_shared_as_configured(job):
         config = load_config(job(**changes), [])
         center, population = torch.zeros(2), torch.arange(8.0).reshape(4, 2)
         nothing = policies.RunningStatistics.empty(45)
-        tasks = es.make_tasks(config, es.Progress(iteration=7), center, population, nothing)
+        progress = es_learner.Progress(iteration=7)
+        tasks = es_learner.make_tasks(config, progress, center, population, nothing)
         return [task.seed for task in tasks]
 
     shared, paired = seeds(), seeds(common_terrains="pair")
@@ -159,7 +160,7 @@ def test_seeds_are_those_of_training_and_shared_as_configured(job):
 
 def test_the_curriculum_follows_the_success_rate(job):
     config = load_config(job(advance_at=0.5), [])
-    progress = es.Progress()
+    progress = es_learner.Progress()
     levels = []
     for rate in (1.0, 0.4, 0.1, 0.8, 0.9, 0.1, 1.0, 1.0, 1.0):
         progress.advance(config, rate)
@@ -334,14 +335,14 @@ def test_nan_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
 
 def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch):
     whole = train(job(), tmp_path / "whole")
-    run, tell = tmp_path / "run", es.searchers.PGPE.tell
+    run, tell = tmp_path / "run", es_learner.searchers.PGPE.tell
 
     def interrupted(self, population, returns):
         if len(checkpoints(run)) == 3:
             raise KeyboardInterrupt
         tell(self, population, returns)
 
-    monkeypatch.setattr(es.searchers.PGPE, "tell", interrupted)
+    monkeypatch.setattr(es_learner.searchers.PGPE, "tell", interrupted)
     assert es.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
     assert f"iteration 000002 is saved; go on with: python -m training.es --resume {run}" in printed
@@ -357,7 +358,7 @@ def test_a_run_interrupted_before_its_first_checkpoint_says_how_to_go_on(
         raise KeyboardInterrupt
 
     run = tmp_path / "run"
-    monkeypatch.setattr(es, "save", interrupted)
+    monkeypatch.setattr(es_learner, "save", interrupted)
     assert es.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
     assert (

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import envs
-from training import dagger, es, implicit_bc, plots
+from training import dagger, es_learner, implicit_bc, plots
 from training.config import UserError
 from training.plots import main, plot_pareto, read_metrics
 
-COLUMNS = es.columns(envs.STEPPING_STONES)
+COLUMNS = es_learner.columns(envs.STEPPING_STONES)
 SWEEP_COLUMNS = implicit_bc.columns(envs.BIMANUAL_SWEEP)
 
 
@@ -62,7 +62,9 @@ def drawn(monkeypatch):
 def test_the_panels_are_of_columns_that_training_writes():
     for task in envs.tasks():
         written = {
-            name for trainer in (es, implicit_bc, dagger) for name in trainer.columns(task.env_id)
+            name
+            for trainer in (es_learner, implicit_bc, dagger)
+            for name in trainer.columns(task.env_id)
         }
         drawn = plots.panels(task.outcomes)
         assert {name for panel in drawn for name in panel.lines} <= written

@@ -25,7 +25,8 @@ def installed(tmp_path_factory):
     for name in ("training", "attention", "policies", "envs", "configs", "sim_assets"):
         (place / name).mkdir()
         shutil.copy(ROOT / name / "__init__.py", place / name)
-    shutil.copy(ROOT / "training/shadowing.py", place / "training")
+    for name in ("foveate_extras.py", "training/shadowing.py"):
+        shutil.copy(ROOT / name, place / name)
     (place / "training/es.py").write_text("import policies.config\n")
     (place / "policies/config.py").write_text("print('ours')\n")
     (place / "policies/__init__.py").write_text("PolicyConfig = None\n")
@@ -82,7 +83,37 @@ def test_one_that_is_found_before_ours_is_told_of(installed, tmp_path):
     (tmp_path / "cwd").mkdir()
     done = run(["-m", "training.es"], tmp_path / "cwd", PYTHONPATH=path)
     assert done.returncode == 2
-    assert f"{tmp_path}/other/attention hides Foveate's package attention: rename it" in done.stderr
+    assert done.stderr == (
+        f"error: {tmp_path}/other/attention hides Foveate's package attention: run the console "
+        "script foveate-es in place of python -m, or rename it, or keep it off Python's path\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["attention", "policies", "envs", "configs", "sim_assets"])
+def test_a_console_script_finds_ours_first(installed, tmp_path, name):
+    (tmp_path / "other" / name).mkdir(parents=True)
+    (tmp_path / "other" / name / "__init__.py").touch()
+    script = tmp_path / "foveate-es"
+    script.write_text("import training.es, sys\nprint(sys.modules['policies'].__file__)\n")
+    path = os.pathsep.join([str(tmp_path / "other"), str(installed)])
+    done = run([str(script)], tmp_path, PYTHONPATH=path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"ours\n{installed}/policies/__init__.py\n"
+
+
+def test_a_folder_of_configurations_hides_an_editable_installation(tmp_path):
+    """Its packages are found after every folder of their names, which need no `__init__.py`."""
+    own = tmp_path / "configs"
+    own.mkdir()
+    done = run(["-m", "training.es", "--help"], tmp_path)
+    if done.returncode == 0 or "No module named" in done.stderr:
+        pytest.skip("Foveate is not installed in editable form")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {own} hides Foveate's package configs: run the console ")
+    script = tmp_path / "foveate-es"
+    script.write_text("import sys\nfrom training.es import main\nsys.exit(main())\n")
+    done = run([str(script), "--help"], tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_program_of_the_users_own_gets_an_exception(installed, tmp_path):

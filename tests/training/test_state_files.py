@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.training.study_jobs import conduct
 from tests.training.test_full_disk import BC, ES
-from training import bc, checkpoint, es, evaluate, flops, plots, rollout
+from training import bc, checkpoint, es, es_learner, evaluate, flops, plots, rollout
 from training.errors import UserError
 from training.gaze import Gaze
 from training.state_files import Count, check, read_json
@@ -85,7 +85,7 @@ def test_a_run_whose_search_is_damaged(runs, tmp_path, capsys, search, sentence)
     state = {**whole.state, "search": search}
     checkpoint.save(path, whole.policy, whole.search, whole.config, state)
     with pytest.raises(UserError) as caught:
-        es.train(
+        es_learner.train(
             es.load_config(tmp_path / "run" / "config.yaml", []), tmp_path, checkpoint.load(path)
         )
     assert str(path) in str(caught.value)

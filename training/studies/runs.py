@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import bc, bc_config, checkpoint, es, es_config, run_log
+from training import bc, bc_config, checkpoint, es, es_config, es_learner, run_log
 from training import config as configuration
 from training import implicit_bc_config as implicit_config
 from training.any_config import JobConfig
@@ -225,7 +225,8 @@ def check_policies(runs: list[Run]) -> None:
         try:
             job: Any = run.job
             if isinstance(job, es_config.ESConfig):
-                policy = es.prepare(dataclasses.replace(job, init_from=None))[0]  # not there yet
+                fresh = dataclasses.replace(job, init_from=None)  # that is not there yet
+                policy = es_learner.prepare(fresh)[0]
             else:
                 if isinstance(job, implicit_config.ImplicitBCConfig):
                     check_device(job.device)

@@ -1,0 +1,11 @@
+"""Whether there is a screen."""
+
+import os
+import sys
+
+__all__ = ["has_display"]
+
+
+def has_display() -> bool:
+    """Whether a window can be opened here; PyBullet ends the process where it cannot."""
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY"))

@@ -1,0 +1,115 @@
+"""The extras of `pip install "foveate[...]"`: what is missing, said in one sentence.
+
+`pip install foveate` brings what `attention` needs, PyTorch alone. All else is chosen; whatever
+needs more says here what it is and how to get it. This file loads nothing, so that every package
+here can ask, and has a name of its own, which no folder of a user's hides.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+__all__ = ["EXTRAS", "NAMES", "MissingExtraError", "explained", "needs", "require"]
+
+_POLICIES = ("gymnasium", "numpy", "pydantic")
+EXTRAS = {
+    "sim": (*_POLICIES, "cv2", "daqp", "pybullet", "pybullet_data"),
+    "train": (
+        *(*_POLICIES, "h5py", "matplotlib", "safetensors", "tensorboard", "tqdm", "yaml"),
+        "zlib_ng",
+    ),
+    "es": ("evotorch",),
+    "ray": ("ray",),
+    "video": ("imageio", "imageio_ffmpeg", "PIL"),
+    "sklearn": ("sklearn", "numpy", "threadpoolctl"),
+    "rl": ("stable_baselines3",),
+    "box2d": ("Box2D", "pygame"),
+}
+"""Modules that come with each, what matters most first. One of several extras is asked for by the
+first that has it, where nobody knows better."""
+NAMES = {
+    "Box2D": "Box2D",
+    "PIL": "Pillow",
+    "cv2": "OpenCV",
+    "daqp": "DAQP",
+    "evotorch": "EvoTorch",
+    "gymnasium": "Gymnasium",
+    "imageio_ffmpeg": "imageio-ffmpeg",
+    "matplotlib": "Matplotlib",
+    "numpy": "NumPy",
+    "pybullet": "PyBullet",
+    "pybullet_data": "PyBullet",
+    "ray": "Ray",
+    "sklearn": "scikit-learn",
+    "stable_baselines3": "Stable-Baselines3",
+    "tensorboard": "TensorBoard",
+    "yaml": "PyYAML",
+    "zlib_ng": "zlib-ng",
+}
+"""What a module's project is called, where not as the module."""
+
+
+class MissingExtraError(ImportError):
+    """An extra is not installed; commands print its sentence, and end with exit status 2."""
+
+
+def require(who: str, extra: str, *modules: str) -> None:
+    """Raise MissingExtraError where one of the modules (default: all of the extra's) cannot be
+    imported; `who` needs them, in the sentence. None of them is imported."""
+    missing = [module for module in modules or EXTRAS[extra] if not _there(module)]
+    if missing:
+        raise _error(who, missing, extra)
+
+
+@contextmanager
+def needs(who: str, extra: str, *modules: str) -> Iterator[None]:
+    """For imports: MissingExtraError names the first of the modules (default: all of the extra's)
+    that is not installed, where one is not found."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRAS[extra]:
+            raise
+        missing = [module for module in modules or EXTRAS[extra] if not _there(module)]
+        raise _error(who, missing[:1] or [str(error.name)], extra) from None
+
+
+def explained(who: str, error: BaseException) -> ImportError | None:
+    """The error to raise in place of one that a missing module of an extra caused; None where none
+    did. It is looked for among what led to the error, too."""
+    for cause in _chain(error):
+        if isinstance(cause, MissingExtraError):
+            return cause
+        if isinstance(cause, ModuleNotFoundError) and cause.name:
+            module = cause.name.partition(".")[0]
+            extra = next((extra for extra, known in EXTRAS.items() if module in known), None)
+            if extra is not None:
+                return _error(who, [module], extra)
+    return None
+
+
+def _there(module: str) -> bool:
+    if module in sys.modules:
+        return sys.modules[module] is not None
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _error(who: str, modules: list[str], extra: str) -> MissingExtraError:
+    *most, last = dict.fromkeys(NAMES.get(module, module) for module in modules)
+    words = f"{', '.join(most)} and {last}" if most else last
+    return MissingExtraError(
+        f'{who} needs {words}: pip install "foveate[{extra}]"', name=modules[0]
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    following: BaseException | None = error
+    while following is not None:
+        yield following
+        following = following.__cause__ or following.__context__
