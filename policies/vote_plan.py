@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 _SAME = 1e-6  # rays and positions that differ by less are the same
 _SIDE_M = 0.26  # how far to either side the ends of stones are looked for
 _LEAST_SEEN = 0.9  # share of the ground about the feet that must be in some picture
+_FOOT_M = 0.05  # and about each foot
 _FINEST = 8  # times as many rows as the published pictures have
 _LEAST_FALL = 0.05  # rays that fall less, for a length of 1 along the axis, see no ground
 
@@ -166,13 +167,16 @@ class GroundView:
         ahead = [x for x, _ in footholds.stance_m]
         first, last = min(ahead) - footholds.reach_m, max(ahead) + footholds.reach_m
         x, y = self._ground.T
-        about = (x > first) & (x < last) & (np.abs(y) < _SIDE_M)
-        share = float(self._seen[about].mean())
+        about = [(x > first) & (x < last) & (np.abs(y) < _SIDE_M)]
+        for foot_x, foot_y in footholds.stance_m:
+            about.append((np.abs(x - foot_x) < footholds.reach_m) & (np.abs(y - foot_y) < _FOOT_M))
+        share = min(float(self._seen[part].mean()) for part in about)
         if share >= _LEAST_SEEN:
             return None
         return (
             f"cameras that see the ground from {first:.2f} to {last:.2f} m ahead of the base and "
-            f"{_SIDE_M} m to either side, and these see {100 * share:.0f} % of it"
+            f"{_SIDE_M} m to either side, and these see {100 * share:.0f} % of it or of a foot's "
+            "part"
         )
 
 
