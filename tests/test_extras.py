@@ -23,8 +23,8 @@ WITHOUT_MODULES = {"export"}
 """Extras whose modules nothing of Foveate imports."""
 BROUGHT_BY_OTHERS = {"Box2D", "pygame", "threadpoolctl"}
 """Modules of requirements of our requirements: of Gymnasium's Box2D, and of scikit-learn."""
-HEAVY = ("cv2", "evotorch", "imageio", "matplotlib", "pandas", "pybullet", "ray", "sklearn")
-HEAVY += ("stable_baselines3", "tensorboard")
+HEAVY = ("Box2D", "cv2", "evotorch", "imageio", "matplotlib", "pandas", "pybullet", "pygame", "ray")
+HEAVY += ("sklearn", "stable_baselines3", "tensorboard")
 
 
 def requirements(extra: str) -> list[Requirement]:
@@ -204,6 +204,8 @@ def test_what_a_setting_needs_is_told_too(
         (["h5py"], "import training", 'training needs h5py: pip install "foveate[train]"'),
         (["pybullet"], "import gymnasium, envs; gymnasium.make('BimanualSweep-v0')",
          'an environment in PyBullet needs PyBullet: pip install "foveate[sim]"'),
+        (["Box2D"], "import gymnasium, envs; gymnasium.make('CarRacingRepeat-v0')",
+         'CarRacingRepeat-v0 needs Box2D: pip install "foveate[box2d]"'),
         (["sklearn"], "import attention; attention.RandomFeatures",
          'RandomFeatures needs scikit-learn: pip install "foveate[sklearn]"'),
     ],

@@ -1,0 +1,31 @@
+"""Settings of CarRacingRepeat-v0; every one is a keyword of `gymnasium.make`."""
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+__all__ = ["CarRacingConfig"]
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class CarRacingConfig:
+    """Action repeat, length, ending and distraction of CarRacingRepeat-v0."""
+
+    action_repeat: int = Field(default=4, ge=1, le=50)
+    """Frames of 20 ms that an action lasts; the last of them alone is drawn."""
+    largest_gas: float = Field(default=0.5, gt=0, le=1)
+    """Gas that a drive of 1 means, as a share of CarRacing-v3's."""
+    largest_brake: float = Field(default=0.8, gt=0, le=1)
+    """Brake that a drive of -1 means, as a share of CarRacing-v3's; 1 would block the wheels."""
+    episode_frames: int = Field(default=1000, ge=1, le=10**6)
+    """Length of an episode, frames of 20 ms; it is truncated then."""
+    patience_frames: int | None = Field(default=None, ge=1)
+    """An episode is terminated after so many frames without a new tile of track; null: it is not,
+    as in CarRacing-v3. Training learns faster where it need not watch a lost car."""
+    distraction: Literal["none", "colour", "bars", "blob"] = "none"
+    """What AttentionAgent (Tang, Nguyen and Ha 2020) was tried with: track and grass of other
+    colours, black bars at both sides, or a red blob at a fixed place beside the car."""

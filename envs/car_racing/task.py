@@ -1,0 +1,27 @@
+"""The description of CarRacingRepeat-v0; importing it registers the environment."""
+
+from envs.car_racing.config import CarRacingConfig
+from envs.task import Outcome, Task, register
+
+__all__ = ["TASK"]
+
+TASK = Task(
+    env_id="CarRacingRepeat-v0",
+    settings=CarRacingConfig,
+    embodiment=("action_repeat", "largest_gas", "largest_brake"),
+    outcomes=(
+        Outcome(
+            name="tiles",
+            label="visited",
+            kind="share",
+            decimals=3,
+            of="the track",
+            axis="track visited, share",
+            sentence="visits {} of the track",
+        ),
+    ),
+    headline="tiles",
+    success="finishes the lap, which counts as success,",
+)
+
+register(TASK, "envs.car_racing.env:CarRacingEnv")
