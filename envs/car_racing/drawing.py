@@ -53,6 +53,8 @@ class FastCarRacing(CarRacing):
         if self._road is None:
             self._road = np.array([polygon for polygon, _ in self.road_poly])
 
+        surface: Any = self.surf
+
         def draw(polygons: Floats, colours: list[Any], clip: bool = True) -> None:
             turned = polygons @ np.array([[cos, sin], [-sin, cos]])
             x, y = (turned * zoom + np.array([translation[0], translation[1]])).transpose(2, 0, 1)
@@ -65,8 +67,8 @@ class FastCarRacing(CarRacing):
             for i in np.flatnonzero(seen) if clip else range(len(polygons)):
                 points = list(zip(x[i].tolist(), y[i].tolist(), strict=True))
                 colour = [int(part) for part in colours[i % len(colours)]]
-                gfxdraw.aapolygon(self.surf, points, colour)
-                gfxdraw.filled_polygon(self.surf, points, colour)
+                gfxdraw.aapolygon(surface, points, colour)
+                gfxdraw.filled_polygon(surface, points, colour)
 
         cos, sin = np.cos(angle), np.sin(angle)
         draw(_FIELD, [self.bg_color], clip=False)
