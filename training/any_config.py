@@ -8,21 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import policies
-from training import bc_config, es_config, implicit_bc_config
+from training import bc_config, es_config, implicit_bc_config, ppo_config
 from training.bc_config import BCConfig
 from training.config import read_overrides, read_yaml
 from training.es_config import ESConfig
 from training.implicit_bc_config import ImplicitBCConfig
+from training.ppo_config import PPOConfig
 
 __all__ = ["TRAINERS", "JobConfig", "load_any_config"]
 
-JobConfig = ESConfig | BCConfig | ImplicitBCConfig
+JobConfig = ESConfig | BCConfig | ImplicitBCConfig | PPOConfig
 Load = Callable[[str | Path, list[str]], JobConfig]
 
 TRAINERS: dict[type[Any], Load] = {
     ESConfig: es_config.load_config,
     BCConfig: bc_config.load_config,
     ImplicitBCConfig: implicit_bc_config.load_config,
+    PPOConfig: ppo_config.load_config,
 }
 """Configuration of each trainer and how it is loaded; a new trainer is a line here."""
 
@@ -30,14 +32,17 @@ TRAINERS: dict[type[Any], Load] = {
 def load_any_config(
     path: str | Path, overrides: list[str], among: Collection[type[Any]] = tuple(TRAINERS)
 ) -> JobConfig:
-    """The configuration of the trainer whose policy has the `policy.name` that is given, if one is,
-    and which knows most of the keys; the first of equals, `among` these.
+    """The configuration of the `trainer` that is named, if one is, whose policy has the
+    `policy.name` that is given, if one is, and which knows most of the keys; the first of equals,
+    `among` these.
 
     Raises UserError when the file cannot be read, or by that trainer's rules.
     """
     data, changes = read_yaml(path), read_overrides(overrides)
+    trainer = changes.get("trainer", data.get("trainer"))
     asked = _asked_policy(changes) or _asked_policy(data)
-    kinds = [cls for cls in among if asked in (None, _policy_of(cls))] or [*among]
+    named = [cls for cls in among if trainer in (None, _trainer_of(cls))] or [*among]
+    kinds = [cls for cls in named if asked in (None, _policy_of(cls))] or named
     given = data.keys() | changes.keys()
     knows_most = max(kinds, key=lambda cls: len(given & {part.name for part in fields(cls)}))
     return TRAINERS[knows_most](path, overrides)
@@ -52,3 +57,7 @@ def _asked_policy(data: dict[str, Any]) -> Any:
 
 def _policy_of(cls: type[Any]) -> Any:
     return cls.__pydantic_fields__["policy"].annotation
+
+
+def _trainer_of(cls: type[Any]) -> Any:
+    return cls.__pydantic_fields__["trainer"].default

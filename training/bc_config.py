@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -26,6 +26,8 @@ FREE_ON_RESUME = ("iterations", "workers")
 class BCConfig:
     """A training run by behaviour cloning with dataset aggregation (DAgger)."""
 
+    trainer: Literal["bc"] = "bc"
+    """Which trainer the file is for."""
     iterations: int = Field(default=3, ge=1, le=10**9)
     """Rounds: train on everything collected, then let the policy walk and collect more."""
     expert_episodes: int = Field(default=40, ge=2, le=10**5)

@@ -30,6 +30,8 @@ _MOST_EPISODES = 10**6
 class ESConfig:
     """A training run by evolution strategies."""
 
+    trainer: Literal["es"] = "es"
+    """Which trainer the file is for."""
     iterations: int = Field(default=300, ge=1, le=10**9)
     """Updates of the search distribution."""
     popsize: int = Field(default=12, ge=2, le=10_000)

@@ -30,6 +30,8 @@ new schedule, another `device` rounds otherwise; the policy does not depend on t
 class ImplicitBCConfig:
     """A training run by behaviour cloning of recorded demonstrations, with a Vision-Performer."""
 
+    trainer: Literal["bc"] = "bc"
+    """Which trainer the file is for."""
     demonstrations: str = "demos/sweep"
     """Directory that `python -m training.demos` wrote."""
     demos_used: int | None = Field(default=None, ge=1, le=10**9)

@@ -11,19 +11,26 @@ from training.errors import UserError
 __all__ = ["optimiser_tensors", "set_optimiser"]
 
 
-def optimiser_tensors(optimiser: torch.optim.AdamW) -> dict[str, Tensor]:
-    """The optimiser's state, by parameter and name."""
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of Adam or AdamW, by parameter and name."""
     states = optimiser.state_dict()["state"]
     return {f"{i}/{key}": value for i, state in states.items() for key, value in state.items()}
 
 
-def set_optimiser(optimiser: torch.optim.AdamW, start: Checkpoint, count: int | None) -> None:
-    """Set the optimiser's state from the `optimiser_tensors` of a checkpoint.
+def set_optimiser(
+    optimiser: torch.optim.Optimizer, start: Checkpoint, count: int | None, prefix: str = ""
+) -> None:
+    """Set the optimiser's state from the `optimiser_tensors` of a checkpoint, whose names begin
+    with the `prefix` there.
 
     UserError unless these are `count` (None: unknown), and all that each parameter with any needs:
     one that no gradient has reached has none.
     """
-    found = start.search
+    found = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in start.search.items()
+        if name.startswith(prefix)
+    }
     if count not in (None, len(found)):
         raise UserError(
             f"{start.path} holds {len(found)} tensors of the optimiser, where {count} were written"

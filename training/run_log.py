@@ -84,7 +84,7 @@ class Provenance:
 
 _PACKAGES = (
     "foveate", "torch", "numpy", "gymnasium", "pybullet", "daqp", "ray", "evotorch",
-    "safetensors", "pydantic",
+    "safetensors", "pydantic", "stable-baselines3",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import tests.training.dot_env  # noqa: F401 - registers Dot-v0
 pytest.importorskip("stable_baselines3")
 
 from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.preprocessing import preprocess_obs
 from stable_baselines3.common.vec_env import DummyVecEnv, VecTransposeImage
 
@@ -115,7 +116,9 @@ def learner(algorithm, kind):
         "features_extractor_kwargs": SETTINGS,
     }
     env = gymnasium.make("Dot-v0", kind=kind)
-    return algorithm(policy, env, policy_kwargs=kwargs, batch_size=16, seed=0, **options)
+    model = algorithm(policy, env, policy_kwargs=kwargs, batch_size=16, seed=0, **options)
+    model.set_logger(Logger(None, []))
+    return model
 
 
 @pytest.mark.parametrize(

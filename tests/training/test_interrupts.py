@@ -20,6 +20,7 @@ from tests.training.test_es import train
 
 COMMANDS = {
     "es": ["--set", "popsize=4", "terrains=1", "episode_s=2", "--out"],
+    "ppo": ["--set", "steps=20", "episodes=2", "batch_size=8", "episode_s=2", "--out"],
     "bc": ["--set", "expert_episodes=4", "episodes=2", "workers=2", "episode_s=2", "--out"],
     "demos": ["--env", "BimanualSweep-v0", "--workers", "2", "--set", "image_px=250", "--out"],
     "study": ["--config", "configs/studies/stepping_stones.yaml", "--set", "parallel=2", "--out"],

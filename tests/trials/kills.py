@@ -2,11 +2,11 @@
 
     python -m tests.trials.kills --kills 100 --out kills
 
-Each job (evolution strategies at the default population, cloning with aggregation, cloning from
-demonstrations, recording, a study) runs once undisturbed. Then it is killed with SIGKILL at random
-moments, its workers with it or left to notice by themselves, and gone on with as its user would:
-resumed where there is a run, else begun again. What it leaves must equal the undisturbed one's:
-every tensor and counter of every checkpoint, every row of metrics.csv but its times, every
+Each job (evolution strategies at the default population, PPO, cloning with aggregation, cloning
+from demonstrations, recording, a study) runs once undisturbed. Then it is killed with SIGKILL at
+random moments, its workers with it or left to notice by themselves, and gone on with as its user
+would: resumed where there is a run, else begun again. What it leaves must equal the undisturbed
+one's: every tensor and counter of every checkpoint, every row of metrics.csv but its times, every
 demonstration, every evaluated episode. Exit status 1 where something differs.
 """
 
@@ -37,6 +37,7 @@ _TIMES = ("wall_s", "data_share")  # columns of metrics.csv that measure the mac
 _MEASURED = ("provenance", "checkpoint")  # of an evaluation in a study
 
 ES = ["iterations=12", "terrains=1", "center_terrains=1", "env.episode_s=0.3"]
+PPO = ["iterations=8", "steps=20", "episodes=4", "batch_size=16", "n_epochs=2", "episode_s=0.3"]
 BC = ["iterations=3", "expert_episodes=2", "episodes=2", "updates=60", "episode_s=0.6"]
 SWEEP = ["iterations=6", "updates=6", "batch_size=8", "evaluate_every=3", "episodes=1"]
 DEMOS = ["--env", "BimanualSweep-v0", "--episodes", "8", "--valid-share", "0.25"]
@@ -83,6 +84,7 @@ def jobs(materials: Path) -> list[Job]:
     sweep = [*SWEEP, f"demonstrations={materials / 'demos'}", "episode_s=1"]
     return [
         trainer("es", "training.es", "--set", *ES),
+        trainer("ppo", "training.ppo", "--set", *PPO),
         trainer("bc", "training.bc", "--set", *BC),
         trainer("sweep", "training.bc", *small, "--set", *sweep),
         repeated("demos", "training.demos", *DEMOS, "--set", "episode_s=1.5", "image_px=250"),

@@ -41,8 +41,8 @@ _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_na
 class StageConfig:
     """One training run of every arm and seed."""
 
-    trainer: Literal["es", "bc"]
-    """Command that trains: training.es or training.bc."""
+    trainer: Literal["es", "bc", "ppo"]
+    """Command that trains: training.es, training.bc or training.ppo."""
     config: str
     """Its configuration: a file, relative to the study's, or the name of a shipped preset."""
     set: dict[str, Any] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class StudyConfig:
                 f"seeds, arms and stages make {runs} runs, where there can be at most {_MOST_RUNS}"
             )
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
-            self.demonstrations is None or any(stage.trainer == "es" for stage in self.stages)
+            self.demonstrations is None or any(stage.trainer != "bc" for stage in self.stages)
         ):
             raise ValueError(
                 f"evaluation_seed must be at least {EVALUATION_SEEDS_FROM} where training makes "
@@ -197,9 +197,9 @@ class StudyConfig:
                     f"{curve.episodes}"
                 )
         for i, stage in enumerate(self.stages[1:], 1):
-            if stage.trainer != "es":
+            if stage.trainer == "bc":
                 raise ValueError(
-                    f"stages.{i}.trainer must be es, which alone can start from the policy of the "
+                    f"stages.{i}.trainer must be es or ppo, which can start from the policy of the "
                     f"stage before, got {stage.trainer}"
                 )
         return self

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import bc, bc_config, checkpoint, es, es_config, es_learner, run_log
+from training import bc, bc_config, checkpoint, es, es_config, es_learner, ppo, ppo_config, run_log
 from training import config as configuration
 from training import implicit_bc_config as implicit_config
 from training.any_config import JobConfig
@@ -43,15 +43,19 @@ class StoppedError(Exception):
         self.status = status
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {"es": es.main, "bc": bc.main}
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "es": es.main, "bc": bc.main, "ppo": ppo.main,
+}  # fmt: skip
 _LOAD: dict[str, Callable[[str | Path, list[str]], JobConfig]] = {
     "es": es_config.load_config,
     "bc": bc.load_config,
+    "ppo": ppo_config.load_config,
 }
 _FREE: dict[type[Any], tuple[str, ...]] = {
     es_config.ESConfig: es_config.FREE_ON_RESUME,
     bc_config.BCConfig: bc_config.FREE_ON_RESUME,
     implicit_config.ImplicitBCConfig: implicit_config.FREE_ON_RESUME,
+    ppo_config.PPOConfig: ppo_config.FREE_ON_RESUME,
 }
 _OF_THE_STUDY = {"iterations", "demonstrations", "device"}
 """Keys that a resumed run may change, but a study of finished runs may not."""
@@ -165,7 +169,7 @@ def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list
         own: dict[str, Any] = dict.fromkeys(study.seed_keys, seed)
         if study.workers is not None:
             own["workers"] = study.workers
-        if study.ray_address is not None and stage.trainer == "es":
+        if study.ray_address is not None and stage.trainer != "bc":
             own["ray_address"] = study.ray_address
         try:
             words = _in_turn(stage.set, arm.set, own)
@@ -227,6 +231,9 @@ def check_policies(runs: list[Run]) -> None:
             if isinstance(job, es_config.ESConfig):
                 fresh = dataclasses.replace(job, init_from=None)  # that is not there yet
                 policy = es_learner.prepare(fresh)[0]
+            elif isinstance(job, ppo_config.PPOConfig):
+                fresh_job = dataclasses.replace(job, init_from=None)
+                policy = ppo_learner.prepare(fresh_job).actor
             else:
                 if isinstance(job, implicit_config.ImplicitBCConfig):
                     check_device(job.device)

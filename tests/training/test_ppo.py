@@ -1,0 +1,318 @@
+"""Proximal policy optimisation: it learns, goes on bit for bit, and leaves a run like any other."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from gymnasium import spaces
+from torch.distributions import Categorical, Normal
+
+import policies
+from policies.heads import head_for
+from tests.training.background import start, wait_for
+from tests.training.test_es import ROOT, TOY, checkpoints, metrics, same_results
+from training import checkpoint, es, evaluate, flops, plots, rollout
+from training.any_config import load_any_config
+from training.exploration import Explorer, Task, draw, log_probability
+from training.ppo_config import PPOConfig
+
+pytest.importorskip("stable_baselines3")
+
+from training import ppo
+from training.ppo_update import _buffer, discounted
+
+DOT = "tests.training.dot_env:Dot-v0"
+SMALL = {
+    "trainer": "ppo", "env_id": TOY, "env": {"episode_s": 0.15}, "iterations": 4, "steps": 20,
+    "episodes": 4, "center_episodes": 1, "workers": 1, "seed": 5, "checkpoints_kept": 3,
+    "batch_size": 8, "n_epochs": 2, "critic": {"selection": "all", "hidden": [8]},
+    "policy": {"patch": [4, 4]}, "fit_after": 2,
+}  # fmt: skip
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Writes a configuration and returns its path."""
+
+    def write(**changes):
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump(SMALL | changes))
+        return str(path)
+
+    return write
+
+
+def train(job, run, *arguments):
+    assert ppo.main(["--config", job, "--out", str(run), *arguments]) == 0
+    return run
+
+
+def refused(capsys, arguments, sentence, command=ppo):
+    capsys.readouterr()
+    assert command.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert sentence in error.splitlines()[-1]
+
+
+# --- what it learns ---
+
+
+def test_it_balances_a_pole(job, tmp_path):
+    """From a vector to a choice; without training the pole stays up for ten steps."""
+    path = job(
+        env_id="CartPole-v1", env={}, policy={"hidden": [32]}, iterations=6, steps=800,
+        episodes=8, batch_size=64, n_epochs=8, learning_rate=0.003, critic={},
+    )  # fmt: skip
+    rows = metrics(train(path, tmp_path / "run"))
+    assert float(rows[-1]["reward_mean"]) > 80
+
+
+@pytest.mark.parametrize("env", [{"kind": "colours"}, {"kind": "dict", "choices": 4}])
+def test_it_learns_to_look(job, tmp_path, env):
+    """A quarter of 12 steps is right by chance with four choices, and 5.6 earned by the numbers."""
+    policy = {"patch": [4, 4], "keep": 0.4, "hidden": [16]}
+    path = job(
+        env_id=DOT, env=env, policy=policy, iterations=5, steps=400, episodes=25, batch_size=64,
+        n_epochs=6, learning_rate=0.01, gamma=0.0, exploration=0.3, critic={"hidden": [16]},
+    )  # fmt: skip
+    rows = metrics(train(path, tmp_path / "run"))
+    first = float(rows[0]["reward_mean"])
+    assert float(rows[-1]["reward_mean"]) > first + 1.5
+
+
+def test_queries_keys_and_votes_are_trained(job, tmp_path):
+    """On the observations and actions of the stepping stones."""
+    run = train(job(iterations=1), tmp_path / "run")
+    first, last = (checkpoint.load(path).policy for path in checkpoint.in_run(run))
+    trained = {name for name in last if not torch.equal(first[name], last[name])}
+    assert trained >= {"selection.query", "selection.key", "controller.template"}
+    assert "normaliser.mean" in trained
+
+
+# --- what its gradient is made of ---
+
+SPACES = {
+    "box": spaces.Box(np.float32([-2, 0]), np.float32([2, 1])),
+    "choice": spaces.Discrete(3, start=1),
+    "choices": spaces.MultiDiscrete([3, 2]),
+    "switches": spaces.MultiBinary(2),
+    "whole numbers": spaces.Box(-3, 3, (2,), np.int64),
+}
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_samples_have_the_probabilities_that_they_are_drawn_by(kind):
+    head = head_for(SPACES[kind])
+    generator = torch.Generator().manual_seed(0)
+    decision = head(torch.randn(1, head.size, generator=generator).expand(4000, -1))
+    log_std = torch.full((decision.means().shape[1],), -0.7)
+    samples = draw(decision, log_std, generator)
+    count = len(decision.choices())
+    log_p, entropy = log_probability(decision, log_std, samples)
+    known = [Categorical(logits=logits) for logits in decision.choices()]
+    normal = Normal(decision.means(), log_std.exp())
+    expected = normal.log_prob(samples[:, count:]).sum(-1)
+    expected += sum(each.log_prob(samples[:, i]) for i, each in enumerate(known))
+    torch.testing.assert_close(log_p, expected)
+    entropies = normal.entropy().sum(-1) + sum(each.entropy() for each in known)
+    torch.testing.assert_close(entropy, entropies)
+    # 4,000 draws: a mean is off by 0.1 of an entropy's unit less than once in 10,000 times.
+    assert abs(float((-log_p).mean() - entropy[0])) < 0.1
+    actions = head.explored(samples[:, :count].long(), samples[:, count:])
+    for action in actions[:50]:
+        assert SPACES[kind].contains(head.given(action))
+
+
+def learner(job, **changes):
+    config = load_any_config(job(**changes), [])
+    assert isinstance(config, PPOConfig)
+    return config, ppo.prepare(config)
+
+
+def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(job):
+    config, made = learner(job, gamma=0.9, gae_lambda=0.8)
+    explorer = Explorer(config.env_id, config.env, {"patch": [4, 4]})
+    state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
+    rollouts = [explorer.run(Task(seed, state, made.log_std.numpy())) for seed in (1, 2)]
+    assert not rollouts[0].terminated
+    ended = [rollouts[0], rollouts[1].__class__(**{**vars(rollouts[1]), "terminated": True})]
+    buffer = _buffer(made.model, ended, 2.0)
+    begin = 0
+    for one in ended:
+        n = len(one.rewards)
+        assert n == 3
+        seen = {k: torch.from_numpy(v.reshape(n + 1, -1)) for k, v in one.observations.items()}
+        with torch.no_grad():
+            values = made.model.policy.predict_values(seen).flatten().double().numpy()
+        values[-1] *= not one.terminated
+        errors = one.rewards / 2.0 + 0.9 * values[1:] - values[:-1]
+        advantages = discounted(errors, 0.9 * 0.8)
+        np.testing.assert_allclose(buffer.advantages[begin : begin + n, 0], advantages, rtol=1e-4)
+        begin += n
+    assert begin == buffer.buffer_size
+
+
+def test_probabilities_are_as_they_were_when_the_actions_were_drawn(job):
+    config, made = learner(job)
+    explorer = Explorer(config.env_id, config.env, {"patch": [4, 4]})
+    state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
+    rollout = explorer.run(Task(3, state, made.log_std.numpy()))
+    buffer = _buffer(made.model, [rollout], 1.0)
+    for batch in buffer.get(2):
+        _, log_p, _ = made.model.policy.evaluate_actions(batch.observations, batch.actions)
+        torch.testing.assert_close(log_p, batch.old_log_prob, rtol=1e-4, atol=1e-4)
+
+
+# --- what a run is ---
+
+
+def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
+    run = train(job(), tmp_path / "run")
+    rows = metrics(run, without=())
+    assert tuple(rows[0]) == ppo.columns("Toy-v0")
+    assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
+    assert int(rows[-1]["episodes"]) == 4 * (1 + 8)  # two waves of four: 24 steps
+    assert int(rows[-1]["env_steps"]) == 4 * 9 * 3
+    assert list(checkpoints(run)) == [f"{i:06d}.safetensors" for i in (0, 2, 3, 4)]
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert saved["trainer"] == "ppo"
+    assert saved["num_features"] == saved["policy"]["num_features"] == 8
+    assert json.loads((run / "provenance.json").read_text())["versions"]["stable-baselines3"]
+    assert list(run.glob("events.out.tfevents*"))
+    printed = capsys.readouterr().out
+    for command in (
+        "training.rollout",
+        "training.evaluate",
+        "tensorboard",
+        "training.ppo --resume",
+    ):
+        assert command in printed
+
+
+def test_a_run_is_taken_like_any_other(job, tmp_path, capsys):
+    run = str(train(job(env_id="Toy-v0", iterations=2), tmp_path / "run"))
+    assert rollout.main([run]) == 0
+    out = tmp_path / "evaluation"
+    assert evaluate.main([run, "--episodes", "2", "--workers", "1", "--out", str(out)]) == 0
+    (entry,) = json.loads((out / "evaluation.json").read_text())
+    assert entry["flops_per_step"] > 0
+    assert flops.main([run, "--calls", "1"]) == 0
+    assert plots.main([run, "--x", "steps", "--out", str(tmp_path / "curve.png")]) == 0
+    policy, config = checkpoint.load_policy(run)
+    assert isinstance(policy, policies.ImplicitAttentionPolicy)
+    assert config["trainer"] == "ppo"
+
+
+@pytest.mark.parametrize("changes", [{}, {"env_id": DOT, "env": {"choices": 3}}])
+def test_a_resumed_run_equals_an_uninterrupted_one_whatever_the_workers(job, tmp_path, changes):
+    path = job(**changes)
+    whole = train(path, tmp_path / "whole")
+    resumed = train(path, tmp_path / "resumed", "--set", "iterations=2")
+    with open(resumed / "metrics.csv", "a") as file:
+        file.write("3,1,1,")  # as a kill leaves it
+    words = ["--resume", str(resumed), "--set", "iterations=4", "workers=2"]
+    assert ppo.main(words) == 0
+    same_results(whole, resumed)
+
+
+def test_a_policy_of_another_trainer_goes_on(job, tmp_path):
+    """Its own numbers, in the beginning."""
+    toy = {"env_id": TOY, "env": {"episode_s": 0.15}, "iterations": 1, "popsize": 4, "workers": 1,
+           "policy": {"patch": [4, 4]}}  # fmt: skip
+    (tmp_path / "es.yaml").write_text(yaml.safe_dump(toy))
+    begun = tmp_path / "es"
+    assert es.main(["--config", str(tmp_path / "es.yaml"), "--out", str(begun)]) == 0
+    run = train(job(iterations=1), tmp_path / "run", "--set", f"init_from={begun}")
+    first, before = (
+        checkpoint.load(checkpoint.in_run(run)[0]),
+        checkpoint.load(checkpoint.resolve(begun)),
+    )
+    assert all(torch.equal(first.policy[name], before.policy[name]) for name in before.policy)
+
+
+def test_the_kill_of_a_run_keeps_its_last_checkpoint(job, tmp_path):
+    run = tmp_path / "run"
+    words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out", str(run)]
+    process = start("training.ppo", words, start_new_session=True)
+    rows = run / "metrics.csv"
+    wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 2, process)
+    process.kill()
+    process.communicate()
+    done = len(metrics(run))
+    assert ppo.main(["--resume", str(run), "--set", f"iterations={done + 1}", "workers=1"]) == 0
+    whole = train(job(), tmp_path / "whole", "--set", f"iterations={done + 1}")
+    assert metrics(whole) == metrics(run)
+
+
+def test_sigterm_ends_it_in_one_line(job, tmp_path):
+    run = tmp_path / "run"
+    words = ["--config", job(iterations=10**6), "--out", str(run)]
+    process = start("training.ppo", words, start_new_session=True)
+    rows = run / "metrics.csv"
+    wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1, process)
+    process.send_signal(signal.SIGTERM)
+    printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert re.search(rf"interrupted; iteration \d+ is saved; go on with: .*--resume {run}", printed)
+    assert "Traceback" not in printed
+
+
+# --- what it refuses ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"critic": {"hiden": [8]}}, "unknown key critic.hiden"),
+        ({"critic": {"hidden": [0]}}, "hidden must be widths of at least 1"),
+        ({"batch_size": 1}, "batch_size = 1"),
+        ({"popsize": 4}, "unknown key popsize"),
+        ({"trainer": "es"}, "trainer = 'es', but input should be 'ppo'"),
+        ({"device": "cuda:99"}, "device cuda:99 cannot be used here"),
+        ({"env": {"nan_after": 1}}, "rewards of the episode"),
+        ({"learning_rate": 1e6}, "parameters that are not finite"),
+    ],
+)
+def test_a_mistake_is_one_sentence(job, tmp_path, capsys, changes, sentence):
+    refused(capsys, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
+
+
+def test_a_checkpoint_of_another_trainer_is_refused(job, tmp_path, capsys):
+    run = train(job(iterations=1), tmp_path / "run")
+    path = checkpoint.in_run(run)[-1]
+    held = checkpoint.load(path)
+    state = {"progress": {"iteration": 1, "level": 0}}
+    checkpoint.save(path, held.policy, held.search, held.config, state)
+    words = ["--resume", str(path), "--set", "iterations=2"]
+    refused(capsys, words, "it may be another trainer's")
+    lacking = {k: v for k, v in held.search.items() if "log_std" not in k}
+    checkpoint.save(path, held.policy, lacking, held.config, held.state)
+    refused(capsys, words, "tensor log_std is absent there")
+
+
+def test_without_stable_baselines_one_sentence_names_the_extra(job, tmp_path):
+    program = (
+        "import sys\nsys.modules['stable_baselines3'] = None\n"
+        "from training import ppo\nraise SystemExit(ppo.main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "--config", job(), "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: training.ppo needs Stable-Baselines3: pip install 'foveate[rl]'\n"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["stepping_stones", "stepping_stones_ppo", "bimanual_sweep"])
+def test_a_file_says_which_trainer_it_is_for(name):
+    path = ROOT / "configs" / f"{name}.yaml"
+    kinds = {"stepping_stones": "es", "stepping_stones_ppo": "ppo", "bimanual_sweep": "bc"}
+    assert load_any_config(path, []).trainer == kinds[name]
