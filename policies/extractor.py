@@ -63,6 +63,12 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
             raise ValueError(
                 f"controller must be mlp in a features extractor, got {config['controller']!r}"
             )
+        if config.get("last_action", False) or config.get("repair", "none") != "none":
+            raise ValueError(
+                "last_action must be false and repair none in a features extractor, which is given "
+                f"single observations, got {config.get('last_action', False)} and "
+                f"{config.get('repair', 'none')}"
+            )
         config["layout"] = _layouts(observation_space, config.get("layout") or {})
         features = spaces.Box(-np.inf, np.inf, (features_dim,), np.float32)
         policy = build(config, observation_space, features, geometry=geometry)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import envs
@@ -98,6 +98,22 @@ class PPOConfig:
     `init_from` names keeps maps that its own training fitted."""
     checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        policy = self.policy
+        if policy.controller in ("lstm", "gru") or policy.last_action:
+            what = "last_action" if policy.last_action else f"the controller {policy.controller}"
+            raise ValueError(
+                "policy must remember nothing in training.ppo, which learns from single steps, got "
+                f"{what}; training.es and training.bc take it"
+            )
+        if policy.repair != "none":
+            raise ValueError(
+                "policy.repair must be none in training.ppo, which learns from pictures as they "
+                f"are, got {policy.repair}; rollout and evaluate take --repair"
+            )
+        return self
 
 
 def critic_settings(config: PPOConfig, source: str | Path) -> policies.PolicyConfig:

@@ -171,6 +171,9 @@ def test_target_networks_of_sac_have_the_statistics_of_the_critic():
     ("settings", "complaint"),
     [
         ({"controller": "vote"}, "controller must be mlp in a features extractor, got 'vote'"),
+        ({"controller": "lstm"}, "controller must be mlp in a features extractor, got 'lstm'"),
+        ({"last_action": True}, "last_action must be false and repair none"),
+        ({"repair": "full"}, "last_action must be false and repair none"),
         ({"features_dim": 0}, "features_dim must be at least 1, got 0"),
         ({"patches": (4, 4)}, "unknown key patches"),
     ],
