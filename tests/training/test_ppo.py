@@ -24,7 +24,7 @@ from training.ppo_config import PPOConfig
 
 pytest.importorskip("stable_baselines3")
 
-from training import ppo
+from training import ppo, ppo_learner
 from training.ppo_update import _buffer, discounted
 
 DOT = "tests.training.dot_env:Dot-v0"
@@ -133,7 +133,7 @@ def test_samples_have_the_probabilities_that_they_are_drawn_by(kind):
 def learner(job, **changes):
     config = load_any_config(job(**changes), [])
     assert isinstance(config, PPOConfig)
-    return config, ppo.prepare(config)
+    return config, ppo_learner.prepare(config)
 
 
 def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(job):
@@ -176,7 +176,7 @@ def test_probabilities_are_as_they_were_when_the_actions_were_drawn(job):
 def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
     run = train(job(), tmp_path / "run")
     rows = metrics(run, without=())
-    assert tuple(rows[0]) == ppo.columns("Toy-v0")
+    assert tuple(rows[0]) == ppo_learner.columns("Toy-v0")
     assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
     assert int(rows[-1]["episodes"]) == 4 * (1 + 8)  # two waves of four: 24 steps
     assert int(rows[-1]["env_steps"]) == 4 * 9 * 3
@@ -309,7 +309,7 @@ def test_without_stable_baselines_one_sentence_names_the_extra(job, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: training.ppo needs Stable-Baselines3: pip install 'foveate[rl]'\n"
+        'error: training.ppo needs Stable-Baselines3: pip install "foveate[rl]"\n'
     )
     assert not (tmp_path / "run").exists()
 

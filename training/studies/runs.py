@@ -10,7 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import bc, bc_config, checkpoint, es, es_config, es_learner, ppo, ppo_config, run_log
+from training import (
+    bc,
+    bc_config,
+    checkpoint,
+    es,
+    es_config,
+    es_learner,
+    ppo,
+    ppo_config,
+    ppo_learner,
+    run_log,
+)
 from training import config as configuration
 from training import implicit_bc_config as implicit_config
 from training.any_config import JobConfig
