@@ -76,6 +76,9 @@ class Rollout:
     episode: Episode
     observations: dict[str, NDArray[Any]]
     """Parts of what was seen before each step, and after the last, (steps + 1, ...)."""
+    last: NDArray[np.float32]
+    """The action before each of these, as the head codes it, for a policy with `last_action`;
+    (steps + 1, coded or 0), zeros in the beginning."""
     samples: NDArray[np.float32]
     """What was tried, (steps, choices + numbers)."""
     rewards: NDArray[np.float64]
@@ -89,12 +92,14 @@ class _Trying:
 
     def __init__(self, policy: Any, log_std: Tensor, seed: int) -> None:
         self.seen: list[dict[str, NDArray[Any]]] = []
+        self.last: list[NDArray[np.float32]] = []
         self.samples: list[NDArray[np.float32]] = []
         self._policy, self._log_std = policy, log_std
         self._generator = torch.Generator().manual_seed(seed)
 
     def reset(self) -> None:
         self._policy.reset()
+        self.last = [self._policy.start(1).last[0].numpy()]
 
     @torch.inference_mode()
     def act(self, observation: Any) -> Any:
@@ -103,7 +108,12 @@ class _Trying:
         sample = draw(decision, self._log_std, self._generator)
         self.samples.append(sample[0].numpy())
         count = len(decision.choices())
-        return head.given(head.explored(sample[:, :count].long(), sample[:, count:])[0])
+        action = head.given(head.explored(sample[:, :count].long(), sample[:, count:])[0])
+        taken = torch.as_tensor(action).unsqueeze(0)
+        self._policy.took(taken)
+        coded = self._policy.config.last_action
+        self.last.append(head.code(taken)[0].float().numpy() if coded else self.last[0])
+        return action
 
     def see(self, observation: Any) -> None:
         self.seen.append({key: np.array(part) for key, part in flat(observation).items()})
@@ -141,8 +151,9 @@ class Explorer:
 
         if task.log_std is None:
             episode = run_episode(self._env, self._policy, task.seed)
-            nothing = np.zeros((0, 0), np.float32), np.zeros(0)
-            return Rollout(dataclasses.replace(episode, info={}), {}, *nothing, False)
+            no_rows = np.zeros((0, 0), np.float32)
+            episode = dataclasses.replace(episode, info={})
+            return Rollout(episode, {}, no_rows, no_rows, np.zeros(0), False)
         trying = _Trying(self._policy, torch.from_numpy(task.log_std), task.seed)
         episode = run_episode(self._env, trying, task.seed, on_step=keep)
         trying.see(self._env.observation)
@@ -150,6 +161,7 @@ class Explorer:
         return Rollout(
             dataclasses.replace(episode, info={}),
             parts,
+            np.stack(trying.last),
             np.stack(trying.samples),
             np.array(rewards),
             self._env.terminated,

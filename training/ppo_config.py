@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 import envs
 import policies
 from training import config as configuration
+from training.config import UserError
 from training.job_config import load_job
 
 __all__ = ["FREE_ON_RESUME", "PPOConfig", "critic_settings", "load_config"]
@@ -102,11 +103,10 @@ class PPOConfig:
     @model_validator(mode="after")
     def _possible(self) -> Self:
         policy = self.policy
-        if policy.controller in ("lstm", "gru") or policy.last_action:
-            what = "last_action" if policy.last_action else f"the controller {policy.controller}"
+        if policy.controller in ("lstm", "gru"):
             raise ValueError(
-                "policy must remember nothing in training.ppo, which learns from single steps, got "
-                f"{what}; training.es and training.bc take it"
+                "policy.controller must be auto, mlp or vote in training.ppo, which learns from "
+                f"single steps, got {policy.controller}; training.es and training.bc take it"
             )
         if policy.repair != "none":
             raise ValueError(
@@ -119,10 +119,18 @@ class PPOConfig:
 def critic_settings(config: PPOConfig, source: str | Path) -> policies.PolicyConfig:
     """The critic's settings. UserError names the `source` when something is wrong with them."""
     plain = configuration.dump(config.policy)
-    changed = {**plain, "standardise": False, "hidden": [64, 64], **config.critic}
+    changed = {**plain, "standardise": False, "last_action": False, "hidden": [64, 64]}
     settings = configuration.validate(
-        policies.PolicyConfig, {**changed, "controller": "mlp"}, source, "critic."
+        policies.PolicyConfig,
+        {**changed, **config.critic, "controller": "mlp"},
+        source,
+        "critic.",
     )
+    if settings.last_action or settings.repair != "none":
+        raise UserError(
+            f"{source}: the critic sees the present alone, as it is, so critic.last_action must be "
+            f"false and critic.repair none, got {settings.last_action} and {settings.repair}"
+        )
     return settings
 
 

@@ -23,6 +23,7 @@ from stable_baselines3.common.utils import set_random_seed
 from torch import Tensor, nn
 
 import policies
+from policies.iap import Memory
 from policies.observation import parts_of
 from training.exploration import Rollout, log_probability
 from training.ppo_config import PPOConfig
@@ -38,6 +39,8 @@ FIGURES = {
     "explained_variance": "train/explained_variance",
 }
 """Columns of metrics.csv, and what Stable-Baselines3 calls them."""
+_LAST = "\0last_action"
+"""The action before, among an observation's parts, none of which is called so."""
 _CHUNK = 256
 _ADAM_EPSILON = 1e-5  # Stable-Baselines3's
 
@@ -88,8 +91,15 @@ class ActorCritic(ActorCriticPolicy):
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Values (batch, 1), logarithms of probabilities and entropies, each (batch,)."""
         parts = self.parts(obs)
-        log_p, entropy = log_probability(self.actor.decide(parts), self.log_std, actions)
+        decision = self.actor.decide(parts, self._memory(obs))
+        log_p, entropy = log_probability(decision, self.log_std, actions)
         return self.critic.numbers(parts), log_p, entropy
+
+    def _memory(self, observations: Mapping[str, Tensor]) -> Memory:
+        """What the actor carries: the action before, if that."""
+        own = self.log_std.device
+        begun = self.actor.start(len(next(iter(observations.values()))))
+        return Memory(begun.state.to(own), observations.get(_LAST, begun.last).to(own))
 
     def predict_values(self, obs: Any) -> Tensor:
         """Values, (batch, 1)."""
@@ -115,6 +125,9 @@ def make_model(
     decision = actor.head(torch.zeros(1, actor.head.size))
     numbers = decision.means().shape[1]
     flat = spaces.Dict({key: _flat(part) for key, part in parts.items()})
+    carried = actor.start(1).last.shape[1]
+    if carried:
+        flat.spaces[_LAST] = spaces.Box(-np.inf, np.inf, (carried,), np.float32)
     env = _Spaces(flat, len(decision.choices()) + numbers)
     model = PPO(
         ActorCritic,
@@ -182,6 +195,8 @@ def _buffer(model: PPO, rollouts: Sequence[Rollout], unit: float) -> DictRollout
         end = begin + len(rollout.rewards)
         rows = slice(begin, end)
         seen = {k: torch.from_numpy(_rows(v)) for k, v in rollout.observations.items()}
+        if _LAST in buffer.observations:
+            seen[_LAST] = torch.from_numpy(rollout.last)
         actions = torch.from_numpy(rollout.samples)
         values, log_p = _judged(model, seen, actions)
         rewards = rollout.rewards / unit

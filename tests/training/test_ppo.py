@@ -170,6 +170,35 @@ def test_probabilities_are_as_they_were_when_the_actions_were_drawn(job):
         torch.testing.assert_close(log_p, batch.old_log_prob, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("choices", [None, 3])
+def test_the_action_before_is_what_was_taken_not_what_the_policy_alone_would_have_done(
+    job, choices
+):
+    policy = {"patch": [4, 4], "controller": "mlp", "last_action": True}
+    changes = {"env_id": DOT, "env": {"choices": choices}, "policy": policy}
+    config, made = learner(job, **changes, exploration=0.7)
+    explorer = Explorer(config.env_id, config.env, policy)
+    with torch.no_grad():  # so that it matters
+        made.actor.controller.layers[0].weight[:, -made.actor.head.coded :] = 1.0
+    state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
+    rollout = explorer.run(Task(3, state, made.log_std.numpy()))
+    samples = torch.from_numpy(rollout.samples)
+    taken = samples.long()[:, 0] if choices else samples.clamp(-1, 1)
+    seen = {k: torch.from_numpy(v[:-1]).unsqueeze(0) for k, v in rollout.observations.items()}
+    starts = torch.arange(len(taken)).unsqueeze(0) == 0
+    with torch.no_grad():
+        decision, _ = made.actor.unroll(seen, taken.unsqueeze(0), starts, made.actor.start(1))
+        expected, _ = log_probability(decision, made.log_std, samples)
+        alone = {key: part[0] for key, part in seen.items()}
+        without, _ = log_probability(made.actor.decide(alone), made.log_std, samples)
+    found = _buffer(made.model, [rollout], 1.0).log_probs[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert np.abs(found[1:] - without[1:].numpy()).max() > 0.1
+    (batch,) = _buffer(made.model, [rollout], 1.0).get(len(taken))
+    _, again, _ = made.model.policy.evaluate_actions(batch.observations, batch.actions)
+    torch.testing.assert_close(again, batch.old_log_prob, rtol=1e-4, atol=1e-4)
+
+
 # --- what a run is ---
 
 
@@ -210,7 +239,14 @@ def test_a_run_is_taken_like_any_other(job, tmp_path, capsys):
     assert config["trainer"] == "ppo"
 
 
-@pytest.mark.parametrize("changes", [{}, {"env_id": DOT, "env": {"choices": 3}}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"env_id": DOT, "env": {"choices": 3}},
+        {"env_id": DOT, "env": {}, "policy": {"patch": [4, 4], "last_action": True}},
+    ],
+)
 def test_a_resumed_run_equals_an_uninterrupted_one_whatever_the_workers(job, tmp_path, changes):
     path = job(**changes)
     whole = train(path, tmp_path / "whole")
@@ -274,8 +310,9 @@ def test_sigterm_ends_it_in_one_line(job, tmp_path):
         ({"critic": {"hidden": [0]}}, "hidden must be widths of at least 1"),
         ({"batch_size": 1}, "batch_size = 1"),
         ({"popsize": 4}, "unknown key popsize"),
-        ({"policy": {"controller": "gru"}}, "policy must remember nothing in training.ppo"),
-        ({"policy": {"controller": "mlp", "last_action": True}}, "got last_action"),
+        ({"policy": {"controller": "gru"}}, "controller must be auto, mlp or vote in training.ppo"),
+        ({"policy": {"controller": "lstm"}}, "learns from single steps, got lstm"),
+        ({"critic": {"last_action": True}}, "critic.last_action must be false and critic.repair"),
         ({"policy": {"repair": "full"}}, "policy.repair must be none in training.ppo"),
         ({"trainer": "es"}, "trainer = 'es', but input should be 'ppo'"),
         ({"device": "cuda:99"}, "device cuda:99 cannot be used here"),
