@@ -1,0 +1,215 @@
+"""FLOPs and milliseconds of a decision by the size of the cameras' pictures, every pixel a token.
+
+    python -m benchmarks.camera_sizes [--out sizes.json] [--sizes 24x32 48x64 96x128] [--calls 50]
+
+Policies for SteppingStones-v0 with two cameras of that size, untrained, as what an operation costs
+does not depend on what was learned: foothold votes over the pictures that attention masks, which
+differ in attention alone; then other ways to the action. They act in turn on one thread. The times
+are medians of CPU time, as other processes on the machine would lengthen wall time; of a policy
+that takes long a few calls. FLOPs are those of `training.op_counter`. What exact attention adds to
+the peak of the process's memory is the largest of its calls.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import envs
+import policies
+from training.checkpoint import make_env
+from training.config import ArgumentParser, UserError, exit_status
+from training.files import write_atomically, writing
+from training.players import EVALUATION_SEED, positive
+from training.run_log import provenance
+from training.step_cost import ATTENTION, count
+
+DECISION_MS = 50.0
+SIZES = ("24x32", "48x64", "96x128")
+EXACT = "exact softmax"
+
+
+def _map(name: str, m: int, n: int | None = None) -> dict[str, Any]:
+    more = {} if n is None else {"num_lambda_features": n}
+    return {"controller": "vote", "feature_map": name, "num_features": m, **more}
+
+
+ARMS: dict[str, dict[str, Any]] = {
+    EXACT: {"controller": "vote", "feature_map": "softmax"},
+    "FAVOR+ m = 256": _map("positive", 256),
+    "FAVOR+ m = 64": _map("positive", 64),
+    "FAVOR+ m = 16": _map("positive", 16),
+    "angular hybrid m = n = 8": _map("angular_hybrid", 8, 8),
+    "angular hybrid m = 4, n = 2": _map("angular_hybrid", 4, 2),
+    "Gaussian hybrid m = n = 8": _map("gaussian_hybrid", 8, 8),
+    "rank: the best 64 tokens, dense": {
+        **_map("angular_hybrid", 8, 8), "controller": "mlp", "variant": "rank", "keep_tokens": 64,
+    },
+    "masked picture, dense": {**_map("angular_hybrid", 8, 8), "controller": "mlp"},
+    "no attention, votes": {"controller": "vote", "selection": "all"},
+    "no attention, dense": {"controller": "mlp", "selection": "all"},
+}  # fmt: skip
+"""Settings of the policies; d = 4 and 32 hidden units, the defaults."""
+COMMON = {"patch": (1, 1), "keep": 0.3}
+LINEAR = tuple(name for name in ARMS if name.startswith(("FAVOR", "angular", "Gaussian")))
+
+
+def _sized(size: str) -> tuple[int, int]:
+    height, _, width = size.partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise UserError(f"--sizes must be HEIGHTxWIDTH in pixels, got {size!r}")
+    return int(height), int(width)
+
+
+def _policies(size: str) -> tuple[dict[str, Any], Any]:
+    """The policies by name, and an observation."""
+    height, width = _sized(size)
+    camera = {"height_px": height, "width_px": width}
+    with make_env(envs.STEPPING_STONES, {"front_camera": camera, "belly_camera": camera}) as env:
+        made = {
+            name: policies.build_for({**COMMON, **settings}, env).requires_grad_(False)
+            for name, settings in ARMS.items()
+        }
+        return made, env.reset(seed=EVALUATION_SEED)[0]
+
+
+def _cpu_ms(step: Callable[[], Any]) -> float:
+    start = time.process_time_ns()
+    step()
+    return (time.process_time_ns() - start) / 1e6
+
+
+def _times_ms(steps: Mapping[str, Callable[[], Any]], calls: int) -> dict[str, list[float]]:
+    """CPU time of each step, all in turn; of one that takes long as often as fits into the time
+    that `calls` of a decision's length take, at least three times."""
+    first = {name: min(_cpu_ms(step), _cpu_ms(step)) for name, step in steps.items()}
+    often = {
+        name: calls if ms <= 2 * DECISION_MS else max(3, round(calls * DECISION_MS / ms))
+        for name, ms in first.items()
+    }
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(calls):
+        for name, step in steps.items():
+            if turn < often[name]:
+                times[name].append(_cpu_ms(step))
+    return times
+
+
+def _peak_mib() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def measure(size: str, calls: int) -> dict[str, Any]:
+    """What a decision of each policy costs with pictures of this size, by name."""
+    made, observation = _policies(size)
+    steps = {name: lambda policy=policy: policy.act(observation) for name, policy in made.items()}
+    others = {name: step for name, step in steps.items() if name != EXACT}
+    for step in others.values():
+        step()
+    before_mib = _peak_mib()
+    steps[EXACT]()
+    added_mib = _peak_mib() - before_mib
+    times = _times_ms(steps, calls)
+    found = {}
+    for name, step in steps.items():
+        counter = count(step)
+        found[name] = {
+            "flops": counter.total,
+            "attention_flops": sum(counter.by_component[part] for part in ATTENTION),
+            "cpu_ms": statistics.median(times[name]),
+            "cpu_ms_least": min(times[name]),
+            "calls": len(times[name]),
+            "parameters": sum(p.numel() for p in made[name].parameters()),
+        }
+    tokens = made[EXACT].tokens.count
+    matrix_mib = 4 * tokens**2 / 2**20
+    return {
+        "tokens": tokens, "matrix_mib": matrix_mib, "exact_added_mib": added_mib, "policies": found,
+    }  # fmt: skip
+
+
+def rows(results: Mapping[str, Any]) -> list[str]:
+    """The figures as lines of a table of Markdown, a policy each: FLOPs and milliseconds."""
+    lines = []
+    for name in next(iter(results.values()))["policies"]:
+        cells = []
+        for of_size in results.values():
+            one = of_size["policies"][name]
+            cells += [_millions(one["attention_flops"]), _millions(one["flops"]), _ms(one)]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _millions(flops: int) -> str:
+    millions = flops / 1e6
+    return f"{millions:,.0f} M" if millions >= 100 else f"{millions:.2f} M"
+
+
+def _ms(one: Mapping[str, Any]) -> str:
+    ms = one["cpu_ms"]
+    said = f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}"
+    return f"{said} ms"
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """The figures as a table of Markdown."""
+    sizes = [
+        f"{size.replace('x', ' x ')}: attention | step | time" for size in results
+    ]
+    head = f"| {results_tokens(results)} | " + " | ".join(sizes) + " |"
+    return "\n".join([head, "|---" * (1 + 3 * len(results)) + "|", *rows(results)])
+
+
+def results_tokens(results: Mapping[str, Any]) -> str:
+    """How many tokens each size has."""
+    return "tokens: " + ", ".join(f"{of_size['tokens']:,}" for of_size in results.values())
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = ArgumentParser(
+        prog="benchmarks.camera_sizes", description=str(__doc__).split("\n", 1)[0]
+    )
+    parser.add_argument("--out", metavar="FILE", help="write the figures here (JSON)")
+    parser.add_argument(
+        "--sizes", nargs="+", default=list(SIZES), metavar="HEIGHTxWIDTH",
+        help=f"pixels (default: {' '.join(SIZES)})",
+    )  # fmt: skip
+    parser.add_argument("--calls", type=positive, default=50, help="a policy (default %(default)s)")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    results = {size: measure(size, arguments.calls) for size in dict.fromkeys(arguments.sizes)}
+    print(table(results))
+    for size, found in results.items():
+        print(
+            f"{size}: the matrix of exact attention has {found['matrix_mib']:,.0f} MiB; computed "
+            f"in blocks it adds {found['exact_added_mib']:.0f} MiB"
+        )
+    if arguments.out:
+        facts = {"benchmark": "camera_sizes", "provenance": provenance({}), "results": results}
+        with writing(Path(arguments.out)):
+            text = json.dumps(facts, indent=1) + "\n"
+            write_atomically(Path(arguments.out), text.encode())
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
