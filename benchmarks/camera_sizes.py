@@ -63,7 +63,8 @@ ARMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Settings of the policies; d = 4 and 32 hidden units, the defaults."""
 COMMON = {"patch": (1, 1), "keep": 0.3}
-LINEAR = tuple(name for name in ARMS if name.startswith(("FAVOR", "angular", "Gaussian")))
+LINEAR = tuple(name for name in ARMS if name != EXACT and not name.startswith("no attention"))
+"""Those whose attention is linear in the tokens."""
 
 
 def _sized(size: str) -> tuple[int, int]:
@@ -155,6 +156,8 @@ def rows(results: Mapping[str, Any]) -> list[str]:
 
 def _millions(flops: int) -> str:
     millions = flops / 1e6
+    if not flops:
+        return "0"
     return f"{millions:,.0f} M" if millions >= 100 else f"{millions:.2f} M"
 
 
@@ -166,16 +169,12 @@ def _ms(one: Mapping[str, Any]) -> str:
 
 def table(results: Mapping[str, Any]) -> str:
     """The figures as a table of Markdown."""
-    sizes = [
-        f"{size.replace('x', ' x ')}: attention | step | time" for size in results
+    heads = [
+        f"{size.replace('x', ' x ')}, {of_size['tokens']:,} tokens: attention | step | time"
+        for size, of_size in results.items()
     ]
-    head = f"| {results_tokens(results)} | " + " | ".join(sizes) + " |"
-    return "\n".join([head, "|---" * (1 + 3 * len(results)) + "|", *rows(results)])
-
-
-def results_tokens(results: Mapping[str, Any]) -> str:
-    """How many tokens each size has."""
-    return "tokens: " + ", ".join(f"{of_size['tokens']:,}" for of_size in results.values())
+    ruler = "|---" * (1 + 3 * len(heads)) + "|"
+    return "\n".join(["| | " + " | ".join(heads) + " |", ruler, *rows(results)])
 
 
 def run(argv: Sequence[str] | None = None) -> int:
