@@ -83,7 +83,8 @@ def _policies(size: str) -> tuple[dict[str, Any], Any]:
             name: policies.build_for({**COMMON, **settings}, env).requires_grad_(False)
             for name, settings in ARMS.items()
         }
-        return made, env.reset(seed=EVALUATION_SEED)[0]
+        observation, _ = env.reset(seed=EVALUATION_SEED)
+    return made, observation
 
 
 def _cpu_ms(step: Callable[[], Any]) -> float:
