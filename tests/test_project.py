@@ -19,7 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "sim_assets/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "examples/README.md", "sim_assets/README.md")
+    ),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
@@ -179,8 +182,9 @@ def test_links_lead_somewhere(document):
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_documented_commands_exist(words, capsys):
+def test_documented_commands_exist(words, capsys, monkeypatch):
     """The module, each option, each preset and each `--set` are known."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "follow_light"))
     module = importlib.import_module(words[0])
     with pytest.raises(SystemExit) as leaving:
         module.main(["--help"])

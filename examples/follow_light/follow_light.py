@@ -1,0 +1,35 @@
+"""A camera that follows a light over a noisy wall: an environment in twenty lines."""
+
+import gymnasium
+import numpy as np
+
+
+class FollowLight(gymnasium.Env):
+    """Sees (side, side, 3) uint8; acts by the camera's speed rightwards and downwards, -1 to 1."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, render_mode=None, side=32):
+        self.render_mode, self.side = render_mode, side
+        self.observation_space = gymnasium.spaces.Box(0, 255, (side, side, 3), np.uint8)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.light, self.steps = self.np_random.uniform(-1, 1, 2), 0
+        return self.render(), {}
+
+    def step(self, action):
+        drift = self.np_random.normal(0, 0.05, 2)
+        self.light, self.steps = np.clip(self.light - 0.2 * action + drift, -1, 1), self.steps + 1
+        reward = 1 - float(np.linalg.norm(self.light))
+        return self.render(), reward, False, self.steps >= 50, {"success": reward > 0.8}
+
+    def render(self):
+        picture = self.np_random.integers(0, 120, (self.side, self.side, 3), np.uint8)
+        column, row = ((self.light + 1) / 2 * (self.side - 4)).astype(int)
+        picture[row : row + 4, column : column + 4] = 255
+        return picture
+
+
+gymnasium.register("FollowLight-v0", entry_point=FollowLight)

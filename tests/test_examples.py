@@ -1,0 +1,118 @@
+"""The package in examples/ follows its page: an environment outside, with nothing here edited."""
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from importlib import import_module
+from pathlib import Path
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = ROOT / "examples" / "follow_light"
+PAGE = (ROOT / "examples" / "README.md").read_text()
+SCRIPT = "".join(re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+COMMANDS = [shlex.split(line)[2:] for line in SCRIPT.splitlines() if "-m training." in line]
+FEWER = {
+    "iterations=15": ["iterations=1", "popsize=4", "terrains=1", "center_terrains=1", "workers=1"],
+    "iterations=20": ["iterations=2"],
+    "--workers": ["--episodes", "2", "--workers"],
+    "2": ["1"],
+}
+"""What a quick test has in the place of a word of the page's commands."""
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """Its module can be imported, and the working directory is empty."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield
+    sys.modules.pop("follow_light", None)
+    gymnasium.registry.pop("FollowLight-v0", None)
+
+
+def files(root):
+    """Names and contents of what git knows or would know of this checkout, in a copy of it."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = [name for name in listed.split("\0") if (ROOT / name).is_file()]
+    return {name: (root / name).read_bytes() for name in names}
+
+
+def evaluated(root):
+    return json.loads((root / "runs/light/evaluation/evaluation.json").read_text())
+
+
+def test_it_is_two_files_and_twenty_lines():
+    assert {name for name in files(ROOT) if name.startswith("examples/follow_light/")} == {
+        "examples/follow_light/follow_light.py",
+        "examples/follow_light/pyproject.toml",
+    }
+    (env,) = (
+        node
+        for node in ast.parse((EXAMPLE / "follow_light.py").read_text()).body
+        if isinstance(node, ast.ClassDef)
+    )
+    lines = {n.lineno for f in env.body[1:] for n in ast.walk(f) if isinstance(n, ast.stmt)}
+    assert len(lines) <= 20
+
+
+def test_it_is_a_sound_environment(example):
+    import_module("follow_light")
+    with gymnasium.make("FollowLight-v0", render_mode="rgb_array") as env:
+        check_env(env.unwrapped)
+
+
+def test_every_command_of_its_page_runs(example, capsys):
+    """Cut short, and one after the other: trained, resumed, evaluated, filmed, counted, shown."""
+    for module, *words in COMMANDS:
+        fewer = [part for word in words for part in FEWER.get(word, [word])]
+        assert import_module(module).main(fewer) == 0, capsys.readouterr()
+    assert [module for module, *_ in COMMANDS] == [
+        f"training.{name}" for name in ("es", "es", "evaluate", "rollout", "flops", "sight")
+    ]
+    assert Path("light.mp4").stat().st_size > 1000
+    assert [one["name"] for one in evaluated(Path())] == ["light", "random"]
+    assert "FLOPs" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_in_a_fresh_environment_it_learns_and_nothing_of_ours_changes(tmp_path):
+    """The page's commands as they stand. pip needs a network; the rest is to take ten minutes."""
+    here = tmp_path / "checkout"
+    before = files(ROOT)
+    for name in before:
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, here / name)
+    venv.create(tmp_path / "venv", with_pip=True)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    path = os.pathsep.join([str(tmp_path / "venv" / "bin"), os.environ["PATH"]])
+    lines = SCRIPT.splitlines()
+    assert lines[0].startswith("pip install ")
+    seconds = []
+    for line in lines:
+        began = time.monotonic()
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=here, env={**kept, "PATH": path},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        seconds.append(time.monotonic() - began)
+        print(f"{seconds[-1]:.0f} s: {line}\n{done.stdout[-1500:]}")
+        assert done.returncode == 0, done.stderr[-3000:]
+    light, random = (one["success_interval_95"] for one in evaluated(here))
+    assert light[0] > random[1]
+    assert sum(seconds[1:4]) < 600
+    assert files(here) == before
