@@ -23,7 +23,7 @@ EXTRAS = {
     ),
     "es": ("evotorch",),
     "ray": ("ray",),
-    "video": ("imageio", "imageio_ffmpeg", "PIL"),
+    "video": ("cv2",),
     "sklearn": ("sklearn", "numpy", "threadpoolctl"),
     "rl": ("stable_baselines3",),
     "box2d": ("Box2D", "pygame"),
@@ -32,12 +32,10 @@ EXTRAS = {
 first that has it, where nobody knows better."""
 NAMES = {
     "Box2D": "Box2D",
-    "PIL": "Pillow",
     "cv2": "OpenCV",
     "daqp": "DAQP",
     "evotorch": "EvoTorch",
     "gymnasium": "Gymnasium",
-    "imageio_ffmpeg": "imageio-ffmpeg",
     "matplotlib": "Matplotlib",
     "numpy": "NumPy",
     "pybullet": "PyBullet",

@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import h5py
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
 
 from training.config import ArgumentParser, UserError, exit_status
 from training.demo.files import DemoReader
@@ -36,17 +36,15 @@ _SIZE = 500
 
 def draw(rng: np.random.Generator) -> NDArray[np.uint8]:
     """A picture (500, 500, 3) of the kind that a simulator's flat colours give."""
-    image = Image.new("RGB", (_SIZE, _SIZE), (203, 191, 178))
-    brush = ImageDraw.Draw(image)
+    image = np.full((_SIZE, _SIZE, 3), (203, 191, 178), np.uint8)
     for _ in range(12):
         corners = rng.uniform(0, _SIZE, 2) + rng.uniform(-60, 60, (6, 2))
         colour = tuple(int(value) for value in rng.integers(0, 256, 3))
-        brush.polygon([tuple(corner) for corner in corners.tolist()], fill=colour)
+        cv2.fillPoly(image, [corners.astype(np.int32)], colour)
     for x, y in rng.uniform(20, _SIZE - 20, (30, 2)):
         for radius in range(8, 0, -1):
-            box = (x - radius, y - radius, x + radius, y + radius)
-            brush.ellipse(box, fill=(255 - 12 * radius, 20, 20))
-    return np.asarray(image)
+            cv2.circle(image, (round(x), round(y)), radius, (255 - 12 * radius, 20, 20), -1)
+    return image
 
 
 def _frames(directory: str | None, count: int) -> list[NDArray[np.uint8]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from training.overlays import font
+from training.overlays import WHITE, write
 
 __all__ = ["LEAST_SHARE", "MOST_SHARE", "heat_picture", "side_by_side"]
 
@@ -20,7 +19,7 @@ HEAT_WEIGHT = 0.75
 _HEAT = np.array([[30.0, 20.0, 90.0], [190.0, 40.0, 130.0], [250.0, 140.0, 40.0], [255, 250, 160]])
 _BAR = (160, 12)
 _GAP, _CAPTION, _LEAST_WIDTH = 6, 36, 400
-_BLOCK = 16  # H.264 codes squares of this side
+_BLOCK = 16  # encoders code squares of this side
 _BACKGROUND = (24, 24, 28)
 
 
@@ -30,7 +29,9 @@ def heat_picture(picture: np.ndarray, attention: np.ndarray) -> np.ndarray:
     Brightness follows the logarithm of attention, from LEAST_SHARE to MOST_SHARE times its mean:
     the same in every frame, so that frames and policies can be compared.
     """
-    grey = picture.astype(np.float64) @ [0.299, 0.587, 0.114]
+    import cv2
+
+    grey = cv2.cvtColor(np.ascontiguousarray(picture), cv2.COLOR_RGB2GRAY).astype(np.float64)
     even = max(float(attention.mean()), np.finfo(np.float32).tiny)
     return _lit(grey, attention / even)
 
@@ -59,47 +60,44 @@ def side_by_side(
 
     `attention` (height, width), none of it below 0. A strip below holds the caption and the scale
     of attention. Pictures narrower than 400 pixels are enlarged by a whole factor. The frame's
-    sides are multiples of 16, as H.264 wants them.
+    sides are multiples of 16, as encoders want them.
     """
-    from PIL import Image, ImageDraw
+    import cv2
 
     pictures = [picture] if attention is None else [picture, heat_picture(picture, attention)]
     scale = math.ceil(_LEAST_WIDTH / picture.shape[1])
     height, width = (scale * side for side in picture.shape[:2])
     frame = (
-        _whole_blocks(len(pictures) * (width + _GAP) + _GAP),
         _whole_blocks(height + _GAP + _CAPTION),
+        _whole_blocks(len(pictures) * (width + _GAP) + _GAP),
     )
-    canvas = Image.new("RGB", frame, _BACKGROUND)
-    gap = (frame[0] - len(pictures) * width) // (len(pictures) + 1)
+    canvas = np.full((*frame, 3), _BACKGROUND, np.uint8)
+    gap = (frame[1] - len(pictures) * width) // (len(pictures) + 1)
     for index, one in enumerate(pictures):
-        enlarged = Image.fromarray(np.ascontiguousarray(one, dtype=np.uint8)).resize(
-            (width, height), Image.Resampling.NEAREST
-        )
-        canvas.paste(enlarged, (gap + index * (width + gap), _GAP))
-    draw = ImageDraw.Draw(canvas)
-    middle = (height + _GAP + frame[1]) // 2
-    draw.text((gap, middle), caption, fill="white", font=font(18), anchor="lm")
+        left = gap + index * (width + gap)
+        enlarged = cv2.resize(one, (width, height), interpolation=cv2.INTER_NEAREST)
+        canvas[_GAP : _GAP + height, left : left + width] = enlarged
+    middle = (height + _GAP + frame[0]) // 2
+    write(canvas, caption, (gap, middle), 18)
     if attention is not None:
-        _draw_scale(canvas, draw, 2 * gap + width, middle)
-    return np.asarray(canvas)
+        _draw_scale(canvas, 2 * gap + width, middle)
+    return canvas
 
 
-def _draw_scale(canvas: Any, draw: Any, left: int, middle: int) -> None:
+def _draw_scale(canvas: np.ndarray, left: int, middle: int) -> None:
     """A bar from least to most attention, and what its ends are."""
-    from PIL import Image
+    import cv2
 
     width, height = _BAR
     shares = np.broadcast_to(np.geomspace(LEAST_SHARE, MOST_SHARE, width), (height, width))
-    bar = Image.fromarray(_lit(np.full((height, width), 128.0), shares))
-    text = {"fill": "white", "font": font(13), "anchor": "lm"}
     label = f"attention, in even shares:  {LEAST_SHARE:g}"
-    draw.text((left, middle), label, **text)
-    left += round(draw.textlength(label, font=font(13))) + 6
-    canvas.paste(bar, (left, middle - height // 2))
+    left += write(canvas, label, (left, middle), 13) + 6
+    top, bottom = middle - height // 2, middle + height - height // 2
+    place = canvas[top:bottom, left : left + width]
+    place[:] = _lit(np.full((height, width), 128.0), shares)[:, : place.shape[1]]
     even = left + round(width * float(_heat(np.array(1.0))))
-    draw.line((even, middle - height // 2, even, middle + height // 2), fill="white")
-    draw.text((left + width + 6, middle), f"{MOST_SHARE:g}", **text)
+    cv2.line(canvas, (even, top), (even, bottom), WHITE)
+    write(canvas, f"{MOST_SHARE:g}", (left + width + 6, middle), 13)
 
 
 def _whole_blocks(length: int) -> int:

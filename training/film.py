@@ -61,9 +61,7 @@ class Scene:
         if key is not None:
             drawn = self._outside() if self._draws else np.asarray(parts[key])
             return side_by_side(drawn, None, caption)
-        masks = getattr(policy, "attention_masks", None)
-        kept = {} if masks is None or not pictures else masks(observation)
-        insets = [one for seen in pictures for one in self._insets(seen, parts, kept)]
+        insets = self._seen(observation, policy, pictures)
         if self._draws:
             return compose(self._outside(), insets, caption)
         return compose(np.zeros(_CANVAS, np.uint8), insets, caption, _ALONE_PX)
@@ -96,6 +94,14 @@ class Scene:
         if drawn is None or np.ndim(drawn) != 3:
             raise UserError(f"environment {self._name} draws no rgb_array")
         return np.asarray(drawn, np.uint8)
+
+    def _seen(self, observation: Any, policy: Policy, pictures: list[Pictures]) -> list[Inset]:
+        """Every picture as the policy saw it: repaired, with what its attention drops."""
+        repair = getattr(policy, "repair", None)
+        parts = flat(observation) if repair is None else repair.seen(observation)
+        masks = getattr(policy, "attention_masks", None)
+        kept = {} if masks is None or not pictures else masks(observation)
+        return [one for seen in pictures for one in self._insets(seen, parts, kept)]
 
     def _insets(self, seen: Pictures, parts: Any, kept: dict[str, Any]) -> list[Inset]:
         """What is inset of a part of the observation: each picture, of frames the last."""

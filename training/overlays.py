@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "INSET_PX",
-    "MARGIN",
-    "Inset",
-    "compose",
-    "font",
-    "masked",
-]
+__all__ = ["INSET_PX", "MARGIN", "WHITE", "Inset", "compose", "masked", "write"]
 
 INSET_PX = (96, 128)
 """Most height and width of an inset, screen pixels."""
@@ -27,10 +19,13 @@ LEAST_WIDTH = 320
 """Of a frame; a narrower one is enlarged."""
 MARGIN = 8
 """Pixels between the insets and the edge of the frame."""
+CAPTION = 30
+"""Height of the strip under a caption."""
+WHITE = (255, 255, 255)
 MASKED_RED = np.array([215.0, 30.0, 30.0])
 RED_WEIGHT = 0.75
 """Share of red in a masked pixel; the rest is its grey, so that the scene stays readable."""
-_BLOCK = 16  # H.264 codes squares of this side
+_BLOCK = 16  # encoders code squares of this side
 
 
 def masked(picture: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
@@ -62,45 +57,57 @@ def compose(
     """A copy of `frame` (height, width, 3) uint8 with images inset and a caption below.
 
     Insets are enlarged by a whole factor, or made smaller, to at most `inset_px` (height, width),
-    and stand in rows from the upper left. Small frames are enlarged; sides are multiples of 16, as
-    H.264 wants them.
+    and stand in rows from the upper left, as many as there is room for. Small frames are enlarged;
+    sides are multiples of 16, as encoders want them.
     """
-    from PIL import Image, ImageDraw
+    import cv2
 
     enlarged = max(1, -(-LEAST_WIDTH // frame.shape[1]))
     frame = np.asarray(frame, np.uint8).repeat(enlarged, 0).repeat(enlarged, 1)
     below, beside = (-side % _BLOCK for side in frame.shape[:2])
-    canvas = Image.fromarray(np.pad(frame, ((0, below), (0, beside), (0, 0))))
-    draw = ImageDraw.Draw(canvas, "RGBA")
+    canvas = np.pad(frame, ((0, below), (0, beside), (0, 0)))
     left = top = MARGIN
     for inset in insets:
-        picture = Image.fromarray(masked(inset.picture, inset.kept))
-        size = _inset_size(picture.size, inset_px)
-        if left > MARGIN and left + size[0] > canvas.width:
+        picture = _fitted(masked(inset.picture, inset.kept), inset_px)
+        height, width = picture.shape[:2]
+        if left > MARGIN and left + width > canvas.shape[1]:
             left, top = MARGIN, top + inset_px[0] + 3 * MARGIN
-        draw.rectangle((left - 1, top - 1, left + size[0], top + size[1]), outline="white")
-        way = Image.Resampling.NEAREST if size[0] >= picture.width else Image.Resampling.BOX
-        canvas.paste(picture.resize(size, way), (left, top))
-        draw.text((left + 3, top + size[1] + 2), inset.name, fill="white",
-                  font=font(13), stroke_width=1, stroke_fill="black")  # fmt: skip
-        left += size[0] + MARGIN
+        place = canvas[top : top + height, left : left + width]
+        place[:] = picture[: place.shape[0], : place.shape[1]]
+        cv2.rectangle(canvas, (left - 1, top - 1), (left + width, top + height), WHITE)
+        write(canvas, inset.name, (left + 2, top + height + 9), 13, edged=True)
+        left += width + MARGIN
     if caption:
-        bar = canvas.height - 30
-        draw.rectangle((0, bar, canvas.width, canvas.height), fill=(0, 0, 0, 140))
-        draw.text((MARGIN, bar + 4), caption, fill="white", font=font(18))
-    return np.asarray(canvas)
+        strip = canvas[-CAPTION:]
+        strip[:] = strip * 0.45
+        write(canvas, caption, (MARGIN, len(canvas) - CAPTION // 2), 18)
+    return canvas
 
 
-def _inset_size(width_height: tuple[int, int], most_px: tuple[int, int]) -> tuple[int, int]:
-    """Width and height of an inset: a whole multiple of the picture's, or less than it."""
-    width, height = width_height
+def _fitted(picture: np.ndarray, most_px: tuple[int, int]) -> np.ndarray:
+    """A picture as an inset: a whole multiple of it, or means over areas where it is larger."""
+    import cv2
+
+    height, width = picture.shape[:2]
     scale = min(most_px[1] / width, most_px[0] / height)
     scale = int(scale) if scale >= 1 else scale
-    return max(1, round(width * scale)), max(1, round(height * scale))
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    way = cv2.INTER_NEAREST if scale >= 1 else cv2.INTER_AREA
+    return cv2.resize(picture, size, interpolation=way)
 
 
-def font(size: int) -> Any:
-    """PIL's own font, `size` pixels high."""
-    from PIL import ImageFont
+def write(
+    canvas: np.ndarray, text: str, middle: tuple[int, int], pixels: int, edged: bool = False
+) -> int:
+    """Write a line of white text, `pixels` high, into a picture; `middle` is the middle of its left
+    edge, (x, y). `edged` letters have a black edge. Returns the text's width in pixels."""
+    import cv2
 
-    return ImageFont.load_default(size=size)
+    face = cv2.FONT_HERSHEY_SIMPLEX
+    scale = cv2.getFontScaleFromHeight(face, round(0.7 * pixels), 1)
+    (width, height), _ = cv2.getTextSize(text, face, scale, 1)
+    corner = (middle[0], middle[1] + height // 2)
+    if edged:
+        cv2.putText(canvas, text, corner, face, scale, (0, 0, 0), 3, cv2.LINE_AA)
+    cv2.putText(canvas, text, corner, face, scale, WHITE, 1, cv2.LINE_AA)
+    return int(width)

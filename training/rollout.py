@@ -16,20 +16,19 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 import torch
 
 from envs.display import has_display
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
 from training.environments import render_modes, step_s
-from training.episode import Episode, Policy, PolicyError, run_episode
+from training.episode import Episode, PolicyError, run_episode
+from training.live import LiveWindow, check_windows
 from training.outcomes import described, means_described
 from training.players import Player, add_arguments, find_players
 from training.video import FPS, FrameWriter, LastInfo, VideoRecorder, check_video_path
@@ -49,34 +48,14 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--video",
         metavar="FILE",
-        help=".mp4 or .gif of all episodes, or .png: one frame, at --still-s of the first episode",
+        help=".mp4, .webm or .gif of all episodes, or .png: one frame, at --still-s of the first",
     )
     parser.add_argument(
         "--still-s", type=float, default=4.0, help="time of a .png frame, seconds (default 4)"
     )
-    parser.add_argument("--render", action="store_true", help="live window, in real time")
+    parser.add_argument("--render", action="store_true", help="live windows, in real time")
     parser.add_argument("--device", default="cpu", help="PyTorch device of the policy (cpu, cuda)")
     return parser
-
-
-class LiveWindow:
-    """An `on_step` that draws the window and waits until the simulated time has passed."""
-
-    def __init__(self, fps: float):
-        self.step_s = 1.0 / fps
-        self.due = time.perf_counter()
-
-    def __call__(
-        self,
-        env: gymnasium.Env,
-        observation: Any,
-        action: np.ndarray,
-        reward: float,
-        policy: Policy,
-    ) -> None:
-        env.render()
-        self.due = max(self.due + self.step_s, time.perf_counter() - self.step_s)
-        time.sleep(max(0.0, self.due - time.perf_counter()))
 
 
 def _render_mode(player: Player, arguments: Any) -> str | None:
@@ -85,12 +64,10 @@ def _render_mode(player: Player, arguments: Any) -> str | None:
         return None
     with player.make_env() as env:
         modes = render_modes(env)
-    if arguments.render and "human" not in modes:
-        raise UserError(
-            f"--render: {player.env_id} opens no window of its own (render_modes: "
-            f"{', '.join(modes) or 'none'})"
-        )
-    return "human" if arguments.render else "rgb_array" if "rgb_array" in modes else None
+    if arguments.render:
+        check_windows(player.env_id, "human" in modes)
+    human = arguments.render and "human" in modes
+    return "human" if human else "rgb_array" if "rgb_array" in modes else None
 
 
 def _roll(player: Player, arguments: Any) -> list[Episode]:
@@ -101,7 +78,7 @@ def _roll(player: Player, arguments: Any) -> list[Episode]:
         fps = 1 / step_s(env, 1 / FPS)
         writer = FrameWriter(arguments.video, fps) if arguments.video else None
         recorder = VideoRecorder(env, writer, arguments.still_s, player.name) if writer else None
-        on_step = LiveWindow(fps) if arguments.render else recorder
+        on_step = LiveWindow(env, fps, player.name) if arguments.render else recorder
         policy = player.make_policy(env)
         complete = False
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 from contextlib import suppress
@@ -19,17 +18,18 @@ from training.environments import step_s
 from training.episode import Policy
 from training.files import append, reason
 from training.film import Scene
+from training.film_writers import SUFFIXES, Encoder, encoder
 from training.outcomes import outcomes_of
 
 __all__ = ["FPS", "SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
 
-SUFFIXES = (".mp4", ".gif", ".png")
 FPS = 20
 """Frames a second of an environment that does not say how many."""
 
 
 class FrameWriter:
-    """Frames into one file: .mp4 (H.264, plays in browsers), .gif, or .png (one still frame).
+    """Frames into one file: .mp4 (VP9) and .webm (VP8), which play in browsers, .gif, or .png (one
+    still frame).
 
     Nothing appears under the file's name before `close`, so a run that stops half way leaves an
     older file as it was. Raises UserError for another suffix or a place that cannot be written.
@@ -41,7 +41,7 @@ class FrameWriter:
         self.fps = fps
         self.frames = 0
         self._partial = self.path.with_name(f".{self.path.stem}.partial{self.path.suffix}")
-        self._writer: Any = None
+        self._encoder: Encoder | None = None
 
     @property
     def still(self) -> bool:
@@ -57,42 +57,22 @@ class FrameWriter:
         """Append a frame (height, width, 3) uint8; of a .png the last one stays. UserError when
         it cannot be written."""
         try:
-            if self._writer is None:
-                self._partial.touch()  # ffmpeg would not tell why it cannot
-                self._writer = self._open()
-            self._writer.append_data(frame)
+            if self._encoder is None:
+                self._partial.touch()  # encoders would not tell why they cannot
+                self._encoder = encoder(self._partial, self.fps / self.stride)
+            self._encoder.add(frame)
         except OSError as error:
             raise self._failed(error) from None
         self.frames += 1
 
-    def _open(self) -> Any:
-        import imageio.v2 as imageio
-
-        match self.path.suffix.lower():
-            case ".mp4":
-                # yuv420p and the index at the front: what browsers can decode and start at once.
-                return imageio.get_writer(
-                    self._partial.absolute(),  # ffmpeg takes a:b.mp4 for a protocol
-                    fps=self.fps,
-                    codec="libx264",
-                    pixelformat="yuv420p",
-                    ffmpeg_log_level="quiet",
-                    output_params=["-movflags", "+faststart"],
-                )
-            case ".gif":
-                return _InMemory(self._partial, duration=1000 * self.stride / self.fps, loop=0)
-            case _:
-                return _InMemory(self._partial)
-
     def close(self, keep: bool = True) -> None:
         """Finish the file and give it its name; with `keep=False` drop it. UserError when it is to
         be kept and cannot be written."""
-        writer, self._writer = self._writer, None
+        made, self._encoder = self._encoder, None
         try:
-            if writer is not None:
-                writer.close()
+            if made is not None:
+                made.close()
                 if keep:
-                    self._check_whole()
                     os.replace(self._partial, self.path)
         except OSError as error:
             if keep:
@@ -101,51 +81,15 @@ class FrameWriter:
             with suppress(OSError):
                 self._partial.unlink(missing_ok=True)
 
-    def _check_whole(self) -> None:
-        """OSError when ffmpeg, whose status imageio drops, did not write every frame."""
-        if self.path.suffix.lower() != ".mp4":
-            return
-        from imageio_ffmpeg import count_frames_and_secs
-
-        try:
-            frames, _ = count_frames_and_secs(str(self._partial.absolute()))
-        except RuntimeError:  # not a film at all
-            frames = 0
-        if frames != self.frames:
-            raise OSError(f"ffmpeg wrote {frames} of {self.frames} frames")
-
     def _failed(self, error: OSError) -> UserError:
         why = (error.strerror or str(error)).partition("\n")[0]
-        if self.path.suffix.lower() == ".mp4":
-            try:  # ffmpeg does not tell why it stopped: ask the disk for more, as it did
+        if self.path.suffix.lower() in (".mp4", ".webm"):
+            try:  # OpenCV does not tell why it stopped: ask the disk for more, as it did
                 with self._partial.open("ab", buffering=0) as file:
                     append(file, bytes(2**20))
             except OSError as refused:
                 why = reason(refused)
         return UserError(f"--video {str(self.path)!r} cannot be written: {why}")
-
-
-class _InMemory:
-    """A .gif, whose options are given, or a .png of the last frame. It is encoded in memory:
-    imageio's own writer to a full disk tries again when it is collected, and prints tracebacks."""
-
-    def __init__(self, path: Path, **options: Any):
-        self.path, self.options = path, options
-        self.frames: list[Any] = []
-
-    def append_data(self, frame: np.ndarray) -> None:
-        if self.options:
-            self.frames.append(frame)
-        else:
-            self.frames = [frame]
-
-    def close(self) -> None:
-        import imageio.v2 as imageio
-
-        kind = self.path.suffix.lower()
-        data = io.BytesIO()
-        imageio.mimwrite(data, self.frames, format=kind, **self.options)
-        self.path.write_bytes(data.getvalue())
 
 
 def check_video_path(path: Path) -> None:

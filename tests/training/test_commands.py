@@ -6,13 +6,13 @@ import json
 import shlex
 from pathlib import Path
 
-import imageio.v2 as imageio
 import numpy as np
 import pytest
 import torch
 
 import envs
 import policies
+from tests.training.films import picture_of
 from training import checkpoint, config, evaluate, flops, players, rollout
 from training.es import ESConfig, load_config
 from training.starting import print_next
@@ -51,7 +51,7 @@ def test_a_picture_shows_a_quarter_kept_and_the_rest_red(run, tmp_path, capsys):
     out = tmp_path / "still.png"
     assert rollout.main([str(run), "--video", str(out), "--still-s", "0.2", *SHORT]) == 0
     assert "after 6 steps" in capsys.readouterr().out
-    picture = imageio.imread(out).astype(int)
+    picture = picture_of(out).astype(int)
     insets = np.stack([picture[8:104, left : left + 128] for left in (8, 144)])
     red = (insets[..., 0] > 130) & (insets[..., 0] > 1.5 * insets[..., 1])
     assert red.mean() == pytest.approx(0.75, abs=0.02)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import gymnasium
 import h5py
-import imageio.v3 as imageio
 import numpy as np
 import pytest
 
 from tests.training.background import wait_for
+from tests.training.films import picture_of
 from training import demos, pool
 from training.demo import summary
 from training.demo.files import DemoReader
@@ -94,7 +94,7 @@ def test_the_summary_says_and_shows_what_there_is(recorded):
     reader = DemoReader(recorded)
     lowest = np.min([demo.actions.min(axis=0) for demo in reader.demos], axis=0)
     assert facts["action_min"] == lowest.tolist()
-    picture = imageio.imread(recorded / "summary.png")[..., :3]
+    picture = picture_of(recorded / "summary.png")
     assert picture.shape[0] > 500
     red = (picture[..., 1] == 30) & (picture[..., 2] == 30)  # the squares in the frames
     assert red.sum() > 1000

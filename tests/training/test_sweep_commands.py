@@ -3,11 +3,11 @@
 import json
 import re
 
-import imageio.v2 as imageio
 import numpy as np
 import pytest
 
 import policies
+from tests.training.films import frames_of, picture_of
 from training import checkpoint, config, evaluate, flops, players, rollout
 
 SWEEP = ["--env", "BimanualSweep-v0"]
@@ -67,7 +67,7 @@ def test_the_oracle_sweeps_and_nothing_else_does(tmp_path, capsys):
     assert "distance" not in header
     assert f" {oracle['in_bowls_mean']:.3f} " in row
     assert "nan" not in row
-    assert imageio.imread(tmp_path / "e" / "pareto.png").ndim == 3
+    assert picture_of(tmp_path / "e" / "pareto.png").ndim == 3
 
 
 def test_a_policy_is_evaluated_in_the_task_and_not_in_its_training(learner, tmp_path, capsys):
@@ -112,7 +112,7 @@ def test_a_film_of_the_oracle(tmp_path):
     film = tmp_path / "sweep.gif"
     arguments = ["--policy", "oracle", *SWEEP, "--set", "episode_s=0.4", "--video", str(film)]
     assert rollout.main(arguments) == 0
-    frames = imageio.mimread(film)
+    frames = frames_of(film)
     assert [frame.shape[:2] for frame in frames] == [(544, 512)] * 2
     assert (frames[0] != frames[1]).any()
 
@@ -132,7 +132,7 @@ def test_a_still_shows_the_picture_beside_its_attention(learner, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollout, "run_episode", watched)
         assert rollout.main([*arguments, "--still-s", "0.2"]) == 0
-    picture = imageio.imread(still)
+    picture = picture_of(still)
     rgb, attention = seen[1]
     gap = (picture.shape[1] - 2 * 400) // 3
     left = picture[6:406, gap : gap + 400]

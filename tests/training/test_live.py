@@ -1,0 +1,96 @@
+"""Live windows show what the policy sees, beside the robot or in a window below its own."""
+
+import cv2
+import gymnasium
+import numpy as np
+import pytest
+
+from tests.training import picture_env, walk_env  # noqa: F401 - register theirs
+from training import rollout
+from training.film import Scene
+from training.live import LiveWindow, check_windows
+
+FAST = 1e4  # frames a second: no waiting
+WALK = f"{walk_env.__name__}:Walk-v0"
+HEADLESS = (
+    "this build of OpenCV has none: pip uninstall opencv-python-headless, then "
+    "pip install opencv-python"
+)
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """What is shown, by the window's title; no display is needed."""
+    shown = {}
+    monkeypatch.setenv("DISPLAY", ":99")
+    monkeypatch.setattr(cv2, "currentUIFramework", lambda: "QT")
+    monkeypatch.setattr(
+        cv2, "imshow", lambda title, frame: shown.setdefault(title, []).append(frame)
+    )
+    monkeypatch.setattr(cv2, "waitKey", lambda ms: -1)
+    return shown
+
+
+@pytest.fixture
+def headless(monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":99")
+    monkeypatch.setattr(cv2, "currentUIFramework", lambda: "")
+
+
+def shown_of(env, windows, human=False):
+    """The window after a step of a policy of no account, and the frame that a film would have."""
+    observation, _ = env.reset(seed=3)
+    if human:  # as with its own window, which needs a display
+        env.unwrapped.render_mode = "human"
+    LiveWindow(env, FAST, "walker")(env, observation, np.zeros(9), 0.0, None)
+    (frame,) = windows["walker"]
+    return cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), Scene(env).frame(observation, None, "")
+
+
+def test_the_policys_cameras_are_inset_where_the_environment_gives_pictures(windows):
+    with gymnasium.make("SteppingStones-v0", render_mode="rgb_array") as env:
+        shown, filmed = shown_of(env, windows)
+    assert shown.shape == (480, 640, 3)
+    np.testing.assert_array_equal(shown, filmed)
+
+
+def test_they_have_a_window_of_their_own_where_it_draws_itself(windows):
+    with gymnasium.make("SteppingStones-v0", disable_env_checker=True) as env:
+        shown, filmed = shown_of(env, windows, human=True)
+    np.testing.assert_array_equal(shown, filmed)
+    assert (shown == 0).mean() > 0.3  # nothing but what it sees
+
+
+def test_rollout_renders_an_environment_that_only_gives_pictures(windows):
+    assert rollout.main(["--policy", "oracle", "--env", WALK, "--render"]) == 0
+    assert len(windows["oracle"]) == 10
+    assert windows["oracle"][0].shape == (480, 640, 3)
+
+
+def test_rollout_renders_the_images_of_an_environment_that_draws_nothing(windows):
+    words = ["--policy", "oracle", "--env", "tests.training.picture_env:Picture-v0"]
+    assert rollout.main([*words, "--render"]) == 0
+    assert len(windows["oracle"]) == 12
+
+
+def test_opencv_without_windows_says_what_to_install(headless, capsys):
+    assert rollout.main(["--policy", "oracle", "--env", WALK, "--render"]) == 2
+    sentence = f"error: --render: {WALK} opens no window of its own, and {HEADLESS}\n"
+    assert capsys.readouterr().err == sentence
+
+
+def test_beside_a_window_of_the_environments_own_that_is_a_note(headless, capsys):
+    check_windows("SteppingStones-v0", has_own=True)
+    note = f"note: what the policy sees is not shown, as {HEADLESS}\n"
+    assert capsys.readouterr().err == note
+    with gymnasium.make("SteppingStones-v0", render_mode="rgb_array") as env:
+        observation, _ = env.reset(seed=3)
+        LiveWindow(env, FAST)(env, observation, np.zeros(9), 0.0, None)
+
+
+def test_a_headless_build_is_told_from_one_with_windows():
+    """The build that is installed: what it says of itself is what it does."""
+    if cv2.currentUIFramework():
+        pytest.skip("this build has windows")
+    with pytest.raises(cv2.error):
+        cv2.imshow("window", np.zeros((8, 8), np.uint8))
