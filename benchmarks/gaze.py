@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from training import checkpoint
 from training.config import ArgumentParser, UserError, exit_status
-from training.gaze import distracted, gaze, oracle_views
+from training.gaze import axes_ahead, distracted, gaze, oracle_views
 from training.players import positive, settings_given
 
 DISTRACTIONS = ("depth_false_returns", "depth_dropped_blocks", "clutter_per_m")
@@ -54,8 +54,9 @@ def _main(argv: Sequence[str] | None) -> int:
                 f"{chance:.1%} of all"
             )
         return 0
+    ahead = axes_ahead({})
     for name, policy in policies:
-        found = gaze(policy, views)
+        found = gaze(policy, views, ahead=ahead)
         print(
             f"{name}: {found.edges_kept:.1%} of the tokens kept lie on a gap's edge, "
             f"{found.edges:.1%} of all do; {found.past_kept:.1%} of the pixels kept see past the "

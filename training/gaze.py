@@ -2,14 +2,16 @@
 
 The scripted oracle walks, so that every policy is shown the same views. What sees past the stones,
 or whatever a task's ground is, its description says: a pixel whose depth is over `edges.past_m`.
-A pixel lies on a gap's edge where it and its neighbour in the same column of the image are on
-different sides of that depth. A token lies on one where one of its pixels does. Depth images are
-the observation's `depth` (cameras, height, width) and all `depth_...` (height, width).
+A pixel lies on a gap's edge where it and the next one ahead or behind are on different sides of
+that depth, those to the left and right being the stones' sides. What is ahead in a picture, its
+rows or its columns, follows from the environment's geometry. A token lies on an edge where one of
+its pixels does. Depth images are the observation's `depth` (cameras, height, width) and all
+`depth_...` (height, width).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from training.state_files import State
 
 __all__ = [
     "Gaze",
+    "axes_ahead",
     "depth_edges",
     "depth_images",
     "distracted",
@@ -36,6 +39,9 @@ __all__ = [
 ]
 
 View = dict[str, NDArray[np.float32]]
+Axes = Mapping[str, Sequence[int]]
+"""For each camera of a depth image, by its key, the axis of a picture that runs ahead: 0, the rows,
+one above the other, or 1, the columns."""
 EVERY = 7  # decisions between views; not a divisor of the gait's ten
 
 
@@ -54,6 +60,10 @@ class Gaze:
     """Share of the kept pixels that see past it."""
     past: Share
     """Share of all pixels that do."""
+    ahead: bool = False
+    """Whether edges are those that lie ahead or behind. Files without it are of when pixels were
+    compared from one row of the image to the next, whatever is ahead: under the cameras of
+    SteppingStones-v0, with the stones' sides."""
 
 
 def depth_edges(env_id: str = environments.DEFAULT) -> DepthEdges:
@@ -86,13 +96,45 @@ def depth_images(view: View) -> dict[str, NDArray[np.float32]]:
     return {name: view[name].reshape(-1, *view[name].shape[-2:]) for name in names}
 
 
-def gap_edges(depth_m: NDArray[np.float32], past_m: float | None = None) -> NDArray[np.bool_]:
-    """Pixels on a gap's edge, of depth (cameras, rows, columns) in metres."""
+def axes_ahead(
+    env: dict[str, Any], env_id: str = environments.DEFAULT
+) -> dict[str, tuple[int, ...]]:
+    """What is ahead in each depth image of an environment with settings `env`; nothing where it has
+    no geometry."""
+    with checkpoint.make_env(env_id, env) as world:
+        geometry = getattr(world.unwrapped, "geometry", None)
+        images = getattr(world.observation_space, "spaces", {})
+        rays = {} if geometry is None else geometry.rays
+        return {
+            key: tuple(_axis_ahead(one) for one in rays[key].reshape(-1, *rays[key].shape[-3:]))
+            for key in images
+            if key in rays
+        }
+
+
+def _axis_ahead(rays: NDArray[np.float64]) -> int:
+    """The axis of (rows, columns, 3) along which rays turn ahead or up rather than left."""
+    sideways = [np.abs(np.diff(rays[..., 1], axis=axis)).mean() for axis in (0, 1)]
+    return int(np.argmin(sideways))
+
+
+def gap_edges(
+    depth_m: NDArray[np.float32], past_m: float | None = None, ahead: Sequence[int] | None = None
+) -> NDArray[np.bool_]:
+    """Pixels on a gap's edge.
+
+    Args:
+        depth_m: (cameras, rows, columns), metres.
+        past_m: what is deeper lies past the ground; None: as in SteppingStones-v0.
+        ahead: for each camera, the axis that runs ahead; None: columns do, as in SteppingStones-v0.
+    """
     past = depth_m > (depth_edges().past_m if past_m is None else past_m)
-    across = past[:, 1:] != past[:, :-1]
     edges = np.zeros(depth_m.shape, bool)
-    edges[:, 1:] |= across
-    edges[:, :-1] |= across
+    for camera, axis in enumerate([1] * len(depth_m) if ahead is None else ahead):
+        seen, found = (np.moveaxis(images[camera], axis, 0) for images in (past, edges))
+        across = seen[1:] != seen[:-1]
+        found[1:] |= across
+        found[:-1] |= across
     return edges
 
 
@@ -114,20 +156,26 @@ def _tokens(pixels: NDArray[np.bool_], patch: Sequence[int]) -> NDArray[np.bool_
     return np.asarray(whole.reshape(grid).any((2, 4))).ravel()
 
 
-def gaze(policy: Any, views: Sequence[View], past_m: float | None = None) -> Gaze:
-    """What an Implicit Attention Policy keeps of each view, all views counting alike; `past_m` is
-    that of SteppingStones-v0 where it is None."""
+def gaze(
+    policy: Any, views: Sequence[View], past_m: float | None = None, ahead: Axes | None = None
+) -> Gaze:
+    """What an Implicit Attention Policy keeps of each view, all views counting alike; `past_m` and
+    `ahead` are those of SteppingStones-v0 where they are not given."""
+    ahead = ahead or {}
     past_m = depth_edges().past_m if past_m is None else past_m
     patch, shares = policy.config.patch, []
     for view in views:
         images, kept = depth_images(view), _kept(policy, view)
         tokens = np.concatenate([_tokens(kept[name], patch) for name in images])
-        found = [_tokens(gap_edges(depth, past_m), patch) for depth in images.values()]
+        found = [
+            _tokens(gap_edges(depth, past_m, ahead.get(name)), patch)
+            for name, depth in images.items()
+        ]
         edges = np.concatenate(found)
         pixels = np.concatenate([kept[name].ravel() for name in images])
         past = np.concatenate([depth.ravel() > past_m for depth in images.values()])
         shares.append((edges[tokens].mean(), edges.mean(), past[pixels].mean(), past.mean()))
-    return Gaze(*(float(share) for share in np.mean(shares, axis=0)))
+    return Gaze(*(float(share) for share in np.mean(shares, axis=0)), ahead=True)
 
 
 def distracted(policy: Any, views: Sequence[View], plain: Sequence[View]) -> tuple[float, float]:

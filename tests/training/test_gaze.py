@@ -7,7 +7,8 @@ import pytest
 
 import envs
 from tests.training.study_jobs import conduct, write_study
-from training.gaze import distracted, gap_edges, gaze, oracle_views
+from training.environments import make_env
+from training.gaze import axes_ahead, distracted, gap_edges, gaze, oracle_views
 
 STONE, FLOOR = 0.4, 0.85
 
@@ -28,23 +29,60 @@ class Keeps:
 
 
 def image():
-    """A gap in the last row of the left half; floor beside the stones, on the right."""
+    """Columns run ahead: a gap in the last column of the upper half; floor beside the stones,
+    below."""
     depth = np.full((1, 4, 4), STONE, np.float32)
-    depth[0, :, 3] = FLOOR
-    depth[0, 3, :2] = FLOOR
+    depth[0, 3, :] = FLOOR
+    depth[0, :2, 3] = FLOOR
     return depth
 
 
-def test_edges_lie_across_columns_alone():
+def test_edges_lie_ahead_alone():
     edges = gap_edges(image())[0]
     expected = np.zeros((4, 4), bool)
-    expected[2:, :2] = True
+    expected[:2, 2:] = True
     assert (edges == expected).all()
+    turned = gap_edges(image().mT, ahead=[0])[0]
+    assert (turned == expected.T).all()
+
+
+@pytest.mark.parametrize(
+    ("camera", "axis"),
+    [
+        ({}, 1),
+        ({"width_along": "lateral"}, 0),
+        ({"yaw_deg": 90.0}, 0),
+        ({"roll_deg": -90.0}, 0),
+        ({"pitch_deg": 0.0, "width_along": "lateral"}, 0),
+        ({"pitch_deg": 45.0, "yaw_deg": 180.0}, 1),
+    ],
+)
+def test_what_is_ahead_follows_from_the_cameras(camera, axis):
+    settings = {"front_camera": camera}
+    assert axes_ahead(settings) == {"depth": (axis, 1)}
+    finer = {"front_camera": {**camera, "height_px": 32, "width_px": 24}}
+    assert axes_ahead(finer) == {"depth_front": (axis,), "depth_belly": (1,)}
+
+
+@pytest.mark.parametrize("width_along", ["travel", "lateral"])
+def test_gaps_alone_are_gaps(width_along):
+    """Stones as wide as what is seen have no edges but at gaps; without gaps they have none."""
+    cameras = {key: {"width_along": width_along} for key in ("front_camera", "belly_camera")}
+    settings = {"sensor_noise": 0.0, "episode_s": 2.0, "stone_width_m": 3.0, **cameras}
+    with make_env("SteppingStones-v0", {**settings, "gap_m": (0.2, 0.2)}) as env:
+        view, ahead = env.reset(seed=3)[0], axes_ahead(settings)
+        assert gap_edges(view["depth"], ahead=ahead["depth"]).any()
+    with make_env(
+        "SteppingStones-v0", {**settings, "gap_m": (0.0, 0.0), "stone_width_m": 0.4}
+    ) as env:
+        view = env.reset(seed=3)[0]
+        assert (view["depth"] > 0.6).any()  # beside the stones
+        assert not gap_edges(view["depth"], ahead=ahead["depth"]).any()
 
 
 @pytest.mark.parametrize(
     ("kept", "edges_kept", "past_kept"),
-    [([(1, 0)], 1.0, 0.5), ([(0, 0)], 0.0, 0.0), ([(1, 0), (0, 1)], 0.5, 0.5)],
+    [([(0, 1)], 1.0, 0.5), ([(0, 0)], 0.0, 0.0), ([(0, 1), (1, 0)], 0.5, 0.5)],
 )
 def test_shares_of_what_is_kept_and_chance(kept, edges_kept, past_kept):
     found = gaze(Keeps(*kept), [{"depth": image()}])
@@ -54,10 +92,10 @@ def test_shares_of_what_is_kept_and_chance(kept, edges_kept, past_kept):
     assert found.past == pytest.approx(6 / 16)
 
 
-@pytest.mark.parametrize(("kept", "share"), [([(1, 0)], 0.5), ([(0, 0)], 0.0)])
+@pytest.mark.parametrize(("kept", "share"), [([(0, 1)], 0.5), ([(0, 0)], 0.0)])
 def test_shares_of_what_a_distraction_changed(kept, share):
     before = image()
-    before[0, 3, :2] = STONE
+    before[0, :2, 3] = STONE
     assert distracted(Keeps(*kept), [{"depth": image()}], [{"depth": before}]) == (share, 2 / 16)
 
 
@@ -98,5 +136,7 @@ def test_a_study_of_stepping_stones_says_where_its_policies_look(tmp_path):
     found = {p.name: json.loads(p.read_text()) for p in (out / "gaze").iterdir()}
     assert set(found) == {"kept-s0.json"}
     assert 0 < found["kept-s0.json"]["edges_kept"] < 1
-    assert "Where the policies look" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "Where the policies look" in page
+    assert "from one pixel to the next ahead" in page
     assert conduct(path, out) == 0

@@ -10,10 +10,9 @@ from html import escape
 import numpy as np
 
 import envs
-from envs.task import DepthEdges
 from policies import PolicyConfig
 from training import checkpoint
-from training.gaze import Gaze, depth_edges, gaze, oracle_views
+from training.gaze import Gaze, axes_ahead, depth_edges, gaze, oracle_views
 from training.state_files import read_json
 from training.studies.config import StudyConfig
 from training.studies.html import note, table
@@ -25,6 +24,11 @@ __all__ = ["Look", "gaze_section", "has_gaze"]
 
 EPISODES = 4
 """Terrains that the oracle walks, the first of the evaluation."""
+ACROSS = (
+    "from one row of the image to the next, as it was measured then: where columns run ahead, as "
+    "with the cameras of SteppingStones-v0, these edges are to the left and right, such as stones' "
+    "sides"
+)
 
 
 def has_gaze(run: Run) -> bool:
@@ -48,7 +52,8 @@ class Look(Product):
         env_id = self.run.job.env_id
         views = oracle_views(settings, range(first, first + EPISODES), env_id)
         policy, _ = checkpoint.load_policy(self.run.directory)
-        found = dataclasses.asdict(gaze(policy, views, depth_edges(env_id).past_m))
+        past_m, ahead = depth_edges(env_id).past_m, axes_ahead(settings, env_id)
+        found = dataclasses.asdict(gaze(policy, views, past_m, ahead))
         origin = {"checkpoint_sha256": checkpoint_sha256(self.run.directory)}
         write_json(self.path, found | origin | {"views": len(views)})
 
@@ -68,8 +73,11 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
     if not rows:
         return []
     edges = depth_edges(measured[0][0].job.env_id)
+    edge, neighbours = edges.edge, "from one pixel to the next ahead"
+    if not all(one.ahead for _, one in measured):
+        edge, neighbours = "an edge between rows", ACROSS
     head = [
-        ("arm", ""), ("seeds", ""), (f"on {edges.edge}", "of the tokens kept, mean ± sd"),
+        ("arm", ""), ("seeds", ""), (f"on {edge}", "of the tokens kept, mean ± sd"),
         ("chance", "of all tokens"), ("times", "chance"),
         (edges.past, "of the pixels kept"), ("chance", "of all pixels"),
     ]  # fmt: skip
@@ -77,13 +85,14 @@ def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
         "<h2>Where the policies look</h2>",
         table(head, rows),
         note(f"What they keep of the views of the oracle on {EPISODES} evaluation terrains. "
-             f"{edges.edge[:1].upper()}{edges.edge[1:]} is where depth crosses {edges.past_m:g} m, "
-             f"{edges.between}, from one row of the image to the next."),
-        note(_together([(run.seed, one) for run, one in measured if not run.arm.control], edges)),
+             f"{edge[:1].upper()}{edge[1:]} is where depth crosses {edges.past_m:g} m, "
+             f"{edges.between}, {neighbours}."),
+        note(_together([(run.seed, one) for run, one in measured if not run.arm.control], edge,
+                       edges.past)),
     ]  # fmt: skip
 
 
-def _together(policies: list[tuple[int, Gaze]], words: DepthEdges) -> str:
+def _together(policies: list[tuple[int, Gaze]], edge: str, past: str) -> str:
     """What all policies with attention keep, by seed too, and how many of them more than chance."""
     if not policies:
         return ""
@@ -98,7 +107,7 @@ def _together(policies: list[tuple[int, Gaze]], words: DepthEdges) -> str:
             f"{more} of {len(policies)} more than chance"
         )
 
-    return f"All kinds of attention: on {words.edge} {kept('edges')}; {words.past} {kept('past')}."
+    return f"All kinds of attention: on {edge} {kept('edges')}; {past} {kept('past')}."
 
 
 def _cells(found: list[Gaze]) -> list[str]:
