@@ -175,7 +175,8 @@ def gaze(
         pixels = np.concatenate([kept[name].ravel() for name in images])
         past = np.concatenate([depth.ravel() > past_m for depth in images.values()])
         shares.append((edges[tokens].mean(), edges.mean(), past[pixels].mean(), past.mean()))
-    return Gaze(*(float(share) for share in np.mean(shares, axis=0)), ahead=True)
+    edges_kept, edges_all, past_kept, past_all = (float(share) for share in np.mean(shares, axis=0))
+    return Gaze(edges_kept, edges_all, past_kept, past_all, ahead=True)
 
 
 def distracted(policy: Any, views: Sequence[View], plain: Sequence[View]) -> tuple[float, float]:
