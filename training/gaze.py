@@ -104,12 +104,12 @@ def axes_ahead(
     with checkpoint.make_env(env_id, env) as world:
         geometry = getattr(world.unwrapped, "geometry", None)
         images = getattr(world.observation_space, "spaces", {})
-        rays = {} if geometry is None else geometry.rays
-        return {
-            key: tuple(_axis_ahead(one) for one in rays[key].reshape(-1, *rays[key].shape[-3:]))
-            for key in images
-            if key in rays
-        }
+    rays = {} if geometry is None else geometry.rays
+    return {
+        key: tuple(_axis_ahead(one) for one in rays[key].reshape(-1, *rays[key].shape[-3:]))
+        for key in images
+        if key in rays
+    }
 
 
 def _axis_ahead(rays: NDArray[np.float64]) -> int:
