@@ -174,6 +174,20 @@ def test_readme_begins_with_what_it_is_and_how_to_start():
     assert 'pip install -c constraints.txt -e ".[all,test]" && pytest\n' in start
 
 
+def test_readme_is_short_and_so_are_its_sentences():
+    text = re.sub(r"^```.*?^```", ". ", README, flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"\S*\w\S*", text)) < 650
+    lines = (line for line in text.splitlines() if not line.startswith(("#", "|", "!")))
+    prose = "\n".join(line or "." for line in lines)
+    sentences = re.split(r"[.:?!]\s|\n\* ", re.sub(r"\]\(.*?\)", "]", prose))
+    assert [s for s in sentences if len(re.findall(r"\S*\w\S*", s)) > 25] == []
+
+
+def test_every_page_is_listed():
+    listed = re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs" / "README.md").read_text())
+    assert sorted([*listed, "README.md"]) == sorted(p.name for p in (ROOT / "docs").glob("*.md"))
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     links = re.findall(r"\]\(([^)#\s]+)\)", document.read_text())

@@ -1,4 +1,4 @@
-"""Train a policy by cloning a scripted expert: `python -m training.bc` (README, "Train").
+"""Train a policy by cloning a scripted expert: `python -m training.bc` (docs/training.md).
 
 An Implicit Attention Policy is cloned while the expert watches it (`training.dagger`), a
 Vision-Performer from recorded demonstrations (`training.implicit_bc`); `policy.name` decides.

@@ -1,4 +1,4 @@
-"""Train a policy by evolution strategies: `python -m training.es` (README, "Train")."""
+"""Train a policy by evolution strategies: `python -m training.es` (docs/training.md)."""
 
 from __future__ import annotations
 
