@@ -53,6 +53,7 @@ __all__ = [
     "save_in_run",
     "set_aside_after",
     "shipped",
+    "with_repair",
 ]
 
 FORMAT, VERSION = "foveate-checkpoint", "1"
@@ -332,9 +333,7 @@ def load_policy(
         raise UserError(f"{checkpoint.path} has a configuration without {', '.join(absent)}")
     settings = policy_settings(config["policy"], checkpoint.path)
     if repair is not None:
-        if not isinstance(settings, policies.PolicyConfig):
-            raise UserError(f"repair {repair}: {checkpoint.path} is a {settings.name}, has none")
-        settings = dataclasses.replace(settings, repair=repair)
+        settings = with_repair(settings, repair, checkpoint.path)
     held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
     own = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
     with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
@@ -342,6 +341,15 @@ def load_policy(
     load_into(policy, checkpoint)
     policy.requires_grad_(False)
     return policy, config
+
+
+def with_repair(settings: Any, repair: Repair, whose: str | Path) -> policies.PolicyConfig:
+    """A policy's settings with another repair; UserError for a kind of policy that has none."""
+    import policies
+
+    if not isinstance(settings, policies.PolicyConfig):
+        raise UserError(f"repair {repair}: {whose} is a {settings.name}, has none")
+    return dataclasses.replace(settings, repair=repair)
 
 
 def policy_settings(

@@ -169,8 +169,12 @@ def _make_directory(out: Path) -> None:
 
 
 def _write_config(out: Path, study: StudyConfig) -> None:
+    data = configuration.dump(study)
+    for curve in data["curves"]:
+        if curve["repair"] is None:  # files of studies that knew of none stay as they are
+            del curve["repair"]
     text = configuration.to_yaml(
-        configuration.dump(study), "Resolved configuration of this study, every default filled in."
+        data, "Resolved configuration of this study, every default filled in."
     )
     if not (out / STUDY).is_file() or (out / STUDY).read_text(encoding="utf-8") != text:
         write_atomically(out / STUDY, text.encode())
@@ -275,7 +279,7 @@ def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> i
         print(f"{'wrote' if written else 'nothing to do; see'} {out / PAGE}")
         return 0
     for stages in _unfinished(runs):
-        check_policies(stages)
+        check_policies(stages, study.curves)
     _make_directory(out)
     with lock(out):
         _write_config(out, study)

@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from tests.training.published import ROOT
-from tests.training.study_jobs import CURVE, STUDY, conduct, files, write_study
+from tests.training.published import ROOT, STUDIES, needs_studies
+from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
 from training import checkpoint, es_config, study
 from training.studies.config import load_config
-from training.studies.measures import settings_of
+from training.studies.measures import Costs, settings_of
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,48 @@ def test_leading_arms_have_all_seeds_and_curves_first(tmp_path):
         "c-s0", "c-s1", "c-s0 curve", "c-s1 curve",
     ]  # fmt: skip
     assert labels.count("evaluate oracle along head wind") == 1
+
+
+def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):
+    curves = [CURVE, CURVE | {"name": "wind, repaired", "repair": "holes"}]
+    arm = {"arms": STUDY["arms"][:1], "seeds": [0], "curves": curves}
+    path, out = write_study(tmp_path, {"iterations": 1}, **arm), tmp_path / "out"
+    assert conduct(path, out) == 0
+    found = {name: entry.get("repair") for name, entry in figures(out).items()}
+    repaired = {f"favor-m-16-s0--wind-repaired-{x}.json" for x in ("0", "0.05")}
+    assert {name for name, repair in found.items() if repair} == repaired
+    assert {found[name] for name in repaired} == {"holes"}
+    assert "favor-m-16-s0--head-wind-0.json" not in found  # the task's own, with nothing changed
+    page = (out / "report.html").read_text()
+    assert page.count("Depth pictures as with policy.repair = holes") == 1
+    assert (out / "study.yaml").read_text().count("repair:") == 1
+    capsys.readouterr()
+    assert conduct(path, out) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    curves[1]["repair"] = "full"
+    assert conduct(write_study(tmp_path, {"iterations": 1}, **arm), out) == 2
+    assert "measured with other settings (repair)" in capsys.readouterr().err
+
+
+def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, capsys):
+    job = {"env_id": "tests.training.picture_env:Picture-v0", "policy": {}}
+    curve = {"name": "a", "xlabel": "x", "repair": "full", "points": [{"x": 0}]}
+    path = write_study(tmp_path, job, curves=[curve], references=[])
+    assert conduct(path, tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert "arm FAVOR+ m = 16, stage 1: " in said
+    assert "repair must be none without depth pictures" in said
+    assert not (tmp_path / "out").exists()
+
+
+@needs_studies
+@pytest.mark.parametrize("name", ["stepping_stones", "bimanual_sweep", "stepping_stones_stages"])
+def test_costs_of_published_studies_are_not_measured_again(name):
+    """Settings that policies have been given since have the value that acts as before."""
+    path, out = ROOT / "configs" / "studies" / f"{name}.yaml", STUDIES / name
+    config = load_config(path)
+    runs = study.all_runs(config, path, out)
+    assert Costs(config, out, tuple(stages[-1] for stages in runs[: len(config.arms)])).done()
 
 
 def test_without_checkpoints_a_finished_study_stays_finished(light, capsys):

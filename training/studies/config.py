@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from policies.choices import Repair
 from training import config as configuration
 from training.config import UserError
 from training.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
@@ -84,6 +85,13 @@ class CurveConfig:
     """The places."""
     episodes: int = Field(default=50, ge=2, le=10**5)
     """Episodes of every arm, seed and reference at each."""
+    repair: Repair | None = None
+    """Repair of depth pictures there, in place of the policies' own setting: none, holes or full;
+    null: their own."""
+
+    def is_of_the_task(self, point: PointConfig) -> bool:
+        """Whether a point has episodes of the task itself, as nothing is changed there."""
+        return not point.set and self.repair is None
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -190,7 +198,7 @@ class StudyConfig:
                 )
             if not all(math.isfinite(x) for x in places):
                 raise ValueError(f"curve {curve.name} needs finite x, got {places}")
-            if curve.episodes > self.episodes and not all(point.set for point in curve.points):
+            if curve.episodes > self.episodes and any(map(curve.is_of_the_task, curve.points)):
                 raise ValueError(
                     f"curve {curve.name} has a point without set, which takes the episodes of the "
                     f"task itself, so its episodes must be at most {self.episodes}, got "

@@ -8,6 +8,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from policies import build
+from policies.choices import Repair
 from training import checkpoint, environments
 from training import config as configuration
 from training.config import UserError
@@ -51,6 +53,7 @@ class Evaluation:
     env_settings: dict[str, Any]
     seeds: tuple[Count, ...]
     checkpoint_sha256: str | None = None
+    repair: str | None = None
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -135,12 +138,18 @@ class Conditions:
         first = self.study.evaluation_seed
         return range(first, first + (self.curve or self.study).episodes)
 
+    @property
+    def _repair(self) -> Repair | None:
+        """Of depth pictures, in place of the policy's own; scripted policies see none."""
+        return None if self.curve is None or self.run is None else self.curve.repair
+
     def settings(self, make: bool = False) -> dict[Path, dict[str, Any]]:
         """The environment's settings by result file; UserError for one that is not known, which
         with some environments only shows when they are made."""
         curve, changes = None, {condition_file(self.out, self.who): dict[str, Any]()}
         if self.curve is not None:  # where it changes nothing, the task itself is measured already
-            curve, points = self.curve.name, [point for point in self.curve.points if point.set]
+            curve, given = self.curve.name, self.curve.points
+            points = filterfalse(self.curve.is_of_the_task, given)
             changes = {condition_file(self.out, self.who, curve, p.x): p.set for p in points}
         found = {}
         for path, change in changes.items():
@@ -162,7 +171,9 @@ class Conditions:
         for path, settings in self.settings(make=True).items():
             if not path.is_file():
                 continue
-            expected: dict[str, Any] = {"env_settings": settings, "seeds": list(self._seeds)}
+            expected: dict[str, Any] = {
+                "env_settings": settings, "seeds": list(self._seeds), "repair": self._repair,
+            }  # fmt: skip
             entry = dataclasses.asdict(read_json(Evaluation, path))
             entry["env_settings"] = environments.completed(self.env_id, entry["env_settings"])
             if self.run is not None:
@@ -183,11 +194,12 @@ class Conditions:
         file = None if self.run is None else checkpoint.resolve(self.run)
         sha256 = None if self.run is None else checkpoint_sha256(self.run)
         device = self.study.device if self.run is not None else "cpu"
+        repair: dict[str, Any] = {} if self._repair is None else {"repair": self._repair}
         for path, settings in missing.items():
-            player = Player(self.who, self.env_id, settings, file, device)
+            player = Player(self.who, self.env_id, settings, file, device, self._repair)
             episodes = play_on(
                 unfinished(path),
-                {"checkpoint_sha256": sha256, "env": settings, "device": device},
+                {"checkpoint_sha256": sha256, "env": settings, "device": device, **repair},
                 self._seeds,
                 partial(play, player, workers=self.study.workers or 1),
             )
@@ -239,8 +251,7 @@ class Costs:
         """By arm, all that the costs follow from."""
         measured = {}
         for run in self.runs:
-            plain = configuration.dump(run.job)
-            policy = {k: v for k, v in plain["policy"].items() if not k.endswith("_seed")}
+            policy = _policy_facts(run.job.policy)
             env = settings_of(run.job.env_id, run.job.env, self.study.env)
             measured[run.arm.name] = {"policy": policy, "env": env, "device": self.study.device}
         return measured
@@ -255,7 +266,16 @@ class Costs:
         for facts in there.values():
             if isinstance(facts, dict):
                 facts["env"] = environments.completed(env_id, facts.get("env"))
+                facts["policy"] = self._completed(facts.get("policy"))
         return all(there.get(name) == facts for name, facts in here.items())
+
+    def _completed(self, policy: Any) -> Any:
+        """A policy's settings with the defaults of what was added since; what is none, as it is."""
+        try:
+            settings = checkpoint.policy_settings(policy, self.path)
+        except (UserError, AttributeError):
+            return policy
+        return json.loads(json.dumps(_policy_facts(settings)))
 
     def check(self) -> None:
         """Nothing to refuse: costs are measured again when arms change."""
@@ -279,3 +299,8 @@ class Costs:
         }
         facts = {"measured": measured, "costs": found, "timed_calls": TIMED_CALLS}
         write_json(self.path, facts | {"provenance": provenance({})})
+
+
+def _policy_facts(settings: Any) -> dict[str, Any]:
+    """A policy's settings as plain data, but for its seeds, by which no cost differs."""
+    return {k: v for k, v in configuration.dump(settings).items() if not k.endswith("_seed")}

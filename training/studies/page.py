@@ -138,10 +138,17 @@ def _curves(study: StudyConfig, out: Path, runs: Sequence[Run], summary: Summary
             _charts(curve_charts(study, curve, out)),
             note(f"The trained policies, no training in between; {curve.episodes} scenes at each "
                  f"point. Bands: 95 % interval over seeds and scenes{_alone(summary)}. "
-                 f"{_trained_on(curve, runs)}"),
+                 f"{_repaired(curve)}{_trained_on(curve, runs)}"),
             controls_table(study, curve, out),
         ]  # fmt: skip
     return parts
+
+
+def _repaired(curve: CurveConfig) -> str:
+    """What is said of a curve whose policies see repaired pictures."""
+    if curve.repair is None:
+        return ""
+    return f"Depth pictures as with policy.repair = {curve.repair}, without training by it. "
 
 
 def _trained_on(curve: CurveConfig, runs: Sequence[Run]) -> str:

@@ -33,7 +33,7 @@ from training.players import check_device
 from training.plots import read_metrics
 from training.resuming import check_same_job, first_difference
 from training.starting import build_policy
-from training.studies.config import ArmConfig, StudyConfig, slug, stage_file
+from training.studies.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
 
 __all__ = [
     "Run",
@@ -230,8 +230,8 @@ def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int
     return runs
 
 
-def check_policies(runs: list[Run]) -> None:
-    """Build the policies of an arm's runs, writing nothing.
+def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
+    """Build the policies of an arm's runs, writing nothing, the last with the curves' repairs too.
 
     UserError when one cannot be built, or not be begun from the one before it.
     """
@@ -252,8 +252,18 @@ def check_policies(runs: list[Run]) -> None:
             if before is not None:
                 _check_same_policy(before, policy, run)
             before = policy
+            if run is runs[-1]:
+                _check_repairs(run, curves)
         except UserError as error:
             raise UserError(f"arm {run.arm.name}, stage {run.stage + 1}: {error}") from None
+
+
+def _check_repairs(run: Run, curves: Sequence[CurveConfig]) -> None:
+    job: Any = run.job
+    for repair in dict.fromkeys(curve.repair for curve in curves):
+        if repair is not None:
+            repaired = checkpoint.with_repair(job.policy, repair, "its policy")
+            build_policy(job.env_id, job.env, repaired)
 
 
 def _check_same_policy(before: Any, policy: Any, run: Run) -> None:

@@ -60,7 +60,7 @@ def _conditions(study: StudyConfig) -> list[tuple[str, CurveConfig | None, Point
             (f"{curve.name}, {point.x:g}", curve, point)
             for curve in study.curves
             for point in curve.points
-            if point.set
+            if not curve.is_of_the_task(point)
         ),
     ]
 

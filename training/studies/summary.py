@@ -69,7 +69,7 @@ def scores_at(
     A point that changes nothing has the first episodes on the task.
     """
     episodes = study.episodes if curve is None else curve.episodes
-    if curve is None or point is None or not point.set:
+    if curve is None or point is None or curve.is_of_the_task(point):
         return read_scores([condition_file(out, one) for one in who], episodes)
     return read_scores([condition_file(out, one, curve.name, point.x) for one in who], episodes)
 
