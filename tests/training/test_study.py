@@ -214,9 +214,9 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
 
 TWICE = [{"name": "a b"}, {"name": "A-B"}]
 MISTAKES = [
-    ({"stages": [{"trainer": "ppo", "config": "es.yaml"}]}, "stages.0.trainer = 'ppo', but"),
+    ({"stages": [{"trainer": "sac", "config": "es.yaml"}]}, "stages.0.trainer = 'sac', but"),
     ({"stages": [{"trainer": "es", "config": "x.yaml"}]}, "stage configuration x.yaml is neither"),
-    ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es, which"),
+    ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es or ppo, which"),
     ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "arm names must differ"),
     ({"arms": TWICE, "baseline": "a b"}, "files are named 'a-b' for both 'a b' and 'A-B'"),
     ({"arms": [{"name": "oracle"}], "baseline": "oracle"}, "both the reference oracle and"),
