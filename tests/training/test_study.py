@@ -216,7 +216,7 @@ TWICE = [{"name": "a b"}, {"name": "A-B"}]
 MISTAKES = [
     ({"stages": [{"trainer": "sac", "config": "es.yaml"}]}, "stages.0.trainer = 'sac', but"),
     ({"stages": [{"trainer": "es", "config": "x.yaml"}]}, "stage configuration x.yaml is neither"),
-    ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es or ppo, which"),
+    ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es or ppo,"),
     ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "arm names must differ"),
     ({"arms": TWICE, "baseline": "a b"}, "files are named 'a-b' for both 'a b' and 'A-B'"),
     ({"arms": [{"name": "oracle"}], "baseline": "oracle"}, "both the reference oracle and"),
