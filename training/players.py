@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,12 +212,33 @@ def find_players(
     players = _told_apart(players)
     for player in players:
         with player.make_env() as env:
-            player.make_policy(env)
+            policy = player.make_policy(env)
+            _note_another_body(player, policy)
             try:
                 env.reset(seed=EVALUATION_SEED)
             except ValueError as error:
                 raise UserError(f"{player.env_id}: {error}") from None
     return players
+
+
+def _note_another_body(player: Player, policy: Policy) -> None:
+    """Say where a policy meets another body than it was trained with and cannot tell: only votes
+    are told of cameras and footholds."""
+    task = player.task
+    if player.checkpoint is None or task is None or task.settings is None:
+        return
+    if getattr(getattr(policy, "sight", None), "votes", None) is not None:
+        return
+    trained = environments.completed(
+        player.env_id, checkpoint.load(player.checkpoint).config.get("env", {})
+    )
+    now = player.env_settings
+    other = [key for key in task.embodiment if key in trained and trained[key] != now[key]]
+    if other:
+        print(
+            f"note: {player.name} was trained with another {', '.join(other)} and does not adapt",
+            file=sys.stderr,
+        )
 
 
 def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Player:
