@@ -10,26 +10,33 @@ from typing import TYPE_CHECKING, Any
 from foveate_extras import needs, require
 
 if TYPE_CHECKING:
-    from policies.building import CONFIGS, build, build_for
+    from policies.building import build, build_for
     from policies.config import PolicyConfig
     from policies.extractor import ImplicitAttentionExtractor as ImplicitAttentionExtractor
     from policies.iap import ImplicitAttentionPolicy
+    from policies.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, PolicySettings
     from policies.normaliser import RunningNormaliser, RunningStatistics
+    from policies.pooled import PooledVisionPerformer
     from policies.scripted import Blind, Oracle, Random
     from policies.selection import LearnedSelection
     from policies.tokens import PatchTokens
-    from policies.vision_config import VisionPolicyConfig
+    from policies.vision_config import PooledPolicyConfig, VisionPolicyConfig
     from policies.vision_performer import VisionPerformer
     from policies.vision_policy import VisionPerformerPolicy
 
 __all__ = [
     "CONFIGS",
+    "AnyPolicyConfig",
     "Blind",
     "ImplicitAttentionPolicy",
     "LearnedSelection",
     "Oracle",
+    "OwnPolicyConfig",
     "PatchTokens",
     "PolicyConfig",
+    "PolicySettings",
+    "PooledPolicyConfig",
+    "PooledVisionPerformer",
     "Random",
     "RunningNormaliser",
     "RunningStatistics",
@@ -43,15 +50,17 @@ __all__ = [
 require("policies", "train", "gymnasium", "numpy", "pydantic")
 
 _MODULES = {
-    "building": ("CONFIGS", "build", "build_for"),
+    "building": ("build", "build_for"),
     "config": ("PolicyConfig",),
     "extractor": ("ImplicitAttentionExtractor",),
     "iap": ("ImplicitAttentionPolicy",),
+    "kinds": ("CONFIGS", "AnyPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
     "normaliser": ("RunningNormaliser", "RunningStatistics"),
+    "pooled": ("PooledVisionPerformer",),
     "scripted": ("Blind", "Oracle", "Random"),
     "selection": ("LearnedSelection",),
     "tokens": ("PatchTokens",),
-    "vision_config": ("VisionPolicyConfig",),
+    "vision_config": ("PooledPolicyConfig", "VisionPolicyConfig"),
     "vision_performer": ("VisionPerformer",),
     "vision_policy": ("VisionPerformerPolicy",),
 }

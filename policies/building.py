@@ -7,21 +7,19 @@ from typing import Any, overload
 import gymnasium
 import torch
 from pydantic import TypeAdapter, ValidationError
+from torch import nn
 
 from policies.config import PolicyConfig
 from policies.geometry import Geometry
 from policies.iap import ImplicitAttentionPolicy
+from policies.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, settings_class
+from policies.own import admit, build_own
+from policies.pooled import PooledVisionPerformer
 from policies.size import MOST_NUMBERS, check_size
-from policies.vision_config import VisionPolicyConfig
-from policies.vision_policy import VisionPerformerPolicy
+from policies.vision_config import PooledPolicyConfig, VisionPolicyConfig
+from policies.vision_policy import VisionPerformerPolicy, fits_implicit
 
 __all__ = ["CONFIGS", "build", "build_for"]
-
-CONFIGS: dict[str, type[PolicyConfig] | type[VisionPolicyConfig]] = {
-    "implicit_attention": PolicyConfig,
-    "vision_performer": VisionPolicyConfig,
-}
-"""Settings of each kind of policy by its `name`; settings without a name are the first's."""
 
 
 @overload
@@ -32,7 +30,18 @@ def build(
     most_numbers: int = ...,
     *,
     geometry: Geometry | None = ...,
+    typed: bool = ...,
 ) -> ImplicitAttentionPolicy: ...
+@overload
+def build(
+    config: PooledPolicyConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    most_numbers: int = ...,
+    *,
+    geometry: Geometry | None = ...,
+    typed: bool = ...,
+) -> PooledVisionPerformer: ...
 @overload
 def build(
     config: VisionPolicyConfig,
@@ -41,48 +50,63 @@ def build(
     most_numbers: int = ...,
     *,
     geometry: Geometry | None = ...,
+    typed: bool = ...,
 ) -> VisionPerformerPolicy: ...
 @overload
 def build(
-    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    config: AnyPolicyConfig | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = ...,
     *,
     geometry: Geometry | None = ...,
-) -> ImplicitAttentionPolicy | VisionPerformerPolicy: ...
+    typed: bool = ...,
+) -> Any: ...
 def build(
-    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    config: AnyPolicyConfig | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = MOST_NUMBERS,
     *,
     geometry: Geometry | None = None,
-) -> ImplicitAttentionPolicy | VisionPerformerPolicy:
+    typed: bool = True,
+) -> nn.Module:
     """A policy with fresh parameters.
 
     Args:
-        config: a `PolicyConfig` or a `VisionPolicyConfig`; or the fields of either as a mapping,
-            whose `name` tells which (none: implicit_attention); or a whole run configuration, of
-            which the `policy` section and the top-level fields of the same names are taken.
+        config: the settings of a policy; or their fields as a mapping, whose `name` tells which
+            policy (none: implicit_attention), where a class stands for "module:Class"; or a whole
+            run configuration, of which the `policy` section and the top-level fields of the same
+            names are taken. A vision_performer without a `form` is the implicit one where spaces
+            and keys are such, else the pooled one.
         observation_space, action_space: those of the environment.
         most_numbers: that its tensors may hold, as a file says that is to be loaded into it.
         geometry: what the environment tells of its cameras and footholds, `unwrapped.geometry`;
             None: that of the robot that `policies.geometry.published` recognises, or none.
+        typed: whether the user gave the settings: "module:Class" in them is imported. Give False
+            for those that stand in a file of somebody else.
 
     Raises:
         ValueError: one sentence, for settings out of range, spaces that the policy does not fit, or
             a policy of more numbers; nothing has been built then.
     """
-    if isinstance(config, Mapping):
-        config = _read(config)
     spaces = observation_space, action_space
-    check_size(config, *spaces, min(most_numbers, MOST_NUMBERS), geometry)
+    if isinstance(config, Mapping):
+        config = _read(config, *spaces)
+    if typed:
+        admit(vars(config))
+    most_numbers = min(most_numbers, MOST_NUMBERS)
+    if not isinstance(config, OwnPolicyConfig):
+        check_size(config, *spaces, most_numbers, geometry)
     device = torch.get_default_device()
     with torch.device("cpu"):  # on the meta device no map can be fitted
-        made: ImplicitAttentionPolicy | VisionPerformerPolicy
-        if isinstance(config, VisionPolicyConfig):
+        made: nn.Module
+        if isinstance(config, OwnPolicyConfig):
+            made = build_own(config, *spaces, geometry, most_numbers)
+        elif isinstance(config, VisionPolicyConfig):
             made = VisionPerformerPolicy(config, *spaces)  # type: ignore[arg-type]
+        elif isinstance(config, PooledPolicyConfig):
+            made = PooledVisionPerformer(config, *spaces, geometry)
         else:
             made = ImplicitAttentionPolicy(config, *spaces, geometry)
     return made.to(device)
@@ -90,51 +114,72 @@ def build(
 
 @overload
 def build_for(
-    config: PolicyConfig, env: gymnasium.Env[Any, Any], most_numbers: int = ...
+    config: PolicyConfig,
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = ...,
+    *,
+    typed: bool = ...,
 ) -> ImplicitAttentionPolicy: ...
 @overload
 def build_for(
-    config: VisionPolicyConfig, env: gymnasium.Env[Any, Any], most_numbers: int = ...
+    config: PooledPolicyConfig,
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = ...,
+    *,
+    typed: bool = ...,
+) -> PooledVisionPerformer: ...
+@overload
+def build_for(
+    config: VisionPolicyConfig,
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = ...,
+    *,
+    typed: bool = ...,
 ) -> VisionPerformerPolicy: ...
 @overload
 def build_for(
-    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    config: AnyPolicyConfig | Mapping[str, Any],
     env: gymnasium.Env[Any, Any],
     most_numbers: int = ...,
-) -> ImplicitAttentionPolicy | VisionPerformerPolicy: ...
+    *,
+    typed: bool = ...,
+) -> Any: ...
 def build_for(
-    config: PolicyConfig | VisionPolicyConfig | Mapping[str, Any],
+    config: AnyPolicyConfig | Mapping[str, Any],
     env: gymnasium.Env[Any, Any],
     most_numbers: int = MOST_NUMBERS,
-) -> ImplicitAttentionPolicy | VisionPerformerPolicy:
+    *,
+    typed: bool = True,
+) -> nn.Module:
     """As `build`, for an environment: its spaces, and its geometry where it has one."""
     geometry = getattr(env.unwrapped, "geometry", None)
     spaces = env.observation_space, env.action_space
-    return build(config, *spaces, most_numbers, geometry=geometry)
+    made: nn.Module = build(config, *spaces, most_numbers, geometry=geometry, typed=typed)
+    return made
 
 
-def _read(settings: Mapping[str, Any]) -> PolicyConfig | VisionPolicyConfig:
+def _read(settings: Mapping[str, Any], *spaces: gymnasium.Space[Any]) -> AnyPolicyConfig:
     """The settings of the policy that a mapping describes."""
     run = settings if "policy" in settings else {}
     own = run["policy"] if run else settings
     own = {} if own is None else own
     if not isinstance(own, Mapping):
         raise ValueError(f"policy = {own!r}, where `key: value` pairs are needed")
-    name = own.get("name", "implicit_attention")
-    if not isinstance(name, str) or name not in CONFIGS:
-        raise ValueError(f"policy name must be one of {', '.join(CONFIGS)}, got {name!r}")
-    known = sorted(part.name for part in fields(CONFIGS[name]))
+    cls = settings_class(own)
+    known = [part.name for part in fields(cls)]
+    if cls is VisionPolicyConfig and "form" not in own and not fits_implicit(*spaces):
+        pooled = [part.name for part in fields(PooledPolicyConfig)]
+        if own.keys() <= {*pooled}:
+            cls, known = PooledPolicyConfig, pooled
     shorthands = {k: v for k, v in run.items() if k in known and k != "name" and v is not None}
-    return _validate(CONFIGS[name], {**own, **shorthands}, known)
+    made: AnyPolicyConfig = _validate(cls, {**own, **shorthands}, sorted(known))
+    return made
 
 
-def _validate(
-    cls: type[PolicyConfig] | type[VisionPolicyConfig], settings: dict[str, Any], known: list[str]
-) -> PolicyConfig | VisionPolicyConfig:
+def _validate(cls: type[Any], settings: dict[str, Any], known: list[str]) -> Any:
     """A `cls` from its fields; ValueError names the field, what came, what is allowed."""
     try:
-        made: PolicyConfig | VisionPolicyConfig = TypeAdapter(cls).validate_python(settings)
-        return made
+        return TypeAdapter(cls).validate_python(settings)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     key, message = ".".join(str(part) for part in first["loc"]), first["msg"]

@@ -6,8 +6,17 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from policies.choices import Edges, ImageScaling, Layout, Repair
+from policies.names import OWN, OwnName, entry_points, is_name
 
-__all__ = ["EXACT", "FEATURE_MAPS", "PolicyConfig", "check_feature_map"]
+__all__ = [
+    "CONTROLLERS",
+    "EXACT",
+    "FEATURE_MAPS",
+    "PolicyConfig",
+    "SeeingConfig",
+    "check_controller",
+    "check_feature_map",
+]
 
 EXACT = "softmax"
 """Name under which exact softmax attention is chosen in place of a feature map."""
@@ -30,6 +39,8 @@ FEATURE_MAPS = (
 )
 """Names of `attention.available()` that a policy takes: its queries and keys can be negative, so no
 signed powers of them, geometric and poisson."""
+CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
+"""What `PolicyConfig.controller` may be, beside one of the user's own."""
 HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
 """Of these, those with a choice of bases."""
 Projection = Literal[
@@ -53,7 +64,7 @@ def check_scaling(scaling: ImageScaling) -> None:
 
 def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
     """ValueError for settings that no policy takes; `dim` is that of queries and keys."""
-    if name not in FEATURE_MAPS and not _is_installed(name):
+    if name not in FEATURE_MAPS and not is_name(name) and not _is_installed(name):
         raise ValueError(f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {name!r}")
     if hybrid_base != "hyperbolic" and name not in HYBRIDS:
         raise ValueError(
@@ -75,6 +86,14 @@ def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) ->
         )
 
 
+def check_controller(name: str, known: tuple[str, ...]) -> None:
+    """ValueError for a controller that is not known, nor the user's own."""
+    if name not in known and not is_name(name) and name not in entry_points():
+        raise ValueError(
+            f"controller must be one of {', '.join((*known, *entry_points(), OWN))}, got {name!r}"
+        )
+
+
 def _is_installed(name: str) -> bool:
     """Whether a package that is installed brings a feature map of this name."""
     from attention import plugins, registry  # late, as it loads PyTorch
@@ -86,10 +105,10 @@ def _is_installed(name: str) -> bool:
     frozen=True,
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
 )
-class PolicyConfig:
-    """Tokens, attention and controller of an Implicit Attention Policy."""
+class SeeingConfig:
+    """What the settings of all policies have that see any images and act in any space."""
 
-    name: Literal["implicit_attention"] = "implicit_attention"
+    name: str = ""
     """Kind of policy."""
     patch: tuple[int, int] = (4, 4)
     """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
@@ -122,6 +141,57 @@ class PolicyConfig:
     standardise: bool = False
     """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
     demonstrations; before that, and otherwise, `image_scaling` holds."""
+    feature_map: OwnName = "angular_hybrid"
+    """Random features that make attention linear (`FEATURE_MAPS`, or one of your own as
+    module:Class), or "softmax": exact."""
+    num_features: int = Field(default=8, ge=1)
+    """Number m of random projections of the feature map."""
+    num_lambda_features: int = Field(default=8, ge=1)
+    """Number n of random projections of a hybrid's coefficient."""
+    num_clusters: int = Field(default=2, ge=1)
+    """Clusters of queries, and of keys, that a clustered hybrid tells apart."""
+    hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
+    """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
+    own."""
+    projection: Projection = "orthogonal"
+    """Coupling of the random projections."""
+    feature_seed: int = Field(default=0, ge=0, lt=2**62)
+    """Seed of the random projections."""
+    controller: OwnName = "mlp"
+    """What turns what was seen into an action."""
+    hidden: tuple[int, ...] = (32,)
+    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
+    (lstm, gru)."""
+    last_action: bool = False
+    """Whether the controller is given the action before, zeros at the beginning of an episode; not
+    with votes."""
+    init_seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of the initial parameters."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        for name, sides in (("patch", self.patch), ("stride", self.stride)):
+            if sides is not None and min(sides) < 1:
+                raise ValueError(f"{name} must be [rows, columns] of at least 1, got {list(sides)}")
+        check_scaling(self.image_scaling)
+        if min(self.hidden, default=1) < 1:
+            raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
+        if self.controller in ("lstm", "gru") and not self.hidden:
+            raise ValueError(
+                f"hidden must have a width with the controller {self.controller}, got none"
+            )
+        return self
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class PolicyConfig(SeeingConfig):
+    """Tokens, attention and controller of an Implicit Attention Policy."""
+
+    name: Literal["implicit_attention"] = "implicit_attention"
+    """Kind of policy."""
     variant: Literal["masking", "rank", "trans"] = "masking"
     """What attention hands to the controller: the image with the lesser tokens zeroed, the best
     tokens in order of score (to an image controller, vote, the same as masking), or values mixed by
@@ -138,56 +208,24 @@ class PolicyConfig:
     score_step: float = Field(default=0.0, ge=0, le=100)
     """Logarithms of scores are rounded to multiples of this, and of equal scores the first token is
     the better: so that tiny differences do not reorder tokens; 0: not rounded."""
-    feature_map: str = "angular_hybrid"
-    """Random features that make attention linear (`FEATURE_MAPS`), or "softmax": exact."""
-    num_features: int = Field(default=8, ge=1)
-    """Number m of random projections of the feature map."""
-    num_lambda_features: int = Field(default=8, ge=1)
-    """Number n of random projections of a hybrid's coefficient."""
-    num_clusters: int = Field(default=2, ge=1)
-    """Clusters of queries, and of keys, that a clustered hybrid tells apart."""
-    hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
-    """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
-    own."""
-    projection: Projection = "orthogonal"
-    """Coupling of the random projections."""
-    feature_seed: int = Field(default=0, ge=0, lt=2**62)
-    """Seed of the random projections."""
     qk_dim: int = Field(default=4, ge=2, le=256)
     """Dimension d of queries and keys."""
-    controller: Literal["auto", "vote", "mlp", "lstm", "gru"] = "auto"
+    controller: OwnName = "auto"
     """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
-    or one that remembers (lstm, gru); auto: vote where the robot's geometry says where feet and
-    cameras are, else mlp."""
-    hidden: tuple[int, ...] = (32,)
-    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
-    (lstm, gru)."""
-    last_action: bool = False
-    """Whether the controller is given the action before, zeros at the beginning of an episode; not
-    with votes."""
-    init_seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of the initial parameters."""
+    one that remembers (lstm, gru), or one of your own (module:Class, docs/own_policy.md); auto:
+    vote where the robot's geometry says where feet and cameras are, else mlp."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         check_feature_map(self.feature_map, self.hybrid_base, self.projection, self.qk_dim)
-        for name, sides in (("patch", self.patch), ("stride", self.stride)):
-            if sides is not None and min(sides) < 1:
-                raise ValueError(f"{name} must be [rows, columns] of at least 1, got {list(sides)}")
-        check_scaling(self.image_scaling)
+        check_controller(self.controller, CONTROLLERS)
         if self.standardise and self.controller == "vote":
             raise ValueError(
                 "standardise must be false with the controller vote, which compares pixels; mlp "
                 "takes it"
             )
-        if min(self.hidden, default=1) < 1:
-            raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
         if self.last_action and self.controller == "vote":
             raise ValueError("last_action must be false with the controller vote; others take it")
-        if self.controller in ("lstm", "gru") and not self.hidden:
-            raise ValueError(
-                f"hidden must have a width with the controller {self.controller}, got none"
-            )
         if self.variant != "masking" and self.selection != "learned":
             raise ValueError(
                 f"variant {self.variant} needs attention scores: selection must be learned, "

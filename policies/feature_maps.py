@@ -9,7 +9,8 @@ from torch.nn.functional import normalize
 import attention
 from attention import FeatureMap
 from attention.hybrid import ClusteredHybrid
-from policies.config import EXACT
+from policies.config import EXACT, HYBRIDS
+from policies.own import own_map
 
 __all__ = [
     "MapSettings",
@@ -50,7 +51,7 @@ def map_options(config: MapSettings) -> dict[str, Any]:
     (`benchmarks.hybrid_bases`).
     """
     options: dict[str, Any] = {"projection": config.projection}
-    if "hybrid" in config.feature_map:
+    if config.feature_map in (*HYBRIDS, "clustered_hybrid"):
         options["num_lambda_features"] = config.num_lambda_features
     if config.feature_map == "clustered_hybrid":
         options["num_query_clusters"] = options["num_key_clusters"] = config.num_clusters
@@ -71,7 +72,7 @@ def attention_kernel(
     if config.feature_map == EXACT:
         return attention.ExactSoftmax(dim)
     features = attention.feature_map(
-        config.feature_map,
+        own_map(config.feature_map),
         dim,
         config.num_features,
         seed=config.feature_seed,

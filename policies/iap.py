@@ -4,52 +4,29 @@ Images become tokens; attention scores them in O(L) and keeps the best; a small 
 what is left, with the other numbers of the observation, into an action.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-import numpy as np
 import torch
+from numpy import bool_
 from numpy.typing import NDArray
 from torch import Tensor
 
 from attention.components import component
-from attention.construction import Rebuilt
 from policies.config import PolicyConfig
-from policies.dense import DenseController
-from policies.depth_repair import DepthRepair
 from policies.feature_maps import attention_kernel
 from policies.geometry import Geometry
 from policies.heads import Decision, FootholdHead
-from policies.normaliser import RunningNormaliser, RunningStatistics
-from policies.recurrent import GATES, RecurrentController
+from policies.seeing import Memory, SeeingPolicy
 from policies.selection import LearnedSelection, RandomSelection
-from policies.sight import Sight
 from policies.tokens import PatchTokens
 from policies.vote import VoteController
 
 __all__ = ["ImplicitAttentionPolicy", "Memory"]
 
-_CHUNK = 1024  # observations measured at once
 
-
-@dataclass(frozen=True)
-class Memory:
-    """What a policy carries from step to step of an episode; nothing at its beginning."""
-
-    state: Tensor
-    """Of a recurrent controller, (batch, state_size)."""
-    last: Tensor
-    """The action before, as the head codes it, (batch, coded); zeros where there was none."""
-
-    def where(self, kept: Tensor) -> "Memory":
-        """The same, but nothing for those of the batch that are not kept, (batch,) bool."""
-        factor = kept.unsqueeze(-1).to(self.state)
-        return Memory(self.state * factor, self.last * factor)
-
-
-class ImplicitAttentionPolicy(Rebuilt):
+class ImplicitAttentionPolicy(SeeingPolicy):
     """Selects tokens of images by attention and acts by what it kept.
 
     Without images there is no attention: the controller acts by the vector alone.
@@ -64,6 +41,8 @@ class ImplicitAttentionPolicy(Rebuilt):
         ValueError: one sentence, if the spaces are others or do not go with the settings.
     """
 
+    config: PolicyConfig
+
     def __init__(
         self,
         config: PolicyConfig,
@@ -71,33 +50,15 @@ class ImplicitAttentionPolicy(Rebuilt):
         action_space: gymnasium.Space[Any],
         geometry: Geometry | None = None,
     ) -> None:
-        super().__init__()
-        self.config = config
-        sight = self.sight = Sight(config, observation_space, action_space, geometry)
-        self.head = sight.head
-        self.repair: DepthRepair | None = None
-        if config.repair != "none":
-            self.repair = DepthRepair(config.repair == "full", sight.observations.pictures)
+        super().__init__(config, observation_space, action_space, geometry)
         generator = torch.Generator().manual_seed(config.init_seed)
-        self.normaliser = RunningNormaliser(sight.measured)
-        self.tokens: PatchTokens | None = None
         self.selection: LearnedSelection | RandomSelection | None = None
-        if sight.images:
-            self.tokens = PatchTokens(
-                sight.cut,
-                config.patch, config.stride, config.edges, config.standardise,
-            )  # fmt: skip
-            self.tokens.start_statistics([images.scale.fixed for images in sight.images])
+        if self.tokens is not None:
             self.selection = self._selection(self.tokens, generator)
-        self.controller: VoteController | DenseController | RecurrentController
-        sizes = sight.inputs, self.head.size, config.hidden, generator
-        if sight.votes is not None:
-            self.controller = VoteController(sight.votes, self.normaliser)
-        elif config.controller in GATES:
-            self.controller = RecurrentController(config.controller, *sizes)
+        if self.sight.votes is not None:
+            self.controller = VoteController(self.sight.votes, self.normaliser)
         else:
-            self.controller = DenseController(*sizes)
-        self._memory: Memory | None = None
+            self.controller = self.dense(generator)
 
     def _selection(
         self, tokens: PatchTokens, generator: torch.Generator
@@ -115,91 +76,17 @@ class ImplicitAttentionPolicy(Rebuilt):
         kernel = attention_kernel(config, config.qk_dim)
         return LearnedSelection(tokens.num_features, kept, kernel, generator, config.score_step)
 
-    @property
-    def remembers(self) -> bool:
-        """Whether an action depends on what was before it in its episode."""
-        return self.config.last_action or isinstance(self.controller, RecurrentController)
-
-    def reset(self) -> None:
-        """Begin an episode: what is carried from step to step is forgotten."""
-        self._memory = None
-        if self.repair is not None:
-            self.repair.reset()
-
-    def start(self, batch: int) -> Memory:
-        """What is carried at the beginning of so many episodes: nothing."""
-        own = self.normaliser.mean
-        state = getattr(self.controller, "state_size", 0)
-        last = self.head.coded if self.config.last_action else 0
-        sizes = ((batch, state), (batch, last))
-        return Memory(*(torch.zeros(size, device=own.device) for size in sizes))
-
-    def forward(self, *parts: Tensor) -> Decision:
-        """A batch of each part of the observation, in the space's order -> decisions."""
-        return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
-
     def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
         """Observations, each part (batch, ...) as the space has it, and what is carried, by default
         nothing -> decisions."""
         if not isinstance(self.controller, VoteController):
-            return self.head(self._step(self.given(observations), memory)[0])
+            return super().decide(observations, memory)
         assert isinstance(self.head, FootholdHead)
         assert self.tokens is not None
         handed = self._attended(self.tokens, observations)
         with component("controller"):
             vector = self.sight.observations.vector(observations)
             return self.head.votes(*self.controller(handed[0], vector))
-
-    def numbers(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """What a controller without votes makes of observations that begin an episode, each part
-        (batch, ...): (batch, head.size), which the head reads."""
-        return self._step(self.given(observations), None)[0]
-
-    def given(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """What a controller without votes is given, but for the last action, (batch, k)."""
-        handed = None if self.tokens is None else self._attended(self.tokens, observations)
-        with component("controller"):
-            normal = self.normaliser(self.sight.observations.vector(observations))
-            return normal if handed is None else torch.cat((handed, normal), -1)
-
-    def _step(self, given: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor]:
-        """The controller's numbers, and its state from now on."""
-        with component("controller"):
-            memory = memory or self.start(len(given))
-            if self.config.last_action:
-                given = torch.cat((given, memory.last), -1)
-            if isinstance(self.controller, RecurrentController):
-                numbers, state = self.controller(given, memory.state)
-                return numbers, state
-            return self.controller(given), memory.state
-
-    def unroll(
-        self, observations: Mapping[str, Tensor], actions: Tensor, starts: Tensor, memory: Memory
-    ) -> tuple[Decision, Memory]:
-        """Decisions one after the other.
-
-        Args:
-            observations: each part (batch, steps, ...).
-            actions: that were taken, (batch, steps, ...).
-            starts: (batch, steps) bool, where an episode begins.
-            memory: what is carried to the first step.
-
-        Returns:
-            The decisions, (batch times steps, ...), and what is carried on, without gradients.
-        """
-        given = self.given({key: part.flatten(0, 1) for key, part in observations.items()})
-        given = given.unflatten(0, starts.shape)
-        taken = self.head.code(actions.flatten(0, 1)).unflatten(0, starts.shape).to(given)
-        if not self.config.last_action:
-            taken = taken[..., :0]
-        numbers = []
-        for step in range(starts.shape[1]):
-            memory = memory.where(~starts[:, step])
-            made, state = self._step(given[:, step], memory)
-            numbers.append(made)
-            memory = Memory(state, taken[:, step])
-        decision = self.head(torch.stack(numbers, 1).flatten(0, 1))
-        return decision, Memory(memory.state.detach(), memory.last.detach())
 
     def _attended(self, cut: PatchTokens, observations: Mapping[str, Tensor]) -> Any:
         """What attention hands on: numbers (batch, k), or pictures where the controller takes
@@ -240,36 +127,16 @@ class ImplicitAttentionPolicy(Rebuilt):
 
     def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
         """Groups of scaled pictures (batch, count, channels, height, width)."""
-        assert self.tokens is not None
+        if self.sight.votes is None:
+            return super()._pictures(observations)
         read = [images.read(observations, torch.float32) for images in self.sight.images]
-        if self.sight.votes is not None:
-            seen, scale = self.sight.votes.view(read), self.sight.images[0].scale
-            return [scale(seen, 0, self.normaliser)]
-        if self.tokens.standardises:
-            return self.tokens.standardised(read)
-        scaled = zip(read, self.sight.images, self.sight.statistics_at, strict=True)
-        return [images.scale(pixels, at, self.normaliser) for pixels, images, at in scaled]
+        seen, scale = self.sight.votes.view(read), self.sight.images[0].scale
+        return [scale(seen, 0, self.normaliser)]
 
     def attended_tokens(self, observations: Mapping[str, Tensor]) -> Tensor:
         """The tokens that attention sees, (batch, tokens, features)."""
         assert self.tokens is not None
         return self.tokens.with_places(self.tokens(self._pictures(observations)))
-
-    def loss(
-        self,
-        observations: Mapping[str, Tensor],
-        actions: Tensor,
-        generator: torch.Generator | None = None,
-        speed_weight: float = 5.0,
-    ) -> Tensor:
-        """Loss of cloning, a scalar, see `policies.heads`; no random number is drawn.
-
-        Args:
-            observations: each part (batch, ...).
-            actions: the expert's, (batch, ...).
-            speed_weight: of what is regressed beside footholds.
-        """
-        return self.decide(observations).loss(actions, speed_weight)
 
     @torch.no_grad()
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
@@ -286,65 +153,8 @@ class ImplicitAttentionPolicy(Rebuilt):
         if isinstance(self.selection, LearnedSelection):
             self.selection.fit(self.attended_tokens(observations))
 
-    def measured(self, observation: Any) -> NDArray[np.float64]:
-        """What the normaliser needs of one observation, (k,)."""
-        observations = self.sight.observations
-        one = observations.batch_of_one(observation, torch.device("cpu"))
-        return self._measure(one)[0]
-
-    def _measure(self, observations: Mapping[str, Tensor]) -> NDArray[np.float64]:
-        """The vector, then each channel's mean and mean square where statistics run, (batch, k)."""
-        found = [self.sight.observations.vector(observations, torch.float64)]
-        for images in self.sight.images:
-            if images.scale.fixed is None:
-                pixels = images.read(observations, torch.float64)
-                found += [pixels.mean((1, 3, 4)), pixels.square().mean((1, 3, 4))]
-        numbers: NDArray[np.float64] = torch.cat(found, -1).cpu().numpy()
-        return numbers
-
-    @torch.no_grad()
-    def statistics_of(self, observations: Mapping[str, Tensor]) -> RunningStatistics:
-        """What the normaliser needs of observations, each part (N, ...)."""
-        found = [self._measure(part) for part in _chunks(observations)]
-        return RunningStatistics.empty(self.sight.measured).update(np.concatenate(found))
-
-    @torch.no_grad()
-    def set_statistics(self, observations: Mapping[str, Tensor]) -> None:
-        """Normalise by these observations alone, each part (N, ...)."""
-        self.normaliser.statistics = self.statistics_of(observations)
-        if self.tokens is not None and self.tokens.standardises:
-            self.tokens.set_statistics([images.read(observations) for images in self.sight.images])
-
     @torch.inference_mode()
-    def act(self, observation: Any) -> Any:
-        """The action for one observation, as the action space has it."""
-        decision = self.decide_one(observation)
-        with component("controller"):
-            return self.head.given(decision.action()[0])
-
-    def decide_one(self, observation: Any) -> Decision:
-        """The decision, a batch of one, for an observation as the environment gives it; it is
-        carried on that its action is taken."""
-        if self.repair is not None:
-            with component("repair"):
-                observation = self.repair(observation)
-        observations = self._one(observation)
-        if not self.remembers:
-            return self.decide(observations)
-        numbers, state = self._step(self.given(observations), self._memory)
-        decision = self.head(numbers)
-        coded = self.config.last_action
-        taken = self.head.code(decision.action()) if coded else numbers[:, :0]
-        self._memory = Memory(state, taken)
-        return decision
-
-    def took(self, action: Tensor) -> None:
-        """Carry on that another action (1, ...) was taken than that of the last decision."""
-        if self._memory is not None and self.config.last_action:
-            self._memory = Memory(self._memory.state, self.head.code(action))
-
-    @torch.inference_mode()
-    def attention_masks(self, observation: Any) -> dict[str, NDArray[np.bool_]]:
+    def attention_masks(self, observation: Any) -> dict[str, NDArray[bool_]]:
         """Pixels that attention keeps, by the key of their images: (height, width), or (pictures,
         height, width) where a part holds several apart; all where there is no choice."""
         if self.repair is not None:
@@ -360,7 +170,7 @@ class ImplicitAttentionPolicy(Rebuilt):
         ]
         return self.sight.masks([part > 0.5 for part in kept])
 
-    def attention_mask(self, observation: Any) -> NDArray[np.bool_]:
+    def attention_mask(self, observation: Any) -> NDArray[bool_]:
         """`attention_masks` where one part of the observation is images: those of that part.
 
         Raises:
@@ -374,16 +184,7 @@ class ImplicitAttentionPolicy(Rebuilt):
             )
         return next(iter(masks.values()))
 
-    def _one(self, observation: Any) -> dict[str, Tensor]:
-        return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
-
 
 def _joined(pictures: list[Tensor]) -> Tensor:
     flat = [part.flatten(1) for part in pictures]
     return flat[0] if len(flat) == 1 else torch.cat(flat, -1)
-
-
-def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    count = len(next(iter(observations.values())))
-    for first in range(0, count, _CHUNK):
-        yield {key: part[first : first + _CHUNK] for key, part in observations.items()}

@@ -1,4 +1,4 @@
-"""What an Implicit Attention Policy will see and decide, from settings and spaces alone.
+"""What a policy will see and decide, from settings and spaces alone.
 
 Everything here is known before anything takes memory: `policies.size` counts by it.
 """
@@ -11,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policies.config import PolicyConfig
+from policies.config import PolicyConfig, SeeingConfig
 from policies.geometry import Geometry, published
 from policies.heads import FootholdHead, head_for
 from policies.images import prepared
 from policies.observation import Observations
 from policies.tokens import PLACE, grid_of
+from policies.vision_config import PooledPolicyConfig
 from policies.vote_plan import VotePlan, vote_plan
 
 __all__ = ["Sight"]
@@ -41,7 +42,7 @@ class Sight:
 
     def __init__(
         self,
-        config: PolicyConfig,
+        config: SeeingConfig,
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         geometry: Geometry | None,
@@ -67,9 +68,9 @@ class Sight:
         self._count(config)
 
     def _votes(
-        self, config: PolicyConfig, geometry: Geometry | None, action_space: Any
+        self, config: SeeingConfig, geometry: Geometry | None, action_space: Any
     ) -> VotePlan | None:
-        suits = not (config.standardise or config.last_action)
+        suits = isinstance(config, PolicyConfig) and not (config.standardise or config.last_action)
         if config.controller != "vote" and not (config.controller == "auto" and suits):
             return None
         found = vote_plan(self.observations, self.images, geometry, action_space)
@@ -79,7 +80,7 @@ class Sight:
             raise ValueError(f"controller vote needs {found}; mlp takes any")
         return None
 
-    def _count(self, config: PolicyConfig) -> None:
+    def _count(self, config: SeeingConfig) -> None:
         self.tokens = self.size = self.handed = self.pixels = 0
         if not self.images:
             return
@@ -90,6 +91,10 @@ class Sight:
         self.tokens = sum(grid.tokens for grid in grids)
         self.size = max(grid.channels for grid in grids) * config.patch[0] * config.patch[1]
         self.pixels = sum(grid.pixels for grid in grids)
+        if isinstance(config, PooledPolicyConfig):
+            self.handed = config.handed(self.tokens)
+            return
+        assert isinstance(config, PolicyConfig)
         tiling = all(grid.is_tiling for grid in grids) and len({g.channels for g in grids}) == 1
         self.handed = self.tokens * self.size if tiling else self.pixels
         if config.variant == "rank":

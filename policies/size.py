@@ -6,12 +6,12 @@ from typing import Any
 
 import gymnasium
 
-from policies.config import EXACT, HYBRIDS, PolicyConfig
+from policies.config import EXACT, HYBRIDS, PolicyConfig, SeeingConfig
 from policies.geometry import Geometry
 from policies.recurrent import GATES
 from policies.sight import Sight
 from policies.tokens import PLACE
-from policies.vision_config import VisionPolicyConfig
+from policies.vision_config import PooledPolicyConfig, VisionPolicyConfig
 from policies.waves import waves_size
 
 __all__ = ["MOST_NUMBERS", "check_size", "numbers"]
@@ -31,15 +31,15 @@ _MOST_LAYERS = 64
 
 
 def check_size(
-    config: PolicyConfig | VisionPolicyConfig,
+    config: SeeingConfig | VisionPolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most: int = MOST_NUMBERS,
     geometry: Geometry | None = None,
 ) -> None:
     """ValueError for a policy whose tensors hold more than `most` numbers, or which computes with
-    more than `MOST_NUMBERS` at once, and for spaces that an Implicit Attention Policy does not fit;
-    of those that a Vision-Performer does not fit, building it tells."""
+    more than `MOST_NUMBERS` at once, and for spaces that it does not fit; of those that an implicit
+    Vision-Performer does not fit, building it tells."""
     _check_features(config)
     if len(config.hidden) > _MOST_LAYERS:
         raise ValueError(f"hidden must be at most {_MOST_LAYERS} widths, got {len(config.hidden)}")
@@ -80,7 +80,7 @@ def _check_search(config: VisionPolicyConfig) -> None:
         )
 
 
-def _check_features(config: PolicyConfig | VisionPolicyConfig) -> None:
+def _check_features(config: SeeingConfig | VisionPolicyConfig) -> None:
     """ValueError for a feature map of more features than a token can have."""
     m, n = config.num_features, config.num_lambda_features
     if m > _MOST_FEATURES:
@@ -90,10 +90,10 @@ def _check_features(config: PolicyConfig | VisionPolicyConfig) -> None:
             f"num_features times num_lambda_features must be at most {_MOST_HYBRID_FEATURES} with "
             f"the feature map {config.feature_map}, got {m} times {n}"
         )
-    if isinstance(config, VisionPolicyConfig) and m * config.heads > _MOST_OF_HEADS:
+    heads = getattr(config, "heads", 1)
+    if m * heads > _MOST_OF_HEADS:
         raise ValueError(
-            f"num_features times heads must be at most {_MOST_OF_HEADS}, got {m} times "
-            f"{config.heads}"
+            f"num_features times heads must be at most {_MOST_OF_HEADS}, got {m} times {heads}"
         )
     k = config.num_clusters
     if config.feature_map == "clustered_hybrid" and m * k * k > _MOST_HYBRID_FEATURES:
@@ -119,15 +119,15 @@ def _shape(space: gymnasium.Space[Any], key: str) -> tuple[int, ...]:
 
 
 def numbers(
-    config: PolicyConfig | VisionPolicyConfig,
+    config: SeeingConfig | VisionPolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     geometry: Geometry | None = None,
 ) -> int:
     """How many numbers a policy's `state_dict` holds: all of those that grow with its settings, so
-    a little less than there are. 0 for spaces that a Vision-Performer does not fit."""
-    if isinstance(config, PolicyConfig):
-        return _implicit(config, Sight(config, observation_space, action_space, geometry))
+    a little less than there are. 0 for spaces that an implicit Vision-Performer does not fit."""
+    if isinstance(config, SeeingConfig):
+        return _seeing(config, Sight(config, observation_space, action_space, geometry))
     vector = _shape(observation_space, "pose")
     tokens, actions = _tokens(config, observation_space), action_space.shape or ()
     if not tokens or len(vector) != 1 or len(actions) != 1:
@@ -135,20 +135,23 @@ def numbers(
     return _vision(config, tokens, vector[0], actions[0])
 
 
-def _implicit(config: PolicyConfig, sight: Sight) -> int:
+def _seeing(config: SeeingConfig, sight: Sight) -> int:
     total = 2 * sight.measured
     if config.standardise:
         total += 2 * sight.pixels
-    if config.selection == "learned" and sight.images:
-        total += 2 * (sight.size + PLACE) * config.qk_dim + _map(config, config.qk_dim)
-    elif config.selection == "random":
-        total += sight.tokens
-    if sight.votes is None:
-        total += _controller(config, sight)
-    return total
+    if isinstance(config, PooledPolicyConfig) and sight.images:
+        vector = sight.observations.vector_size
+        total += _layers(sight.size + PLACE, config.embed_dim) + config.depth * _block(config)
+        total += _layers(vector, config.embed_dim) + config.embed_dim * config.patch_readout
+    if isinstance(config, PolicyConfig):
+        if config.selection == "learned" and sight.images:
+            total += 2 * (sight.size + PLACE) * config.qk_dim + _map(config, config.qk_dim)
+        elif config.selection == "random":
+            total += sight.tokens
+    return total if sight.votes is not None else total + _controller(config, sight)
 
 
-def _controller(config: PolicyConfig, sight: Sight) -> int:
+def _controller(config: SeeingConfig, sight: Sight) -> int:
     if config.controller not in GATES:
         return _layers(sight.inputs, *config.hidden, sight.head.size)
     before, width = (sight.inputs, *config.hidden[:-1]), config.hidden[-1]
@@ -159,17 +162,20 @@ def _controller(config: PolicyConfig, sight: Sight) -> int:
 def _vision(config: VisionPolicyConfig, tokens: int, pose: int, actions: int) -> int:
     dim = config.embed_dim
     coded = pose * waves_size(config.pose_octaves)
-    block = _layers(dim, max(1, round(config.mlp_ratio * dim)), dim)
-    if config.attend:
-        block += 4 * dim * dim + _map(config, dim)
     seen = tokens * config.patch_readout or dim
     return (
         3 * math.prod(config.patch) * dim + tokens * dim
-        + config.depth * block
+        + config.depth * _block(config)
         + _layers(coded, dim, dim) + dim * config.patch_readout
         + _layers(seen + dim + coded, config.context_dim)
         + _head(config, actions)
     )  # fmt: skip
+
+
+def _block(config: VisionPolicyConfig | PooledPolicyConfig) -> int:
+    dim = config.embed_dim
+    block = _layers(dim, max(1, round(config.mlp_ratio * dim)), dim)
+    return block + 4 * dim * dim + _map(config, dim) if config.attend else block
 
 
 def _head(config: VisionPolicyConfig, actions: int) -> int:
@@ -186,7 +192,7 @@ def _layers(*widths: int) -> int:
     return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
 
 
-def _map(config: PolicyConfig | VisionPolicyConfig, dim: int) -> int:
+def _map(config: SeeingConfig | VisionPolicyConfig, dim: int) -> int:
     """Random vectors of a feature map, in all heads together."""
     if config.feature_map in (EXACT, "elu"):
         return 0

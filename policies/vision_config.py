@@ -5,9 +5,16 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.config import Projection, check_feature_map
+from policies.config import (
+    CONTROLLERS,
+    Projection,
+    SeeingConfig,
+    check_controller,
+    check_feature_map,
+)
+from policies.names import OwnName
 
-__all__ = ["OPTIMISERS", "VisionPolicyConfig"]
+__all__ = ["OPTIMISERS", "PooledPolicyConfig", "VisionPolicyConfig"]
 
 OPTIMISERS: dict[str, tuple[str | None, ...]] = {
     "autoregressive": (None, "autoregressive"),
@@ -27,6 +34,8 @@ class VisionPolicyConfig:
 
     name: Literal["vision_performer"] = "vision_performer"
     """Kind of policy."""
+    form: Literal["implicit"] = "implicit"
+    """Which of its kind: a colour image and a pose, and actions of low energy."""
     image_scale: int = Field(default=1, ge=1, le=1000)
     """Side of the squares of pixels that are averaged before patching; 1: the full image."""
     patch: tuple[int, int] = (25, 25)
@@ -41,7 +50,7 @@ class VisionPolicyConfig:
     """Width of a block's hidden layer, in units of `embed_dim`."""
     attend: bool = True
     """Attention among the tokens; false, the control: none, they only meet in the context."""
-    feature_map: str = "angular_hybrid"
+    feature_map: OwnName = "angular_hybrid"
     """Random features that make attention linear, as in `PolicyConfig`, or "softmax": exact."""
     num_features: int = Field(default=8, ge=1)
     """Number m of random projections of the feature map, a head."""
@@ -133,3 +142,55 @@ class VisionPolicyConfig:
                 f"langevin_negatives must be false with the head {self.head}; joint takes it"
             )
         return self
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class PooledPolicyConfig(SeeingConfig):
+    """Tokens, encoder and controller of a pooled Vision-Performer: any images, any actions."""
+
+    name: Literal["vision_performer"] = "vision_performer"
+    """Kind of policy."""
+    form: Literal["pooled"] = "pooled"
+    """Which of its kind: the tokens of any images are pooled, and a controller acts by that."""
+    embed_dim: int = Field(default=8, ge=1, le=2**12)
+    """Width of a token; a multiple of `heads`."""
+    depth: int = Field(default=1, ge=1, le=256)
+    """Transformer blocks."""
+    heads: int = Field(default=2, ge=1, le=256)
+    """Attention heads of a block."""
+    mlp_ratio: float = Field(default=2.0, gt=0, le=64)
+    """Width of a block's hidden layer, in units of `embed_dim`."""
+    attend: bool = True
+    """Attention among the tokens; false, the control: none, they only meet where they are
+    pooled."""
+    qk_length: float | None = Field(default=1.0, gt=0, le=1e6)
+    """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
+    patch_readout: int = Field(default=0, ge=0, le=2**13)
+    """Numbers that the controller is given of each token after the last block, in their places; 0:
+    of the tokens' mean instead, all places alike."""
+    controller: OwnName = "auto"
+    """A small dense network (mlp, auto), one that remembers (lstm, gru), or one of your own
+    (module:Class)."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if self.embed_dim % self.heads:
+            raise ValueError(
+                f"embed_dim must be a multiple of heads = {self.heads}, got {self.embed_dim}"
+            )
+        head_dim = self.embed_dim // self.heads
+        check_feature_map(self.feature_map, self.hybrid_base, self.projection, head_dim)
+        check_controller(self.controller, tuple(c for c in CONTROLLERS if c != "vote"))
+        if self.attend and head_dim == 1 and self.qk_length is not None:
+            raise ValueError(
+                "qk_length must be null where heads have one dimension (embed_dim = heads = "
+                f"{self.heads}), whose length alone can be learned, got {self.qk_length}"
+            )
+        return self
+
+    def handed(self, tokens: int) -> int:
+        """Numbers that the controller is given of so many tokens."""
+        return tokens * self.patch_readout or self.embed_dim

@@ -16,8 +16,9 @@ from attention.exact import ExactSoftmax
 from attention.matrix import kernel_estimates
 from policies.config import EXACT
 from policies.feature_maps import fit_to_directions, map_options
+from policies.own import own_map
 from policies.patches import PatchEmbedding
-from policies.vision_config import VisionPolicyConfig
+from policies.vision_config import PooledPolicyConfig, VisionPolicyConfig
 from policies.waves import waves, waves_size
 
 __all__ = ["ENCODER", "Block", "VisionPerformer", "draw"]
@@ -41,7 +42,7 @@ def draw(module: nn.Module, generator: torch.Generator) -> None:
 class Block(nn.Module):
     """Attention among the tokens, unless the settings have none; then a small network for each."""
 
-    def __init__(self, config: VisionPolicyConfig, index: int) -> None:
+    def __init__(self, config: VisionPolicyConfig | PooledPolicyConfig, index: int) -> None:
         super().__init__()
         dim = config.embed_dim
         self.attention: RandomFeatureAttention | None = None
@@ -78,12 +79,14 @@ class Block(nn.Module):
         return weights
 
 
-def _attention(config: VisionPolicyConfig, index: int) -> RandomFeatureAttention:
+def _attention(
+    config: VisionPolicyConfig | PooledPolicyConfig, index: int
+) -> RandomFeatureAttention:
     """That of block number `index`."""
     made = RandomFeatureAttention(
         config.embed_dim,
         config.heads,
-        config.feature_map,
+        config.feature_map if config.feature_map == EXACT else own_map(config.feature_map),
         config.num_features,
         batch_first=True,
         qk_length=config.qk_length,

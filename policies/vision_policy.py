@@ -20,7 +20,7 @@ from policies.normaliser import RunningNormaliser, RunningStatistics
 from policies.vision_config import VisionPolicyConfig
 from policies.vision_performer import VisionPerformer
 
-__all__ = ["VisionPerformerPolicy"]
+__all__ = ["VisionPerformerPolicy", "fits_implicit"]
 
 _MARGIN = 0.05
 """Normalised actions reach beyond the data by this share of its range, on either side."""
@@ -259,6 +259,16 @@ class VisionPerformerPolicy(Rebuilt):
             )
 
 
+def fits_implicit(observation_space: Any, action_space: Any) -> bool:
+    """Whether spaces are those of a `VisionPerformerPolicy`."""
+    try:
+        _observed(observation_space)
+        _action_size(action_space)
+    except ValueError:
+        return False
+    return True
+
+
 def to_mean_and_difference(both: Tensor) -> Tensor:
     """Two halves (..., 2k), left and right -> their mean, then half of left minus right."""
     left, right = both.chunk(2, -1)
@@ -278,8 +288,8 @@ def _observed(space: spaces.Dict) -> tuple[tuple[int, int, int], int]:
     image: tuple[int, ...] = getattr(rgb, "shape", None) or ()
     if len(image) != 3 or image[2] != 3 or getattr(rgb, "dtype", None) != np.uint8:
         raise ValueError(
-            "observation_space must be a Dict whose 'rgb' is (height, width, 3) of uint8, "
-            f"got {space}"
+            "observation_space must be a Dict whose 'rgb' is (height, width, 3) of uint8 (the form "
+            f"pooled takes any), got {space}"
         )
     vector: tuple[int, ...] = getattr(pose, "shape", None) or ()
     if len(vector) != 1:

@@ -7,10 +7,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import policies
+from policies.kinds import settings_class
 from training import bc_config, es_config, implicit_bc_config, ppo_config
 from training.bc_config import BCConfig
-from training.config import read_overrides, read_yaml
+from training.config import choices_of, read_overrides, read_yaml
 from training.es_config import ESConfig
 from training.implicit_bc_config import ImplicitBCConfig
 from training.ppo_config import PPOConfig
@@ -40,23 +40,31 @@ def load_any_config(
     """
     data, changes = read_yaml(path), read_overrides(overrides)
     trainer = changes.get("trainer", data.get("trainer"))
-    asked = _asked_policy(changes) or _asked_policy(data)
+    asked = _asked_policy(data, changes)
     named = [cls for cls in among if trainer in (None, _trainer_of(cls))] or [*among]
-    kinds = [cls for cls in named if asked in (None, _policy_of(cls))] or named
+    kinds = [cls for cls in named if asked is None or asked in _policies_of(cls)] or named
     given = data.keys() | changes.keys()
     knows_most = max(kinds, key=lambda cls: len(given & {part.name for part in fields(cls)}))
     return TRAINERS[knows_most](path, overrides)
 
 
-def _asked_policy(data: dict[str, Any]) -> Any:
+def _asked_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
     """Class of the policy's settings that `policy.name` asks for; None without, or unknown."""
-    policy = data.get("policy")
-    name = policy.get("name") if isinstance(policy, dict) else None
-    return policies.CONFIGS.get(name) if isinstance(name, str) else None
+    given, changed = (part.get("policy") for part in (data, changes))
+    policy = {**changed} if isinstance(changed, dict) else {}
+    if "name" not in policy and isinstance(given, dict):
+        policy = {**given, **policy}
+    if "name" not in policy:
+        return None
+    try:
+        return settings_class(policy)
+    except ValueError:
+        return None
 
 
-def _policy_of(cls: type[Any]) -> Any:
-    return cls.__pydantic_fields__["policy"].annotation
+def _policies_of(cls: type[Any]) -> list[type[Any]]:
+    """Classes of the policies' settings that a trainer takes."""
+    return [*choices_of(cls.__pydantic_fields__["policy"].annotation).values()]
 
 
 def _trainer_of(cls: type[Any]) -> Any:

@@ -1,7 +1,7 @@
 """Train a policy by cloning a scripted expert: `python -m training.bc` (docs/training.md).
 
-An Implicit Attention Policy is cloned while the expert watches it (`training.dagger`), a
-Vision-Performer from recorded demonstrations (`training.implicit_bc`); `policy.name` decides.
+A policy is cloned while the expert watches it (`training.dagger`), an implicit Vision-Performer
+from recorded demonstrations (`training.implicit_bc`); `policy.name` and `policy.form` decide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from training.devices import Group, open_group
 from training.implicit_bc_config import ImplicitBCConfig
 from training.job_config import describe_job, make_parser
 from training.overrides import assignment
-from training.starting import hold_and_train, print_next, start_run
+from training.starting import hold_and_train, own_names, print_next, start_run
 
 __all__ = ["load_config", "main"]
 
@@ -49,7 +49,8 @@ def _main(argv: list[str] | None) -> int:
     torch.set_num_threads(1)
     description = "Train a policy by cloning a scripted expert."
     fields = (
-        f"{describe_job(BCConfig)}\n\nwhere policy.name is vision_performer:\n"
+        f"{describe_job(BCConfig)}\n\nwhere policy.name is vision_performer, and policy.form not "
+        "pooled:\n"
         f"{describe_job(ImplicitBCConfig)}"
     )
     parser = make_parser("training.bc", description, fields, PRESET)
@@ -68,7 +69,8 @@ def _main(argv: list[str] | None) -> int:
             return 0
         status = hold_and_train("training.bc", args, config, run, start, train)
     if status == 0:
-        print_next(config.iterations, run, config.env_id, *_next_commands(config, run))
+        commands, own = _next_commands(config, run), own_names(config).values()
+        print_next(config.iterations, run, config.env_id, *commands, own=own)
     return status
 
 

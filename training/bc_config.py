@@ -77,7 +77,7 @@ class BCConfig:
     """Gymnasium id of an environment with `expert_action()`."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: policies.PolicyConfig = policies.PolicyConfig()
+    policy: policies.PolicySettings = policies.PolicyConfig()
     """The policy."""
     checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""

@@ -337,31 +337,32 @@ def load_policy(
     held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
     own = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
     with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
-        policy = policies.build_for(settings, there, max(held, _SMALL))
+        policy = policies.build_for(settings, there, max(held, _SMALL), typed=False)
     load_into(policy, checkpoint)
     policy.requires_grad_(False)
     return policy, config
 
 
-def with_repair(settings: Any, repair: Repair, whose: str | Path) -> policies.PolicyConfig:
+def with_repair(settings: Any, repair: Repair, whose: str | Path) -> Any:
     """A policy's settings with another repair; UserError for a kind of policy that has none."""
     import policies
 
-    if not isinstance(settings, policies.PolicyConfig):
+    if not isinstance(settings, policies.PolicyConfig | policies.PooledPolicyConfig):
         raise UserError(f"repair {repair}: {whose} is a {settings.name}, has none")
     return dataclasses.replace(settings, repair=repair)
 
 
-def policy_settings(
-    given: dict[str, Any], path: str | Path
-) -> policies.PolicyConfig | policies.VisionPolicyConfig:
+def policy_settings(given: dict[str, Any], path: str | Path) -> policies.AnyPolicyConfig:
     """The policy's settings, of the kind that their `name` says; without one, the first kind's."""
-    from policies import CONFIGS
+    from policies.kinds import CONFIGS, settings_class
 
-    name = given.get("name", next(iter(CONFIGS)))
-    if not isinstance(name, str) or name not in CONFIGS:
+    try:
+        cls = settings_class(given)
+    except ValueError:
+        name = given["name"]
         raise UserError(
             f"{path}: policy.name is {name!r}, where one of {', '.join(CONFIGS)} is needed"
             f"{did_you_mean(str(name), CONFIGS)}"
-        )
-    return validate(CONFIGS[name], given, path, "policy.")
+        ) from None
+    settings: policies.AnyPolicyConfig = validate(cls, given, path, "policy.")
+    return settings

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-import policies
+from policies.seeing import SeeingPolicy
 from training.bc_config import BCConfig
 from training.config import UserError
 from training.demonstrations import Demonstrations
@@ -53,7 +54,7 @@ class Fit:
 
 
 def fit(
-    policy: policies.ImplicitAttentionPolicy, optimiser: torch.optim.Optimizer,
+    policy: SeeingPolicy, optimiser: torch.optim.Optimizer,
     data: Demonstrations, config: BCConfig, iteration: int, generator: torch.Generator,
     part_size: int = PART,
 ) -> Fit:  # fmt: skip
@@ -93,7 +94,7 @@ def fit(
 
 
 def _in_parts(
-    policy: policies.ImplicitAttentionPolicy, data: Demonstrations, config: BCConfig,
+    policy: SeeingPolicy, data: Demonstrations, config: BCConfig,
     generator: torch.Generator, part_size: int,
 ) -> Iterator[tuple[float, Tensor]]:  # fmt: skip
     """For each update of a round, once its gradient is added to the parameters': the loss, and
@@ -102,24 +103,37 @@ def _in_parts(
         total = 0.0
         for part in index.split(part_size):
             batch = data[part]
-            loss = policy.loss(batch.observations, batch.actions, generator, config.speed_weight)
+            loss = loss_of(policy, batch, generator, config.speed_weight)
             loss = loss * (len(part) / len(index))
             loss.backward()
             total += loss.item()
         yield total, index
 
 
+def loss_of(
+    policy: Any, data: Demonstrations, generator: torch.Generator, speed_weight: float
+) -> Tensor:
+    """A policy's loss; the weight is of policies that decide, not of the user's own."""
+    more = (speed_weight,) if hasattr(policy, "decide") else ()
+    loss: Tensor = policy.loss(data.observations, data.actions, generator, *more)
+    return loss
+
+
 @torch.no_grad()
 def validate(
-    policy: policies.ImplicitAttentionPolicy, data: Demonstrations, speed_weight: float
+    policy: SeeingPolicy, data: Demonstrations, speed_weight: float
 ) -> tuple[float, float]:
     """Mean loss on demonstrations, and the share of the actions' numbers that are near the
-    expert's."""
+    expert's; NaN where a policy of the user's own does not say what it decided."""
     if policy.remembers:
         return judged(policy, data, speed_weight)
-    loss, right = 0.0, 0.0
+    loss, right = 0.0, 0.0 if hasattr(policy, "decide") else math.nan
+    generator = torch.Generator().manual_seed(0)
     for index in torch.arange(len(data)).split(_CHUNK):
         batch = data[index]
+        if not hasattr(policy, "decide"):
+            loss += float(loss_of(policy, batch, generator, speed_weight)) * len(index)
+            continue
         decision = policy.decide(batch.observations)
         loss += float(decision.loss(batch.actions, speed_weight)) * len(index)
         right += float(decision.right(batch.actions)) * len(index)

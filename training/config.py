@@ -25,6 +25,7 @@ __all__ = [
     "ArgumentParser",
     "UserError",
     "check_finite",
+    "choices_of",
     "combine",
     "describe",
     "dump",
@@ -171,7 +172,7 @@ def keys(cls: Any, prefix: str = "") -> list[str]:
     found = []
     for name, field in _fields(cls).items():
         found.append(prefix + name)
-        for member in _members(field.annotation).values():
+        for member in choices_of(field.annotation).values():
             found += keys(member, f"{prefix}{name}.")
     return found
 
@@ -192,7 +193,7 @@ def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str
         return f"{key}: {message}{more}" if key else f"{message}{more}"
     if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
         got = first.get("ctx", {}).get("tag", "nothing")
-        known = _members(_fields(owner)[place[-1]].annotation)
+        known = choices_of(_fields(owner)[place[-1]].annotation)
         hint = did_you_mean(str(got), known)
         return f"{key}.name is {got}, where one of {', '.join(known)} is needed{more}{hint}"
     if first["type"] in ("missing", "missing_argument"):
@@ -206,15 +207,17 @@ def _fields(cls: Any) -> dict[str, Any]:
     return getattr(cls, "__pydantic_fields__", {})
 
 
-def _members(annotation: Any) -> dict[str, Any]:
+def choices_of(annotation: Any) -> dict[str, Any]:
     """The dataclasses that an annotation allows, by the tag in their `name` field."""
     options = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
     found = {}
     for option in options:
-        if isinstance(option, type) and is_dataclass(option):
-            name = _fields(option).get("name")
-            tag = typing.get_args(name.annotation) if name else ()
-            found[str(tag[0]) if tag else option.__name__] = option
+        tagged = typing.get_origin(option) is typing.Annotated
+        cls, *marks = typing.get_args(option) if tagged else (option,)
+        if isinstance(cls, type) and is_dataclass(cls):
+            name = _fields(cls).get("name")
+            tag = [mark.tag for mark in marks] or typing.get_args(name.annotation if name else None)
+            found[str(tag[0]) if tag else cls.__name__] = cls
     return found
 
 
@@ -240,7 +243,7 @@ def _locate(cls: Any, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
             owner = next(iter(members.values()))
         names.append(str(part))
         field = _fields(owner).get(str(part))
-        members = _members(field.annotation) if field else {}
+        members = choices_of(field.annotation) if field else {}
         entry = _held(field.annotation) if field else None
     return names, owner
 
@@ -278,23 +281,33 @@ def _limits(metadata: Iterable[Any]) -> str:
     return " " + ", ".join(limits) if limits else ""
 
 
-def describe(cls: Any, prefix: str = "", remark: str = "", defaults: Any = None) -> str:
-    """Every field of a configuration: key, default, type and allowed range, description.
+def describe(cls: Any, prefix: str = "") -> str:
+    """Every field of a configuration: key, default, type and allowed range, description."""
+    found = _described(cls, prefix, None)
+    return "\n".join(f"  {head}{which}\n      {text}" for head, which, text in found)
+
+
+def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str]]:
+    """Of every field: key, default and type; of which choice it is; and description.
 
     `defaults` is an instance whose values are shown instead of the class's defaults.
     """
-    lines = []
+    found = []
     for name, field in _fields(cls).items():
         default = field.get_default(call_default_factory=True, validated_data={})
         default = getattr(defaults, name, default)
-        members = _members(field.annotation)
+        members = choices_of(field.annotation)
+        tags: dict[tuple[str, str, str], list[str]] = {}  # what several have is shown once
         for tag, member in members.items():
-            which = "" if len(members) == 1 else f" (for {prefix}{name}.name={tag})"
             given = default if isinstance(default, member) else None
-            lines.append(describe(member, f"{prefix}{name}.", remark + which, given))
+            for entry in _described(member, f"{prefix}{name}.", given):
+                tags.setdefault(entry, []).append(tag)
+        for (head, which, text), of in tags.items():
+            own = "" if len(of) == len(members) else f" (for {prefix}{name}.name={'|'.join(of)})"
+            found.append((head, which + own, text))
         if not members:
             shown = "" if field.is_required() else f" = {json.dumps(default, default=str)}"
             text = " ".join((field.description or "").split())
             allowed = _type_name(field.annotation) + _limits(field.metadata)
-            lines.append(f"  {prefix}{name}{shown}   [{allowed}]{remark}\n      {text}")
-    return "\n".join(lines)
+            found.append((f"{prefix}{name}{shown}   [{allowed}]", "", text))
+    return found

@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 import envs
-from policies import ImplicitAttentionPolicy as Policy
+from policies.seeing import SeeingPolicy as Policy
 from training import checkpoint, run_log
 from training import config as configuration
 from training.bc_config import BCConfig
@@ -77,6 +77,11 @@ def prepare(config: BCConfig) -> tuple[Policy, Layout]:
                 f"env_id = {config.env_id!r} has no expert_action() that could be cloned"
             )
         policy = build_policy(config.env_id, config.env, config.policy)[0]
+        if not callable(getattr(policy, "loss", None)):
+            raise UserError(
+                f"policy.name = {config.policy.name!r} has no loss(observations, actions, "
+                "generator), which training.bc needs; training.es does without"
+            )
         layout = layout_of(env, policy.remembers)
     return policy, layout
 
@@ -124,7 +129,9 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
         set_optimiser(optimiser, start, saved.optimiser_tensors)
         progress = saved.progress
     size = sum(parameter.numel() for parameter in policy.parameters())
-    print(f"{size} parameters, {config.policy.controller} controller, in {run}", flush=True)
+    kind = getattr(config.policy, "controller", None)
+    what = f"{kind} controller" if kind else config.policy.name
+    print(f"{size} parameters, {what}, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return
     announce(policy, config.fit_after, progress.fitted, config.iterations * config.updates)

@@ -36,7 +36,7 @@ def _main(argv: list[str] | None) -> int:
     import torch  # late, as --help needs none of what takes seconds to load
 
     from training.es_learner import prepare, train
-    from training.starting import hold_and_train, print_next, start_run
+    from training.starting import hold_and_train, own_names, print_next, start_run
 
     torch.set_num_threads(1)
     config, run, start = start_run(
@@ -56,5 +56,6 @@ def _main(argv: list[str] | None) -> int:
             ),
             "train on",
         ),
+        own=own_names(config).values(),
     )
     return 0

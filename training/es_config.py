@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 
 import envs
 from policies.config import PolicyConfig
+from policies.kinds import PolicySettings
 from training import config as configuration
 from training.config import UserError
 from training.job_config import load_job
@@ -62,7 +63,7 @@ class ESConfig:
     """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: PolicyConfig = PolicyConfig()
+    policy: PolicySettings = PolicyConfig()
     """The policy."""
     searcher: SearcherConfig = Field(default=CMAESConfig(), discriminator="name")
     """The searcher."""

@@ -18,8 +18,8 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from policies import ImplicitAttentionPolicy as Policy
 from policies.feature_maps import map_state
+from policies.seeing import SeeingPolicy as Policy
 from training import checkpoint, run_log, searchers
 from training import config as configuration
 from training.config import UserError

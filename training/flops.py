@@ -40,7 +40,7 @@ from training.config import ArgumentParser, UserError, read_overrides
 from training.files import led_to, write_atomically
 from training.job_config import SHORTHANDS
 from training.op_counter import OTHER
-from training.players import EVALUATION_SEED, check_device, positive, trained_in
+from training.players import EVALUATION_SEED, admitted, check_device, positive, trained_in
 from training.run_log import provenance
 from training.step_cost import (
     COMPONENTS,
@@ -107,7 +107,7 @@ def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
 
     def build(env: gymnasium.Env) -> nn.Module:
         with checkpoint.fitting(f"{name}: its policy does not fit here"):
-            return policies.build_for(config.policy, env)
+            return policies.build_for(config.policy, env, typed=False)
 
     return _Target(name, config.env_id, config.env, build)
 
@@ -265,6 +265,10 @@ def _parser() -> ArgumentParser:
         "first: --vary feature_map=positive:256,softmax,angular_hybrid:8:8 (NAME:m:n) or "
         "--vary policy.patch=[25,25],[20,20]",
     )
+    parser.add_argument(
+        "--own", metavar="MODULE:CLASS", type=admitted, action="append", default=[],
+        help="policy, controller or feature map of your own that a run names",
+    )  # fmt: skip
     parser.add_argument("--device", default="cpu", help="PyTorch device (cpu, cuda)")
     parser.add_argument("--calls", type=positive, default=200, help="timed calls (default 200)")
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")

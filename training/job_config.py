@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import envs
 from training import config as configuration
 from training import environments
+from training.config import UserError
 from training.files import CONFIG, METRICS
 
 __all__ = [
@@ -40,21 +41,29 @@ _BEFORE: dict[str, Any] = {"fit_after": None}
 
 _OF_ENV = ("env", "curriculum", "episode_s")
 """Keys that are about one environment: those of a file do not hold for another one."""
+_OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "critic")
+"""The same of one kind of policy."""
 
 
 def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     """A trainer's configuration, every default filled in; UserError when something is wrong.
 
     Where `overrides` name another environment than the file, what the file says of its own does not
-    hold: settings, curriculum, and of a shipped file the policy.
+    hold: settings, curriculum, and of a shipped file the policy; nor what it says of its policy
+    where they name another kind. What the policy's settings name as "module:Class" is imported, but
+    for what stands in a run.
     """
     data, changes = configuration.read_yaml(path), configuration.read_overrides(overrides)
     asked, own = changes.get("env_id"), data.get("env_id", getattr(cls, "env_id", ""))
     if isinstance(asked, str) and not environments.same(asked, str(own)):
         others = (*_OF_ENV, "policy") if _is_shipped(Path(path)) else _OF_ENV
         data = {key: value for key, value in data.items() if key not in others}
-    if asked is not None or not _is_of_run(Path(path)):  # somebody else may have written a run
+    of_run = _is_of_run(Path(path))  # which somebody else may have written
+    if asked is not None or not of_run:
         environments.find_task(str(own if asked is None else asked))
+    if _kind(changes) not in (None, _kind(data)):
+        data = {key: value for key, value in data.items() if key not in _OF_POLICY}
+    _admit(changes if of_run else {**data, **changes}, configuration.source(path, overrides))
 
     def names(data: dict[str, Any]) -> list[str]:
         return _names(cls, data)
@@ -63,6 +72,30 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
     whole = _with_defaults(cls, configuration.dump(given), source)
     return configuration.validate(cls, whole, source)
+
+
+def _kind(data: dict[str, Any]) -> tuple[Any, Any] | None:
+    """What a configuration says its policy is; None where it does not."""
+    policy = data.get("policy")
+    if not isinstance(policy, dict) or not policy.keys() & {"name", "form"}:
+        return None
+    return policy.get("name"), policy.get("form")
+
+
+def _admit(data: dict[str, Any], source: str) -> None:
+    """Import what the user's own policy is named by; UserError when it cannot be."""
+    policy = data.get("policy")
+    given = {**(policy if isinstance(policy, dict) else {})}
+    if data.get("feature_map") is not None:
+        given["feature_map"] = data["feature_map"]
+    if not any(isinstance(value, str) and ":" in value for value in given.values()):
+        return
+    from policies.own import admit  # late, as it loads PyTorch
+
+    try:
+        admit(given)
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
 
 
 def _is_shipped(path: Path) -> bool:

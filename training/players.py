@@ -26,6 +26,7 @@ __all__ = [
     "SCRIPTED",
     "Player",
     "add_arguments",
+    "admitted",
     "check_device",
     "find_players",
     "positive",
@@ -56,6 +57,8 @@ class Player:
     source: str | None = None
     """"module:name" of a policy in Python, as the user typed it; with neither this nor a checkpoint
     the policy is a scripted one, whose name is in SCRIPTED."""
+    own: tuple[str, ...] = ()
+    """What the user lets a checkpoint's policy be made of, as "module:Class"."""
 
     @property
     def task(self) -> envs.Task | None:
@@ -73,6 +76,8 @@ class Player:
             return as_policy(named(self.source), env, self.source)
         if self.checkpoint is None:
             return scripted_policy(self.name, env, EVALUATION_SEED)
+        for name in self.own:
+            admitted(name)
         policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair)
         return cast(Policy, policy.to(self.device))
 
@@ -133,6 +138,15 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         help="setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40",
     )
     parser.add_argument(
+        "--own",
+        metavar="MODULE:CLASS",
+        type=admitted,
+        action="append",
+        default=[],
+        help="policy, controller or feature map of your own that the policy's file names; what is "
+        "neither named here nor an entry point of an installed package is not imported",
+    )
+    parser.add_argument(
         "--repair",
         choices=get_args(Repair),
         help="repair of depth pictures in place of the policies' own: none, holes (what returns "
@@ -151,6 +165,17 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         help="episode i uses seed S + i, scene and noise both; training uses none from "
         f"{EVALUATION_SEED} up (default %(default)s)",
     )
+
+
+def admitted(name: str) -> str:
+    """The name of a part of the user's own, imported, for argparse."""
+    from policies.own import admit_name  # late, as it loads what --help does without
+
+    try:
+        admit_name(name, "--own")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
 
 
 def positive(text: str) -> int:
@@ -183,11 +208,13 @@ def find_players(
     overrides: Sequence[str],
     device: str = "cpu",
     repair: Repair | None = None,
+    own: Sequence[str] = (),
 ) -> list[Player]:
     """The players that a command line means, each tried out: its environment and policy are
     built, and an episode can begin.
 
-    `overrides` are `key=value` settings of the environment, `repair` is of the learned policies.
+    `overrides` are `key=value` settings of the environment, `repair` is of the learned policies,
+    and `own` are names that their files may mean, as the user typed them.
     Raises UserError.
     """
     changes = settings_given(overrides)
@@ -204,7 +231,9 @@ def find_players(
         settings = environments.embodiment(named, trained.get("env", {}))
         config.merge(settings, changes)
         settings = environments.resolved(named, settings)
-        players.append(Player(_name(file, path), named, settings, path, device, repair))
+        players.append(
+            Player(_name(file, path), named, settings, path, device, repair, own=tuple(own))
+        )
     for name in scripted:
         scripted_env = env_id or environments.DEFAULT
         settings = environments.resolved(scripted_env, changes)

@@ -114,7 +114,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     files = [] if arguments.run is None else [arguments.run]
     (player,) = find_players(
         files, arguments.policy, arguments.env, arguments.set, arguments.device,
-        arguments.repair,
+        arguments.repair, own=arguments.own,
     )  # fmt: skip
     try:
         episodes = _roll(player, arguments)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-import policies
+from policies.seeing import SeeingPolicy
 from training.bc_config import BCConfig
 from training.demonstrations import Demonstrations
 
@@ -22,7 +22,7 @@ _STEPS = 256  # decisions validated at once
 
 
 def in_lanes(
-    policy: policies.ImplicitAttentionPolicy, data: Demonstrations, config: BCConfig,
+    policy: SeeingPolicy, data: Demonstrations, config: BCConfig,
     generator: torch.Generator,
 ) -> Iterator[tuple[float, Tensor]]:  # fmt: skip
     """For each update of a round, once its gradient is added to the parameters': the loss, and
@@ -64,9 +64,7 @@ def _lanes(
 
 
 @torch.no_grad()
-def judged(
-    policy: policies.ImplicitAttentionPolicy, data: Demonstrations, speed_weight: float
-) -> tuple[float, float]:
+def judged(policy: SeeingPolicy, data: Demonstrations, speed_weight: float) -> tuple[float, float]:
     """Mean loss over whole episodes, and the share of the actions' numbers that are near."""
     loss, right, memory = 0.0, 0.0, policy.start(1)
     for index in torch.arange(len(data)).split(_STEPS):

@@ -217,8 +217,9 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
     files = [] if arguments.run is None else [arguments.run]
     (player,) = find_players(
-        files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair
-    )
+        files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
+        own=arguments.own,
+    )  # fmt: skip
     config.check_finite(player.env_settings, f"the environment of {player.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     with _claimed(arguments.out) as directory:

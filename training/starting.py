@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from training.state_files import check
 __all__ = [
     "build_policy",
     "hold_and_train",
+    "own_names",
     "print_next",
     "start_run",
     "state_of",
@@ -63,15 +64,15 @@ def state_of(start: checkpoint.Checkpoint, cls: type[T]) -> T:
 
 
 def build_policy(
-    env_id: str, env: dict[str, Any], config: policies.PolicyConfig
-) -> tuple[policies.ImplicitAttentionPolicy, float]:
+    env_id: str, env: dict[str, Any], config: policies.AnyPolicyConfig
+) -> tuple[Any, float]:
     """The initial policy, and the simulated seconds that a step lasts (NaN if unknown).
 
     UserError when the environment cannot be made or the policy does not fit it.
     """
     with checkpoint.make_env(env_id, env) as opened:
         with checkpoint.fitting(f"cannot build the policy for {env_id}"):
-            policy = policies.build_for(config, opened)
+            policy = policies.build_for(config, opened, typed=False)
         step_s = environments.step_s(opened)
     return policy, step_s
 
@@ -93,16 +94,29 @@ def hold_and_train(
     except KeyboardInterrupt as error:
         latest = checkpoint.in_run(run)
         at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
-        again = command_line(command, "--resume", run)
+        typed = [f"policy.{key}={name}" for key, name in own_names(config).items()]
+        again = command_line(command, "--resume", run, *(["--set", *typed] if typed else []))
         print(f"\ninterrupted{at}; go on with: {again}")
         return interrupted_status(error)
     return 0
 
 
-def print_next(iterations: int, run: Path, env_id: str, *commands: tuple[str, str]) -> None:
-    """Say that a run is done and what to do with it: see it, measure it, and these commands."""
+def own_names(config: Any) -> dict[str, str]:
+    """Parts of the user's own that a configuration's policy names, by their keys: they are imported
+    only where the command line names them."""
+    found = {key: getattr(config.policy, key, "") for key in ("name", "controller", "feature_map")}
+    return {key: name for key, name in found.items() if ":" in name}
+
+
+def print_next(
+    iterations: int, run: Path, env_id: str, *commands: tuple[str, str], own: Iterable[str] = ()
+) -> None:
+    """Say that a run is done and what to do with it: see it, measure it, and these commands; `own`
+    are what `own_names` finds."""
     # An environment of one's own is imported only where the command line names it.
     named = [str(run), *(["--env", env_id] if ":" in env_id else [])]
+    for name in own:
+        named += ["--own", name]
     commands = (
         (command_line("training.rollout", *named, "--video", "episode.mp4"), "see it"),
         (command_line("training.evaluate", *named), "measure it on unseen seeds"),

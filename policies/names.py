@@ -1,0 +1,48 @@
+"""Names of policies, controllers and feature maps that a user brings: "module:Class".
+
+Such a name may import its module only where the user typed it: in a call, on a command line or in a
+configuration of their own (`policies.own.admit`). What was found, or given as an object, is kept
+here by its name, so that everything later in the program finds it without importing anything.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+__all__ = ["ADMITTED", "GROUP", "OWN", "OwnName", "entry_points", "is_name", "name_of"]
+
+OWN = "module:Class"
+"""How messages call what is the user's."""
+GROUP = "foveate.policies"
+"""Entry points of installed packages that name a policy or a controller of theirs."""
+ADMITTED: dict[str, Callable[..., Any]] = {}
+"""Classes, and functions that make objects, by their names."""
+
+
+def is_name(name: str) -> bool:
+    """Whether a name is "module:Class"."""
+    return bool(re.fullmatch(r"[\w.]+:[\w.<>]+", name))
+
+
+def name_of(given: Any) -> Any:
+    """The name of a class or function, under which it is found from now on; anything else as it
+    is."""
+    if not (inspect.isclass(given) or inspect.isroutine(given)):
+        return given
+    name = f"{given.__module__}:{given.__qualname__}"
+    ADMITTED[name] = given
+    return name
+
+
+OwnName = Annotated[str, BeforeValidator(name_of)]
+"""A name, or in Python a class or function in its place."""
+
+
+def entry_points() -> tuple[str, ...]:
+    """Those of `GROUP`, sorted; none is imported."""
+    from importlib import metadata  # late, as it takes longer than all of this package
+
+    return tuple(sorted({point.name for point in metadata.entry_points(group=GROUP)}))

@@ -1,0 +1,274 @@
+"""What all policies have that see any images and act in any space: everything but attention.
+
+The observation is read, a controller turns what attention hands on, with the other numbers of the
+observation, into numbers that a head reads as an action; and what is remembered is carried on.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attention.components import component
+from attention.construction import Rebuilt
+from policies.config import CONTROLLERS, SeeingConfig
+from policies.dense import DenseController
+from policies.depth_repair import DepthRepair
+from policies.geometry import Geometry
+from policies.heads import Decision
+from policies.normaliser import RunningNormaliser, RunningStatistics
+from policies.own import own_controller
+from policies.recurrent import GATES, RecurrentController
+from policies.sight import Sight
+from policies.tokens import PatchTokens
+
+__all__ = ["Memory", "SeeingPolicy"]
+
+_CHUNK = 1024  # observations measured at once
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a policy carries from step to step of an episode; nothing at its beginning."""
+
+    state: Tensor
+    """Of a recurrent controller, (batch, state_size)."""
+    last: Tensor
+    """The action before, as the head codes it, (batch, coded); zeros where there was none."""
+
+    def where(self, kept: Tensor) -> "Memory":
+        """The same, but nothing for those of the batch that are not kept, (batch,) bool."""
+        factor = kept.unsqueeze(-1).to(self.state)
+        return Memory(self.state * factor, self.last * factor)
+
+
+class SeeingPolicy(Rebuilt):
+    """A policy whose subclass says what attention hands on of images, and makes the controller.
+
+    Without images there is no attention: the controller acts by the vector alone.
+
+    Attributes:
+        config: its settings.
+        sight: how spaces and geometry are read by them.
+        head: reads the controller's numbers as an action.
+        normaliser: of the observation's vector and the images' running statistics.
+        tokens: cuts images into tokens; None without images.
+        controller: set by the subclass.
+    """
+
+    controller: nn.Module
+
+    def __init__(
+        self,
+        config: SeeingConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        sight = self.sight = Sight(config, observation_space, action_space, geometry)
+        self.head = sight.head
+        self.repair: DepthRepair | None = None
+        if config.repair != "none":
+            self.repair = DepthRepair(config.repair == "full", sight.observations.pictures)
+        self.normaliser = RunningNormaliser(sight.measured)
+        self.tokens: PatchTokens | None = None
+        if sight.images:
+            self.tokens = PatchTokens(
+                sight.cut,
+                config.patch, config.stride, config.edges, config.standardise,
+            )  # fmt: skip
+            self.tokens.start_statistics([images.scale.fixed for images in sight.images])
+        self._memory: Memory | None = None
+
+    def dense(self, generator: torch.Generator) -> nn.Module:
+        """The controller of the settings that looks at no picture."""
+        sizes = self.sight.inputs, self.head.size, self.config.hidden, generator
+        name = self.config.controller
+        if name in GATES:
+            return RecurrentController(name, *sizes)
+        return DenseController(*sizes) if name in CONTROLLERS else own_controller(name, *sizes)
+
+    def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
+        """What attention hands on of observations, each part (batch, ...): (batch, handed)."""
+        raise NotImplementedError
+
+    def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
+        """Fit feature maps to this policy's own queries and keys of observations, each part
+        (batch, ...)."""
+        raise NotImplementedError
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an action depends on what was before it in its episode."""
+        return self.config.last_action or hasattr(self.controller, "state_size")
+
+    def reset(self) -> None:
+        """Begin an episode: what is carried from step to step is forgotten."""
+        self._memory = None
+        if self.repair is not None:
+            self.repair.reset()
+
+    def start(self, batch: int) -> Memory:
+        """What is carried at the beginning of so many episodes: nothing."""
+        own = self.normaliser.mean
+        state = getattr(self.controller, "state_size", 0)
+        last = self.head.coded if self.config.last_action else 0
+        sizes = ((batch, state), (batch, last))
+        return Memory(*(torch.zeros(size, device=own.device) for size in sizes))
+
+    def forward(self, *parts: Tensor) -> Decision:
+        """A batch of each part of the observation, in the space's order -> decisions."""
+        return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
+
+    def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
+        """Observations, each part (batch, ...) as the space has it, and what is carried, by default
+        nothing -> decisions."""
+        return self.head(self._step(self.given(observations), memory)[0])
+
+    def numbers(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What a controller without votes makes of observations that begin an episode, each part
+        (batch, ...): (batch, head.size), which the head reads."""
+        return self._step(self.given(observations), None)[0]
+
+    def given(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What a controller without votes is given, but for the last action, (batch, k)."""
+        handed = None if self.tokens is None else self._attended(self.tokens, observations)
+        with component("controller"):
+            normal = self.normaliser(self.sight.observations.vector(observations))
+            return normal if handed is None else torch.cat((handed, normal), -1)
+
+    def _step(self, given: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor]:
+        """The controller's numbers, and its state from now on."""
+        with component("controller"):
+            memory = memory or self.start(len(given))
+            if self.config.last_action:
+                given = torch.cat((given, memory.last), -1)
+            if hasattr(self.controller, "state_size"):
+                numbers, state = self.controller(given, memory.state)
+                return numbers, state
+            return self.controller(given), memory.state
+
+    def unroll(
+        self, observations: Mapping[str, Tensor], actions: Tensor, starts: Tensor, memory: Memory
+    ) -> tuple[Decision, Memory]:
+        """Decisions one after the other.
+
+        Args:
+            observations: each part (batch, steps, ...).
+            actions: that were taken, (batch, steps, ...).
+            starts: (batch, steps) bool, where an episode begins.
+            memory: what is carried to the first step.
+
+        Returns:
+            The decisions, (batch times steps, ...), and what is carried on, without gradients.
+        """
+        given = self.given({key: part.flatten(0, 1) for key, part in observations.items()})
+        given = given.unflatten(0, starts.shape)
+        taken = self.head.code(actions.flatten(0, 1)).unflatten(0, starts.shape).to(given)
+        if not self.config.last_action:
+            taken = taken[..., :0]
+        numbers = []
+        for step in range(starts.shape[1]):
+            memory = memory.where(~starts[:, step])
+            made, state = self._step(given[:, step], memory)
+            numbers.append(made)
+            memory = Memory(state, taken[:, step])
+        decision = self.head(torch.stack(numbers, 1).flatten(0, 1))
+        return decision, Memory(memory.state.detach(), memory.last.detach())
+
+    def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
+        """Groups of scaled pictures (batch, count, channels, height, width)."""
+        read = [images.read(observations, torch.float32) for images in self.sight.images]
+        if self.tokens is not None and self.tokens.standardises:
+            return self.tokens.standardised(read)
+        scaled = zip(read, self.sight.images, self.sight.statistics_at, strict=True)
+        return [images.scale(pixels, at, self.normaliser) for pixels, images, at in scaled]
+
+    def loss(
+        self,
+        observations: Mapping[str, Tensor],
+        actions: Tensor,
+        generator: torch.Generator | None = None,
+        speed_weight: float = 5.0,
+    ) -> Tensor:
+        """Loss of cloning, a scalar, see `policies.heads`; no random number is drawn.
+
+        Args:
+            observations: each part (batch, ...).
+            actions: the expert's, (batch, ...).
+            speed_weight: of what is regressed beside footholds.
+        """
+        return self.decide(observations).loss(actions, speed_weight)
+
+    def measured(self, observation: Any) -> NDArray[np.float64]:
+        """What the normaliser needs of one observation, (k,)."""
+        observations = self.sight.observations
+        one = observations.batch_of_one(observation, torch.device("cpu"))
+        return self._measure(one)[0]
+
+    def _measure(self, observations: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """The vector, then each channel's mean and mean square where statistics run, (batch, k)."""
+        found = [self.sight.observations.vector(observations, torch.float64)]
+        for images in self.sight.images:
+            if images.scale.fixed is None:
+                pixels = images.read(observations, torch.float64)
+                found += [pixels.mean((1, 3, 4)), pixels.square().mean((1, 3, 4))]
+        numbers: NDArray[np.float64] = torch.cat(found, -1).cpu().numpy()
+        return numbers
+
+    @torch.no_grad()
+    def statistics_of(self, observations: Mapping[str, Tensor]) -> RunningStatistics:
+        """What the normaliser needs of observations, each part (N, ...)."""
+        found = [self._measure(part) for part in _chunks(observations)]
+        return RunningStatistics.empty(self.sight.measured).update(np.concatenate(found))
+
+    @torch.no_grad()
+    def set_statistics(self, observations: Mapping[str, Tensor]) -> None:
+        """Normalise by these observations alone, each part (N, ...)."""
+        self.normaliser.statistics = self.statistics_of(observations)
+        if self.tokens is not None and self.tokens.standardises:
+            self.tokens.set_statistics([images.read(observations) for images in self.sight.images])
+
+    @torch.inference_mode()
+    def act(self, observation: Any) -> Any:
+        """The action for one observation, as the action space has it."""
+        decision = self.decide_one(observation)
+        with component("controller"):
+            return self.head.given(decision.action()[0])
+
+    def decide_one(self, observation: Any) -> Decision:
+        """The decision, a batch of one, for an observation as the environment gives it; it is
+        carried on that its action is taken."""
+        if self.repair is not None:
+            with component("repair"):
+                observation = self.repair(observation)
+        observations = self._one(observation)
+        if not self.remembers:
+            return self.decide(observations)
+        numbers, state = self._step(self.given(observations), self._memory)
+        decision = self.head(numbers)
+        coded = self.config.last_action
+        taken = self.head.code(decision.action()) if coded else numbers[:, :0]
+        self._memory = Memory(state, taken)
+        return decision
+
+    def took(self, action: Tensor) -> None:
+        """Carry on that another action (1, ...) was taken than that of the last decision."""
+        if self._memory is not None and self.config.last_action:
+            self._memory = Memory(self._memory.state, self.head.code(action))
+
+    def _one(self, observation: Any) -> dict[str, Tensor]:
+        return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
+
+
+def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    count = len(next(iter(observations.values())))
+    for first in range(0, count, _CHUNK):
+        yield {key: part[first : first + _CHUNK] for key, part in observations.items()}

@@ -1,0 +1,71 @@
+"""Which trainer takes which policy: the table of docs/policies.md, a test a cell."""
+
+import pytest
+import yaml
+
+from training import bc, checkpoint, demos, es
+
+DOT, PICTURE = "tests.training.dot_env:Dot-v0", "tests.training.picture_env:Picture-v0"
+OWN = "tests.training.own_parts"
+IAP = {"hidden": [8], "num_features": 4, "num_lambda_features": 2}
+PERFORMER = {"name": "vision_performer"}
+IMPLICIT = {
+    **PERFORMER, "form": "implicit", "patch": [8, 8], "embed_dim": 8, "depth": 1, "heads": 2,
+    "context_dim": 8, "hidden": [8], "negatives": 4, "samples": 8, "num_features": 4,
+    "num_lambda_features": 2,
+}  # fmt: skip
+POLICIES = {
+    "IAP dense": {**IAP, "controller": "mlp"},
+    "IAP lstm": {**IAP, "controller": "lstm"},
+    "IAP gru": {**IAP, "controller": "gru"},
+    "IAP last action": {**IAP, "controller": "mlp", "last_action": True},
+    "IAP vote": {**IAP, "controller": "vote"},
+    "Vision-Performer pooled": {**PERFORMER, "form": "pooled"},
+    "Vision-Performer pooled lstm": {**PERFORMER, "form": "pooled", "controller": "lstm"},
+    "Vision-Performer implicit": IMPLICIT,
+    "own policy": {"name": f"{OWN}:Cloned", "gain": 0.5},
+    "own controller": {**IAP, "controller": f"{OWN}:Counting"},
+}
+JOBS = {
+    es: {
+        "popsize": 4, "terrains": 1, "center_terrains": 1, "fit_after": 1, "num_features": None,
+        "searcher": {"name": "pgpe"},
+    },
+    bc: {
+        "expert_episodes": 2, "episodes": 2, "updates": 2, "batch_size": 8, "fit_after": 1,
+    },
+}  # fmt: skip
+REFUSED = {
+    (es, "Vision-Performer implicit"): "policy.form = 'implicit', but input should be 'pooled'",
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("demos")
+    arguments = ["--env", PICTURE, "--episodes", "4", "--workers", "1", "--valid-share", "0.25"]
+    assert demos.main([*arguments, "--out", str(directory)]) == 0
+    return str(directory)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("trainer", JOBS, ids=lambda trainer: trainer.__name__.split(".")[1])
+def test_a_trainer_takes_a_policy_or_says_why_not(trainer, policy, recorded, tmp_path, capsys):
+    job = {"env_id": DOT, **JOBS[trainer], "policy": POLICIES[policy]}
+    if policy == "IAP vote":
+        job |= {"env_id": "SteppingStones-v0", "env": {"episode_s": 0.3}}
+    if policy == "Vision-Performer implicit" and trainer is bc:
+        job = {
+            "env_id": PICTURE, "demonstrations": recorded, "policy": POLICIES[policy],
+            "updates": 2, "batch_size": 4, "val_frames": 4, "evaluate_every": 0, "threads": 1,
+        }  # fmt: skip
+    path, run = tmp_path / "job.yaml", tmp_path / "run"
+    path.write_text(yaml.safe_dump({"iterations": 1, "workers": 1, **job}))
+    status = trainer.main(["--config", str(path), "--out", str(run)])
+    refused = REFUSED.get((trainer, policy))
+    if refused is not None:
+        assert status == 2
+        assert refused in capsys.readouterr().err
+        return
+    assert status == 0
+    checkpoint.load_policy(run)

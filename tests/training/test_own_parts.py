@@ -1,0 +1,189 @@
+"""Policies, controllers and feature maps of a user's own: trained, resumed, evaluated, and never
+imported by what stands in a file of somebody else."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from gymnasium import spaces
+
+import policies
+from policies import names
+from training import bc, checkpoint, es, evaluate, flops, rollout
+
+ROOT = Path(__file__).resolve().parents[2]
+DOT, OWN = "tests.training.dot_env:Dot-v0", "tests.training.own_parts"
+PICTURE, NUMBER = spaces.Box(0, 255, (16, 20, 3), np.uint8), spaces.Box(-1.0, 1.0, (1,), np.float32)
+SMALL = {
+    "env_id": DOT, "popsize": 4, "terrains": 1, "center_terrains": 1, "iterations": 1, "workers": 1,
+    "searcher": {"name": "pgpe"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def job(tmp_path):
+    def write(**changes):
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump({**SMALL, **changes}))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def forgotten(monkeypatch):
+    """The names that were typed are forgotten, and their module is not imported."""
+    monkeypatch.setattr(names, "ADMITTED", {})
+    monkeypatch.setattr("policies.own.ADMITTED", {})
+    monkeypatch.delitem(sys.modules, OWN, raising=False)
+
+
+@pytest.mark.parametrize("name", ["Bare", "Normalised", "make_bare"])
+def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path, capsys):
+    run, named = tmp_path / "run", f"{OWN}:{name}"
+    words = ["--set", f"policy.name={named}", *(["policy.gain=0.5"] if name != "make_bare" else [])]
+    assert es.main(["--config", job(), "--out", str(run), *words]) == 0
+    assert f"--own {named}" in capsys.readouterr().out
+    more = ["--resume", str(run), "--set", "iterations=2", f"policy.name={named}"]
+    assert es.main(more) == 0
+    policy, config = checkpoint.load_policy(run)
+    assert config["policy"]["name"] == named
+    assert policy.gain == (2.0 if name == "make_bare" else 0.5)
+    assert float(policy.normaliser.count) > 0
+    played = [str(run), "--env", DOT, "--own", named]
+    assert rollout.main([*played, "--episodes", "2"]) == 0
+    assert flops.main([*played, "--calls", "2"]) == 0
+
+
+def test_it_is_evaluated_by_several_processes(job, tmp_path):
+    run, named = tmp_path / "run", f"{OWN}:Cloned"
+    assert es.main(["--config", job(workers=2, policy={"name": named}), "--out", str(run)]) == 0
+    words = [str(run), "--env", DOT, "--own", named, "--workers", "2", "--episodes", "4"]
+    assert evaluate.main([*words, "--out", str(tmp_path / "e")]) == 0
+    (found,) = json.loads((tmp_path / "e" / "evaluation.json").read_text())
+    assert found["parameters"] == 21
+
+
+def test_a_controller_and_a_map_of_one_s_own_are_trained_and_loaded(job, tmp_path):
+    policy = {"controller": f"{OWN}:Counting", "feature_map": f"{OWN}:Squares", "patch": [8, 5]}
+    path = job(expert_episodes=2, episodes=2, updates=2, batch_size=8, policy=policy)
+    data = yaml.safe_load(Path(path).read_text())
+    for key in ("popsize", "terrains", "center_terrains", "searcher"):
+        data.pop(key)
+    Path(path).write_text(yaml.safe_dump(data))
+    assert bc.main(["--config", path, "--out", str(tmp_path / "run")]) == 0
+    policy, _ = checkpoint.load_policy(tmp_path / "run")
+    assert type(policy.controller).__name__ == "Counting"
+    assert type(policy.selection.features).__name__ == "Squares"
+    picture = PICTURE.sample()
+    for step in range(3):
+        policy.act(picture)
+        assert float(policy._memory.state) == step + 1
+    policy.reset()
+    policy.act(picture)
+    assert float(policy._memory.state) == 1
+
+
+def test_objects_stand_for_their_names():
+    from tests.training import own_parts
+
+    policy = policies.build({"name": own_parts.Bare, "gain": 3.0}, PICTURE, NUMBER)
+    assert policy.gain == 3.0
+    config = policies.PolicyConfig(controller=own_parts.Line, feature_map=own_parts.Squares)
+    policy = policies.build(config, PICTURE, NUMBER)
+    assert isinstance(policy.controller, own_parts.Line)
+    assert config.controller == f"{OWN}:Line"
+
+    class Here(own_parts.Bare):
+        pass
+
+    again = [policies.build(policies.OwnPolicyConfig(Here), PICTURE, NUMBER) for _ in range(2)]
+    assert again[0].line.weight.equal(again[1].line.weight)
+    assert NUMBER.contains(again[0].act(PICTURE.sample()))
+
+
+def test_an_installed_package_brings_its_names(tmp_path, monkeypatch):
+    (tmp_path / "ours_1.dist-info").mkdir()
+    (tmp_path / "ours_1.dist-info" / "METADATA").write_text("Name: ours\nVersion: 1\n")
+    points = f"[foveate.policies]\nbare = {OWN}:Bare\nline = {OWN}:Line\n"
+    (tmp_path / "ours_1.dist-info" / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert policies.build({"name": "bare"}, PICTURE, NUMBER, typed=False).gain == 1.0
+    policy = policies.build({"controller": "line"}, PICTURE, NUMBER, typed=False)
+    assert type(policy.controller).__name__ == "Line"
+    with pytest.raises(ValueError, match="vision_performer, bare, line, module:Class, got 'bar'"):
+        policies.build({"name": "bar"}, PICTURE, NUMBER)
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [("name", "Bare"), ("controller", "Line"), ("feature_map", "Squares")]
+)
+def test_a_file_imports_nothing(key, name, job, tmp_path, capsys, forgotten):
+    run, named = tmp_path / "run", f"{OWN}:{name}"
+    assert es.main(["--config", job(policy={key: named}), "--out", str(run)]) == 0
+    del sys.modules[OWN]
+    names.ADMITTED.clear()
+    policies.own.ADMITTED.clear()
+    capsys.readouterr()
+    for command, words in (
+        (rollout, [str(run), "--env", DOT]),
+        (es, ["--resume", str(run), "--set", "iterations=2"]),
+        (es, ["--config", str(run / "config.yaml"), "--out", str(tmp_path / "other")]),
+    ):
+        assert command.main(words) == 2
+        error = capsys.readouterr().err
+        assert f"{named!r} stands in a file and would import {OWN}" in error
+        assert f"--own {named}" in error
+        assert len(error.splitlines()) == 1
+        assert OWN not in sys.modules
+    assert rollout.main([str(run), "--env", DOT, "--own", named]) == 0
+
+
+def test_a_file_takes_no_memory_by_a_known_policy(job, tmp_path):
+    from tests.training import own_parts  # noqa: F401
+
+    named = f"{OWN}:Wide"
+    run = tmp_path / "run"
+    assert es.main(["--config", job(policy={"name": named}), "--out", str(run)]) == 0
+    whole = checkpoint.load(checkpoint.resolve(run))
+    config = {**whole.config, "policy": {"name": named, "options": {"width": 10**11}}}
+    checkpoint.save(tmp_path / "a.safetensors", whole.policy, {}, config, {})
+    with pytest.raises(checkpoint.UserError, match="its settings allocate 100000000022 numbers"):
+        checkpoint.load_policy(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ({"name": f"{OWN}:Absent"}, "cannot be imported: AttributeError"),
+        ({"name": "absent_module:Policy"}, "cannot be imported: ModuleNotFoundError"),
+        ({"name": f"{OWN}:NOT_A_POLICY"}, "must be a subclass of Module or a function that makes"),
+        ({"name": f"{OWN}:Bare", "gian": 1}, "got an unexpected keyword argument 'gian'"),
+        ({"name": f"{OWN}:Line"}, "policy .*:Line cannot be made: TypeError"),
+        ({"name": f"{OWN}:Deaf"}, "must have act, see docs/own_policy.md"),
+        ({"controller": f"{OWN}:Short"}, r"must give \(2, 1\) for a batch of 2, got \(2, 3\)"),
+        ({"controller": f"{OWN}:Bare"}, "controller .*:Bare cannot be made: AttributeError"),
+        ({"controller": "votes"}, "controller must be one of auto, vote, .*did you mean"),
+        ({"name": "vision_performers"}, "policy.name is vision_performers, where one of implicit"),
+        ({"name": "vision_performer", "keep": 0.5}, "unknown key policy.keep"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(policy, sentence, job, tmp_path, capsys):
+    import re
+
+    assert es.main(["--config", job(policy=policy), "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert re.search(sentence, error), error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_cloning_needs_a_loss(job, tmp_path, capsys):
+    path = tmp_path / "clone.yaml"
+    path.write_text(yaml.safe_dump({"env_id": DOT, "policy": {"name": f"{OWN}:Bare"}}))
+    assert bc.main(["--config", str(path), "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "has no loss(observations, actions, generator), which training.bc needs" in error
