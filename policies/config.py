@@ -90,7 +90,8 @@ def check_controller(name: str, known: tuple[str, ...]) -> None:
     """ValueError for a controller that is not known, nor the user's own."""
     if name not in known and not is_name(name) and name not in entry_points():
         raise ValueError(
-            f"controller must be one of {', '.join((*known, *entry_points(), OWN))}, got {name!r}"
+            f"controller must be one of {', '.join((*known, *entry_points()))}, got {name!r}; "
+            f"{OWN} names one of your own"
         )
 
 

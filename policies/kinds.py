@@ -74,8 +74,10 @@ def settings_class(given: Mapping[str, Any]) -> type[Any]:
     if is_own(name):
         return OwnPolicyConfig
     if not isinstance(name, str) or name not in CONFIGS:
-        known = ", ".join([*CONFIGS, *entry_points(), OWN])
-        raise ValueError(f"policy name must be one of {known}, got {name!r}")
+        known = ", ".join([*CONFIGS, *entry_points()])
+        raise ValueError(
+            f"policy name must be one of {known}, got {name!r}; {OWN} names one of your own"
+        )
     if name == "vision_performer" and given.get("form") == "pooled":
         return PooledPolicyConfig
     return CONFIGS[name]

@@ -105,6 +105,11 @@ class SeeingPolicy(Rebuilt):
         raise NotImplementedError
 
     @property
+    def reads_geometry(self) -> bool:
+        """Whether it takes cameras at any pose: they are mapped to the places that they see."""
+        return self.sight.votes is not None
+
+    @property
     def remembers(self) -> bool:
         """Whether an action depends on what was before it in its episode."""
         return self.config.last_action or hasattr(self.controller, "state_size")

@@ -25,7 +25,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
 from training.config import UserError, validate
-from training.environments import ForeignId, make_env
+from training.environments import ForeignId, make_env, other_robot
 from training.files import write_atomically
 from training.suggestions import did_you_mean
 from training.tensor_file import read_header, read_tensors, sha256_of_tensors
@@ -316,13 +316,18 @@ def fitting(complaint: str) -> Iterator[None]:
 
 
 def load_policy(
-    path: str | Path, env: gymnasium.Env | None = None, repair: Repair | None = None
+    path: str | Path,
+    env: gymnasium.Env | None = None,
+    repair: Repair | None = None,
+    *,
+    anyway: bool = False,
 ) -> tuple[nn.Module, dict[str, Any]]:
     """The policy of a checkpoint, ready to act, and the configuration of the run it comes from.
 
     `env` gives the observation and action spaces; without it the run's environment is made, asked
     and closed. `repair` takes the place of the policy's own setting. UserError when the checkpoint
-    and its own configuration disagree.
+    and its own configuration disagree, and, unless it is to be loaded `anyway`, when the robot of
+    `env` or its cameras are others than it was trained with and it does not read their geometry.
     """
     import policies
 
@@ -339,6 +344,14 @@ def load_policy(
     with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
         policy = policies.build_for(settings, there, max(held, _SMALL), typed=False)
     load_into(policy, checkpoint)
+    if env is not None and not anyway and not getattr(policy, "reads_geometry", False):
+        other = other_robot(env, config["env_id"], config["env"])
+        if other is not None:
+            raise UserError(
+                f"{checkpoint.path} was trained with {other}, which a policy that reads no "
+                "geometry cannot know (--anyway plays it all the same, the controller vote reads "
+                "the cameras that are there)"
+            )
     policy.requires_grad_(False)
     return policy, config
 

@@ -188,7 +188,7 @@ def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str
         return f"unknown key {key}; the keys known there are {there}{more}{hint}"
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
-        choice = re.search(r"must be one of (?:the arms )?(.*), got '(.*)'$", message)
+        choice = re.search(r"must be one of (?:the arms )?(.*), got '(.*?)'(;|$)", message)
         message += did_you_mean(choice[2], choice[1].split(", ")) if choice else ""
         return f"{key}: {message}{more}" if key else f"{message}{more}"
     if first["type"] in ("union_tag_invalid", "union_tag_not_found"):

@@ -28,6 +28,7 @@ __all__ = [
     "embodiment",
     "find_task",
     "make_env",
+    "other_robot",
     "render_modes",
     "resolved",
     "same",
@@ -135,6 +136,21 @@ def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
     if task is None or task.settings is None:
         return dict(settings)
     return {key: value for key, value in settings.items() if key in task.embodiment}
+
+
+def other_robot(env: gymnasium.Env, env_id: str, trained: dict[str, Any]) -> str | None:
+    """What of the robot and its cameras is another in an open environment than in the settings
+    that a policy was trained with, in words; None where all is alike, or nobody can tell."""
+    task, spec = find_task(env_id), env.spec
+    if task is None or task.settings is None or spec is None or not same(env_id, spec.id):
+        return None
+    known = config.keys(task.settings)
+    here = {key: value for key, value in spec.kwargs.items() if key in known}
+    there, now = (embodiment(env_id, completed(env_id, given)) for given in (trained, here))
+    for key in task.embodiment:
+        if there.get(key) != now.get(key):
+            return f"{key} = {there.get(key)!r}, and here it is {now.get(key)!r}"
+    return None
 
 
 def describe() -> str:

@@ -320,7 +320,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
     players = find_players(
         arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device,
-        arguments.repair, own=arguments.own,
+        arguments.repair, own=arguments.own, anyway=arguments.anyway,
     )  # fmt: skip
     _note_differences(players)
     for player in players:

@@ -59,6 +59,8 @@ class Player:
     the policy is a scripted one, whose name is in SCRIPTED."""
     own: tuple[str, ...] = ()
     """What the user lets a checkpoint's policy be made of, as "module:Class"."""
+    anyway: bool = False
+    """Whether it plays with another robot or other cameras than it was trained with too."""
 
     @property
     def task(self) -> envs.Task | None:
@@ -78,7 +80,7 @@ class Player:
             return scripted_policy(self.name, env, EVALUATION_SEED)
         for name in self.own:
             admitted(name)
-        policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair)
+        policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair, anyway=self.anyway)
         return cast(Policy, policy.to(self.device))
 
     def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
@@ -147,6 +149,12 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         "neither named here nor an entry point of an installed package is not imported",
     )
     parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="play policies with another robot or other cameras than they were trained with, "
+        "though they do not read their geometry",
+    )
+    parser.add_argument(
         "--repair",
         choices=get_args(Repair),
         help="repair of depth pictures in place of the policies' own: none, holes (what returns "
@@ -209,12 +217,14 @@ def find_players(
     device: str = "cpu",
     repair: Repair | None = None,
     own: Sequence[str] = (),
+    anyway: bool = False,
 ) -> list[Player]:
     """The players that a command line means, each tried out: its environment and policy are
     built, and an episode can begin.
 
     `overrides` are `key=value` settings of the environment, `repair` is of the learned policies,
-    and `own` are names that their files may mean, as the user typed them.
+    and `own` are names that their files may mean, as the user typed them; with `anyway` they play
+    with other cameras, too.
     Raises UserError.
     """
     changes = settings_given(overrides)
@@ -232,7 +242,16 @@ def find_players(
         config.merge(settings, changes)
         settings = environments.resolved(named, settings)
         players.append(
-            Player(_name(file, path), named, settings, path, device, repair, own=tuple(own))
+            Player(
+                _name(file, path),
+                named,
+                settings,
+                path,
+                device,
+                repair,
+                own=tuple(own),
+                anyway=anyway,
+            )
         )
     for name in scripted:
         scripted_env = env_id or environments.DEFAULT

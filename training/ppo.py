@@ -40,7 +40,7 @@ def _main(argv: list[str] | None) -> int:
     import torch  # late, as --help needs none of what takes seconds to load
 
     from training.ppo_learner import prepare, train
-    from training.starting import hold_and_train, print_next, start_run
+    from training.starting import hold_and_train, own_names, print_next, start_run
 
     torch.set_num_threads(1)
     config, run, start = start_run(
@@ -56,5 +56,6 @@ def _main(argv: list[str] | None) -> int:
         config.env_id,
         (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
         (command_line("training.ppo", "--resume", run, "--set", more), "train on"),
+        own=own_names(config).values(),
     )
     return 0

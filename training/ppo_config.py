@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
+from policies.config import SeeingConfig
 from training import config as configuration
 from training.config import UserError
 from training.job_config import load_job
@@ -91,7 +92,7 @@ class PPOConfig:
     """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: policies.PolicyConfig = policies.PolicyConfig()
+    policy: policies.PolicySettings = policies.PolicyConfig()
     """The policy."""
     fit_after: int | None = Field(default=10, ge=1)
     """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
@@ -103,6 +104,12 @@ class PPOConfig:
     @model_validator(mode="after")
     def _possible(self) -> Self:
         policy = self.policy
+        if isinstance(policy, policies.OwnPolicyConfig):
+            raise ValueError(
+                "policy.name must be implicit_attention or vision_performer in training.ppo, which "
+                f"needs to know what its policy could have decided, got {policy.name}; training.es "
+                "takes it, and policy.controller may be your own"
+            )
         if policy.controller in ("lstm", "gru"):
             raise ValueError(
                 "policy.controller must be auto, mlp or vote in training.ppo, which learns from "
@@ -116,12 +123,12 @@ class PPOConfig:
         return self
 
 
-def critic_settings(config: PPOConfig, source: str | Path) -> policies.PolicyConfig:
+def critic_settings(config: PPOConfig, source: str | Path) -> SeeingConfig:
     """The critic's settings. UserError names the `source` when something is wrong with them."""
     plain = configuration.dump(config.policy)
     changed = {**plain, "standardise": False, "last_action": False, "hidden": [64, 64]}
-    settings = configuration.validate(
-        policies.PolicyConfig,
+    settings: SeeingConfig = configuration.validate(
+        type(config.policy),
         {**changed, **config.critic, "controller": "mlp"},
         source,
         "critic.",

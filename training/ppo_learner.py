@@ -22,7 +22,8 @@ from torch import Tensor
 import envs
 import policies
 from foveate_extras import require
-from policies import ImplicitAttentionPolicy, RunningStatistics
+from policies import RunningStatistics
+from policies.seeing import SeeingPolicy
 from training import checkpoint, run_log
 from training import config as configuration
 from training.config import UserError
@@ -98,12 +99,12 @@ class _Saved:
 class _Learner:
     """Actor, critic, and Stable-Baselines3's PPO around them."""
 
-    actor: ImplicitAttentionPolicy
-    critic: ImplicitAttentionPolicy
+    actor: SeeingPolicy
+    critic: SeeingPolicy
     model: PPO
 
     @property
-    def networks(self) -> tuple[ImplicitAttentionPolicy, ImplicitAttentionPolicy]:
+    def networks(self) -> tuple[SeeingPolicy, SeeingPolicy]:
         """Actor and critic."""
         return self.actor, self.critic
 
@@ -127,10 +128,17 @@ def prepare(config: PPOConfig) -> _Learner:
     with checkpoint.make_env(config.env_id, config.env) as env:
         geometry = getattr(env.unwrapped, "geometry", None)
         with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
-            actor = policies.build_for(config.policy, env)
+            actor: SeeingPolicy = policies.build_for(config.policy, env, typed=False)
         with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
-            critic = policies.build(judge, env.observation_space, value, geometry=geometry)
+            critic: SeeingPolicy = policies.build(
+                judge, env.observation_space, value, geometry=geometry, typed=False
+            )
         space = env.observation_space
+    if hasattr(actor.controller, "state_size"):
+        raise UserError(
+            "policy.controller must remember nothing in training.ppo, which learns from single "
+            f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
+        )
     if config.init_from is not None:
         checkpoint.load_into(actor, checkpoint.load(checkpoint.resolve(config.init_from)))
     return _Learner(actor, critic, make_model(config, space, actor, critic))

@@ -22,9 +22,8 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import set_random_seed
 from torch import Tensor, nn
 
-import policies
-from policies.iap import Memory
 from policies.observation import parts_of
+from policies.seeing import Memory, SeeingPolicy
 from training.exploration import Rollout, log_probability
 from training.ppo_config import PPOConfig
 
@@ -65,8 +64,8 @@ class ActorCritic(ActorCriticPolicy):
         action_space: spaces.Box,
         lr_schedule: Any,
         *,
-        actor: policies.ImplicitAttentionPolicy,
-        critic: policies.ImplicitAttentionPolicy,
+        actor: SeeingPolicy,
+        critic: SeeingPolicy,
         shapes: Mapping[str, tuple[int, ...]],
         numbers: int,
         exploration: float,
@@ -117,8 +116,8 @@ class _Spaces(gymnasium.Env[Any, Any]):
 def make_model(
     config: PPOConfig,
     space: gymnasium.Space[Any],
-    actor: policies.ImplicitAttentionPolicy,
-    critic: policies.ImplicitAttentionPolicy,
+    actor: SeeingPolicy,
+    critic: SeeingPolicy,
 ) -> PPO:
     """Stable-Baselines3's PPO for these; `space` is that of the environment's observations."""
     parts = dict(parts_of(space))

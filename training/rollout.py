@@ -114,7 +114,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     files = [] if arguments.run is None else [arguments.run]
     (player,) = find_players(
         files, arguments.policy, arguments.env, arguments.set, arguments.device,
-        arguments.repair, own=arguments.own,
+        arguments.repair, own=arguments.own, anyway=arguments.anyway,
     )  # fmt: skip
     try:
         episodes = _roll(player, arguments)

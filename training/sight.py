@@ -218,7 +218,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     files = [] if arguments.run is None else [arguments.run]
     (player,) = find_players(
         files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
-        own=arguments.own,
+        own=arguments.own, anyway=arguments.anyway,
     )  # fmt: skip
     config.check_finite(player.env_settings, f"the environment of {player.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)

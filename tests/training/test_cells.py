@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from training import bc, checkpoint, demos, es
+from training import bc, checkpoint, demos, es, ppo
 
 DOT, PICTURE = "tests.training.dot_env:Dot-v0", "tests.training.picture_env:Picture-v0"
 OWN = "tests.training.own_parts"
@@ -24,7 +24,8 @@ POLICIES = {
     "Vision-Performer pooled lstm": {**PERFORMER, "form": "pooled", "controller": "lstm"},
     "Vision-Performer implicit": IMPLICIT,
     "own policy": {"name": f"{OWN}:Cloned", "gain": 0.5},
-    "own controller": {**IAP, "controller": f"{OWN}:Counting"},
+    "own controller": {**IAP, "controller": f"{OWN}:Line"},
+    "own controller that remembers": {**IAP, "controller": f"{OWN}:Counting"},
 }
 JOBS = {
     es: {
@@ -34,9 +35,21 @@ JOBS = {
     bc: {
         "expert_episodes": 2, "episodes": 2, "updates": 2, "batch_size": 8, "fit_after": 1,
     },
+    ppo: {
+        "steps": 8, "episodes": 1, "center_episodes": 1, "n_epochs": 1, "batch_size": 8,
+        "fit_after": 1,
+    },
 }  # fmt: skip
+_FORM = "policy.form = 'implicit', but input should be 'pooled'"
+_STEPS = "in training.ppo, which learns from single steps, got"
 REFUSED = {
-    (es, "Vision-Performer implicit"): "policy.form = 'implicit', but input should be 'pooled'",
+    (es, "Vision-Performer implicit"): _FORM,
+    (ppo, "Vision-Performer implicit"): _FORM,
+    (ppo, "IAP lstm"): f"{_STEPS} lstm",
+    (ppo, "IAP gru"): f"{_STEPS} gru",
+    (ppo, "Vision-Performer pooled lstm"): f"{_STEPS} lstm",
+    (ppo, "own controller that remembers"): f"{_STEPS} {OWN}:Counting",
+    (ppo, "own policy"): f"what its policy could have decided, got {OWN}:Cloned",
 }
 
 
@@ -55,7 +68,7 @@ def test_a_trainer_takes_a_policy_or_says_why_not(trainer, policy, recorded, tmp
     if policy == "IAP vote":
         job |= {"env_id": "SteppingStones-v0", "env": {"episode_s": 0.3}}
     if policy == "Vision-Performer implicit" and trainer is bc:
-        job = {
+        job = {  # it learns from recorded demonstrations
             "env_id": PICTURE, "demonstrations": recorded, "policy": POLICIES[policy],
             "updates": 2, "batch_size": 4, "val_frames": 4, "evaluate_every": 0, "threads": 1,
         }  # fmt: skip

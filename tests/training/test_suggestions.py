@@ -41,7 +41,7 @@ SWEEP = ["--env", "BimanualSweep-v0"]
         (es, ["--set", "searcher.sigmas=1"], "*searcher.sigma"),
         (es, ["--set", "feature_map=angular_hybird"], "feature_map must be one of *angular_hybrid"),
         (es, ["--set", "policy.feature_map=posittive"], "*positive?"),
-        (es, ["--set", "policy.controller=votes"], "policy.controller = 'votes', but *vote"),
+        (es, ["--set", "policy.controller=votes"], "controller must be one of *vote"),
         (es, ["--set", "searcher.name=cma_es"], "searcher.name is cma_es*cmaes"),
         (es, ["--set", "init_from=steppingstones"], "*stepping_stones"),
         (es, ["--config", "configs/stepping_stone.yaml"], "*configs/stepping_stones.yaml"),

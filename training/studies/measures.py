@@ -196,7 +196,9 @@ class Conditions:
         device = self.study.device if self.run is not None else "cpu"
         repair: dict[str, Any] = {} if self._repair is None else {"repair": self._repair}
         for path, settings in missing.items():
-            player = Player(self.who, self.env_id, settings, file, device, self._repair)
+            player = Player(
+                self.who, self.env_id, settings, file, device, self._repair, anyway=True
+            )
             episodes = play_on(
                 unfinished(path),
                 {"checkpoint_sha256": sha256, "env": settings, "device": device, **repair},
