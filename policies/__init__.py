@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from policies.iap import ImplicitAttentionPolicy
     from policies.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, PolicySettings
     from policies.normaliser import RunningNormaliser, RunningStatistics
-    from policies.pooled import PooledVisionPerformer
+    from policies.pooled import PooledEncoder, PooledVisionPerformer
     from policies.scripted import Blind, Oracle, Random
     from policies.selection import LearnedSelection
     from policies.tokens import PatchTokens
@@ -35,6 +35,7 @@ __all__ = [
     "PatchTokens",
     "PolicyConfig",
     "PolicySettings",
+    "PooledEncoder",
     "PooledPolicyConfig",
     "PooledVisionPerformer",
     "Random",
@@ -56,7 +57,7 @@ _MODULES = {
     "iap": ("ImplicitAttentionPolicy",),
     "kinds": ("CONFIGS", "AnyPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
     "normaliser": ("RunningNormaliser", "RunningStatistics"),
-    "pooled": ("PooledVisionPerformer",),
+    "pooled": ("PooledEncoder", "PooledVisionPerformer"),
     "scripted": ("Blind", "Oracle", "Random"),
     "selection": ("LearnedSelection",),
     "tokens": ("PatchTokens",),

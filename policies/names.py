@@ -7,7 +7,6 @@ here by its name, so that everything later in the program finds it without impor
 
 import inspect
 import re
-from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -18,8 +17,8 @@ OWN = "module:Class"
 """How messages call what is the user's."""
 GROUP = "foveate.policies"
 """Entry points of installed packages that name a policy or a controller of theirs."""
-ADMITTED: dict[str, Callable[..., Any]] = {}
-"""Classes, and functions that make objects, by their names."""
+ADMITTED: dict[str, Any] = {}
+"""Classes, functions that make objects, and objects, of which copies are made, by their names."""
 
 
 def is_name(name: str) -> bool:
@@ -28,17 +27,20 @@ def is_name(name: str) -> bool:
 
 
 def name_of(given: Any) -> Any:
-    """The name of a class or function, under which it is found from now on; anything else as it
-    is."""
-    if not (inspect.isclass(given) or inspect.isroutine(given)):
+    """The name of a class, function or module of PyTorch, under which it is found from now on, in
+    this program; anything else as it is."""
+    if inspect.isclass(given) or inspect.isroutine(given):
+        name = f"{given.__module__}:{given.__qualname__}"
+    elif hasattr(given, "state_dict"):
+        name = f"{type(given).__module__}:{type(given).__qualname__}.object{id(given)}"
+    else:
         return given
-    name = f"{given.__module__}:{given.__qualname__}"
     ADMITTED[name] = given
     return name
 
 
 OwnName = Annotated[str, BeforeValidator(name_of)]
-"""A name, or in Python a class or function in its place."""
+"""A name, or in Python a class, function or object in its place."""
 
 
 def entry_points() -> tuple[str, ...]:

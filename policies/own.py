@@ -1,8 +1,9 @@
 """Policies, controllers and feature maps of the user's own (docs/own_policy.md)."""
 
+import copy
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -45,9 +46,9 @@ def own_map(name: str) -> Any:
     return _found("feature map", name, ()) if ":" in name else name
 
 
-def _found(kind: str, name: str, known: tuple[str, ...]) -> Callable[..., Any]:
+def _found(kind: str, name: str, known: tuple[str, ...]) -> Any:
     if name in ADMITTED:
-        return ADMITTED[name]
+        return copy.deepcopy(ADMITTED[name])  # of classes and functions they are themselves
     try:
         return plugins.find(GROUP, kind, name, nn.Module, known, typed=False)
     except ValueError as error:
@@ -60,10 +61,16 @@ def _found(kind: str, name: str, known: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def _made(
-    kind: str, name: str, make: Callable[..., Any], given: tuple[Any, ...],
+    kind: str, name: str, make: Any, given: tuple[Any, ...],
     options: Mapping[str, Any], offered: Mapping[str, Any],
 ) -> nn.Module:  # fmt: skip
-    """make(*given, **options) with what it takes of what is `offered`."""
+    """make(*given, **options) with what it takes of what is `offered`; an object as it is."""
+    if isinstance(make, nn.Module):
+        if options:
+            raise ValueError(
+                f"{kind} given as an object takes no options, got {', '.join(options)}"
+            )
+        return make
     try:
         taken = inspect.signature(make)
         more = {key: value for key, value in offered.items() if key in taken.parameters}

@@ -11,7 +11,6 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from policies.config import SeeingConfig
 from training import config as configuration
 from training.config import UserError
 from training.job_config import load_job
@@ -123,11 +122,13 @@ class PPOConfig:
         return self
 
 
-def critic_settings(config: PPOConfig, source: str | Path) -> SeeingConfig:
+def critic_settings(
+    config: PPOConfig, source: str | Path
+) -> policies.PolicyConfig | policies.PooledPolicyConfig:
     """The critic's settings. UserError names the `source` when something is wrong with them."""
     plain = configuration.dump(config.policy)
     changed = {**plain, "standardise": False, "last_action": False, "hidden": [64, 64]}
-    settings: SeeingConfig = configuration.validate(
+    settings: Any = configuration.validate(
         type(config.policy),
         {**changed, **config.critic, "controller": "mlp"},
         source,
@@ -138,7 +139,8 @@ def critic_settings(config: PPOConfig, source: str | Path) -> SeeingConfig:
             f"{source}: the critic sees the present alone, as it is, so critic.last_action must be "
             f"false and critic.repair none, got {settings.last_action} and {settings.repair}"
         )
-    return settings
+    found: policies.PolicyConfig | policies.PooledPolicyConfig = settings
+    return found
 
 
 def load_config(path: str | Path, overrides: list[str]) -> PPOConfig:

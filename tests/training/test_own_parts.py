@@ -97,6 +97,17 @@ def test_objects_stand_for_their_names():
     assert isinstance(policy.controller, own_parts.Line)
     assert config.controller == f"{OWN}:Line"
 
+    head, kernel = own_parts.Line(960, 1), own_parts.Squares(4, 8)
+    config = policies.PolicyConfig(controller=head, feature_map=kernel)
+    policy = policies.build(config, PICTURE, NUMBER)
+    assert policy.controller.weight.equal(head.weight)
+    assert policy.controller is not head
+    assert isinstance(policy.selection.features, own_parts.Squares)
+    bare = own_parts.Bare(PICTURE, NUMBER)
+    assert policies.build({"name": bare}, PICTURE, NUMBER).line.weight.equal(bare.line.weight)
+    with pytest.raises(ValueError, match="given as an object takes no options, got gain"):
+        policies.build({"name": bare, "gain": 2.0}, PICTURE, NUMBER)
+
     class Here(own_parts.Bare):
         pass
 
