@@ -80,7 +80,8 @@ def posed(player: Player, pose: str) -> Player:
         place = [round(float(x), 6) for x in np.array(own["position_m"]) + moved_m]
         kept = {key: value for key, value in change.items() if key != "moved_m"}
         config.merge(settings, {camera: {"position_m": place, **kept}})
-    return dataclasses.replace(player, env_settings=environments.resolved(player.env_id, settings))
+    moved = environments.resolved(player.env_id, settings)
+    return dataclasses.replace(player, env_settings=moved, anyway=True)
 
 
 def walk(player: Player, seeds: Sequence[int], workers: int) -> dict[str, Any]:

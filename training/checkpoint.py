@@ -344,13 +344,14 @@ def load_policy(
     with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
         policy = policies.build_for(settings, there, max(held, _SMALL), typed=False)
     load_into(policy, checkpoint)
-    if env is not None and not anyway and not getattr(policy, "reads_geometry", False):
+    if env is not None and not getattr(policy, "reads_geometry", False):
         other = other_robot(env, config["env_id"], config["env"])
-        if other is not None:
+        if other and not anyway:
+            key, (there, here) = next(iter(other.items()))
             raise UserError(
-                f"{checkpoint.path} was trained with {other}, which a policy that reads no "
-                "geometry cannot know (--anyway plays it all the same, the controller vote reads "
-                "the cameras that are there)"
+                f"{checkpoint.path} was trained with {key} = {there!r}, and here it is {here!r}, "
+                "to which its policy does not adapt: --anyway plays it all the same, and the "
+                "controller vote reads the cameras that are there"
             )
     policy.requires_grad_(False)
     return policy, config

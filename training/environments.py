@@ -138,19 +138,22 @@ def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key in task.embodiment}
 
 
-def other_robot(env: gymnasium.Env, env_id: str, trained: dict[str, Any]) -> str | None:
-    """What of the robot and its cameras is another in an open environment than in the settings
-    that a policy was trained with, in words; None where all is alike, or nobody can tell."""
+def other_robot(
+    env: gymnasium.Env, env_id: str, trained: dict[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Settings of the robot and its cameras that are others in an open environment than those that
+    a policy was trained with: both, by name; none where nobody can tell."""
     task, spec = find_task(env_id), env.spec
     if task is None or task.settings is None or spec is None or not same(env_id, spec.id):
-        return None
+        return {}
     known = config.keys(task.settings)
-    here = {key: value for key, value in spec.kwargs.items() if key in known}
-    there, now = (embodiment(env_id, completed(env_id, given)) for given in (trained, here))
-    for key in task.embodiment:
-        if there.get(key) != now.get(key):
-            return f"{key} = {there.get(key)!r}, and here it is {now.get(key)!r}"
-    return None
+    given = {key: value for key, value in spec.kwargs.items() if key in known}
+    there, here = (embodiment(env_id, completed(env_id, one)) for one in (trained, given))
+    return {
+        key: (there[key], here[key])
+        for key in task.embodiment
+        if key in there and key in here and there[key] != here[key]
+    }
 
 
 def describe() -> str:

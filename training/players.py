@@ -261,7 +261,7 @@ def find_players(
     for player in players:
         with player.make_env() as env:
             policy = player.make_policy(env)
-            _note_another_body(player, policy)
+            _note_another_body(player, policy, env)
             try:
                 env.reset(seed=EVALUATION_SEED)
             except ValueError as error:
@@ -269,19 +269,12 @@ def find_players(
     return players
 
 
-def _note_another_body(player: Player, policy: Policy) -> None:
-    """Say where a policy meets another body than it was trained with and cannot tell: only votes
-    are told of cameras and footholds."""
-    task = player.task
-    if player.checkpoint is None or task is None or task.settings is None:
+def _note_another_body(player: Player, policy: Policy, env: gymnasium.Env) -> None:
+    """Say where a policy that is played anyway meets another body than it was trained with."""
+    if player.checkpoint is None or getattr(policy, "reads_geometry", False):
         return
-    if getattr(getattr(policy, "sight", None), "votes", None) is not None:
-        return
-    trained = environments.completed(
-        player.env_id, checkpoint.load(player.checkpoint).config.get("env", {})
-    )
-    now = player.env_settings
-    other = [key for key in task.embodiment if key in trained and trained[key] != now[key]]
+    trained = checkpoint.load(player.checkpoint).config
+    other = environments.other_robot(env, trained["env_id"], trained["env"])
     if other:
         print(
             f"note: {player.name} was trained with another {', '.join(other)} and does not adapt",

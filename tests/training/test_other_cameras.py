@@ -51,3 +51,4 @@ def test_commands_play_it_anyway_where_that_is_asked(capsys):
     assert "was trained with front_camera = " in error
     assert len(error.splitlines()) == 1
     assert rollout.main([*words, "--anyway"]) == 0
+    assert "was trained with another front_camera and does not adapt" in capsys.readouterr().err
