@@ -36,7 +36,7 @@ def _main(argv: list[str] | None) -> int:
     import torch  # late, as --help needs none of what takes seconds to load
 
     from training.es_learner import prepare, train
-    from training.starting import hold_and_train, own_names, print_next, start_run
+    from training.starting import hold_and_train, own_names, print_next, start_run, typed_again
 
     torch.set_num_threads(1)
     config, run, start = start_run(
@@ -45,15 +45,14 @@ def _main(argv: list[str] | None) -> int:
     status = hold_and_train("training.es", args, config, run, start, train)
     if status != 0:
         return status
+    more = [f"iterations={2 * config.iterations}", *typed_again(config)]
     print_next(
         config.iterations,
         run,
         config.env_id,
         (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
         (
-            command_line(
-                "training.es", "--resume", run, "--set", f"iterations={2 * config.iterations}"
-            ),
+            command_line("training.es", "--resume", run, "--set", *more),
             "train on",
         ),
         own=own_names(config).values(),

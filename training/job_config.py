@@ -61,7 +61,7 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     of_run = _is_of_run(Path(path))  # which somebody else may have written
     if asked is not None or not of_run:
         environments.find_task(str(own if asked is None else asked))
-    if _kind(changes) not in (None, _kind(data)):
+    if _another_kind(data, changes):
         data = {key: value for key, value in data.items() if key not in _OF_POLICY}
     _admit(changes if of_run else {**data, **changes}, configuration.source(path, overrides))
 
@@ -74,12 +74,14 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     return configuration.validate(cls, whole, source)
 
 
-def _kind(data: dict[str, Any]) -> tuple[Any, Any] | None:
-    """What a configuration says its policy is; None where it does not."""
-    policy = data.get("policy")
-    if not isinstance(policy, dict) or not policy.keys() & {"name", "form"}:
-        return None
-    return policy.get("name"), policy.get("form")
+def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
+    """Whether changes ask for another kind of policy than a file has."""
+    before, after = (
+        part["policy"] if isinstance(part.get("policy"), dict) else {} for part in (data, changes)
+    )
+    name = before.get("name", "implicit_attention")
+    forms = {before.get("form"), after.get("form")} - {None}
+    return after.get("name", name) != name or len(forms) > 1
 
 
 def _admit(data: dict[str, Any], source: str) -> None:

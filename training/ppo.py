@@ -40,7 +40,7 @@ def _main(argv: list[str] | None) -> int:
     import torch  # late, as --help needs none of what takes seconds to load
 
     from training.ppo_learner import prepare, train
-    from training.starting import hold_and_train, own_names, print_next, start_run
+    from training.starting import hold_and_train, own_names, print_next, start_run, typed_again
 
     torch.set_num_threads(1)
     config, run, start = start_run(
@@ -49,13 +49,13 @@ def _main(argv: list[str] | None) -> int:
     status = hold_and_train("training.ppo", args, config, run, start, train)
     if status != 0:
         return status
-    more = f"iterations={2 * config.iterations}"
+    more = [f"iterations={2 * config.iterations}", *typed_again(config)]
     print_next(
         config.iterations,
         run,
         config.env_id,
         (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
-        (command_line("training.ppo", "--resume", run, "--set", more), "train on"),
+        (command_line("training.ppo", "--resume", run, "--set", *more), "train on"),
         own=own_names(config).values(),
     )
     return 0

@@ -25,6 +25,7 @@ __all__ = [
     "print_next",
     "start_run",
     "state_of",
+    "typed_again",
 ]
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ def hold_and_train(
     except KeyboardInterrupt as error:
         latest = checkpoint.in_run(run)
         at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
-        typed = [f"policy.{key}={name}" for key, name in own_names(config).items()]
+        typed = typed_again(config)
         again = command_line(command, "--resume", run, *(["--set", *typed] if typed else []))
         print(f"\ninterrupted{at}; go on with: {again}")
         return interrupted_status(error)
@@ -106,6 +107,11 @@ def own_names(config: Any) -> dict[str, str]:
     only where the command line names them."""
     found = {key: getattr(config.policy, key, "") for key in ("name", "controller", "feature_map")}
     return {key: name for key, name in found.items() if ":" in name}
+
+
+def typed_again(config: Any) -> list[str]:
+    """The same as overrides of a run that is resumed."""
+    return [f"policy.{key}={name}" for key, name in own_names(config).items()]
 
 
 def print_next(

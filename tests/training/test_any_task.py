@@ -102,3 +102,20 @@ def test_evolution_strategies_train_what_remembers(train):
     policy = {"controller": "gru", "hidden": [4], "last_action": True}
     rows = train(es, env_id="CartPole-v1", iterations=2, policy=policy, **{**ES, "popsize": 4})
     assert len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["policy.name=implicit_attention"], {"keep": 0.3}),
+        (["policy.keep=0.7"], {"keep": 0.7}),
+        (["policy.name=vision_performer"], {"form": "pooled", "patch": (4, 4)}),
+        (["policy.name=vision_performer", "policy.form=pooled"], {"patch": (4, 4)}),
+    ],
+)
+def test_what_a_file_says_of_its_policy_holds_for_no_other_kind(words, kept, tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("policy: {keep: 0.3, patch: [2, 2]}\n")
+    policy = es.load_config(path, words).policy
+    assert {key: getattr(policy, key) for key in kept} == kept
+    assert policy.patch == ((4, 4) if "vision" in policy.name else (2, 2))

@@ -46,7 +46,9 @@ def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path
     run, named = tmp_path / "run", f"{OWN}:{name}"
     words = ["--set", f"policy.name={named}", *(["policy.gain=0.5"] if name != "make_bare" else [])]
     assert es.main(["--config", job(), "--out", str(run), *words]) == 0
-    assert f"--own {named}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"--own {named}" in said
+    assert f"--set iterations=2 policy.name={named}" in said
     more = ["--resume", str(run), "--set", "iterations=2", f"policy.name={named}"]
     assert es.main(more) == 0
     policy, config = checkpoint.load_policy(run)
