@@ -144,7 +144,8 @@ def compared(of_player: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def rows(of_player: Mapping[str, Any]) -> list[str]:
     """A policy's figures, a pose a line, as a table of Markdown."""
     lines, found = [], compared(of_player)
-    for pose, one in of_player.items():
+    order = [*(pose for pose in POSES if pose in of_player), *(set(of_player) - set(POSES))]
+    for pose, one in ((pose, of_player[pose]) for pose in order):
         if "refused" in one:
             lines.append(f"| {pose} | refused | | | |")
         elif pose == AS_IT_WAS:

@@ -92,3 +92,14 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
     file.write_text("[]")
     assert moved_cameras.main(["--out", str(file)]) == 2
     assert "is no file of this command" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not RECORD.is_file(), reason="docs are not part of a source distribution")
+def test_the_document_quotes_the_record():
+    """Of sixteen poses none is told from the cameras as they were."""
+    facts = json.loads(RECORD.read_text())
+    assert len(facts["seeds"]) == 100
+    assert moved_cameras.table(facts["results"]) in (ROOT / "docs" / "cameras.md").read_text()
+    found = moved_cameras.compared(facts["results"][SHIPPED])
+    assert len(found) == 16
+    assert all(one["p_corrected"] > 0.05 for one in found.values())
