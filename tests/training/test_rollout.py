@@ -13,6 +13,7 @@ from envs.bimanual_sweep import BimanualSweepConfig
 from envs.stepping_stones import SteppingStonesConfig
 from tests.training import walk_env
 from training import rollout
+from training.live import LiveWindow
 from training.rollout import Episode, PolicyError, run_episode
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
@@ -124,8 +125,10 @@ def test_an_environment_without_a_description_has_a_reward_alone(capsys):
 def test_the_live_window_is_drawn_in_real_time(monkeypatch):
     shown = []
     monkeypatch.setattr(walk_env.WalkEnv, "render", lambda self: shown.append(self.t))
+    env = walk_env.WalkEnv()
+    env.render_mode = "human"
     start = time.perf_counter()
-    run_episode(walk_env.WalkEnv(), Always(1.0), 0, on_step=rollout.LiveWindow(fps=100))
+    run_episode(env, Always(1.0), 0, on_step=LiveWindow(env, fps=100))
     assert 0.07 < time.perf_counter() - start < 1.0
     assert shown == list(range(1, 11))
 
@@ -149,7 +152,7 @@ def test_the_live_window_is_drawn_in_real_time(monkeypatch):
         (["--policy", "oracle", "--set", "env=5"], "env = 5, where `key: value` pairs are needed"),
         (["--policy", "random", "--set", "wnd=1", *WALK], "wnd"),
         (["--policy", "random", "--video", ""], "--video must name a file, got ''"),
-        (["--policy", "random", "--video", "film.avi"], ".mp4, .gif, .png"),
+        (["--policy", "random", "--video", "film.avi"], ".mp4, .webm, .gif, .png"),
         (["--policy", "random", "--video", "nowhere/film.mp4"], "nowhere"),
         (["--policy", "random", "--video", "a.mp4", "--render"], "cannot be combined"),
         (
