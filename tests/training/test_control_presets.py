@@ -1,0 +1,27 @@
+"""Gymnasium's classic control, which has no images: what the preset reaches."""
+
+import numpy as np
+
+from tests.training.test_es import ROOT
+from training import es
+from training.evaluate import play
+from training.players import EVALUATION_SEED, find_players
+from training.plots import read_metrics
+
+
+def learned(preset, run, episodes, *changes):
+    """The trained policy's mean reward on fresh seeds, and that of the initial centre."""
+    config = str(ROOT / "configs" / f"{preset}.yaml")
+    assert es.main(["--config", config, "--out", str(run), "--set", *changes]) == 0
+    (player,) = find_players([str(run)], [], None, [])
+    seeds = range(EVALUATION_SEED, EVALUATION_SEED + episodes)
+    rewards = [episode.reward for episode in play(player, seeds)]
+    return float(np.mean(rewards)), float(read_metrics(run).columns["center_reward"][0])
+
+
+def test_a_pole_is_balanced_within_seconds(tmp_path):
+    """Of 200 steps; random pushes hold it for 22. Nothing here depends on chance or the machine."""
+    quick = "iterations=5", "terrains=1", "env.max_episode_steps=200"
+    reward, before = learned("cartpole", tmp_path / "run", 5, *quick)
+    assert before < 100
+    assert reward > 150
