@@ -20,7 +20,8 @@ from gymnasium.utils.env_checker import check_env
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "follow_light"
 PAGE = (ROOT / "examples" / "README.md").read_text()
-SCRIPT = "".join(re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
+BLOCKS = re.findall(r"^```bash\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SCRIPT = re.sub(r"\\\n\s*", "", BLOCKS[0])
 COMMANDS = [shlex.split(line)[2:] for line in SCRIPT.splitlines() if "-m training." in line]
 FEWER = {
     "iterations=15": ["iterations=1", "popsize=4", "terrains=1", "center_terrains=1", "workers=1"],
@@ -41,14 +42,14 @@ def example(tmp_path, monkeypatch):
     gymnasium.registry.pop("FollowLight-v0", None)
 
 
-def files(root):
-    """Names and contents of what git knows or would know of this checkout, in a copy of it."""
+def files():
+    """Names and contents of what git knows or would know of this checkout."""
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     names = [name for name in listed.split("\0") if (ROOT / name).is_file()]
-    return {name: (root / name).read_bytes() for name in names}
+    return {name: (ROOT / name).read_bytes() for name in names}
 
 
 def evaluated(root):
@@ -56,7 +57,7 @@ def evaluated(root):
 
 
 def test_it_is_two_files_and_twenty_lines():
-    assert {name for name in files(ROOT) if name.startswith("examples/follow_light/")} == {
+    assert {name for name in files() if name.startswith("examples/follow_light/")} == {
         "examples/follow_light/follow_light.py",
         "examples/follow_light/pyproject.toml",
     }
@@ -73,6 +74,13 @@ def test_it_is_a_sound_environment(example):
     import_module("follow_light")
     with gymnasium.make("FollowLight-v0", render_mode="rgb_array") as env:
         check_env(env.unwrapped)
+        seen = []
+        for looks in range(2):
+            env.reset(seed=0)
+            for _ in range(looks):
+                env.render()
+            seen.append(env.step(env.action_space.low)[0])
+    assert (seen[0] == seen[1]).all()  # whoever watches changes nothing
 
 
 def test_every_command_of_its_page_runs(example, capsys):
@@ -93,7 +101,7 @@ def test_every_command_of_its_page_runs(example, capsys):
 def test_in_a_fresh_environment_it_learns_and_nothing_of_ours_changes(tmp_path):
     """The page's commands as they stand. pip needs a network; the rest is to take ten minutes."""
     here = tmp_path / "checkout"
-    before = files(ROOT)
+    before = files()
     for name in before:
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, here / name)
@@ -115,4 +123,4 @@ def test_in_a_fresh_environment_it_learns_and_nothing_of_ours_changes(tmp_path):
     light, random = (one["success_interval_95"] for one in evaluated(here))
     assert light[0] > random[1]
     assert sum(seconds[1:4]) < 600
-    assert files(here) == before
+    assert {name: (here / name).read_bytes() for name in before} == before

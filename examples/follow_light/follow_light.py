@@ -16,20 +16,22 @@ class FollowLight(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.light, self.steps = self.np_random.uniform(-1, 1, 2), 0
-        return self.render(), {}
+        self.light = self.np_random.uniform(-1, 1, 2)
+        return self.look(), {}
 
     def step(self, action):
-        drift = self.np_random.normal(0, 0.05, 2)
-        self.light, self.steps = np.clip(self.light - 0.2 * action + drift, -1, 1), self.steps + 1
+        self.light = np.clip(self.light - 0.2 * action + self.np_random.normal(0, 0.05, 2), -1, 1)
         reward = 1 - float(np.linalg.norm(self.light))
-        return self.render(), reward, False, self.steps >= 50, {"success": reward > 0.8}
+        return self.look(), reward, False, False, {"success": reward > 0.8}
+
+    def look(self):
+        self.picture = self.np_random.integers(0, 120, (self.side, self.side, 3), np.uint8)
+        column, row = ((self.light + 1) / 2 * (self.side - 4)).astype(int)
+        self.picture[row : row + 4, column : column + 4] = 255
+        return self.picture
 
     def render(self):
-        picture = self.np_random.integers(0, 120, (self.side, self.side, 3), np.uint8)
-        column, row = ((self.light + 1) / 2 * (self.side - 4)).astype(int)
-        picture[row : row + 4, column : column + 4] = 255
-        return picture
+        return self.picture
 
 
-gymnasium.register("FollowLight-v0", entry_point=FollowLight)
+gymnasium.register("FollowLight-v0", entry_point=FollowLight, max_episode_steps=50)
