@@ -17,10 +17,14 @@ class CarRacingConfig:
 
     action_repeat: int = Field(default=4, ge=1, le=50)
     """Frames of 20 ms that an action lasts; the last of them alone is drawn."""
+    largest_steer: float = Field(default=1.0, gt=0, le=1)
+    """Steering that 1 means, as a share of CarRacing-v3's."""
     largest_gas: float = Field(default=0.5, gt=0, le=1)
     """Gas that a drive of 1 means, as a share of CarRacing-v3's."""
     largest_brake: float = Field(default=0.8, gt=0, le=1)
     """Brake that a drive of -1 means, as a share of CarRacing-v3's; 1 would block the wheels."""
+    idle_drive: float = Field(default=0.0, ge=-1, le=1)
+    """Added to every drive, the sum clipped to -1 and 1: what asking for nothing means."""
     episode_frames: int = Field(default=1000, ge=1, le=10**6)
     """Length of an episode, frames of 20 ms; it is truncated then."""
     patience_frames: int | None = Field(default=None, ge=1)

@@ -2,8 +2,9 @@
 
 Observation: Box (96, 96, 3) uint8, the picture of CarRacing-v3; its last 12 rows are indicators.
 Action, Box(-1, 1, (2,)), to which it is clipped, for `action_repeat` frames of 20 ms:
-    0  steering, right positive
-    1  drive: gas where positive, up to `largest_gas`; brake where negative, up to `largest_brake`
+    0  steering, right positive, up to `largest_steer`
+    1  drive, to which `idle_drive` is added: gas where the sum is positive, up to `largest_gas`;
+       brake where it is negative, up to `largest_brake`
 The reward is the frames' sum: 1000 / tiles of track for each new tile, and -0.1 a frame.
 
 AttentionAgent (Tang, Nguyen and Ha 2020, "Neuroevolution of self-interpretable agents") acts on
@@ -93,10 +94,10 @@ class CarRacingEnv(gymnasium.Env[Observation, NDArray[np.float32]]):
         if not self._begun:
             raise RuntimeError("reset must be called before step")
         steer, drive = np.clip(read_action(action, 2), -1.0, 1.0)
+        drive = np.clip(drive + self.config.idle_drive, -1.0, 1.0)
         gas, brake = max(drive, 0.0), max(-drive, 0.0)
-        controls = np.array(
-            [steer, gas * self.config.largest_gas, brake * self.config.largest_brake]
-        )
+        shares = self.config.largest_steer, self.config.largest_gas, self.config.largest_brake
+        controls = np.array([steer, gas, brake]) * shares
         total, ended, truncated = 0.0, False, False
         for frame in range(self.config.action_repeat):
             last = frame == self.config.action_repeat - 1

@@ -8,7 +8,7 @@ __all__ = ["TASK"]
 TASK = Task(
     env_id="CarRacingRepeat-v0",
     settings=CarRacingConfig,
-    embodiment=("action_repeat", "largest_gas", "largest_brake"),
+    embodiment=("action_repeat", "largest_steer", "largest_gas", "largest_brake", "idle_drive"),
     outcomes=(
         Outcome(
             name="tiles",

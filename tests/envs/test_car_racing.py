@@ -54,6 +54,19 @@ def test_an_action_is_repeated_and_its_rewards_added() -> None:
     rarely.close()
 
 
+def test_idle_drive_is_added_to_the_drive() -> None:
+    plain, rolling = _make(), _make(idle_drive=0.1)
+    plain.reset(seed=4)
+    rolling.reset(seed=4)
+    for steer, drive in _actions(8):
+        seen, reward, *_ = plain.step(np.array([steer, min(drive + 0.1, 1.0)]))
+        again, paid, *_ = rolling.step(np.array([steer, drive]))
+        np.testing.assert_array_equal(seen, again)
+        assert reward == paid
+    plain.close()
+    rolling.close()
+
+
 @pytest.mark.parametrize("frames", [1, 6, 8])
 def test_an_episode_is_cut_at_its_length_and_its_last_picture_is_drawn(frames: int) -> None:
     env, stock = _make(episode_frames=frames), _make(action_repeat=1)

@@ -8,12 +8,13 @@ import pytest
 import envs
 from training.config import UserError
 from training.plots import Curve
+from training.run_log import provenance
 from training.state_files import read_json
 from training.studies.config import StudyConfig
 from training.studies.intervals import mean_interval, ratio_interval, share_interval, t_quantile
-from training.studies.measures import Evaluation
+from training.studies.measures import Evaluation, condition_file, write_json
 from training.studies.results import Scores, pareto_front, read_scores, training_spread
-from training.studies.summary import Row, Summary, headline
+from training.studies.summary import Row, Summary, headline, summarise
 
 
 def generator(seed=1):
@@ -271,6 +272,31 @@ def test_the_headline_says_nothing_of_costs_before_they_are_measured():
     found = sentences(row("base", 4.0), row("angular", 4.0, 1.0))
     assert len(found) == 2
     assert found[0].startswith("angular earns 1.000 times")
+
+
+def test_against_a_baseline_without_attention_nothing_is_saved(tmp_path):
+    costs = {"base": 0, "look": 100}
+    for name in costs:
+        records = [{"reward": 2.0 + scene / 100} for scene in range(2)]
+        write_json(condition_file(tmp_path, f"{name}-s0"), {"records": records})
+    found = {
+        name: {"attention": attention, "total": 200, "latency_ms": 1.0, "parameters": 3}
+        for name, attention in costs.items()
+    }
+    facts = {"measured": {}, "costs": found, "provenance": provenance({})}
+    write_json(tmp_path / "costs.json", facts)
+    study = StudyConfig(
+        title="T",
+        stages=({"trainer": "es", "config": "x"},),
+        arms=[{"name": "base", "control": True}, {"name": "look"}],
+        baseline="base",
+        seeds=(0,),
+        references=(),
+        episodes=2,
+    )
+    summary = summarise(study, tmp_path)
+    assert summary.arms["look"].fewer is None
+    assert headline(study, summary)[0].endswith("Its reward is not worse by more than 2 %.")
 
 
 def test_the_headline_before_there_is_one():

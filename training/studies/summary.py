@@ -37,7 +37,7 @@ class Row:
     """FLOPs, latency and parameters, the keys of `StepCost`; None where not measured."""
     fewer: float | None = None
     """The baseline's attention FLOPs, as a multiple of its own; None for a control
-    and where there are none."""
+    and where one of both has none."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _row(
     cost, reference = costs.get(name), costs.get(study.baseline)
     fewer = None
     compared = name != study.baseline and name not in study.controls
-    if cost and reference and cost["attention"] and compared:
+    if cost and reference and cost["attention"] and reference["attention"] and compared:
         fewer = reference["attention"] / cost["attention"]
     return Row(name, ours, interval, ratio, between, share, around, cost, fewer)
 
