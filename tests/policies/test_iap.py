@@ -344,7 +344,10 @@ def test_spaces_of_another_kind():
         ({"projection": "random"}, "^projection = 'random', but input should be 'fast_simplex'"),
         ({"policy": 5}, r"^policy = 5, where `key: value` pairs are needed$"),
         ({"policy": "x"}, r"^policy = 'x', where `key: value` pairs are needed$"),
-        ({"name": ["a"]}, r"^policy name must be one of implicit_attention, .*, got \['a'\]$"),
+        (
+            {"name": ["a"]},
+            r"^policy name must be one of implicit_attention, .*, got \['a'\]; module:Class names one",
+        ),
         ({"qk_dims": 4}, r"^unknown key qk_dims; the keys known there are controller, [^\n]*$"),
     ],
 )

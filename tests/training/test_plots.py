@@ -111,7 +111,7 @@ def test_the_command_draws_runs(run, tmp_path, x):
         (None, "cannot be read"),
         ("a,b\n1,2\n", "no column 'iteration'"),
         ("iteration,reward_mean\n", "measured value yet of what can be drawn, reward_mean, cen"),
-        ("iteration,colour\n1,2\n", "in_bowls, level; their columns are iteration, colour\n"),
+        ("iteration,colour\n1,2\n", "tiles, level; their columns are iteration, colour\n"),
     ],
 )
 def test_runs_that_cannot_be_drawn(tmp_path, capsys, text, message):
