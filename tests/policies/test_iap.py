@@ -346,7 +346,7 @@ def test_spaces_of_another_kind():
         ({"policy": "x"}, r"^policy = 'x', where `key: value` pairs are needed$"),
         (
             {"name": ["a"]},
-            r"^policy name must be one of implicit_attention, .*, got \['a'\]; module:Class names one",
+            r"^policy name must be one of implicit_attention, .*, got \['a'\]; module:Class",
         ),
         ({"qk_dims": 4}, r"^unknown key qk_dims; the keys known there are controller, [^\n]*$"),
     ],
