@@ -25,6 +25,7 @@ __all__ = [
     "Observations",
     "Pictures",
     "Vector",
+    "copied",
     "flat",
     "layout_of",
     "parts_of",
@@ -168,6 +169,11 @@ def layout_of(shape: tuple[int, ...]) -> str:
 def flat(observation: Any) -> dict[str, NDArray[Any]]:
     """An observation's parts by their names."""
     return dict(_values(observation, ""))
+
+
+def copied(observation: Any) -> dict[str, NDArray[Any]]:
+    """Copies of them, which stay as they are when the environment goes on."""
+    return {key: np.array(part) for key, part in flat(observation).items()}
 
 
 def _values(value: Any, key: str) -> Iterator[tuple[str, Any]]:

@@ -24,7 +24,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 import policies
-from policies.observation import flat, parts_of
+from policies.observation import copied, parts_of
 from training.checkpoint import check_tensors, make_env, policy_settings
 from training.config import UserError
 from training.episode import Episode, Policy, run_episode
@@ -226,7 +226,7 @@ class _Labelled:
 
     def act(self, observation: Any) -> Any:
         label = self._env.get_wrapper_attr("expert_action")()
-        self.seen.append({key: np.array(part) for key, part in flat(observation).items()})
+        self.seen.append(copied(observation))
         self.labels.append(np.array(label))
         action = label if self._learner is None else self._learner.act(observation)
         taken = self._disturbed(action)

@@ -11,9 +11,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-import shlex
-
-from training.command_lines import command_line
 from training.commands import exit_status
 from training.es_config import FREE_ON_RESUME, ESConfig, load_config
 from training.job_config import describe_job, make_parser
@@ -33,28 +30,8 @@ def _main(argv: list[str] | None) -> int:
     parser = make_parser("training.es", description, describe_job(ESConfig), PRESET)
     args = parser.parse_args(argv)
 
-    import torch  # late, as --help needs none of what takes seconds to load
-
+    # Late, as --help needs none of what takes seconds to load.
     from training.es_learner import prepare, train
-    from training.starting import hold_and_train, own_names, print_next, start_run, typed_again
+    from training.starting import train_and_tell
 
-    torch.set_num_threads(1)
-    config, run, start = start_run(
-        "training.es", args, PRESET, load_config, lambda _: FREE_ON_RESUME, prepare
-    )
-    status = hold_and_train("training.es", args, config, run, start, train)
-    if status != 0:
-        return status
-    more = [f"iterations={2 * config.iterations}", *typed_again(config)]
-    print_next(
-        config.iterations,
-        run,
-        config.env_id,
-        (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
-        (
-            command_line("training.es", "--resume", run, "--set", *more),
-            "train on",
-        ),
-        own=own_names(config).values(),
-    )
-    return 0
+    return train_and_tell("training.es", args, PRESET, load_config, FREE_ON_RESUME, prepare, train)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,12 +26,13 @@ from training import config as configuration
 from training.config import UserError
 from training.es_config import ESConfig
 from training.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
-from training.outcomes import center_columns, mean_columns, mean_success, mean_values
+from training.outcomes import episode_columns, episode_values
 from training.pool import Pool
 from training.seeds import derived_seeds
 from training.starting import build_policy, state_of
 from training.state_files import Count, Finite, State
 from training.workers import (
+    EpisodeWorker,
     Outcome,
     Setup,
     Task,
@@ -47,12 +49,7 @@ _MOST_POPULATION = 5 * 10**7
 
 def columns(env_id: str) -> tuple[str, ...]:
     """Of metrics.csv."""
-    task = envs.find_task(env_id)
-    return (
-        "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
-        *center_columns(task), "center_success", "success_rate", *mean_columns(task),
-        "level", "sigma", "wall_s",
-    )  # fmt: skip
+    return (*episode_columns(envs.find_task(env_id)), "level", "sigma", "wall_s")
 
 
 @dataclass(config=ConfigDict(extra="forbid"))
@@ -210,8 +207,9 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     announce(policy, config.fit_after, progress.fitted, config.iterations)
     plain = configuration.dump(config)
     setup = Setup(config.env_id, config.env, plain["policy"], policy.state_dict())
+    make = partial(EpisodeWorker, setup)
     with (
-        closing(open_pool(setup, config.workers, config.ray_address)) as pool,
+        closing(open_pool(make, config.workers, config.ray_address)) as pool,
         closing(
             run_log.RunLog(
                 run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
@@ -250,7 +248,8 @@ def learn(
 
         now = time.perf_counter()
         steps = sum(outcome.episode.steps for outcome in outcomes)
-        success_rate = mean_success(candidates)
+        judged = episode_values(task, center, candidates)
+        success_rate = judged["success_rate"]
         progress.env_steps += steps
         progress.episodes += len(outcomes)
         row = {
@@ -259,11 +258,7 @@ def learn(
             "episodes": progress.episodes,
             "reward_mean": float(returns.mean()),
             "reward_max": float(returns.max()),
-            "center_reward": float(np.mean([e.reward for e in center])),
-            **mean_values(center_columns(task), center),
-            "center_success": mean_success(center),
-            "success_rate": success_rate,
-            **mean_values(mean_columns(task), candidates),
+            **judged,
             "level": progress.level,
             "sigma": searcher.sigma,
             "wall_s": round(earlier_s + now - began, 3),

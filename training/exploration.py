@@ -18,7 +18,7 @@ from torch import Tensor
 
 import policies
 from policies.heads import Decision
-from policies.observation import flat
+from policies.observation import copied
 from training.checkpoint import make_env, policy_settings
 from training.episode import Episode, Policy, run_episode
 from training.seeds import EVALUATION_SEEDS_FROM
@@ -116,7 +116,7 @@ class _Trying:
         return action
 
     def see(self, observation: Any) -> None:
-        self.seen.append({key: np.array(part) for key, part in flat(observation).items()})
+        self.seen.append(copied(observation))
 
 
 class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):

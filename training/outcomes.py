@@ -16,6 +16,8 @@ from training.episode import Episode
 __all__ = [
     "center_columns",
     "described",
+    "episode_columns",
+    "episode_values",
     "mean_columns",
     "mean_of",
     "mean_success",
@@ -57,6 +59,28 @@ def mean_columns(task: Task | None) -> dict[str, str]:
 def mean_values(columns: Mapping[str, str], episodes: Sequence[Episode]) -> dict[str, float]:
     """The values of such columns."""
     return {column: mean_of(episodes, name) for column, name in columns.items()}
+
+
+def episode_columns(task: Task | None) -> tuple[str, ...]:
+    """First columns of metrics.csv of a trainer that runs a centre's episodes, and others around
+    it."""
+    return (
+        "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
+        *center_columns(task), "center_success", "success_rate", *mean_columns(task),
+    )  # fmt: skip
+
+
+def episode_values(
+    task: Task | None, center: Sequence[Episode], others: Sequence[Episode]
+) -> dict[str, float]:
+    """Values of those from `center_reward` on."""
+    return {
+        "center_reward": float(np.mean([episode.reward for episode in center])),
+        **mean_values(center_columns(task), center),
+        "center_success": mean_success(center),
+        "success_rate": mean_success(others),
+        **mean_values(mean_columns(task), others),
+    }
 
 
 def described(episode: Episode, task: Task | None) -> str:

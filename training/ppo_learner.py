@@ -30,14 +30,14 @@ from training.config import UserError
 from training.exploration import Explorer, Rollout, Task
 from training.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
 from training.optimiser_state import optimiser_tensors, set_optimiser
-from training.outcomes import center_columns, mean_columns, mean_success, mean_values
+from training.outcomes import episode_columns, episode_values
 from training.players import check_device
-from training.pool import Pool, open_pool
+from training.pool import Pool
 from training.ppo_config import PPOConfig, critic_settings
 from training.seeds import derived_seeds
 from training.starting import state_of
 from training.state_files import Count, Finite, State
-from training.workers import explained
+from training.workers import explained, open_pool
 
 if TYPE_CHECKING:
     from stable_baselines3 import PPO
@@ -46,20 +46,20 @@ __all__ = ["columns", "prepare", "train"]
 
 _UPDATE, _CENTER, _FIRST_WAVE = 0, 1, 2
 _CRITIC, _OPTIMISER, _LOG_STD = "critic/", "optimiser/", "log_std"
-_FIGURES = (
-    "policy_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction",
-    "explained_variance",
-)  # fmt: skip
+_FIGURES = {
+    "policy_loss": "train/policy_gradient_loss",
+    "value_loss": "train/value_loss",
+    "entropy_loss": "train/entropy_loss",
+    "approx_kl": "train/approx_kl",
+    "clip_fraction": "train/clip_fraction",
+    "explained_variance": "train/explained_variance",
+}
+"""Columns of metrics.csv, and what Stable-Baselines3 calls them."""
 
 
 def columns(env_id: str) -> tuple[str, ...]:
     """Of metrics.csv."""
-    task = envs.find_task(env_id)
-    return (
-        "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
-        *center_columns(task), "center_success", "success_rate", *mean_columns(task),
-        *_FIGURES, "exploration", "wall_s",
-    )  # fmt: skip
+    return (*episode_columns(envs.find_task(env_id)), *_FIGURES, "exploration", "wall_s")
 
 
 @checked_dataclass(config=ConfigDict(extra="forbid"))
@@ -187,9 +187,6 @@ def train(config: PPOConfig, run: Path, start: checkpoint.Checkpoint | None = No
     if progress.iteration >= config.iterations:
         return
     announce(learner.actor, config.fit_after, progress.fitted, config.iterations)
-    if config.workers > 1 or config.ray_address is not None:
-        where = config.ray_address or "this machine"
-        print(f"starting {config.workers} workers on {where} ...", flush=True)
     settings = config.env_id, config.env, configuration.dump(config)["policy"]
     with (
         closing(
@@ -260,12 +257,8 @@ def learn(
             "episodes": progress.episodes,
             "reward_mean": float(np.mean(rewards)),
             "reward_max": float(np.max(rewards)),
-            "center_reward": float(np.mean([e.reward for e in center])),
-            **mean_values(center_columns(task), center),
-            "center_success": mean_success(center),
-            "success_rate": mean_success(episodes),
-            **mean_values(mean_columns(task), episodes),
-            **{name: figures[name] for name in _FIGURES},
+            **episode_values(task, center, episodes),
+            **{column: float(figures[name]) for column, name in _FIGURES.items()},
             "exploration": exploration,
             "wall_s": round(earlier_s + now - began, 3),
         }

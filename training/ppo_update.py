@@ -27,17 +27,8 @@ from policies.seeing import Memory, SeeingPolicy
 from training.exploration import Rollout, log_probability
 from training.ppo_config import PPOConfig
 
-__all__ = ["FIGURES", "ActorCritic", "discounted", "make_model", "update"]
+__all__ = ["ActorCritic", "discounted", "make_model", "update"]
 
-FIGURES = {
-    "policy_loss": "train/policy_gradient_loss",
-    "value_loss": "train/value_loss",
-    "entropy_loss": "train/entropy_loss",
-    "approx_kl": "train/approx_kl",
-    "clip_fraction": "train/clip_fraction",
-    "explained_variance": "train/explained_variance",
-}
-"""Columns of metrics.csv, and what Stable-Baselines3 calls them."""
 _LAST = "\0last_action"
 """The action before, among an observation's parts, none of which is called so."""
 _CHUNK = 256
@@ -172,13 +163,13 @@ def discounted(rewards: NDArray[np.float64], gamma: float) -> NDArray[np.float64
     return found
 
 
-def update(model: PPO, rollouts: Sequence[Rollout], unit: float, seed: int) -> dict[str, float]:
-    """Train on episodes whose rewards are divided by `unit`; returns the columns of `FIGURES`."""
+def update(model: PPO, rollouts: Sequence[Rollout], unit: float, seed: int) -> dict[str, Any]:
+    """Train on episodes whose rewards are divided by `unit`; returns what is logged, by its names
+    there."""
     set_random_seed(seed)
     model.rollout_buffer = _buffer(model, rollouts, unit)
     model.train()
-    found = model.logger.name_to_value
-    return {column: float(found[name]) for column, name in FIGURES.items()}
+    return dict(model.logger.name_to_value)
 
 
 def _buffer(model: PPO, rollouts: Sequence[Rollout], unit: float) -> DictRolloutBuffer:

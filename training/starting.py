@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
+
+import torch
 
 import policies
 from training import checkpoint, environments, run_log
@@ -25,6 +28,7 @@ __all__ = [
     "print_next",
     "start_run",
     "state_of",
+    "train_and_tell",
     "typed_again",
 ]
 
@@ -100,6 +104,30 @@ def hold_and_train(
         print(f"\ninterrupted{at}; go on with: {again}")
         return interrupted_status(error)
     return 0
+
+
+def train_and_tell(
+    command: str, args: argparse.Namespace, preset: str, load: Callable[[Any, list[str]], T],
+    free_on_resume: tuple[str, ...], prepare: Callable[[T], object],
+    train: Callable[[T, Path, checkpoint.Checkpoint | None], None],
+) -> int:  # fmt: skip
+    """All that a trainer in one process does, see `start_run`: its exit status. In the end it says
+    what to do with the run, and how to go on."""
+    torch.set_num_threads(1)
+    config: Any
+    config, run, start = start_run(command, args, preset, load, lambda _: free_on_resume, prepare)
+    status = hold_and_train(command, args, config, run, start, train)
+    if status == 0:
+        more = [f"iterations={2 * config.iterations}", *typed_again(config)]
+        print_next(
+            config.iterations,
+            run,
+            config.env_id,
+            (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
+            (command_line(command, "--resume", run, "--set", *more), "train on"),
+            own=own_names(config).values(),
+        )
+    return status
 
 
 def own_names(config: Any) -> dict[str, str]:

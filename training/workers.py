@@ -7,18 +7,17 @@ so that a training run is the same bit for bit whatever runs the episodes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 import policies
-from policies.observation import flat
+from policies.observation import copied
 from training import pool
 from training.checkpoint import make_env, policy_settings
 from training.config import UserError
@@ -28,6 +27,7 @@ from training.pool import Pool, WorkerDiedError
 from training.seeds import EVALUATION_SEEDS_FROM
 
 __all__ = [
+    "EpisodeWorker",
     "Outcome",
     "Pool",
     "Setup",
@@ -37,6 +37,9 @@ __all__ = [
     "open_pool",
     "set_parameters",
 ]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class EpisodeWorker:
         def keep(env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
             measured.append(policy.measured(observation))
             if task.kept:
-                seen.append({key: np.array(part) for key, part in flat(observation).items()})
+                seen.append(copied(observation))
 
         with torch.no_grad():
             episode = run_episode(
@@ -143,8 +146,10 @@ def explained() -> Iterator[None]:
         raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
 
 
-def open_pool(setup: Setup, workers: int, ray_address: str | None) -> Pool[Task, Outcome]:
-    """A pool for `workers` episodes at the same time; one worker without Ray is in this process."""
+def open_pool(
+    make: Callable[[], pool.Worker[T, R]], workers: int, ray_address: str | None
+) -> Pool[T, R]:
+    """As `training.pool.open_pool`, for a trainer: other processes take seconds, which it says."""
     if workers > 1 or ray_address is not None:
         print(f"starting {workers} workers on {ray_address or 'this machine'} ...", flush=True)
-    return pool.open_pool(partial(EpisodeWorker, setup), workers, ray_address)
+    return pool.open_pool(make, workers, ray_address)
