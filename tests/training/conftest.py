@@ -1,6 +1,7 @@
-"""What several tests of studies begin from."""
+"""What several tests begin from."""
 
 import pytest
+import yaml
 
 from tests.training.study_jobs import conduct, write_study
 
@@ -12,3 +13,15 @@ def plain(tmp_path_factory):
     path = write_study(folder)
     assert conduct(path, folder / "out") == 0
     return path, folder / "out"
+
+
+@pytest.fixture
+def job(tmp_path, request):
+    """Writes the configuration `SMALL` of the test's module, with changes, and returns its path."""
+
+    def write(**changes):
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump(request.module.SMALL | changes))
+        return str(path)
+
+    return write

@@ -1,6 +1,5 @@
 """Behaviour cloning: it learns, resumes bit for bit, and is careful with bad input."""
 
-import csv
 import math
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ import policies
 from benchmarks.cloning_time import random_data
 from policies.footholds import FootholdVotes, two_bin_labels
 from tests.training.background import wait_for
+from tests.training.test_es import metrics
 from training import bc, checkpoint, cloning, dagger, demonstrations, es
 from training.bc_config import BCConfig, load_config
 from training.demonstrations import Demonstrations
@@ -33,26 +33,9 @@ SMALL = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def job(tmp_path):
-    """Writes a configuration and returns its path."""
-
-    def write(**changes):
-        path = tmp_path / "job.yaml"
-        path.write_text(yaml.safe_dump(SMALL | changes))
-        return str(path)
-
-    return write
-
-
 def train(job, run, *arguments):
     assert bc.main(["--config", job, "--out", str(run), *arguments]) == 0
     return run
-
-
-def metrics(run, *, without=("wall_s",)):
-    with open(run / "metrics.csv", newline="") as file:
-        return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]
 
 
 def files(run):

@@ -28,18 +28,6 @@ SMALL = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def job(tmp_path):
-    """Writes a configuration and returns its path."""
-
-    def write(**changes):
-        path = tmp_path / "job.yaml"
-        path.write_text(yaml.safe_dump(SMALL | changes))
-        return str(path)
-
-    return write
-
-
 def train(job, run, *arguments):
     assert es.main(["--config", job, "--out", str(run), *arguments]) == 0
     return run

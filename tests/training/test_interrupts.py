@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.background import ROOT, start, wait_for
-from tests.training.test_es import job as job
+from tests.training.test_es import SMALL as SMALL
 from tests.training.test_es import train
 
 COMMANDS = {

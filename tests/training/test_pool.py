@@ -13,7 +13,7 @@ import torch
 
 from tests.training.background import ROOT, start, wait_for
 from tests.training.pool_workers import Odd, Squares
-from tests.training.test_es import job as job
+from tests.training.test_es import SMALL as SMALL
 from training import pool
 from training.config import UserError
 from training.pool import InProcessPool, WorkerDiedError, open_pool

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.training.background import ROOT, start, wait_for
+from tests.training.test_es import SMALL as SMALL
 from tests.training.test_es import checkpoints, latest, metrics, train
-from tests.training.test_es import job as job
 from training import checkpoint
 
 SECRET = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
