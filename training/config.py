@@ -9,7 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterable
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -157,11 +157,13 @@ def _with_tags(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
 
 def dump(config: Any) -> dict[str, Any]:
     """Plain data (JSON types) that `validate` turns back into an equal configuration."""
-    data: dict[str, Any] = _plain(TypeAdapter(type(config)).dump_python(config))
-    return data
+    # Not by pydantic: Control-C in a union's Python code is to it a member that does not fit.
+    return {field.name: _plain(getattr(config, field.name)) for field in fields(config)}
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return dump(value)
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     return [*map(_plain, value)] if isinstance(value, list | tuple) else value

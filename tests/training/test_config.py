@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from training import bc, config, es, study
 from training.config import UserError
+from training.es_config import ESConfig
 
 STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -79,6 +80,31 @@ def test_file_then_overrides(write):
 
 def test_an_override_may_replace_a_tagged_choice(write):
     assert load(write(""), "how.name=fast", "how.rate=2").how == Fast(rate=2.0)
+
+
+def test_an_interrupt_while_a_configuration_is_dumped_is_not_lost():
+    """At each call of Python code within: training dumps its configuration in every iteration."""
+    job, calls, at = ESConfig(), 0, 0
+    config.dump(job)
+
+    def interrupt(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+        if event == "call" and calls == at:
+            raise KeyboardInterrupt
+
+    while calls >= at:
+        calls, at = 0, at + 1
+        sys.setprofile(interrupt)
+        try:
+            config.dump(job)
+            survived = True
+        except KeyboardInterrupt:
+            survived = False
+        finally:
+            sys.setprofile(None)
+        assert survived == (calls < at), f"lost at call {at}"
+    assert at > 50
 
 
 def test_dump_and_yaml_round_trip(tmp_path):
