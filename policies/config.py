@@ -41,6 +41,8 @@ FEATURE_MAPS = (
 signed powers of them, geometric and poisson."""
 CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
 """What `PolicyConfig.controller` may be, beside one of the user's own."""
+SCALED = ("auto", "mlp", "lstm", "gru")
+"""Of these, those whose last layer `init_output` scales; auto is mlp then."""
 HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
 """Of these, those with a choice of bases."""
 Projection = Literal[
@@ -168,6 +170,9 @@ class SeeingConfig:
     with votes."""
     init_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of the initial parameters."""
+    init_output: float = Field(default=1.0, ge=0, le=100)
+    """Times the initial weights of the controller's last layer: 0 begins in the middle of the
+    actions, whatever is seen; not with votes."""
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
@@ -180,6 +185,11 @@ class SeeingConfig:
         if self.controller in ("lstm", "gru") and not self.hidden:
             raise ValueError(
                 f"hidden must have a width with the controller {self.controller}, got none"
+            )
+        if self.init_output != 1 and self.controller not in SCALED:
+            raise ValueError(
+                f"init_output must be 1 with the controller {self.controller}, got "
+                f"{self.init_output}; {', '.join(SCALED)} take another"
             )
         return self
 
@@ -211,6 +221,10 @@ class PolicyConfig(SeeingConfig):
     the better: so that tiny differences do not reorder tokens; 0: not rounded."""
     qk_dim: int = Field(default=4, ge=2, le=256)
     """Dimension d of queries and keys."""
+    qk_lengths: Literal["unit", "learned"] = "unit"
+    """Queries and keys are brought to length 1 (Hybrid Random Features, appendix K), or keep the
+    length that their weights give them, divided by d^(1/4) and at most 4 (as softmax attention of
+    q.k / sqrt(d)). Lengths tell tokens of one direction apart."""
     controller: OwnName = "auto"
     """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
     one that remembers (lstm, gru), or one of your own (module:Class, docs/own_policy.md); auto:

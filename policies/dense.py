@@ -32,6 +32,11 @@ class DenseController(nn.Module):
             nn.init.zeros_(layer.bias)
             self.layers.append(layer)
 
+    @property
+    def output(self) -> nn.Module:
+        """The layer that the head reads."""
+        return self.layers[-1]
+
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs) -> (batch, outputs)."""
         for layer in self.layers[:-1]:

@@ -74,7 +74,10 @@ class ImplicitAttentionPolicy(SeeingPolicy):
                 "that is seen one token, got learned"
             )
         kernel = attention_kernel(config, config.qk_dim)
-        return LearnedSelection(tokens.num_features, kept, kernel, generator, config.score_step)
+        return LearnedSelection(
+            tokens.num_features, kept, kernel, generator, config.score_step,
+            config.qk_lengths == "unit",
+        )  # fmt: skip
 
     def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
         """Observations, each part (batch, ...) as the space has it, and what is carried, by default

@@ -91,9 +91,13 @@ class SeeingPolicy(Rebuilt):
         """The controller of the settings that looks at no picture."""
         sizes = self.sight.inputs, self.head.size, self.config.hidden, generator
         name = self.config.controller
-        if name in GATES:
-            return RecurrentController(name, *sizes)
-        return DenseController(*sizes) if name in CONTROLLERS else own_controller(name, *sizes)
+        if name not in CONTROLLERS:
+            return own_controller(name, *sizes)
+        recurrent = name in GATES
+        made = RecurrentController(name, *sizes) if recurrent else DenseController(*sizes)
+        with torch.no_grad():
+            made.output.weight.mul_(self.config.init_output)
+        return made
 
     def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
         """What attention hands on of observations, each part (batch, ...): (batch, handed)."""

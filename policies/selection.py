@@ -1,6 +1,7 @@
 """Implicit attention: which tokens matter, without an L x L matrix.
 
-Queries and keys are linear in the tokens and L2-normalised (Hybrid Random Features, appendix K).
+Queries and keys are linear in the tokens and, unless their lengths are learned, L2-normalised
+(Hybrid Random Features, appendix K).
 The score of token j is sum_i kernel(q_i, k_j), computed in O(L) by random features; the best tokens
 are kept (Implicit Attention Policy, its masking and rank variants).
 """
@@ -17,6 +18,7 @@ from attention.components import PROJECTION, SCORE, component
 __all__ = ["LearnedSelection", "RandomSelection"]
 
 _INIT_STD = 0.2  # the scale is free (normalised); small against a search's steps, it binds less
+_LONGEST = 4.0  # of learned lengths: exp(|q| |k|) stays far from overflow, whatever a search tries
 _SOFTNESS = 0.25  # of the gate through which gradients pass, in standard deviations of the scores
 
 
@@ -31,6 +33,8 @@ class LearnedSelection(nn.Module):
         generator: source of the initial parameters.
         score_step: logarithms of scores are rounded to multiples of this before they are compared,
             and of equal ones the first tokens are the best; 0: scores as they are.
+        unit: whether queries and keys are brought to length 1. If not, weights have variance 1 at
+            first, and what is summed is divided by the root of `num_features` and by d^(1/4).
     """
 
     def __init__(
@@ -40,19 +44,24 @@ class LearnedSelection(nn.Module):
         features: attention.FeatureMap | attention.ExactSoftmax,
         generator: torch.Generator,
         score_step: float = 0.0,
+        unit: bool = True,
     ) -> None:
         super().__init__()
         self.kept, self.score_step = kept, score_step
         shape = (num_features, features.dim)
-        self.query = nn.Parameter(_INIT_STD * torch.randn(shape, generator=generator))
-        self.key = nn.Parameter(_INIT_STD * torch.randn(shape, generator=generator))
+        std = _INIT_STD if unit else 1.0
+        self.query = nn.Parameter(std * torch.randn(shape, generator=generator))
+        self.key = nn.Parameter(std * torch.randn(shape, generator=generator))
         self.features = features
+        self._scale = None if unit else num_features**-0.5 * features.dim**-0.25
 
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
+        """Queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
         with component(PROJECTION):
             query, key = tokens @ self.query, tokens @ self.key
-            return normalize(query, dim=-1), normalize(key, dim=-1)
+            if self._scale is None:
+                return normalize(query, dim=-1), normalize(key, dim=-1)
+            return _shortened(query * self._scale), _shortened(key * self._scale)
 
     def scores(self, tokens: Tensor) -> Tensor:
         """Attention that each token receives, (batch, tokens)."""
@@ -114,6 +123,11 @@ class LearnedSelection(nn.Module):
             soft = _soft_gate(kept, scores, threshold)
             # In this order the factor is 1 to the bit.
             return found * (1 + (soft - soft.detach())).unsqueeze(-1)
+
+
+def _shortened(vectors: Tensor) -> Tensor:
+    """Vectors (..., d), those longer than `_LONGEST` brought to that length."""
+    return vectors * (_LONGEST / vectors.norm(dim=-1, keepdim=True).clamp_min(_LONGEST))
 
 
 def _soft_gate(some: Tensor, scores: Tensor, threshold: Tensor) -> Tensor:

@@ -70,7 +70,8 @@ class Sight:
     def _votes(
         self, config: SeeingConfig, geometry: Geometry | None, action_space: Any
     ) -> VotePlan | None:
-        suits = isinstance(config, PolicyConfig) and not (config.standardise or config.last_action)
+        others = config.standardise or config.last_action or config.init_output != 1
+        suits = isinstance(config, PolicyConfig) and not others
         if config.controller != "vote" and not (config.controller == "auto" and suits):
             return None
         found = vote_plan(self.observations, self.images, geometry, action_space)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from attention import ExactSoftmax
 from policies.config import EXACT
+from policies.selection import LearnedSelection
 from tests.policies.cases import batch, make, observation
 
 
@@ -51,6 +53,26 @@ def test_scores_are_column_sums_of_the_kernel():
     torch.testing.assert_close(key.norm(dim=-1), torch.ones(1, 96))
     expected = (query @ key.mT).exp().sum(-2)
     torch.testing.assert_close(policy.selection.scores(seen), expected)
+
+
+def test_learned_lengths_are_those_of_softmax_attention():
+    """Weights of variance 1 whatever a token's length; q.k / sqrt(d); in proportion to the token,
+    up to a length of which no exponential overflows."""
+    policy = make(feature_map=EXACT, qk_lengths="learned")
+    selection, seen = policy.selection, tokens(policy, [0])
+    new = LearnedSelection(256, 4, ExactSoftmax(4), torch.Generator().manual_seed(0), unit=False)
+    assert abs(new.query.std() - 1) < 0.1
+    features, dim = selection.query.shape
+    query, key = selection.project(seen)
+    expected = (seen @ selection.query) @ (seen @ selection.key).mT / features / dim**0.5
+    torch.testing.assert_close(query @ key.mT, expected)
+    torch.testing.assert_close(selection.project(2 * seen)[0], 2 * query)
+    far, _ = selection.project(1e6 * seen)
+    torch.testing.assert_close(far.norm(dim=-1), torch.full((1, 96), 4.0))
+    hybrid = make(qk_lengths="learned")
+    with torch.no_grad():
+        hybrid.selection.query.mul_(1e6)
+        assert hybrid.selection.scores(seen).isfinite().all()
 
 
 def test_the_gate_keeps_the_highest_scores():

@@ -363,6 +363,26 @@ def test_the_size_of_what_remembers_is_foreseen(settings):
         build({**settings, "hidden": (10**5, 10**5)}, *spaces_)
 
 
+@pytest.mark.parametrize("settings", [{}, {"hidden": ()}, {"controller": "gru"}])
+def test_a_policy_can_begin_in_the_middle_of_its_actions(settings):
+    space = OBSERVATIONS["image and vector"]
+    usual = build(settings, space, ACTIONS["bounded"])
+    still = build({**settings, "init_output": 0}, space, ACTIONS["bounded"])
+    bounds = ACTIONS["bounded"]
+    for seen in drawn(space, 3):
+        np.testing.assert_allclose(still.act(seen), (bounds.low + bounds.high) / 2, atol=1e-6)
+        assert not np.allclose(usual.act(seen), still.act(seen))
+    half = build({**settings, "init_output": 0.5}, space, ACTIONS["bounded"])
+    assert torch.equal(half.controller.output.weight, usual.controller.output.weight / 2)
+
+
+def test_votes_have_no_layer_to_begin_with():
+    with pytest.raises(
+        ValueError, match=r"init_output must be 1 with the controller vote, got 0\.0"
+    ):
+        PolicyConfig(controller="vote", init_output=0)
+
+
 def test_what_cannot_be_carried_is_refused():
     with pytest.raises(ValueError, match="last_action must be false with the controller vote"):
         PolicyConfig(controller="vote", last_action=True)
