@@ -33,9 +33,11 @@ class DenseController(nn.Module):
             self.layers.append(layer)
 
     @property
-    def output(self) -> nn.Module:
+    def output(self) -> nn.Linear:
         """The layer that the head reads."""
-        return self.layers[-1]
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)
+        return last
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs) -> (batch, outputs)."""

@@ -93,8 +93,9 @@ class SeeingPolicy(Rebuilt):
         name = self.config.controller
         if name not in CONTROLLERS:
             return own_controller(name, *sizes)
-        recurrent = name in GATES
-        made = RecurrentController(name, *sizes) if recurrent else DenseController(*sizes)
+        made: DenseController | RecurrentController = (
+            RecurrentController(name, *sizes) if name in GATES else DenseController(*sizes)
+        )
         with torch.no_grad():
             made.output.weight.mul_(self.config.init_output)
         return made
