@@ -28,12 +28,15 @@ __all__ = ["Explorer", "Rollout", "Task", "draw", "log_probability"]
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
-def draw(decision: Decision, log_std: Tensor, generator: torch.Generator) -> Tensor:
-    """Samples (batch, choices + numbers). Raises FloatingPointError where a decision is none."""
+def draw(
+    decision: Decision, log_std: Tensor, generator: torch.Generator, temperature: float = 1.0
+) -> Tensor:
+    """Samples (batch, choices + numbers); choices by their logits divided by the temperature.
+    Raises FloatingPointError where a decision is none."""
     if not all(bool(part.isfinite().all()) for part in (decision.means(), *decision.choices())):
         raise FloatingPointError("the policy's output has numbers that are not finite")
     chosen = [
-        torch.multinomial(logits.softmax(-1), 1, generator=generator)
+        torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
         for logits in decision.choices()
     ]
     means = decision.means()
@@ -41,15 +44,17 @@ def draw(decision: Decision, log_std: Tensor, generator: torch.Generator) -> Ten
     return torch.cat([*(one.to(means.dtype) for one in chosen), means + log_std.exp() * noise], -1)
 
 
-def log_probability(decision: Decision, log_std: Tensor, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithms of the probabilities (densities of numbers) of samples, and the entropies, each
-    (batch,)."""
+def log_probability(
+    decision: Decision, log_std: Tensor, samples: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Logarithms of the probabilities (densities of numbers) of samples that `draw` would give,
+    and the entropies, each (batch,)."""
     means, logits = decision.means(), decision.choices()
     error = (samples[:, len(logits) :] - means) / log_std.exp()
     log_p = (-0.5 * error.square() - log_std - 0.5 * _LOG_TWO_PI).sum(-1)
     entropy = (0.5 + 0.5 * _LOG_TWO_PI + log_std).sum().expand(len(means))
     for chosen, each in zip(samples.T, logits, strict=False):
-        shares = each.log_softmax(-1)
+        shares = (each / temperature).log_softmax(-1)
         log_p = log_p + shares.gather(-1, chosen.long().unsqueeze(-1)).squeeze(-1)
         entropy = entropy - (shares.exp() * shares).sum(-1)
     return log_p, entropy
@@ -90,11 +95,11 @@ class Rollout:
 class _Trying:
     """A policy that explores; everything that it sees and tries is kept."""
 
-    def __init__(self, policy: Any, log_std: Tensor, seed: int) -> None:
+    def __init__(self, policy: Any, log_std: Tensor, seed: int, temperature: float) -> None:
         self.seen: list[dict[str, NDArray[Any]]] = []
         self.last: list[NDArray[np.float32]] = []
         self.samples: list[NDArray[np.float32]] = []
-        self._policy, self._log_std = policy, log_std
+        self._policy, self._log_std, self._temperature = policy, log_std, temperature
         self._generator = torch.Generator().manual_seed(seed)
 
     def reset(self) -> None:
@@ -105,7 +110,7 @@ class _Trying:
     def act(self, observation: Any) -> Any:
         self.see(observation)
         decision, head = self._policy.decide_one(observation), self._policy.head
-        sample = draw(decision, self._log_std, self._generator)
+        sample = draw(decision, self._log_std, self._generator, self._temperature)
         self.samples.append(sample[0].numpy())
         count = len(decision.choices())
         action = head.given(head.explored(sample[:, :count].long(), sample[:, count:])[0])
@@ -132,12 +137,20 @@ class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Explorer:
-    """One environment and one policy; runs one task at a time."""
+    """One environment and one policy; runs one task at a time.
 
-    def __init__(self, env_id: str, env: dict[str, Any], policy: dict[str, Any]) -> None:
+    Args:
+        env_id, env, policy: as in the configuration.
+        temperature: that logits of choices are divided by before they are drawn.
+    """
+
+    def __init__(
+        self, env_id: str, env: dict[str, Any], policy: dict[str, Any], temperature: float = 1.0
+    ) -> None:
         torch.set_num_threads(1)
         self._env = _Ending(make_env(env_id, env))
         self._policy = policies.build_for(policy_settings(policy, "policy"), self._env)
+        self._temperature = temperature
 
     def run(self, task: Task) -> Rollout:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
@@ -154,7 +167,8 @@ class Explorer:
             no_rows = np.zeros((0, 0), np.float32)
             episode = dataclasses.replace(episode, info={})
             return Rollout(episode, {}, no_rows, no_rows, np.zeros(0), False)
-        trying = _Trying(self._policy, torch.from_numpy(task.log_std), task.seed)
+        log_std = torch.from_numpy(task.log_std)
+        trying = _Trying(self._policy, log_std, task.seed, self._temperature)
         episode = run_episode(self._env, trying, task.seed, on_step=keep)
         trying.see(self._env.observation)
         parts = {key: np.stack([seen[key] for seen in trying.seen]) for key in trying.seen[0]}

@@ -64,6 +64,9 @@ class PPOConfig:
     exploration: float = Field(default=0.5, gt=0, le=1e3)
     """Standard deviation that an action's numbers begin with, in halves of their range; it is
     learned. What is chosen, legs' offsets by votes too, is drawn by its logits instead."""
+    temperature: float = Field(default=1.0, gt=0, le=1e3)
+    """What those logits are divided by before they are drawn: the smaller, the nearer to the
+    action that is taken without exploration."""
     critic: dict[str, Any] = field(default_factory=dict)
     """Settings in which the critic, a policy of its own whose one number is the value, differs from
     `policy`, such as {selection: all}. Its controller is mlp, `hidden` [64, 64] unless given."""

@@ -187,7 +187,7 @@ def train(config: PPOConfig, run: Path, start: checkpoint.Checkpoint | None = No
     if progress.iteration >= config.iterations:
         return
     announce(learner.actor, config.fit_after, progress.fitted, config.iterations)
-    settings = config.env_id, config.env, configuration.dump(config)["policy"]
+    settings = config.env_id, config.env, configuration.dump(config)["policy"], config.temperature
     with (
         closing(
             open_pool(partial(Explorer, *settings), config.workers, config.ray_address)

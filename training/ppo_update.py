@@ -47,6 +47,7 @@ class ActorCritic(ActorCriticPolicy):
         shapes: of an observation's parts, by name.
         numbers: how many numbers an action has, beside choices.
         exploration: standard deviation that their noise begins with.
+        temperature: that logits of choices are divided by.
     """
 
     def __init__(
@@ -60,10 +61,12 @@ class ActorCritic(ActorCriticPolicy):
         shapes: Mapping[str, tuple[int, ...]],
         numbers: int,
         exploration: float,
+        temperature: float,
         **options: Any,
     ) -> None:
         super().__init__(observation_space, action_space, lr_schedule, net_arch=[], **options)
         self.actor, self.critic, self._shapes = actor, critic, dict(shapes)
+        self._temperature = temperature
         self.log_std = nn.Parameter(torch.full((numbers,), math.log(exploration)))
         rate = lr_schedule(1)
         self.optimizer = torch.optim.Adam(self.parameters(), lr=rate, eps=_ADAM_EPSILON)
@@ -82,7 +85,7 @@ class ActorCritic(ActorCriticPolicy):
         """Values (batch, 1), logarithms of probabilities and entropies, each (batch,)."""
         parts = self.parts(obs)
         decision = self.actor.decide(parts, self._memory(obs))
-        log_p, entropy = log_probability(decision, self.log_std, actions)
+        log_p, entropy = log_probability(decision, self.log_std, actions, self._temperature)
         return self.critic.numbers(parts), log_p, entropy
 
     def _memory(self, observations: Mapping[str, Tensor]) -> Memory:
@@ -140,6 +143,7 @@ def make_model(
             "shapes": {key: part.shape or () for key, part in parts.items()},
             "numbers": numbers,
             "exploration": config.exploration,
+            "temperature": config.temperature,
         },
     )
     model.set_logger(Logger(None, []))

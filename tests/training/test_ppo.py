@@ -95,16 +95,17 @@ SPACES = {
 }
 
 
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
 @pytest.mark.parametrize("kind", SPACES)
-def test_samples_have_the_probabilities_that_they_are_drawn_by(kind):
+def test_samples_have_the_probabilities_that_they_are_drawn_by(kind, temperature):
     head = head_for(SPACES[kind])
     generator = torch.Generator().manual_seed(0)
     decision = head(torch.randn(1, head.size, generator=generator).expand(4000, -1))
     log_std = torch.full((decision.means().shape[1],), -0.7)
-    samples = draw(decision, log_std, generator)
+    samples = draw(decision, log_std, generator, temperature)
     count = len(decision.choices())
-    log_p, entropy = log_probability(decision, log_std, samples)
-    known = [Categorical(logits=logits) for logits in decision.choices()]
+    log_p, entropy = log_probability(decision, log_std, samples, temperature)
+    known = [Categorical(logits=logits / temperature) for logits in decision.choices()]
     normal = Normal(decision.means(), log_std.exp())
     expected = normal.log_prob(samples[:, count:]).sum(-1)
     expected += sum(each.log_prob(samples[:, i]) for i, each in enumerate(known))
