@@ -45,6 +45,8 @@ MAPS = {
     "FAVOR+ m = 256": ["feature_map=positive", "num_features=256"],
     "angular m = n = 8": ["feature_map=angular_hybrid", "num_features=8", "num_lambda_features=8"],
 }
+WHOLE = "policy.image_crop=[0,0,0,0]", "policy.image_px=null", "policy.patch=[7,7]"
+"""AttentionAgent's patches of the whole picture."""
 STEPS_SEEN = 20  # of 80 ms: CarRacing zooms in during the first second
 
 
@@ -62,7 +64,7 @@ def look(seed: int, calls: int) -> list[dict[str, Any]]:
     seen = picture(load_config(PRESET, []), seed)
     rows: list[dict[str, Any]] = []
     for stride in STRIDES:
-        words = ["policy.image_crop=[0,0,0,0]", f"policy.stride=[{stride},{stride}]"]
+        words = [*WHOLE, f"policy.stride=[{stride},{stride}]"]
         steps = {name: _steps([*words, *own], seen) for name, own in MAPS.items()}
         times = {(name, part): list[float]() for name in MAPS for part in ("scores", "step")}
         for _ in range(calls + 2):
