@@ -45,20 +45,15 @@ class ForeignId(str):
     choose what is imported here."""
 
 
-def is_known(env_id: str) -> bool:
-    """Whether making it imports no module that has not been imported."""
-    module, colon, _ = env_id.partition(":")
-    return not colon or module in sys.modules
-
-
 def find_task(env_id: str) -> envs.Task | None:
     """The description of an environment, its module imported; None without any.
 
     UserError when the module cannot be imported.
     """
-    if not is_known(env_id) and not isinstance(env_id, ForeignId):
+    module = env_id.partition(":")[0] if ":" in env_id else ""
+    if module and module not in sys.modules and not isinstance(env_id, ForeignId):
         try:
-            importlib.import_module(env_id.partition(":")[0])
+            importlib.import_module(module)
         except Exception as error:  # whatever a module does
             raise UserError(
                 f"cannot make the environment env_id = {env_id!r}: {_reason(error)}"
@@ -76,11 +71,11 @@ def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.E
 
     UserError when it fails, or when the id of somebody else's file would import something.
     """
-    if isinstance(env_id, ForeignId) and not is_known(env_id):
+    module = env_id.partition(":")[0]
+    if isinstance(env_id, ForeignId) and module not in sys.modules:
         raise UserError(
             f"cannot make the environment env_id = {str(env_id)!r} of a checkpoint: it would "
-            f"import {env_id.partition(':')[0]}, which only --env or a configuration of your own "
-            "may ask for"
+            f"import {module}, which only --env or a configuration of your own may ask for"
         )
     try:
         return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)

@@ -17,7 +17,6 @@ from training.files import CONFIG, METRICS
 
 __all__ = [
     "SHORTHANDS",
-    "NotTypedError",
     "as_before",
     "describe_job",
     "load_job",
@@ -27,11 +26,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-class NotTypedError(UserError):
-    """The configuration of a run would import the module of its environment."""
-
 
 SHORTHANDS = {
     "episode_s": "env.episode_s",
@@ -67,11 +61,6 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     of_run = _is_of_run(Path(path))  # which somebody else may have written
     if asked is not None or not of_run:
         environments.find_task(str(own if asked is None else asked))
-    elif not environments.is_known(str(own)):
-        raise NotTypedError(
-            f"{path}: env_id = {str(own)!r} would import {str(own).partition(':')[0]}, which only "
-            f"you may ask for: --set env_id={own}"
-        )
     if _another_kind(data, changes):
         data = {key: value for key, value in data.items() if key not in _OF_POLICY}
     _admit(changes if of_run else {**data, **changes}, configuration.source(path, overrides))

@@ -19,8 +19,7 @@ from training import config as configuration
 from training.checkpoint import Checkpoint
 from training.command_lines import command_line
 from training.config import UserError
-from training.environments import find_task
-from training.job_config import NotTypedError, as_before, resolved
+from training.job_config import as_before, resolved
 
 __all__ = ["check_same_job", "first_difference", "iterations_done", "resume", "set_aside_later"]
 
@@ -53,10 +52,6 @@ def resume(
     """
     run, chosen = _place(args)
     file = _configuration_file(run, args)
-    asked = configuration.read_yaml(args.config) if args.config else {}
-    typed = (asked | configuration.read_overrides(args.set)).get("env_id")
-    if isinstance(typed, str):
-        find_task(typed)  # imports its module
     before, words = _saved(file, load, chosen)
     config = load(args.config or file, [*words, *args.set])
     job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
@@ -137,8 +132,6 @@ def _saved(
     try:
         words = as_before(configuration.read_yaml(file))
         return load(file, words), words
-    except NotTypedError:
-        raise
     except UserError as error:
         if chosen is None:
             raise

@@ -138,9 +138,8 @@ def own_names(config: Any) -> dict[str, str]:
 
 
 def typed_again(config: Any) -> list[str]:
-    """The same as overrides of a run that is resumed, and its environment."""
-    env = [f"env_id={config.env_id}"] if ":" in config.env_id else []
-    return env + [f"policy.{key}={name}" for key, name in own_names(config).items()]
+    """The same as overrides of a run that is resumed."""
+    return [f"policy.{key}={name}" for key, name in own_names(config).items()]
 
 
 def print_next(

@@ -6,7 +6,6 @@ import re
 import sys
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 import yaml
@@ -49,7 +48,7 @@ def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path
     assert es.main(["--config", job(), "--out", str(run), *words]) == 0
     said = capsys.readouterr().out
     assert f"--own {named}" in said
-    assert f"--set iterations=2 env_id={DOT} policy.name={named}" in said
+    assert f"--set iterations=2 policy.name={named}" in said
     more = ["--resume", str(run), "--set", "iterations=2", f"policy.name={named}"]
     assert es.main(more) == 0
     policy, config = checkpoint.load_policy(run)
@@ -59,20 +58,6 @@ def test_a_policy_of_one_s_own_is_trained_resumed_and_played(name, job, tmp_path
     played = [str(run), "--env", DOT, "--own", named]
     assert rollout.main([*played, "--episodes", "2"]) == 0
     assert flops.main([*played, "--calls", "2"]) == 0
-
-
-def test_an_environment_of_one_s_own_is_typed_again_to_resume(job, tmp_path, capsys, monkeypatch):
-    """A run that somebody else wrote would import the module that its configuration names."""
-    run = tmp_path / "run"
-    assert es.main(["--config", job(), "--out", str(run)]) == 0
-    said = capsys.readouterr().out
-    assert f"--set iterations=2 env_id={DOT}" in said
-    monkeypatch.delitem(sys.modules, DOT.partition(":")[0])
-    monkeypatch.delitem(gymnasium.registry, "Dot-v0")
-    assert es.main(["--resume", str(run), "--set", "iterations=2"]) == 2
-    assert f"--set env_id={DOT}" in capsys.readouterr().err
-    assert DOT.partition(":")[0] not in sys.modules
-    assert es.main(["--resume", str(run), "--set", "iterations=2", f"env_id={DOT}"]) == 0
 
 
 def test_it_is_evaluated_by_several_processes(job, tmp_path):

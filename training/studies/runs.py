@@ -32,7 +32,7 @@ from training.overrides import assignment, merge, read_overrides
 from training.players import check_device
 from training.plots import read_metrics
 from training.resuming import check_same_job, first_difference
-from training.starting import build_policy
+from training.starting import build_policy, typed_again
 from training.studies.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
 
 __all__ = [
@@ -150,6 +150,7 @@ class Run:
                 (self.directory / run_log.METRICS).unlink(missing_ok=True)
             free = {key: getattr(self.job, key, None) for key in ("workers", "ray_address")}
             words = [assignment(key, value) for key, value in free.items() if value]
+            words += typed_again(self.job)
             arguments = ["--resume", str(self.directory), *(["--set", *words] if words else [])]
         else:
             with contextlib.suppress(FileNotFoundError):  # killed before its first file was written
