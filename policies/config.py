@@ -41,8 +41,8 @@ FEATURE_MAPS = (
 signed powers of them, geometric and poisson."""
 CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
 """What `PolicyConfig.controller` may be, beside one of the user's own."""
-SCALED = ("auto", "mlp", "lstm", "gru")
-"""Of these, those whose last layer `init_output` scales; auto is mlp then."""
+SCALED = tuple(name for name in CONTROLLERS if name != "vote")
+"""Those whose last layer `init_output` scales; auto is mlp then."""
 HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
 """Of these, those with a choice of bases."""
 Projection = Literal[
