@@ -65,7 +65,7 @@ TASKS = {
     "stones": Task(
         "stepping stones",
         {"es": "stepping_stones.yaml", "ppo": "stepping_stones_ppo.yaml"},
-        150_000,
+        60_000,
         "distance_m",
         ("policy.patch=[2,2]",),
         ("episode_s=1",),
@@ -73,7 +73,7 @@ TASKS = {
     "car": Task(
         "CarRacing",
         {"es": "car_racing.yaml", "ppo": "car_racing_ppo.yaml"},
-        150_000,
+        60_000,
         "tiles",
         (),
         ("env.episode_frames=40",),
