@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,7 +63,8 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
         environments.find_task(str(own if asked is None else asked))
     if _another_kind(data, changes):
         data = {key: value for key, value in data.items() if key not in _OF_POLICY}
-    _admit(changes if of_run else {**data, **changes}, configuration.source(path, overrides))
+    typed = [changes] if of_run else [data, changes]
+    _admit(typed, configuration.source(path, overrides))
 
     def names(data: dict[str, Any]) -> list[str]:
         return _names(cls, data)
@@ -84,12 +85,15 @@ def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
     return after.get("name", name) != name or len(forms) > 1
 
 
-def _admit(data: dict[str, Any], source: str) -> None:
-    """Import what the user's own policy is named by; UserError when it cannot be."""
-    policy = data.get("policy")
-    given = {**(policy if isinstance(policy, dict) else {})}
-    if data.get("feature_map") is not None:
-        given["feature_map"] = data["feature_map"]
+def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
+    """Import what the user's own policy is named by, of layers of settings the later one's; UserError
+    when it cannot be."""
+    given: dict[str, Any] = {}
+    for layer in layers:
+        policy = layer.get("policy")
+        given |= policy if isinstance(policy, dict) else {}
+        if layer.get("feature_map") is not None:
+            given["feature_map"] = layer["feature_map"]
     if not any(isinstance(value, str) and ":" in value for value in given.values()):
         return
     from policies.own import admit  # late, as it loads PyTorch

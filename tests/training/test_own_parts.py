@@ -89,6 +89,12 @@ def test_a_controller_and_a_map_of_one_s_own_are_trained_and_loaded(job, tmp_pat
     assert float(policy._memory.state) == 1
 
 
+def test_other_settings_beside_a_name_in_a_configuration(job, tmp_path, forgotten):
+    path = job(policy={"controller": f"{OWN}:Line", "patch": [8, 5]})
+    words = ["--set", "policy.init_seed=3", "num_features=4"]
+    assert es.main(["--config", path, "--out", str(tmp_path / "run"), *words]) == 0
+
+
 def test_objects_stand_for_their_names():
     from tests.training import own_parts
 

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.training.background import ROOT, wait_for
-from tests.training.study_jobs import CURVE, TWO_STAGES, checkpoints, conduct, figures, write_study
+from tests.training.study_jobs import (
+    CURVE,
+    TINY,
+    TWO_STAGES,
+    checkpoints,
+    conduct,
+    figures,
+    write_study,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +38,10 @@ def in_turn(tmp_path_factory):
     return folder / "out"
 
 
-@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
-def test_stopped_and_gone_on_with(tmp_path, monkeypatch, in_turn, kill):
-    path = write(tmp_path, 2)
+def started_and_stopped(path, kill, monkeypatch):
+    """Start the study in `out` beside it, stop it once it has five checkpoints; its errors."""
     command = [sys.executable, "-m", "training.study", "--config", str(path), "--out", "out"]
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(path.parent)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True)
@@ -42,10 +49,26 @@ def test_stopped_and_gone_on_with(tmp_path, monkeypatch, in_turn, kill):
     process.send_signal(kill)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == (130 if kill == signal.SIGINT else -signal.SIGKILL)
+    return errors
+
+
+@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_and_gone_on_with(tmp_path, monkeypatch, in_turn, kill):
+    path = write(tmp_path, 2)
+    errors = started_and_stopped(path, kill, monkeypatch)
     assert kill == signal.SIGKILL or "leaked" not in errors
     assert conduct(path, "out") == 0
     assert checkpoints(tmp_path / "out") == checkpoints(in_turn)
     assert figures(tmp_path / "out") == figures(in_turn)
+
+
+def test_a_controller_of_one_s_own_goes_on_in_several_processes(tmp_path, monkeypatch):
+    own = {**TINY["policy"], "controller": "tests.training.own_parts:Counting"}
+    path = write_study(tmp_path, {"policy": own}, seeds=[0], parallel=2)
+    started_and_stopped(path, signal.SIGKILL, monkeypatch)
+    assert conduct(path, "out") == 0
+    last = [max(run.glob("checkpoints/*")).stem for run in (tmp_path / "out" / "runs").iterdir()]
+    assert [int(stem) for stem in last] == [6, 6]
 
 
 @pytest.mark.parametrize(("setting", "parallel"), [("nan", 2), ("boom", 1), ("boom", 2)])
