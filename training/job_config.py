@@ -86,8 +86,8 @@ def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
 
 
 def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
-    """Import what the user's own policy is named by, of layers of settings the later one's; UserError
-    when it cannot be."""
+    """Import what names the user's own policy, the later layer's of two; UserError when it cannot
+    be."""
     given: dict[str, Any] = {}
     for layer in layers:
         policy = layer.get("policy")
