@@ -69,6 +69,11 @@ def test_what_is_done_is_not_done_again_and_a_stopped_run_goes_on(toy, monkeypat
     assert {path: path.read_bytes() for path in before} == before
     assert "done:" not in capsys.readouterr().out  # nothing was trained
 
+    monkeypatch.setitem(TASKS, "other", dataclasses.replace(TASKS["toy"], title="other"))
+    assert ppo_against_es.main(["other", *words[1:]]) == 0
+    assert "| toy, PPO |" in capsys.readouterr().out  # of the file
+    assert json.loads(file.read_text())["results"]["toy"] == found
+
     more = dataclasses.replace(TASKS["toy"], env_steps=100)
     run = toy / "runs" / "toy-es-s0"
     ppo_against_es.train(run, more, "es", [], more.env_steps)
