@@ -16,6 +16,7 @@ from attention.exact import ExactSoftmax
 from attention.features import FeatureMap, ScaledFeatures
 from attention.linear import linear_attention
 from attention.matrix import attention_matrix
+from attention.memory import LinearMemory
 from attention.module import RandomFeatureAttention
 from attention.projections import available_projections, projection
 from attention.registry import available, feature_map, find_map
@@ -28,6 +29,7 @@ __all__ = [
     "Diagnosis",
     "ExactSoftmax",
     "FeatureMap",
+    "LinearMemory",
     "RandomFeatureAttention",
     "ScaledFeatures",
     "attention_matrix",

@@ -84,9 +84,12 @@ def log_lower_bound(kernel: str, x: Tensor, keys: KeyStatistics) -> Tensor:
     return math.log(SHARE) + keys.keys.log() + exponent
 
 
-def rounding_floor(size: Tensor, mass: Tensor) -> Tensor:
-    """eps |phi_q| mass: sizes |phi_q| (..., L, 1), mass (..., 1 or L, 1) -> (..., L, 1)."""
-    return torch.finfo(size.dtype).eps * size * mass
+def rounding_floor(size: Tensor, mass: Tensor, share: float = 0.0) -> Tensor:
+    """eps |phi_q| mass: sizes |phi_q| (..., L, 1), mass (..., 1 or L, 1) -> (..., L, 1).
+
+    share: in place of eps, where it is larger.
+    """
+    return max(torch.finfo(size.dtype).eps, share) * size * mass
 
 
 def raised(

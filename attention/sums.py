@@ -74,14 +74,25 @@ def empty_state(phi_k: Tensor, v: Tensor) -> LinearAttentionState:
 
 
 def absorb(
-    state: LinearAttentionState, keys: Features, log_scale: Tensor, v: Tensor, signed: bool
+    state: LinearAttentionState,
+    keys: Features,
+    log_scale: Tensor,
+    v: Tensor,
+    signed: bool,
+    gates: Tensor | None = None,
 ) -> LinearAttentionState:
-    """The state after more keys (..., C, F), log-scales (..., C, 1) and values (..., C, dv)."""
+    """The state after more keys (..., C, F), log-scales (..., C, 1) and values (..., C, dv).
+
+    gates (..., C, 1) multiply the keys' features. Unlike log-scales they may be 0, and have a
+    gradient there.
+    """
     mass, largest_value = state.mass, state.largest_value
     # Units are constants: that of the result cancels in every output.
     reference = torch.maximum(state.log_scale.detach(), log_scale.detach().amax(-2, keepdim=True))
     kept = exponential(state.log_scale - reference)
     weight = times(exponential(log_scale - reference), key_unit(v.dtype, signed))
+    if gates is not None:
+        weight = weight * gates
     if signed:
         largest_value = torch.maximum(largest_value, largest_entry(v).amax(-2, keepdim=True))
         mass = times(kept, mass) + (lengths(keys.mantissa) * weight).sum(-2, keepdim=True)
@@ -92,16 +103,23 @@ def absorb(
 
 
 def read(
-    state: LinearAttentionState, queries: Features, log_floor: Tensor | None, signed: bool
+    state: LinearAttentionState,
+    queries: Features,
+    log_floor: Tensor | None,
+    signed: bool,
+    share: float = 0.0,
 ) -> Tensor:
-    """Attention of queries (..., C, F) over all keys in the state: (..., C, dv)."""
+    """Attention of queries (..., C, F) over all keys in the state: (..., C, dv).
+
+    share: of signed maps, the least denominator as a share of the largest possible one.
+    """
     numerator = rows_times(queries, state.values)
     denominator = rows_times(queries, state.normaliser.mT)
     log_scale = state.log_scale.detach()
     if not signed:
         unit = key_unit(numerator.dtype, signed)
         return divide(numerator, raised(denominator, log_floor, log_scale, unit=unit), signed)
-    floor = rounding_floor(lengths(queries.mantissa), state.mass)
+    floor = rounding_floor(lengths(queries.mantissa), state.mass, share)
     denominator = raised(denominator, log_floor, log_scale, floor)
     return bounded(divide(numerator, denominator, signed), state.largest_value)
 

@@ -1,0 +1,121 @@
+"""The delta rule: a token corrects what the memory says at its key, S += b k (v - S^T k)^T.
+
+With unit features k = phi(y) / |phi(y)| a token is a rank-one update, S <- (I - b k k^T) S +
+b k v^T, that no b in [0, 1] lets grow. Widrow and Hoff's rule as a fast weight memory: Schlag, Irie
+and Schmidhuber, Linear Transformers Are Secretly Fast Weight Programmers, eq 24; with forgetting,
+S <- d S before it, Yang, Kautz and Hatamizadeh, Gated Delta Networks, eq 10.
+
+Many tokens at once: S after token i is D_i S_0 + sum_{j<=i} (D_i / D_j) k_j r_j^T, where D_i is the
+product of all factors up to i, and the corrections r solve a unit triangular system,
+
+    r_i + b_i sum_{j<i} (D_i / D_j) (k_i.k_j) r_j = b_i (v_i - D_i S_0^T k_i)
+
+(the UT transform of the WY representation: Yang, Wang, Zhang, Shen and Kim, Parallelizing Linear
+Transformers with the Delta Rule over Sequence Length, section 3.2). From there it is a plain sum.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.causal import slices
+from attention.memory.decays import accumulated, later
+from attention.memory.tokens import Written
+from attention.products import Features, exponential, product
+from attention.tracing import is_exporting
+
+TOKENS = 64
+"""Tokens whose corrections are solved for at once: the system is TOKENS^2 large."""
+
+
+class DeltaState(NamedTuple):
+    """What the delta rule remembers."""
+
+    values: Tensor
+    """S (..., F, dv)"""
+
+
+def initial_state(
+    shape: tuple[int, ...],
+    num_features: int,
+    value_dim: int,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> DeltaState:
+    """The state before the first token, zeros; arguments as of `attention.recurrent`'s."""
+    return DeltaState(torch.zeros(*shape, num_features, value_dim, dtype=dtype, device=device))
+
+
+def unit(features: Tensor) -> Tensor:
+    """Features (..., F) of length 1; zeros stay."""
+    return torch.nn.functional.normalize(features, dim=-1, eps=torch.finfo(features.dtype).tiny)
+
+
+def read(state: DeltaState, queries: Features) -> Tensor:
+    """What the memory says at queries (..., L, F): S^T phi / |phi|, (..., L, dv)."""
+    return product(unit(queries.mantissa), state.values)
+
+
+def write(state: DeltaState, tokens: Written, log_decay: Tensor) -> DeltaState:
+    """Forget, log_decay (...), then take in L tokens in their order."""
+    state = DeltaState(state.values * log_decay.exp()[..., None, None])
+    for rows in slices(tokens.values.shape[-2], TOKENS):
+        keys, values, rates = _unit_tokens(tokens, rows)
+        if values.shape[-2] > 0:
+            corrections = _corrections(state, keys, values, rates, torch.zeros_like(rates))
+            state = DeltaState(state.values + keys.mT @ corrections)
+    return state
+
+
+def write_frames(state: DeltaState, tokens: Written, log_decay: Tensor) -> DeltaState:
+    """The states after each of T frames, (..., T, F, dv): `write` T times, by one solve.
+
+    tokens (..., T, L, .) and log_decay (..., T).
+    """
+    frames, length = tokens.values.shape[-3:-1]
+    if frames == 1:
+        only = tokens.frame()
+        return DeltaState(write(state, only, log_decay[..., 0]).values.unsqueeze(-3))
+    keys, values, rates = _unit_tokens(tokens, slice(None))
+    forgotten = log_decay.cumsum(-1)
+    by_token = forgotten.repeat_interleave(length, -1).unsqueeze(-1)
+    k, v, b = (t.flatten(-3, -2) for t in (keys, values, rates))
+    corrections = _corrections(state, k, v, b, by_token).unflatten(-2, (frames, length))
+    weights = forgotten.unsqueeze(-1) - forgotten.unsqueeze(-2) + later(frames, forgotten)
+    return DeltaState(
+        accumulated(
+            state.values,
+            keys.mT @ corrections,
+            exponential(forgotten),
+            exponential(weights),
+        )
+    )
+
+
+def _unit_tokens(tokens: Written, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+    """Unit keys, values and rates b (..., L, 1) of some tokens."""
+    keys, log_scale, values, gates = tokens
+    rates = (log_scale[..., rows, :] > -torch.inf).to(values.dtype)
+    if gates is not None:
+        rates = rates * gates[..., rows, :]
+    return unit(keys.mantissa[..., rows, :]), values[..., rows, :], rates
+
+
+def _corrections(
+    state: DeltaState, keys: Tensor, values: Tensor, rates: Tensor, forgotten: Tensor
+) -> Tensor:
+    """r (..., n, dv) of n tokens in order, each after a product exp(forgotten) (..., n, 1)."""
+    n = keys.shape[-2]
+    left = (forgotten - forgotten.mT + later(n, keys, 0)).exp()
+    overlaps = rates * (keys @ keys.mT) * left
+    wanted = rates * (values - forgotten.exp() * product(keys, state.values))
+    if not (torch.compiler.is_compiling() and is_exporting()):
+        return torch.linalg.solve_triangular(overlaps, wanted, upper=False, unitriangular=True)
+    # ONNX has no such operator: forward substitution, unrolled for the n of the example.
+    found = wanted[..., :1, :]
+    for i in range(1, n):
+        row = wanted[..., i : i + 1, :] - overlaps[..., i : i + 1, :i] @ found
+        found = torch.cat((found, row), -2)
+    return found

@@ -1,0 +1,342 @@
+"""A memory in the state of linear attention: reset, write, read, over any feature map."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attention.causal import CHUNK
+from attention.components import SCORE, component
+from attention.features.base import FeatureMap
+from attention.memory import delta, plain
+from attention.memory.delta import DeltaState
+from attention.memory.tokens import (
+    Written,
+    check_decay,
+    check_tokens,
+    check_written,
+    mapped,
+    split,
+)
+from attention.options import check_count, is_real
+from attention.own_maps import as_given
+from attention.precision import Float32Buffers, full_precision, working_dtype
+from attention.products import Features
+from attention.registry import Maker
+from attention.registry import feature_map as build_feature_map
+from attention.streaming import features_of_keys, features_of_queries
+from attention.sums import LinearAttentionState, initial_state, read
+
+RULES = ("sum", "delta")
+MemoryState = LinearAttentionState | DeltaState
+"""A NamedTuple of tensors: `state._asdict()` is what a file holds."""
+
+
+class LinearMemory(Float32Buffers):
+    """Keys and values that came over time, in a state whose size does not grow.
+
+    A step is a frame of L tokens: `write` forgets and takes them in, `read` answers queries. The
+    state is given and returned, and the module itself holds none; `unroll` goes through many frames
+    at once, for training, with the same numbers and gradients.
+
+    Rule "sum" answers with the weighted mean of values, sum w k(x, y) v / sum w k(x, y), where w is
+    a token's gate times the factors of forgetting since: kernel regression, or attention, over all
+    that was written. Rule "delta" lets each token correct what the memory says at its key
+    (`attention.memory.delta`), and answers 0 where nothing was written.
+
+    Leading dimensions (...) are any, as (batch,) or (batch, heads). With `heads`, whose maps have
+    vectors of each head's own, the last one is heads.
+
+    Args:
+        dim, value_dim: d and dv.
+        feature_map: one of `attention.available()`; a class or function that makes a map; or a
+            FeatureMap of this dim, for which num_features, projection, seed and options mean
+            nothing.
+        num_features: m of the map.
+        rule: "sum" or "delta"; delta takes maps whose queries and keys have the same features.
+        decay: what a step leaves of what was written before it, in (0, 1]: a number, or one for
+            each head.
+        rate: of the delta rule, what gates are multiplied by: b of a token, in (0, 1]; default 1.
+        floor: of the sum with signed maps, the least denominator, as a share of the largest that
+            the tokens written can give; default 1e-3. Where less was written than that, answers go
+            to 0, and not to ratios of rounding errors.
+        heads: as in `attention.feature_map`.
+        projection, seed, device, dtype, map_options: of the map, as `kernel` or, for `harmonic`,
+            `kappa` and `period`.
+
+    Raises:
+        ValueError: a number out of range, an unknown rule, and a map or option that do not fit.
+    """
+
+    decay: Tensor
+    """() or (heads,)"""
+
+    def __init__(
+        self,
+        dim: int,
+        value_dim: int,
+        feature_map: str | Maker | FeatureMap = "harmonic",
+        num_features: int = 26,
+        *,
+        rule: str = "sum",
+        decay: float | Tensor = 1.0,
+        rate: float | None = None,
+        floor: float | None = None,
+        heads: int | None = None,
+        projection: str | Tensor = "orthogonal",
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **map_options: Any,
+    ) -> None:
+        super().__init__()
+        self.dim, self.value_dim = check_count("dim", dim), check_count("value_dim", value_dim)
+        self.heads = None if heads is None else check_count("heads", heads)
+        if rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        self.rule = rule
+        self.rate = _of_rule("rate", rate, 1.0, "delta", rule)
+        self.floor = _of_rule("floor", floor, 1e-3, "sum", rule)
+        own_dtype = working_dtype(dtype or torch.get_default_dtype())
+        if isinstance(feature_map, FeatureMap):
+            cast = None if dtype is None else own_dtype
+            as_given(feature_map, dim, heads, map_options, device, cast)
+            self.feature_map: FeatureMap = feature_map
+        else:
+            self.feature_map = build_feature_map(
+                feature_map,
+                dim,
+                num_features,
+                projection=projection,
+                seed=seed,
+                heads=heads,
+                dtype=own_dtype,
+                device=device,
+                **map_options,
+            )
+        if rule == "delta" and type(self.feature_map).keys is not FeatureMap.keys:
+            raise ValueError(
+                "rule delta takes maps whose queries and keys have the same features, got "
+                f"{type(self.feature_map).__name__}"
+            )
+        check_decay(decay)
+        factor = torch.as_tensor(decay, dtype=own_dtype, device=device)
+        if factor.shape not in ((), (heads,)):
+            raise ValueError(
+                f"decay must be a number or one for each of heads={heads}, got shape "
+                f"{tuple(factor.shape)}"
+            )
+        self.register_buffer("decay", factor.clone(), persistent=False)
+
+    def initial_state(self, *shape: int) -> MemoryState:
+        """The state before the first step; shape: the leading dimensions, as (batch,)."""
+        if self.heads is not None and shape[-1:] != (self.heads,):
+            raise ValueError(
+                f"the last leading dimension must be heads={self.heads}, got {tuple(shape)}"
+            )
+        # The decay is where the map is, and in the dtype that it computes in.
+        make = initial_state if self.rule == "sum" else delta.initial_state
+        decay = self.decay
+        size, dv = self.feature_map.output_dim, self.value_dim
+        return make(shape, size, dv, dtype=decay.dtype, device=decay.device)
+
+    def reset(self, state: MemoryState, where: Tensor) -> MemoryState:
+        """The state with nothing written in those sequences whose episode begins.
+
+        where: bool, of the first of the state's leading dimensions, as (batch,).
+        """
+        leading = self._leading(state)
+        if where.dtype != torch.bool or where.shape != leading[: where.ndim]:
+            raise ValueError(
+                f"where must be a bool tensor of the first dimensions of {leading}, got "
+                f"{where.dtype} of shape {tuple(where.shape)}"
+            )
+        fresh = self.initial_state(*leading)
+        mask = where.reshape(*where.shape, *(1,) * (state.values.ndim - where.ndim))
+        entries = iter(fresh)
+        return mapped(state, lambda old: torch.where(mask, next(entries), old))
+
+    def write(
+        self,
+        state: MemoryState,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        gates: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        decay: float | Tensor | None = None,
+    ) -> MemoryState:
+        """The state after a step: what it holds fades, then the tokens are taken in.
+
+        Args:
+            state: from `initial_state`, `reset`, `write` or `unroll`, of leading dimensions (...).
+            keys, values: (..., L, d) and (..., L, dv). L may be 0: the step forgets only.
+            gates: (..., L), from 0 to 1: how much of a token is written.
+            key_mask: bool (..., L), False where there is no token, whose numbers may be anything.
+            decay: this step's, in place of the module's: a number, or what broadcasts with (...).
+
+        Raises ValueError for shapes, dtypes and numbers that do not fit.
+        """
+        leading = self._leading(state)
+        tokens = self._written(keys, values, gates, key_mask, leading)
+        log_decay = self._log_decay(decay, leading)
+        with component(SCORE), full_precision(tokens.values):
+            if isinstance(state, DeltaState):
+                return delta.write(state, tokens, log_decay)
+            return plain.write(state, tokens, log_decay, self.feature_map.signed)
+
+    def read(self, state: MemoryState, queries: Tensor) -> Tensor:
+        """What the memory says at queries (..., L, d): (..., L, dv), in their dtype.
+
+        Zeros where nothing was written. Raises ValueError for queries that do not fit.
+        """
+        check_tokens("queries", queries, self._leading(state), self.dim)
+        return self._answers(state, self._asked(queries)).to(queries.dtype)
+
+    def unroll(
+        self,
+        state: MemoryState,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        gates: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        decay: float | Tensor | None = None,
+    ) -> tuple[Tensor, MemoryState]:
+        """T steps at once, each a `write` and then a `read`: (..., T, Lq, dv) and the last state.
+
+        The same numbers and gradients as step by step, in few large products: the states of up to
+        64 frames are made together.
+
+        Args:
+            queries, keys, values: (batch, T, Lq, d), (batch, T, L, d), (batch, T, L, dv); with
+                heads (batch, T, heads, ., .). L at least 1.
+            gates, key_mask: (batch, T, L), with heads (batch, T, heads, L).
+            decay: of all steps, or (T,) or (batch, T), with heads (batch, T, heads).
+
+        Raises ValueError as `write` and `read`.
+        """
+        leading = self._leading(state)
+        axis = len(leading) if self.heads is None else len(leading) - 1
+        if keys.ndim != len(leading) + 3:
+            raise ValueError(
+                f"keys must have {len(leading) + 3} dimensions, those of the state, frames, tokens "
+                f"and entries, got shape {tuple(keys.shape)}"
+            )
+        frames = keys.shape[axis]
+        outer = (*leading[:axis], frames, *leading[axis:])
+        check_tokens("queries", queries, outer, self.dim)
+        if frames == 0 or keys.shape[-2] == 0:
+            raise ValueError(
+                "keys must have at least one frame, and one token a frame, got shape "
+                f"{tuple(keys.shape)}"
+            )
+        tokens = self._written(keys, values, gates, key_mask, outer).moved(axis)
+        log_decay = self._log_decay(decay, outer).movedim(axis, -1)
+        phi = mapped(self._asked(queries), lambda t: t.movedim(axis, -3))
+        rows, outputs = self._frames_at_once(keys.shape[-2]), []
+        parts = zip(tokens.split(rows), log_decay.split(rows, -1), split(phi, rows), strict=True)
+        with component(SCORE), full_precision(tokens.values):
+            for written, forgotten, asked in parts:
+                states = self._states(state, written, forgotten)
+                outputs.append(self._answers(states, asked))
+                state = mapped(states, lambda t: t[..., -1, :, :])
+        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -3)
+        return output.movedim(-3, axis).to(queries.dtype), state
+
+    def _leading(self, state: MemoryState) -> tuple[int, ...]:
+        """The state's leading dimensions; raises ValueError for a state of another memory."""
+        kind = DeltaState if self.rule == "delta" else LinearAttentionState
+        size = (self.feature_map.output_dim, self.value_dim)
+        if not isinstance(state, kind) or state.values.shape[-2:] != size:
+            found = type(state).__name__
+            if isinstance(state, MemoryState):
+                found += f" with values of shape {tuple(state.values.shape)}"
+            raise ValueError(
+                f"state must be a {kind.__name__} with values (..., {size[0]}, {size[1]}), got "
+                f"{found}"
+            )
+        return tuple(state.values.shape[:-2])
+
+    def _written(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        gates: Tensor | None,
+        key_mask: Tensor | None,
+        leading: tuple[int, ...],
+    ) -> Written:
+        """Tokens checked, and their features; hidden ones are zeros."""
+        check_tokens("keys", keys, leading, self.dim)
+        check_tokens("values", values, leading, self.value_dim)
+        check_written(keys, values, gates, key_mask)
+        self.feature_map.check_attended(keys, keys, key_mask)
+        values = values.to(self.decay.dtype)
+        if key_mask is not None:
+            # Before features exist: a NaN there reaches no gradient.
+            hidden = ~key_mask.unsqueeze(-1)
+            keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
+        phi, log_scale = features_of_keys(self.feature_map, keys)
+        log_scale = log_scale.expand(*keys.shape[:-1], 1)
+        if key_mask is not None:
+            log_scale = log_scale.masked_fill(hidden, -torch.inf)
+        if gates is not None:
+            gates = gates.to(values.dtype).unsqueeze(-1)
+            if key_mask is not None:
+                gates = gates.masked_fill(hidden, 0)
+        if self.rate != 1:
+            gates = self.rate * (values.new_ones(*keys.shape[:-1], 1) if gates is None else gates)
+        return Written(phi, log_scale, values, gates)
+
+    def _asked(self, queries: Tensor) -> Features:
+        """Features of queries; their scales cancel in every answer."""
+        self.feature_map.check_attended(queries, queries)
+        return features_of_queries(self.feature_map, queries)[0]
+
+    def _log_decay(self, decay: float | Tensor | None, leading: tuple[int, ...]) -> Tensor:
+        """log of a step's factor for all leading dimensions."""
+        if decay is not None:
+            check_decay(decay)
+        factor = torch.as_tensor(
+            self.decay if decay is None else decay,
+            dtype=self.decay.dtype,
+            device=self.decay.device,
+        )
+        try:
+            return factor.log().expand(leading)
+        except RuntimeError:
+            raise ValueError(
+                f"decay must be a number or broadcast with {leading}, got shape "
+                f"{tuple(factor.shape)}"
+            ) from None
+
+    def _frames_at_once(self, tokens: int) -> int:
+        return CHUNK if self.rule == "sum" else max(1, delta.TOKENS // tokens)
+
+    def _states(self, state: MemoryState, tokens: Written, log_decay: Tensor) -> MemoryState:
+        """After each of T frames."""
+        if isinstance(state, DeltaState):
+            return delta.write_frames(state, tokens, log_decay)
+        return plain.write_frames(state, tokens, log_decay, self.feature_map.signed)
+
+    def _answers(self, state: MemoryState, phi: Features) -> Tensor:
+        with component(SCORE), full_precision(phi.mantissa):
+            if isinstance(state, DeltaState):
+                return delta.read(state, phi)
+            return read(state, phi, None, self.feature_map.signed, self.floor)
+
+    def extra_repr(self) -> str:
+        own = f"rate={self.rate}" if self.rule == "delta" else f"floor={self.floor}"
+        return f"dim={self.dim}, value_dim={self.value_dim}, rule={self.rule!r}, {own}"
+
+
+def _of_rule(name: str, given: float | None, default: float, owner: str, rule: str) -> float:
+    """A number in (0, 1], which only the rule `owner` has."""
+    if given is None:
+        return default
+    if rule != owner:
+        raise ValueError(f"{name} is of the rule {owner}, got rule={rule!r}")
+    if not is_real(given) or not 0 < given <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1, got {given!r}")
+    return float(given)
