@@ -1,6 +1,6 @@
 """Proximal policy optimisation against evolution strategies, at equal environment steps.
 
-    python -m benchmarks.ppo_against_es [TASK ...] --runs DIR [--out docs/images] [--quick]
+    python -m benchmarks.ppo_against_es [TASK ...] --runs DIR [--out docs/reinforcement] [--quick]
 
 TASK is stones or car; default both. Both trainers train the same policy in the same environment,
 three seeds each, until it has been stepped so many times, then drive on 100 fresh seeds. All that
