@@ -63,5 +63,12 @@ class Geometry:
     """Names of the cameras, in the images' order."""
     image_scaling: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """What of an image is zero, and what more is one: (zero, unit); of those that are named."""
+    moving: tuple[str, ...] = ()
+    """Keys of images of which a camera is elsewhere each episode: rays and positions are those of
+    the present one, and a policy that is built once must not rely on them."""
+    told_poses: str | None = None
+    """Key of the observation that tells the pose of each camera, in their order, six numbers each:
+    optical centre (x, y, z), metres; pitch below forward, yaw and roll, radians. It may be wrong.
+    None where nothing is told."""
     footholds: Footholds | None = None
     """None where actions place no feet."""

@@ -230,6 +230,12 @@ def vote_plan(
             f"a vector {footholds.proprio} of at least {least} numbers, got "
             f"{told.get(footholds.proprio, 'none')}"
         )
+    moving: tuple[str, ...] = getattr(geometry, "moving", ())
+    if moving:
+        return (
+            "cameras that stay where they are, and those of "
+            f"{', '.join(moving)} are elsewhere each episode"
+        )
     if not images:
         return "images, and this observation has none"
     cameras: list[_Camera] = []

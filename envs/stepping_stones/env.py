@@ -1,6 +1,7 @@
 """SteppingStones-v0: a quadruped that must see where to step.
 
 Observation, a dictionary of float32 arrays:
+    camera_pose (6 cameras,), where it is told: optical centre, metres, pitch, yaw, roll, radians.
     depth (cameras, height, width): planar depth of the cameras, metres; of the default ones, front
         and belly, (2, 24, 32). Where their sizes differ, depth_front (height, width) and so on.
     proprio (45,), as the robot's sensors and estimator give it, in the level frame:
@@ -39,7 +40,7 @@ from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand, Locomoti
 from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
 from envs.stepping_stones.sensors import Sensors
-from envs.stepping_stones.sight import Sight, geometry
+from envs.stepping_stones.sight import Sight
 from envs.stepping_stones.terrain import FLOOR_M, Stones, draw_stones
 
 __all__ = ["DECISION_S", "SteppingStonesEnv"]
@@ -103,9 +104,6 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             {**self._sight.spaces, "proprio": proprio}
         )
         self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
-        reach_m = self._sight.reach_m(_TALLEST_BASE_M - FLOOR_M)
-        self._behind_m = max(1.5, _REACH_SLACK * reach_m[0])
-        self._ahead_m = max(1.8, _REACH_SLACK * reach_m[1])
         self._scale = np.array([self.config.foothold_forward_m, self.config.foothold_lateral_m])
         self._stones: Stones | None = None
         self._client = BulletClient(gui=render_mode == "human")
@@ -133,7 +131,10 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         clutter = draw_clutter(self.config.clutter_per_m, self._stones, clutter_rng)
         self._low_m = np.concatenate([self._stones.low_m, clutter[0]])
         self._high_m = np.concatenate([self._stones.high_m, clutter[1]])
-        self._sight.begin(lying_rng)
+        self._sight.begin(lying_rng, clutter_rng)
+        reach_m = self._sight.reach_m(_TALLEST_BASE_M - FLOOR_M)
+        self._behind_m = max(1.5, _REACH_SLACK * reach_m[0])
+        self._ahead_m = max(1.8, _REACH_SLACK * reach_m[1])
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
         if self._terrains >= _TERRAINS_A_WORLD:
             self._begin_world()
@@ -184,8 +185,9 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
 
     @property
     def geometry(self) -> Geometry:
-        """Where the cameras stand in the base frame, how they look, and what actions do."""
-        return geometry(self.config)
+        """Where the cameras stand in the base frame, how they look, and what actions do; of cameras
+        whose poses are drawn, in the present episode."""
+        return self._sight.geometry
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows the stones."""
