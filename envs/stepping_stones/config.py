@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import asdict, field, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.dataclasses import dataclass
@@ -14,6 +14,7 @@ __all__ = ["SteppingStonesConfig"]
 LONGEST_GAP_M = 0.30
 """The leg's step plus its largest foothold offset cannot clear a longer gap."""
 _FARTHEST_MOVED_M = 0.2
+_OUT_AND_BACK_S_A_M = 5.0
 
 
 def _check_range(
@@ -45,6 +46,14 @@ class SteppingStonesConfig:
     """Range of gaps between neighbouring stones, metres."""
     first_edge_m: tuple[float, float] = (0.30, 0.50)
     """Range of the distance from the robot's start to the end of the first stone, metres."""
+    path_turn: Literal["straight", "left", "right", "random"] = "straight"
+    """Which way the path turns first, drawn anew each episode where it is random; then half circles
+    to either side follow each other. Where it turns, so must the robot: an action has a yaw rate."""
+    path_radius_m: tuple[float, float] = (3.0, 3.0)
+    """Range of the radius of a path that turns, metres."""
+    walk_back: bool = False
+    """Whether the robot walks `success_distance_m` ahead, stops for 1 s and walks backward to 0.3 m
+    from its start, where the episode ends with success; 3 m take about 15 s."""
     episode_s: float = Field(default=10.0, gt=0, le=600)
     """Length of an episode, seconds; it is truncated then."""
     foothold_forward_m: float = Field(default=0.12, gt=0, le=0.15)
@@ -53,6 +62,9 @@ class SteppingStonesConfig:
     """Largest lateral foothold offset: what an action of 1 means, metres."""
     lateral_speed_m_s: float = Field(default=0.15, ge=0, le=0.3)
     """Largest commanded lateral speed: what an action of 1 means, metres a second."""
+    yaw_rate_rad_s: float = Field(default=0.6, gt=0, le=1.0)
+    """Largest commanded yaw rate where the path turns: what an action of 1 means, radians a
+    second."""
     sensor_noise: float = Field(default=1.0, ge=0, le=10)
     """Scale of all sensor noise; 0 turns it off, 1 is the noise listed in `sensors.py`."""
     cameras: tuple[str, ...] = Field(default=("front", "belly"), min_length=1, max_length=16)
@@ -111,9 +123,31 @@ class SteppingStonesConfig:
         _check_range("stone_length_m", self.stone_length_m, 0.2, 10.0)
         _check_range("gap_m", self.gap_m, 0.0, LONGEST_GAP_M)
         _check_range("first_edge_m", self.first_edge_m, 0.25, 10.0)
+        _check_range("path_radius_m", self.path_radius_m, 1.5, 10.0)
         self._check_cameras()
         self._check_poses()
+        least_s = self.success_distance_m * _OUT_AND_BACK_S_A_M
+        if self.walk_back and self.episode_s < least_s:
+            raise ValueError(
+                f"walk_back over success_distance_m = {self.success_distance_m:g} m takes time: "
+                f"episode_s must be at least {least_s:g} s, got {self.episode_s:g}"
+            )
         return self
+
+    @property
+    def turns(self) -> bool:
+        """Whether the path turns."""
+        return self.path_turn != "straight"
+
+    @property
+    def commands_twist(self) -> bool:
+        """Whether the body's speed ahead is commanded, and told."""
+        return self.turns or self.walk_back
+
+    @property
+    def action_size(self) -> int:
+        """Numbers of an action."""
+        return 10 if self.turns else 9
 
     def _check_cameras(self) -> None:
         known = {"front", "belly", *self.extra_cameras}

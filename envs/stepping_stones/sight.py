@@ -103,7 +103,7 @@ class Sight:
         self,
         position_m: Floats,
         rotation: Floats,
-        boxes_m: tuple[Floats, Floats],
+        boxes: tuple[Floats, Floats, Floats | None],
         floor_m: float,
         sensors: Sensors,
     ) -> dict[str, Images]:
@@ -113,14 +113,15 @@ class Sight:
         Args:
             position_m: (3,) of the base in the world.
             rotation: (3, 3) base to world.
-            boxes_m: lower and upper corners.
+            boxes: lower and upper corners, and how far the boxes are turned.
             floor_m: height of the floor.
             sensors: adds the noise.
         """
         found = {}
         dark = self._blackouts.next()
         for key, cameras in self._cameras.items():
-            true_m = cameras.render(position_m, rotation, *boxes_m, floor_m)
+            low_m, high_m, yaw_rad = boxes
+            true_m = cameras.render(position_m, rotation, low_m, high_m, floor_m, yaw_rad)
             shown_m = self._lies[key].depth(sensors.depth(true_m))
             if dark:
                 shown_m = np.full_like(shown_m, self._config.camera_far_m)
