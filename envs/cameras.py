@@ -7,7 +7,7 @@ Convention, for the whole project: an image is (height, width); depth is planar,
 optical axis, as depth cameras report it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -170,13 +170,19 @@ class DepthCameras:
         own = ((centre[:, None] - origin)[:, :, None] @ turns)[:, :, 0]  # (boxes, cameras, 3)
         low, high = (own - half).astype(np.float32), (own + half).astype(np.float32)
         images, rays = near_m.reshape(self.shape), direction.reshape(3, *self.shape)
-        for box, camera, rows, columns in self._seen(turns @ _corners(low, high), rotation):
+        _, height, width = self.shape
+        seen: Iterable[tuple[int, int | slice, list[int], list[int]]]
+        if len(low) * near_m.size <= _SMALL:
+            seen = [(box, slice(None), [0, height], [0, width]) for box in range(len(low))]
+        else:
+            seen = self._seen(turns @ _corners(low, high), rotation)
+        for box, camera, rows, columns in seen:
             part = (camera, slice(*rows), slice(*columns))
             x, y, z = rays[:, *part]
             cos, sin = np.float32(turns[box, 0, 0, 0]), np.float32(turns[box, 0, 1, 0])
             with np.errstate(divide="ignore"):
                 inverse = np.float32(1) / np.stack([cos * x + sin * y, cos * y - sin * x, z])
-            corners = low[box, camera][:, None, None], high[box, camera][:, None, None]
+            corners = (side[box, camera].T[..., None, None] for side in (low, high))
             _meet(images[part], inverse, *corners)
 
     def _seen(
