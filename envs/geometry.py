@@ -45,6 +45,16 @@ class Footholds:
     """Of the base above the standing toes' centres, metres."""
     nominal: slice
     """Footholds (x, y) of each leg without an offset, level frame, metres."""
+    lateral: tuple[int, ...] = ()
+    """Of an action, the legs' lateral offsets, a leg each; none where there are none."""
+    yaw_rate: int | None = None
+    """Of an action, how fast the robot is to turn; None where it walks straight on."""
+    odometry: slice | None = None
+    """How far the robot believes to have come in the world (x, y), metres; None: not told."""
+    heading: slice | None = None
+    """Sine and cosine of its yaw; None: not told."""
+    commanded_speed: int | None = None
+    """Speed ahead that is asked of it, negative backward, metres a second; None: not told."""
 
 
 @dataclass(frozen=True)

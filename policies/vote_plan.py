@@ -221,6 +221,8 @@ def vote_plan(
     footholds = None if geometry is None else geometry.footholds
     if geometry is None or footholds is None:
         return "a geometry that tells of footholds, and this environment gives none"
+    if getattr(footholds, "yaw_rate", None) is not None:
+        return "a robot that walks straight on, and this action turns it"
     if action_space.shape != (footholds.actions,):
         return f"actions of shape ({footholds.actions},), got {action_space.shape}"
     told = {vector.key: vector.size for vector in observations.vectors}

@@ -48,7 +48,7 @@ class SteppingStonesConfig:
     """Range of the distance from the robot's start to the end of the first stone, metres."""
     path_turn: Literal["straight", "left", "right", "random"] = "straight"
     """Which way the path turns first, drawn anew each episode where it is random; then half circles
-    to either side follow each other. Where it turns, so must the robot: an action has a yaw rate."""
+    to either side follow each other. Where it turns, an action has a yaw rate too."""
     path_radius_m: tuple[float, float] = (3.0, 3.0)
     """Range of the radius of a path that turns, metres."""
     walk_back: bool = False

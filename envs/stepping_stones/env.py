@@ -39,14 +39,14 @@ from envs.display import has_display
 from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
 from envs.stepping_stones.config import SteppingStonesConfig
-from envs.stepping_stones.course import Boxes, Course, draw_course
+from envs.stepping_stones.course import Course, draw_course
 from envs.stepping_stones.distraction import draw_clutter
 from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand
 from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.sight import Sight
-from envs.stepping_stones.terrain import FLOOR_M
+from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
 __all__ = ["DECISION_S", "SteppingStonesEnv"]
 
@@ -70,14 +70,15 @@ _TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # what a rocking robot's cameras may 
 class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float32]]):
     """A Laikago trots over stones with gaps; see the module's text for the spaces.
 
-    The reward of a decision is the forward progress in metres, at most `reward_speed_m_s` times
-    50 ms, plus `margin_reward` times the mean margin of the footholds that lifting legs take (from
-    -1, 5 cm or more inside a gap, to 1, 5 cm or more inside a stone) times the share of
-    `reward_speed_m_s` reached. A fall terminates the episode.
-    `info` holds `distance_m`, `fell` and `success` (no fall until the end and at least
-    `success_distance_m`).
+    The reward of a decision is the progress along the path in metres, backward where that is asked,
+    at most `reward_speed_m_s` times 50 ms, plus `margin_reward` times the mean margin of the
+    footholds that lifting legs take (from -1, 5 cm or more inside a gap, to 1, 5 cm or more inside
+    a stone) times the share of `reward_speed_m_s` reached. A fall terminates the episode, and with
+    `walk_back` so does coming back. `info` holds `distance_m` (along the path; with `walk_back` out
+    and back), `fell` and `success`: no fall until the end and at least `success_distance_m`, or
+    with `walk_back` back.
 
-    The end is the environment's own, a fall or `episode_s`. Where a wrapper ends episodes earlier,
+    The end is the environment's own, these or `episode_s`. Where a wrapper ends episodes earlier,
     as `gymnasium.make(..., max_episode_steps=30)` does, `success` stays False: `episode_s=1.5` ends
     them there and lets them succeed. Then `reset` is due, though steps still move the robot, which
     stays fallen if it fell.

@@ -8,7 +8,7 @@ from envs.stepping_stones.robot import RobotState
 from envs.stepping_stones.terrain import Stones
 from envs.stepping_stones.turned_stones import TurnedStones
 
-__all__ = ["best_footholds", "expert_footholds", "steer"]
+__all__ = ["action_share", "best_footholds", "expert_footholds", "steer"]
 
 Floats = NDArray[np.float64]
 
@@ -74,3 +74,8 @@ def best_footholds(
     cost = -_MARGIN_COST * margin + np.abs(offsets) @ (1.0, _LATERAL_COST)
     best: Floats = offsets[cost.argmin(1)]
     return best
+
+
+def action_share(value: float, largest: float) -> float:
+    """The action in [-1, 1] that comes nearest to a value, of which 1 is the largest."""
+    return float(np.clip(value / largest, -1, 1)) if largest > 0 else 0.0

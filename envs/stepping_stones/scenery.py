@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.bullet import BulletClient, HoldsPhysics
-from envs.stepping_stones.terrain import FLOOR_M
+from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
 __all__ = ["Scenery"]
 
@@ -30,7 +30,7 @@ class Scenery(HoldsPhysics):
         if client.getConnectionInfo()["connectionMethod"] == client.GUI:
             client.configureDebugVisualizer(client.COV_ENABLE_GUI, 0)
 
-    def dress(self, stones: list[int], boxes: tuple[Floats, Floats, Floats | None]) -> None:
+    def dress(self, stones: list[int], boxes: Boxes) -> None:
         """Colour the stones, lay a floor under them and show the clutter on it.
 
         Args:

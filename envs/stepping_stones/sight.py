@@ -17,6 +17,7 @@ from envs.stepping_stones.distraction import Blackouts, Distraction
 from envs.stepping_stones.kinematics import TOE_RADIUS_M
 from envs.stepping_stones.poses import POSE_SIZE, Poses, draw_poses
 from envs.stepping_stones.sensors import Sensors
+from envs.stepping_stones.terrain import Boxes
 
 __all__ = ["Sight"]
 
@@ -29,6 +30,7 @@ beyond."""
 _STANCE_M = ((0.30, -0.115), (0.30, 0.115), (-0.135, -0.115), (-0.135, 0.115))
 _STANCE_HEIGHT_M = 0.463
 _PICTURE_S = 0.05
+_ACTION = 36  # place of the previous action in proprioception
 _POSE, _POSE_LIMIT = "camera_pose", 100.0  # metres and radians; no robot has a camera so far away
 
 
@@ -103,7 +105,7 @@ class Sight:
         self,
         position_m: Floats,
         rotation: Floats,
-        boxes: tuple[Floats, Floats, Floats | None],
+        boxes: Boxes,
         floor_m: float,
         sensors: Sensors,
     ) -> dict[str, Images]:
@@ -148,7 +150,7 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
         config: the environment's settings.
         chosen: the cameras that are observed, where they are now.
     """
-    keys = _keys(config)
+    keys, told = _keys(config), _ACTION + config.action_size
     rays = {key: np.stack([ray_directions(chosen[n]) for n in keys[key]]) for key in keys}
     places = {key: np.array([chosen[n].position_m for n in keys[key]]) for key in keys}
     alone = [key for key in keys if key != "depth"]
@@ -161,7 +163,7 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
         told_poses=_POSE if config.camera_pose_told else None,
         footholds=Footholds(
             legs=4,
-            actions=9,
+            actions=config.action_size,
             forward=(0, 1, 2, 3),
             speed=8,
             reach_m=config.foothold_forward_m,
@@ -173,5 +175,10 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
             velocity=slice(6, 9),
             height=9,
             nominal=slice(22, 30),
+            lateral=(4, 5, 6, 7),
+            yaw_rate=9 if config.turns else None,
+            odometry=slice(told, told + 2) if config.commands_twist else None,
+            heading=slice(told + 2, told + 4) if config.commands_twist else None,
+            commanded_speed=told + 4 if config.commands_twist else None,
         ),
     )

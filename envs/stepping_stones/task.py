@@ -20,6 +20,9 @@ TASK = Task(
         "foothold_forward_m",
         "foothold_lateral_m",
         "lateral_speed_m_s",
+        "path_turn",
+        "yaw_rate_rad_s",
+        "walk_back",
     ),
     per_episode=("gap_m",),
     outcomes=(

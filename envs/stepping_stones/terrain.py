@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from envs.stepping_stones.config import SteppingStonesConfig
 
-__all__ = ["FLOOR_M", "STONE_THICKNESS_M", "Body", "Stones", "draw_stones"]
+__all__ = ["FLOOR_M", "STONE_THICKNESS_M", "Body", "Boxes", "Stones", "draw_stones"]
 
 STONE_THICKNESS_M = 0.10
 FLOOR_M = -0.50
@@ -18,6 +18,9 @@ _START_M = -0.60
 _FASTEST_M_S = 1.0  # no gait here walks so fast
 
 Floats = NDArray[np.float64]
+Boxes = tuple[Floats, Floats, Floats | None]
+"""Lower and upper corners (boxes, 3), metres, and how far the boxes are then turned to the left
+about their centres (boxes,), radians; None: not at all."""
 
 
 class Body(NamedTuple):

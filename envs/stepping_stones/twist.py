@@ -3,7 +3,10 @@
 The straight row's `Locomotion` walks ahead at the gait's own speed along world x. Here speed v and
 yaw rate w are commanded, and footholds turn with the body. T is the swing's time.
 
-    foothold = R(w T_stance / 2) nominal + [(v - b) T / 2, 0.20 v_y - 0.05 v_y,wanted - 1.3 h v w / g]
+    foothold = R(w T_stance / 2) nominal + [(v - b) T / 2, 0.20 v_y - 0.05 u_y - 1.3 h v w / g]
+
+from the measured and the commanded lateral speed v_y and u_y, the body's height h and gravity g; b
+is 0 ahead and 0.1 m/s backward. The last term carries the body through a turn.
 """
 
 from dataclasses import dataclass
