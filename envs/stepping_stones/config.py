@@ -9,12 +9,15 @@ from pydantic.dataclasses import dataclass
 
 from envs.cameras import CameraConfig
 
-__all__ = ["SteppingStonesConfig"]
+__all__ = ["DECISION_S", "SteppingStonesConfig"]
+
+DECISION_S = 0.05
+"""Time between the policy's decisions, seconds."""
 
 LONGEST_GAP_M = 0.30
 """The leg's step plus its largest foothold offset cannot clear a longer gap."""
 _FARTHEST_MOVED_M = 0.2
-_OUT_AND_BACK_S_A_M = 5.0
+_SHORTEST_WAY_BACK_M, _OUT_AND_BACK_S_A_M = 0.5, 5.0
 
 
 def _check_range(
@@ -126,13 +129,22 @@ class SteppingStonesConfig:
         _check_range("path_radius_m", self.path_radius_m, 1.5, 10.0)
         self._check_cameras()
         self._check_poses()
+        if self.walk_back:
+            self._check_way_back()
+        return self
+
+    def _check_way_back(self) -> None:
+        if self.success_distance_m < _SHORTEST_WAY_BACK_M:
+            raise ValueError(
+                f"walk_back needs a success_distance_m of at least {_SHORTEST_WAY_BACK_M} m, got "
+                f"{self.success_distance_m:g}"
+            )
         least_s = self.success_distance_m * _OUT_AND_BACK_S_A_M
-        if self.walk_back and self.episode_s < least_s:
+        if self.episode_s < least_s:
             raise ValueError(
                 f"walk_back over success_distance_m = {self.success_distance_m:g} m takes time: "
                 f"episode_s must be at least {least_s:g} s, got {self.episode_s:g}"
             )
-        return self
 
     @property
     def turns(self) -> bool:

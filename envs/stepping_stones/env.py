@@ -38,7 +38,7 @@ from envs.bullet import BulletClient, HoldsPhysics
 from envs.display import has_display
 from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
-from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.config import DECISION_S, SteppingStonesConfig
 from envs.stepping_stones.course import Course, draw_course
 from envs.stepping_stones.distraction import draw_clutter
 from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand
@@ -52,8 +52,6 @@ __all__ = ["DECISION_S", "SteppingStonesEnv"]
 
 Observation = dict[str, NDArray[np.float32]]
 
-DECISION_S = 0.05
-"""Time between the policy's decisions, seconds."""
 _TICKS = round(DECISION_S / CONTROL_S)
 _PHYSICS_STEPS = round(CONTROL_S / PHYSICS_S)
 _PROPRIO = 36  # without what depends on the settings

@@ -7,6 +7,7 @@ from envs.stepping_stones.path import Path
 from envs.stepping_stones.robot import RobotState
 from envs.stepping_stones.terrain import Stones
 from envs.stepping_stones.turned_stones import TurnedStones
+from envs.stepping_stones.twist import turn, wrapped
 
 __all__ = ["action_share", "best_footholds", "expert_footholds", "steer"]
 
@@ -46,8 +47,7 @@ def steer(path: Path, state: RobotState, speed_m_s: float) -> tuple[float, float
     """
     place = path.place(state.position_m)
     ahead_m = place.along_m + _LOOK_AHEAD_M * float(np.sign(speed_m_s))
-    off = float(path.at(np.array(ahead_m))[1]) - float(state.euler_rad[2])
-    off = (off + np.pi) % (2 * np.pi) - np.pi
+    off = wrapped(float(path.at(np.array(ahead_m))[1]) - float(state.euler_rad[2]))
     rate = speed_m_s * path.curvature_at(ahead_m) + _HEADING_PER_S * off
     return -_CENTRING_PER_S * place.aside_m, rate
 
@@ -68,8 +68,7 @@ def best_footholds(
     steps = np.rint(reach_m / (_FORWARD_M, _LATERAL_M)).astype(int)
     forward, lateral = (np.linspace(-r, r, 2 * n + 1) for r, n in zip(reach_m, steps, strict=True))
     offsets = np.stack(np.meshgrid(forward, lateral, indexing="ij"), -1).reshape(-1, 2)
-    cos, sin = np.cos(heading_rad), np.sin(heading_rad)
-    points = nominal_m[:, None] + offsets @ np.array([[cos, sin], [-sin, cos]])
+    points = nominal_m[:, None] + offsets @ turn(heading_rad).T
     margin = np.minimum(stones.margin_m(points), _MARGIN_M)
     cost = -_MARGIN_COST * margin + np.abs(offsets) @ (1.0, _LATERAL_COST)
     best: Floats = offsets[cost.argmin(1)]

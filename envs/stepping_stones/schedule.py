@@ -1,10 +1,11 @@
 """The speed that is commanded: ahead always, or ahead, a stop, and backward to the start."""
 
+from envs.stepping_stones.config import DECISION_S
+
 __all__ = ["Schedule"]
 
-FORWARD_M_S, BACKWARD_M_S = 0.5, -0.4
-STOP_S, BACK_TO_M = 1.0, 0.3
-_DECISION_S = 0.05
+_FORWARD_M_S, _BACKWARD_M_S = 0.5, -0.4
+_STOP_S, _BACK_TO_M = 1.0, 0.3
 
 
 class Schedule:
@@ -21,9 +22,9 @@ class Schedule:
     """
 
     def __init__(self, turn_at_m: float) -> None:
-        self._turn_at_m, self._stop = turn_at_m, round(STOP_S / _DECISION_S)
+        self._turn_at_m, self._stop = turn_at_m, round(_STOP_S / DECISION_S)
         self._along_m = 0.0
-        self.speed_m_s, self.distance_m, self.is_back = FORWARD_M_S, 0.0, False
+        self.speed_m_s, self.distance_m, self.is_back = _FORWARD_M_S, 0.0, False
 
     def advance(self, along_m: float) -> float:
         """Take in the arc length after a decision; metres come in the commanded direction."""
@@ -35,7 +36,7 @@ class Schedule:
             self.speed_m_s = 0.0
         elif self.speed_m_s == 0:
             self._stop -= 1
-            self.speed_m_s = 0.0 if self._stop > 0 else BACKWARD_M_S
+            self.speed_m_s = 0.0 if self._stop > 0 else _BACKWARD_M_S
         elif self.speed_m_s < 0:
-            self.is_back = self.is_back or along_m <= BACK_TO_M
+            self.is_back = self.is_back or along_m <= _BACK_TO_M
         return progress

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from envs.geometry import Footholds, Geometry
-from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.config import DECISION_S, SteppingStonesConfig
 from envs.stepping_stones.distraction import Blackouts, Distraction
 from envs.stepping_stones.kinematics import TOE_RADIUS_M
 from envs.stepping_stones.poses import POSE_SIZE, Poses, draw_poses
@@ -29,7 +29,6 @@ _SCALING_M = (0.5, 0.3)
 beyond."""
 _STANCE_M = ((0.30, -0.115), (0.30, 0.115), (-0.135, -0.115), (-0.135, 0.115))
 _STANCE_HEIGHT_M = 0.463
-_PICTURE_S = 0.05
 _ACTION = 36  # place of the previous action in proprioception
 _POSE, _POSE_LIMIT = "camera_pose", 100.0  # metres and radians; no robot has a camera so far away
 
@@ -95,7 +94,7 @@ class Sight:
             for key, own in zip(self._cameras, rngs, strict=True)
         }
         pose_rng, dark_rng = drawing_rng.spawn(2)
-        pictures = round(config.depth_blackout_s / _PICTURE_S)
+        pictures = round(config.depth_blackout_s / DECISION_S)
         self._blackouts = Blackouts(config.depth_blackouts, pictures, dark_rng)
         drawn = draw_poses(config, pose_rng)
         if drawn != self._poses:

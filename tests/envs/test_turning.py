@@ -37,10 +37,9 @@ def sees(env, observation):
 
 @pytest.mark.parametrize(
     ("settings", "actions", "numbers"),
-    [(LEFT, 10, 51), ({**BACK, "success_distance_m": 0.04}, 9, 50), ({**LEFT, **BACK}, 10, 51)],
+    [(LEFT, 10, 51), (BACK, 9, 50), ({**LEFT, **BACK}, 10, 51)],
 )
 def test_spaces_hold_what_a_twist_needs(settings, actions, numbers):
-    settings = {**settings, "episode_s": 18.0 if "success_distance_m" not in settings else 0.2}
     with make(**settings, clutter_per_m=3.0) as env:
         check_env(env.unwrapped, skip_render_check=True)
         observation, _ = env.reset(seed=1)
@@ -226,6 +225,7 @@ def test_a_policy_that_votes_ahead_refuses_a_path_that_turns():
         ({"path_turn": "up"}, "path_turn = 'up', but .*'straight', 'left', 'right' or 'random'"),
         ({"path_radius_m": (1.0, 3.0)}, r"path_radius_m must be .*1.5 <= low.* got \[1.0, 3.0\]"),
         ({"yaw_rate_rad_s": 0}, "yaw_rate_rad_s = 0, but .* greater than 0"),
+        ({"walk_back": True, "success_distance_m": 0.3}, "walk_back needs .* 0.5 m, got 0.3"),
         (
             {"walk_back": True},
             "walk_back over success_distance_m = 3 m .* episode_s must be at least 15 s, got 10",
