@@ -36,6 +36,7 @@ Floats = NDArray[np.float64]
 _COMMANDED_S = 0.05
 _CENTRIPETAL = 1.3  # without it the body drifts out of the turn, 8 cm/s at 0.6 rad/s
 _REVERSE_BIAS_M_S = 0.1  # backward the trot lags by so much
+_STOPPING_M_S = 0.25
 _REVERSE_SHARE = 0.8  # of the commanded speed that short steps at a gap do not fall below
 
 
@@ -123,8 +124,8 @@ class TwistLocomotion(Locomotion):
 
     def _limited_speed_m_s(self, wanted_m_s: float) -> float:
         speed = self._command.forward_speed_m_s
-        if speed == 0:
-            return 0.0
+        if speed == 0:  # held at 0, feet that avoid a gap and forces would pull apart
+            return min(max(wanted_m_s, -_STOPPING_M_S), _STOPPING_M_S)
         if speed > 0:
             return min(max(wanted_m_s, 0.0), SPEED_LIMIT_M_S)
         # Short steps at a gap ask for no speed: backward, the robot would march on the spot.
