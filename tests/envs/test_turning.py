@@ -124,7 +124,7 @@ def test_out_and_back():
     assert told[[0, *(changes + 1)]].tolist() == pytest.approx([0.5, 0.0, -0.4])
     assert changes[1] - changes[0] == 20  # it stops for a second
     assert infos[changes[0] + 1]["distance_m"] >= 1.2 > infos[changes[0]]["distance_m"]
-    assert infos[-1]["distance_m"] == pytest.approx(1.2 + 0.9, abs=0.25)
+    assert 1.2 + 0.9 < infos[-1]["distance_m"] < 2.6  # it rolls on a little while it stops
     assert rewards[changes[0] + 1 : changes[1] + 1].tolist() == [0.0] * 20
     assert (fallen, others[-1]["success"]) == ((True, False), False)
 
