@@ -1,12 +1,13 @@
 """Depth cameras by exact ray-box intersection.
 
-The scene a depth camera sees here is a set of axis-aligned boxes over a floor, for which the
-closed-form slab test is exact, bitwise repeatable and several times faster than a rasteriser.
+The scene a depth camera sees here is a set of boxes over a floor, for which the closed-form slab
+test is exact, bitwise repeatable and several times faster than a rasteriser. Boxes may be turned
+about the vertical: the rays are then turned into each box's frame.
 Convention, for the whole project: an image is (height, width); depth is planar, metres along the
 optical axis, as depth cameras report it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -109,7 +110,13 @@ class DepthCameras:
         return -float(seen_m.min()), float(seen_m.max())
 
     def render(
-        self, position_m: Floats, rotation: Floats, low_m: Floats, high_m: Floats, floor_m: float
+        self,
+        position_m: Floats,
+        rotation: Floats,
+        low_m: Floats,
+        high_m: Floats,
+        floor_m: float,
+        yaw_rad: Floats | None = None,
     ) -> NDArray[np.float32]:
         """Depth images of boxes over a floor.
 
@@ -118,6 +125,8 @@ class DepthCameras:
             rotation: (3, 3) base-to-world rotation.
             low_m, high_m: (boxes, 3) opposite corners of the boxes, world.
             floor_m: height of the infinite floor, world.
+            yaw_rad: (boxes,) how far each box is then turned to the left about the vertical through
+                its centre; None: along the axes.
 
         Returns:
             (cameras, height, width) planar depth, metres.
@@ -129,25 +138,58 @@ class DepthCameras:
         near_m = np.where(inverse[2] < 0, (floor_m - origin[:, 2, None]) * inverse[2], self.far_m)
         low = (low_m[:, None] - origin).astype(np.float32)  # (boxes, cameras, 3)
         high = (high_m[:, None] - origin).astype(np.float32)
-        if len(low) * near_m.size <= _SMALL:
+        if yaw_rad is not None:
+            self._meet_turned(near_m, direction, rotation, origin, (low_m, high_m, yaw_rad))
+        elif len(low) * near_m.size <= _SMALL:
             for box in range(len(low)):
                 _meet(near_m, inverse, low[box].T[:, :, None], high[box].T[:, :, None])
         else:
             images, by_image = near_m.reshape(self.shape), inverse.reshape(3, *self.shape)
-            for box, camera, rows, columns in self._seen(low, high, rotation):
+            for box, camera, rows, columns in self._seen(_corners(low, high), rotation):
                 part = (camera, slice(*rows), slice(*columns))
                 corners = low[box, camera][:, None, None], high[box, camera][:, None, None]
                 _meet(images[part], by_image[:, *part], *corners)
         return np.minimum(near_m, self.far_m).reshape(self.shape).astype(np.float32)
 
+    def _meet_turned(
+        self,
+        near_m: Floats,
+        direction: NDArray[np.float32],
+        rotation: Floats,
+        origin: Floats,
+        boxes: tuple[Floats, Floats, Floats],
+    ) -> None:
+        """Put turned boxes before what the rays (3, cameras, rays) from (cameras, 3) met."""
+        low_m, high_m, yaw_rad = boxes
+        turns = np.zeros((len(yaw_rad), 1, 3, 3))  # from a box's frame to the world
+        turns[:, 0, 0, 0] = turns[:, 0, 1, 1] = np.cos(yaw_rad)
+        turns[:, 0, 1, 0] = np.sin(yaw_rad)
+        turns[:, 0, 0, 1] = -turns[:, 0, 1, 0]
+        turns[:, 0, 2, 2] = 1.0
+        centre, half = (low_m + high_m) / 2, ((high_m - low_m) / 2)[:, None]
+        own = ((centre[:, None] - origin)[:, :, None] @ turns)[:, :, 0]  # (boxes, cameras, 3)
+        low, high = (own - half).astype(np.float32), (own + half).astype(np.float32)
+        images, rays = near_m.reshape(self.shape), direction.reshape(3, *self.shape)
+        _, height, width = self.shape
+        seen: Iterable[tuple[int, int | slice, list[int], list[int]]]
+        if len(low) * near_m.size <= _SMALL:
+            seen = [(box, slice(None), [0, height], [0, width]) for box in range(len(low))]
+        else:
+            seen = self._seen(turns @ _corners(low, high), rotation)
+        for box, camera, rows, columns in seen:
+            part = (camera, slice(*rows), slice(*columns))
+            x, y, z = rays[:, *part]
+            cos, sin = np.float32(turns[box, 0, 0, 0]), np.float32(turns[box, 0, 1, 0])
+            with np.errstate(divide="ignore"):
+                inverse = np.float32(1) / np.stack([cos * x + sin * y, cos * y - sin * x, z])
+            corners = (side[box, camera].T[..., None, None] for side in (low, high))
+            _meet(images[part], inverse, *corners)
+
     def _seen(
-        self, low: NDArray[np.float32], high: NDArray[np.float32], rotation: Floats
+        self, corners: Floats, rotation: Floats
     ) -> Iterator[tuple[int, int, list[int], list[int]]]:
         """Each box, camera, and the first and last (excluded) rows and columns that the box, of
-        corners (boxes, cameras, 3) as seen from the camera, may be seen in."""
-        sides = np.stack([low, high], -1).astype(float)  # (boxes, cameras, 3, 2)
-        choice = np.indices((2, 2, 2)).reshape(3, 8)
-        corners = sides[:, :, np.arange(3)[:, None], choice]  # (boxes, cameras, 3, 8)
+        corners (boxes, cameras, 3, 8) as seen from the camera, may be seen in."""
         scaled = self._pixels @ rotation.T @ corners
         depth_m, places = scaled[:, :, 0], scaled[:, :, 1:]
         size = np.array(self.shape[1:])
@@ -161,6 +203,14 @@ class DepthCameras:
         for box, camera in np.argwhere(seen).tolist():
             (top, left), (bottom, right) = first[box, camera], last[box, camera]
             yield box, camera, [top, bottom], [left, right]
+
+
+def _corners(low: NDArray[np.float32], high: NDArray[np.float32]) -> Floats:
+    """All corners (boxes, cameras, 3, 8) of boxes by two opposite ones (boxes, cameras, 3)."""
+    sides = np.stack([low, high], -1).astype(float)
+    choice = np.indices((2, 2, 2)).reshape(3, 8)
+    found: Floats = sides[:, :, np.arange(3)[:, None], choice]
+    return found
 
 
 def _meet(near_m: Floats, inverse: Any, low: Any, high: Any) -> None:

@@ -45,6 +45,16 @@ class Footholds:
     """Of the base above the standing toes' centres, metres."""
     nominal: slice
     """Footholds (x, y) of each leg without an offset, level frame, metres."""
+    lateral: tuple[int, ...] = ()
+    """Of an action, the legs' lateral offsets, a leg each; none where there are none."""
+    yaw_rate: int | None = None
+    """Of an action, how fast the robot is to turn; None where it walks straight on."""
+    odometry: slice | None = None
+    """How far the robot believes to have come in the world (x, y), metres; None: not told."""
+    heading: slice | None = None
+    """Sine and cosine of its yaw; None: not told."""
+    commanded_speed: int | None = None
+    """Speed ahead that is asked of it, negative backward, metres a second; None: not told."""
 
 
 @dataclass(frozen=True)
@@ -63,5 +73,12 @@ class Geometry:
     """Names of the cameras, in the images' order."""
     image_scaling: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """What of an image is zero, and what more is one: (zero, unit); of those that are named."""
+    moving: tuple[str, ...] = ()
+    """Keys of images of which a camera is elsewhere each episode: rays and positions are those of
+    the present one, and a policy that is built once must not rely on them."""
+    told_poses: str | None = None
+    """Key of the observation that tells the pose of each camera, in their order, six numbers each:
+    optical centre (x, y, z), metres; pitch below forward, yaw and roll, radians. It may be wrong.
+    None where nothing is told."""
     footholds: Footholds | None = None
     """None where actions place no feet."""

@@ -221,6 +221,8 @@ def vote_plan(
     footholds = None if geometry is None else geometry.footholds
     if geometry is None or footholds is None:
         return "a geometry that tells of footholds, and this environment gives none"
+    if getattr(footholds, "yaw_rate", None) is not None:
+        return "a robot that walks straight on, and this action turns it"
     if action_space.shape != (footholds.actions,):
         return f"actions of shape ({footholds.actions},), got {action_space.shape}"
     told = {vector.key: vector.size for vector in observations.vectors}
@@ -229,6 +231,12 @@ def vote_plan(
         return (
             f"a vector {footholds.proprio} of at least {least} numbers, got "
             f"{told.get(footholds.proprio, 'none')}"
+        )
+    moving: tuple[str, ...] = getattr(geometry, "moving", ())
+    if moving:
+        return (
+            "cameras that stay where they are, and those of "
+            f"{', '.join(moving)} are elsewhere each episode"
         )
     if not images:
         return "images, and this observation has none"

@@ -2,24 +2,31 @@
 
 import re
 from dataclasses import asdict, field, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
 from envs.cameras import CameraConfig
 
-__all__ = ["SteppingStonesConfig"]
+__all__ = ["DECISION_S", "SteppingStonesConfig"]
+
+DECISION_S = 0.05
+"""Time between the policy's decisions, seconds."""
 
 LONGEST_GAP_M = 0.30
 """The leg's step plus its largest foothold offset cannot clear a longer gap."""
+_FARTHEST_MOVED_M = 0.2
+_SHORTEST_WAY_BACK_M, _OUT_AND_BACK_S_A_M = 0.5, 5.0
 
 
-def _check_range(name: str, values: tuple[float, float], least: float, most: float) -> None:
+def _check_range(
+    name: str, values: tuple[float, float], least: float, most: float, unit: str = "metres"
+) -> None:
     low, high = values
     if not least <= low <= high <= most:
         raise ValueError(
-            f"{name} must be [low, high] with {least} <= low <= high <= {most} metres, "
+            f"{name} must be [low, high] with {least} <= low <= high <= {most} {unit}, "
             f"got [{low}, {high}]"
         )
 
@@ -42,6 +49,14 @@ class SteppingStonesConfig:
     """Range of gaps between neighbouring stones, metres."""
     first_edge_m: tuple[float, float] = (0.30, 0.50)
     """Range of the distance from the robot's start to the end of the first stone, metres."""
+    path_turn: Literal["straight", "left", "right", "random"] = "straight"
+    """Which way the path turns first, drawn anew each episode where it is random; then half circles
+    to either side follow each other. Where it turns, an action has a yaw rate too."""
+    path_radius_m: tuple[float, float] = (3.0, 3.0)
+    """Range of the radius of a path that turns, metres."""
+    walk_back: bool = False
+    """Whether the robot walks `success_distance_m` ahead, stops for 1 s and walks backward to 0.3 m
+    from its start, where the episode ends with success; 3 m take about 15 s."""
     episode_s: float = Field(default=10.0, gt=0, le=600)
     """Length of an episode, seconds; it is truncated then."""
     foothold_forward_m: float = Field(default=0.12, gt=0, le=0.15)
@@ -50,6 +65,9 @@ class SteppingStonesConfig:
     """Largest lateral foothold offset: what an action of 1 means, metres."""
     lateral_speed_m_s: float = Field(default=0.15, ge=0, le=0.3)
     """Largest commanded lateral speed: what an action of 1 means, metres a second."""
+    yaw_rate_rad_s: float = Field(default=0.6, gt=0, le=1.0)
+    """Largest commanded yaw rate where the path turns: what an action of 1 means, radians a
+    second."""
     sensor_noise: float = Field(default=1.0, ge=0, le=10)
     """Scale of all sensor noise; 0 turns it off, 1 is the noise listed in `sensors.py`."""
     cameras: tuple[str, ...] = Field(default=("front", "belly"), min_length=1, max_length=16)
@@ -61,12 +79,27 @@ class SteppingStonesConfig:
     """The camera under the robot's belly."""
     extra_cameras: dict[str, CameraConfig] = field(default_factory=dict)
     """Further cameras by name, small letters, digits and _; `cameras` names them too."""
+    front_camera_pitch_deg: tuple[float, float] | None = None
+    """Range that the front camera's pitch is drawn from anew each episode, degrees; null: it is
+    that of `front_camera`."""
+    front_camera_moved_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """How far forward or back, left or right, and up or down the front camera is at most from its
+    place, drawn anew each episode, metres."""
+    camera_pose_told: bool = False
+    """Whether the observation has `camera_pose`, where the policy is told that the cameras are."""
+    camera_pose_error_deg: tuple[float, float] = (0.0, 0.0)
+    """Range of the error of the front camera's pitch that the policy is told, drawn anew each
+    episode, degrees: [-8, 8] draws, [4, 4] is fixed."""
     camera_far_m: float = Field(default=1.5, gt=0.6, le=20)
     """Depth that the cameras report where nothing nearer is seen, metres."""
     depth_false_returns: float = Field(default=0.0, ge=0, le=0.9)
     """Expected share of each depth image in small patches of a false depth."""
     depth_dropped_blocks: float = Field(default=0.0, ge=0, le=0.9)
     """Expected share of each depth image in blocks that return nothing: `camera_far_m`."""
+    depth_blackouts: float = Field(default=0.0, ge=0, le=0.5)
+    """Expected share of the time in which all cameras return nothing: `camera_far_m`."""
+    depth_blackout_s: float = Field(default=0.5, ge=0.05, le=10)
+    """Length of each such blackout, seconds."""
     clutter_per_m: float = Field(default=0.0, ge=0, le=40)
     """Boxes beside the path, both sides together, a metre of it; cameras alone meet them."""
     reward_speed_m_s: float = Field(default=0.5, gt=0)
@@ -93,8 +126,40 @@ class SteppingStonesConfig:
         _check_range("stone_length_m", self.stone_length_m, 0.2, 10.0)
         _check_range("gap_m", self.gap_m, 0.0, LONGEST_GAP_M)
         _check_range("first_edge_m", self.first_edge_m, 0.25, 10.0)
+        _check_range("path_radius_m", self.path_radius_m, 1.5, 10.0)
         self._check_cameras()
+        self._check_poses()
+        if self.walk_back:
+            self._check_way_back()
         return self
+
+    def _check_way_back(self) -> None:
+        if self.success_distance_m < _SHORTEST_WAY_BACK_M:
+            raise ValueError(
+                f"walk_back needs a success_distance_m of at least {_SHORTEST_WAY_BACK_M} m, got "
+                f"{self.success_distance_m:g}"
+            )
+        least_s = self.success_distance_m * _OUT_AND_BACK_S_A_M
+        if self.episode_s < least_s:
+            raise ValueError(
+                f"walk_back over success_distance_m = {self.success_distance_m:g} m takes time: "
+                f"episode_s must be at least {least_s:g} s, got {self.episode_s:g}"
+            )
+
+    @property
+    def turns(self) -> bool:
+        """Whether the path turns."""
+        return self.path_turn != "straight"
+
+    @property
+    def commands_twist(self) -> bool:
+        """Whether the body's speed ahead is commanded, and told."""
+        return self.turns or self.walk_back
+
+    @property
+    def action_size(self) -> int:
+        """Numbers of an action."""
+        return 10 if self.turns else 9
 
     def _check_cameras(self) -> None:
         known = {"front", "belly", *self.extra_cameras}
@@ -111,6 +176,39 @@ class SteppingStonesConfig:
                 f"cameras must be distinct names of {', '.join(sorted(known))}, got "
                 f"{', '.join(self.cameras)}"
             )
+
+    def _check_poses(self) -> None:
+        if self.front_camera_pitch_deg is not None:
+            _check_range(
+                "front_camera_pitch_deg", self.front_camera_pitch_deg, -90.0, 90.0, "degrees"
+            )
+        if not all(0 <= moved <= _FARTHEST_MOVED_M for moved in self.front_camera_moved_m):
+            raise ValueError(
+                f"front_camera_moved_m must be three lengths from 0 to {_FARTHEST_MOVED_M} metres, "
+                f"got {list(self.front_camera_moved_m)}"
+            )
+        _check_range("camera_pose_error_deg", self.camera_pose_error_deg, -45.0, 45.0, "degrees")
+        if any(self.camera_pose_error_deg) and not self.camera_pose_told:
+            raise ValueError(
+                f"camera_pose_error_deg needs camera_pose_told = true, as otherwise no pose is "
+                f"told, got {list(self.camera_pose_error_deg)}"
+            )
+        of_the_front = {
+            "front_camera_pitch_deg": self.front_camera_pitch_deg is not None,
+            "front_camera_moved_m": any(self.front_camera_moved_m),
+            "camera_pose_error_deg": any(self.camera_pose_error_deg),
+        }
+        given = ", ".join(name for name, is_given in of_the_front.items() if is_given)
+        if given and "front" not in self.cameras:
+            raise ValueError(
+                f"{given} is of the front camera, which cameras must name, got "
+                f"{', '.join(self.cameras)}"
+            )
+
+    @property
+    def draws_poses(self) -> bool:
+        """Whether the front camera is elsewhere each episode."""
+        return self.front_camera_pitch_deg is not None or any(self.front_camera_moved_m)
 
     @property
     def chosen_cameras(self) -> dict[str, CameraConfig]:

@@ -15,6 +15,10 @@ Patches are a stationary Poisson process of rectangles, some of them partly outs
 that every pixel of every camera is equally likely to lie, whatever its place. Their sides are those
 in a picture of 24 x 32 pixels; in a finer one they have more pixels, and the same share of it.
 
+Blackouts are times in which all cameras together return nothing, as when a driver stalls. Each
+lasts as long as the others, and the light between two of them for geometrically distributed numbers
+of pictures. An episode begins in the light: what was never seen cannot be remembered.
+
 Clutter is boxes that stand on the floor beside the stones. Cameras alone see them: nothing collides
 with them. The default cameras look straight down and, at the height of the stones' tops, hardly
 beyond the stones' sides; so clutter shows in a few outer rows and at both ends of gaps, where the
@@ -26,7 +30,7 @@ from numpy.typing import NDArray
 
 from envs.stepping_stones.terrain import FLOOR_M, Stones
 
-__all__ = ["Distraction", "draw_clutter"]
+__all__ = ["Blackouts", "Distraction", "draw_clutter"]
 
 Floats = NDArray[np.float64]
 Images = NDArray[np.float32]
@@ -66,6 +70,33 @@ class Distraction:
         for patch in self._blocks.next(depth_m.shape):
             lying[patch] = self._far_m
         return lying
+
+
+class Blackouts:
+    """When all cameras of an episode return nothing.
+
+    Args:
+        share: expected share of a long time that is dark, in [0, 0.5].
+        pictures: length of a blackout.
+        rng: source of their beginnings.
+    """
+
+    def __init__(self, share: float, pictures: int, rng: np.random.Generator) -> None:
+        self._pictures, self._rng = pictures, rng
+        # The light between two has (1 - p) / p pictures on average.
+        self._begins = share / (share + pictures * (1 - share))
+        self._left: int | None = None
+
+    def next(self) -> bool:
+        """Whether the next pictures are dark."""
+        if self._left is None:
+            self._left = 0
+            return False
+        if self._left == 0 and self._rng.random() < self._begins:
+            self._left = self._pictures
+        dark = self._left > 0
+        self._left -= dark
+        return dark
 
 
 class _Patches:

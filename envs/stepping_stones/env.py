@@ -1,6 +1,7 @@
 """SteppingStones-v0: a quadruped that must see where to step.
 
 Observation, a dictionary of float32 arrays:
+    camera_pose (6 cameras,), where it is told: optical centre, metres, pitch, yaw, roll, radians.
     depth (cameras, height, width): planar depth of the cameras, metres; of the default ones, front
         and belly, (2, 24, 32). Where their sizes differ, depth_front (height, width) and so on.
     proprio (45,), as the robot's sensors and estimator give it, in the level frame:
@@ -12,11 +13,16 @@ Observation, a dictionary of float32 arrays:
         22-29  nominal footholds (x, y) from the base if each leg lifted off now, metres
         30-31  sine and cosine of the gait's phase (leg FR)
         32-35  foot contacts, 0 or 1
-        36-44  the previous action
+        36-44  the previous action; where the path turns also 45, its yaw rate
+    and after it, where the path turns or leads back, five numbers:
+        0-1    odometry, the velocity summed: x and y in the world, metres
+        2-3    sine and cosine of yaw
+        4      commanded speed ahead, metres a second
 Action, Box(-1, 1, (9,)), to which it is clipped, decided every 50 ms:
     0-3  forward foothold offsets FR, FL, RR, RL; 1 is `foothold_forward_m`
     4-7  lateral foothold offsets; 1 is `foothold_lateral_m`
     8    lateral body speed, left positive; 1 is `lateral_speed_m_s`
+    9    where the path turns, yaw rate, left positive; 1 is `yaw_rate_rad_s`
 A leg takes the offset that holds when it lifts off (legs FL and RR at 0.05 s, FR and RL at 0.30 s,
 then every 0.5 s); lift-offs coincide with decisions.
 """
@@ -32,26 +38,25 @@ from envs.bullet import BulletClient, HoldsPhysics
 from envs.display import has_display
 from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
-from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.config import DECISION_S, SteppingStonesConfig
+from envs.stepping_stones.course import Course, draw_course
 from envs.stepping_stones.distraction import draw_clutter
-from envs.stepping_stones.expert import expert_footholds
-from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand, Locomotion
+from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand
 from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
 from envs.stepping_stones.sensors import Sensors
-from envs.stepping_stones.sight import Sight, geometry
-from envs.stepping_stones.terrain import FLOOR_M, Stones, draw_stones
+from envs.stepping_stones.sight import Sight
+from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
 __all__ = ["DECISION_S", "SteppingStonesEnv"]
 
 Observation = dict[str, NDArray[np.float32]]
 
-DECISION_S = 0.05
-"""Time between the policy's decisions, seconds."""
 _TICKS = round(DECISION_S / CONTROL_S)
 _PHYSICS_STEPS = round(CONTROL_S / PHYSICS_S)
-_PROPRIO = 45
+_PROPRIO = 36  # without what depends on the settings
 _PROPRIO_LIMIT = 50.0  # only a tumbling robot's estimates come near it
+_TOLD, _TOLD_LIMIT = 5, 1000.0  # odometry's, which walks away
 _LOWEST_BASE_M, _STEEPEST_ROLL_RAD, _STEEPEST_PITCH_RAD = 0.25, 0.6, 1.0
 _MARGIN_CLIP_M = 0.05
 _TERRAIN_STREAM = 1
@@ -63,14 +68,15 @@ _TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # what a rocking robot's cameras may 
 class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float32]]):
     """A Laikago trots over stones with gaps; see the module's text for the spaces.
 
-    The reward of a decision is the forward progress in metres, at most `reward_speed_m_s` times
-    50 ms, plus `margin_reward` times the mean margin of the footholds that lifting legs take (from
-    -1, 5 cm or more inside a gap, to 1, 5 cm or more inside a stone) times the share of
-    `reward_speed_m_s` reached. A fall terminates the episode.
-    `info` holds `distance_m`, `fell` and `success` (no fall until the end and at least
-    `success_distance_m`).
+    The reward of a decision is the progress along the path in metres, backward where that is asked,
+    at most `reward_speed_m_s` times 50 ms, plus `margin_reward` times the mean margin of the
+    footholds that lifting legs take (from -1, 5 cm or more inside a gap, to 1, 5 cm or more inside
+    a stone) times the share of `reward_speed_m_s` reached. A fall terminates the episode, and with
+    `walk_back` so does coming back. `info` holds `distance_m` (along the path; with `walk_back` out
+    and back), `fell` and `success`: no fall until the end and at least `success_distance_m`, or
+    with `walk_back` back.
 
-    The end is the environment's own, a fall or `episode_s`. Where a wrapper ends episodes earlier,
+    The end is the environment's own, these or `episode_s`. Where a wrapper ends episodes earlier,
     as `gymnasium.make(..., max_episode_steps=30)` does, `success` stays False: `episode_s=1.5` ends
     them there and lets them succeed. Then `reset` is due, though steps still move the robot, which
     stays fallen if it fell.
@@ -98,16 +104,16 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self.config = read_settings(SteppingStonesConfig, settings)
         self.render_mode = render_mode
         self._sight = Sight(self.config)
-        proprio = spaces.Box(-_PROPRIO_LIMIT, _PROPRIO_LIMIT, (_PROPRIO,), np.float32)
+        told = _TOLD if self.config.commands_twist else 0
+        self._proprio_limit = np.full(_PROPRIO + self.config.action_size + told, _PROPRIO_LIMIT)
+        self._proprio_limit[_PROPRIO + self.config.action_size :] = _TOLD_LIMIT
+        limit = self._proprio_limit.astype(np.float32)
+        proprio = spaces.Box(-limit, limit, dtype=np.float32)
         self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
             {**self._sight.spaces, "proprio": proprio}
         )
-        self.action_space = spaces.Box(-1.0, 1.0, (9,), np.float32)
-        reach_m = self._sight.reach_m(_TALLEST_BASE_M - FLOOR_M)
-        self._behind_m = max(1.5, _REACH_SLACK * reach_m[0])
-        self._ahead_m = max(1.8, _REACH_SLACK * reach_m[1])
-        self._scale = np.array([self.config.foothold_forward_m, self.config.foothold_lateral_m])
-        self._stones: Stones | None = None
+        self.action_space = spaces.Box(-1.0, 1.0, (self.config.action_size,), np.float32)
+        self._course: Course | None = None
         self._client = BulletClient(gui=render_mode == "human")
         try:
             self._begin_world()
@@ -128,37 +134,36 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         terrain_rng = self.np_random
         if terrain_seed is not None:  # a stream of its own: noise must not echo the stones
             terrain_rng = np.random.default_rng((terrain_seed, _TERRAIN_STREAM))
-        self._stones = draw_stones(self.config, gap_m, terrain_rng)
+        self._course = draw_course(self.config, gap_m, terrain_rng)
+        self._stones = self._course.stones
         clutter_rng, lying_rng = self.np_random.spawn(2)  # which draws nothing from np_random
         clutter = draw_clutter(self.config.clutter_per_m, self._stones, clutter_rng)
-        self._low_m = np.concatenate([self._stones.low_m, clutter[0]])
-        self._high_m = np.concatenate([self._stones.high_m, clutter[1]])
-        self._sight.begin(lying_rng)
+        self._low_m, self._high_m, self._yaw_rad = self._course.boxes(clutter)
+        self._sight.begin(lying_rng, clutter_rng)
+        behind_m, ahead_m = self._sight.reach_m(_TALLEST_BASE_M - FLOOR_M)
+        self._reach_m = max(1.5, _REACH_SLACK * behind_m), max(1.8, _REACH_SLACK * ahead_m)
         self._sensors = Sensors(self.config.sensor_noise, self.np_random)
         if self._terrains >= _TERRAINS_A_WORLD:
             self._begin_world()
         self._terrains += 1 + (len(clutter[0]) // _BOXES_A_TERRAIN if self._scenery else 0)
         self._state = self._robot.place(self._stones, self._sensors.posture_error_rad())
         if self._scenery:
-            self._scenery.dress(self._stones, self._robot.stones, clutter)
-        self._locomotion = Locomotion(self._sensors.measure(self._state))
+            self._scenery.dress(self._robot.stones, self._all_boxes)
+        self._locomotion = self._course.begin(self._sensors.measure(self._state))
+        self._course.advance(self._state.position_m)
         self._decisions, self._fell = 0, False
-        self._previous_action = np.zeros(9)
+        self._previous_action = np.zeros(self.config.action_size)
         return self._observe(), self._info(fell=False)
 
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
         """Walk for 50 ms."""
-        if self._stones is None:
+        if self._course is None:
             raise RuntimeError("reset must be called before step")
-        chosen = np.clip(read_action(action, 9), -1.0, 1.0)
+        chosen = np.clip(read_action(action, self.config.action_size), -1.0, 1.0)
         self._previous_action = chosen
-        command = FootholdCommand(
-            chosen[:8].reshape(2, 4).T * self._scale,
-            float(chosen[8]) * self.config.lateral_speed_m_s,
-        )
-        start_m = self._state.position_m[0]
+        command = self._course.command(chosen)
         margin = self._commanded_margin(command)
         fell = False
         for _ in range(_TICKS):
@@ -176,42 +181,37 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self._decisions += 1
         fell = self._fell = self._fell or fell  # who goes on after a fall has not got up
         full_m = self.config.reward_speed_m_s * DECISION_S
-        progress = min(self._state.position_m[0] - start_m, full_m)
+        progress = min(self._course.advance(self._state.position_m), full_m)
         # Scaled by speed: marching on the spot, where every foothold is safe, must earn nothing.
         reward = progress + self.config.margin_reward * margin * max(progress / full_m, 0.0)
-        done = self._decisions * DECISION_S >= self.config.episode_s - 1e-9
-        return self._observe(), float(reward), fell, done and not fell, self._info(fell, done)
+        done = self._course.is_over or self._decisions * DECISION_S >= self.config.episode_s - 1e-9
+        ended = fell or self._course.is_over
+        return self._observe(), float(reward), ended, done and not ended, self._info(fell, done)
 
     @property
     def geometry(self) -> Geometry:
-        """Where the cameras stand in the base frame, how they look, and what actions do."""
-        return geometry(self.config)
+        """Where the cameras stand in the base frame, how they look, and what actions do; of cameras
+        whose poses are drawn, in the present episode."""
+        return self._sight.geometry
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows the stones."""
-        if self._stones is None:
+        if self._course is None:
             raise RuntimeError("reset must be called before the expert can be asked")
-        offsets, speed = expert_footholds(
-            self._stones, self._nominal_x_m(), self._state.position_m[1]
-        )
-        action = np.zeros(9, np.float32)
-        action[:4] = np.clip(offsets / self.config.foothold_forward_m, -1, 1)
-        largest_m_s = self.config.lateral_speed_m_s
-        action[8] = np.clip(speed / largest_m_s, -1, 1) if largest_m_s > 0 else 0.0
-        return action
+        return self._course.expert_action(self._state)
 
     def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override,unused-ignore]
         """The robot seen from beside, (480, 640, 3); in a live window, follow it instead.
 
         Before the first `reset` there is nothing to see: None.
         """
-        if self._scenery is None or self._stones is None:
+        if self._scenery is None or self._course is None:
             return None
-        follow = self._state.position_m
+        view = self._course.view(self._state.position_m)
         if self.render_mode == "human":
-            self._scenery.follow(follow)
+            self._scenery.follow(*view)
             return None
-        return self._scenery.picture(follow)
+        return self._scenery.picture(*view)
 
     def close(self) -> None:
         """Disconnect from the physics; calling it again does nothing."""
@@ -224,20 +224,16 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self._scenery = Scenery(self._client) if self.render_mode else None
         self._terrains = 0
 
-    def _nominal_x_m(self) -> NDArray[np.float64]:
-        """(4,) world x of the uncorrected footholds of legs that would lift off now."""
-        nominal = self._locomotion.nominal_footholds_m()
-        yaw = self._state.euler_rad[2]
-        x: NDArray[np.float64] = np.cos(yaw) * nominal[:, 0] - np.sin(yaw) * nominal[:, 1]
-        return x + self._state.position_m[0]
-
     def _commanded_margin(self, command: FootholdCommand) -> float:
         lifting = self._locomotion.about_to_lift()
-        if not lifting.any() or self._stones is None:
+        if not lifting.any() or self._course is None:
             return 0.0
-        footholds = self._nominal_x_m()[lifting] + command.offsets_m[lifting, 0]
-        margin = np.clip(self._stones.margin_m(footholds) / _MARGIN_CLIP_M, -1, 1)
-        return float(margin.mean())
+        inside_m = self._course.margin_m(command, self._state)[lifting]
+        return float(np.clip(inside_m / _MARGIN_CLIP_M, -1, 1).mean())
+
+    @property
+    def _all_boxes(self) -> Boxes:
+        return self._low_m, self._high_m, self._yaw_rad
 
     @staticmethod
     def _has_fallen(state: RobotState) -> bool:
@@ -249,11 +245,8 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         )
 
     def _observe(self) -> Observation:
-        assert self._stones is not None
+        assert self._course is not None
         state, estimate = self._state, self._locomotion.estimate
-        near = (self._high_m[:, 0] > state.position_m[0] - self._behind_m) & (
-            self._low_m[:, 0] < state.position_m[0] + self._ahead_m
-        )
         phase = 2 * np.pi * self._locomotion.gait.phase(self._locomotion.time_s)[0]
         proprio = np.concatenate(
             [
@@ -266,16 +259,15 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
                 [np.sin(phase), np.cos(phase)],
                 state.contacts,
                 self._previous_action,
+                self._course.told(),
             ]
         )
-        proprio = np.clip(proprio, -_PROPRIO_LIMIT, _PROPRIO_LIMIT)
-        boxes_m = self._low_m[near], self._high_m[near]
-        seen = self._sight.observe(
-            state.position_m, state.rotation, boxes_m, FLOOR_M, self._sensors
-        )
+        proprio = np.clip(proprio, -self._proprio_limit, self._proprio_limit)
+        boxes = self._course.near(self._all_boxes, state.position_m, self._reach_m)
+        seen = self._sight.observe(state.position_m, state.rotation, boxes, FLOOR_M, self._sensors)
         return {**seen, "proprio": proprio.astype(np.float32)}
 
     def _info(self, fell: bool, done: bool = False) -> dict[str, Any]:
-        distance = float(self._state.position_m[0])
-        success = done and not fell and distance >= self.config.success_distance_m
-        return {"distance_m": distance, "fell": fell, "success": success}
+        assert self._course is not None
+        success = done and not fell and self._course.has_succeeded()
+        return {"distance_m": self._course.distance_m(), "fell": fell, "success": success}

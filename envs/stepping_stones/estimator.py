@@ -96,6 +96,9 @@ class StateEstimator:
                 turn / np.cos(pitch),
             ]
         )
+        # A compass jumps by a turn at south; the filter's yaw stays beside it.
+        turns = np.round((self._euler[2] - measurement.euler_rad[2]) / (2 * np.pi))
+        self._euler[2] -= 2 * np.pi * turns
         predicted = self._euler + self._step_s * euler_rates
         self._euler = predicted + gain["attitude"] * (measurement.euler_rad - predicted)
         rotation = level_rotation(*self._euler[:2])

@@ -25,17 +25,17 @@ CONTROL_S = 0.005
 """Time between control steps, seconds."""
 _MPC_EVERY = 2  # control steps
 _STEP_M = 0.05  # nominal foothold ahead of the standing posture; sets the walking speed
-_HEIGHT_M = 0.45
-_SPEED_LIMIT_M_S = 0.8
+HEIGHT_M = 0.45
+SPEED_LIMIT_M_S = 0.8
 _RAIBERT = np.array([-0.25, -0.10])  # foothold displacement by speed error, m per m/s, reversed
-_LATERAL_RAIBERT_S, _LATERAL_RAIBERT_M = 0.20, 0.10
+LATERAL_RAIBERT_S, LATERAL_RAIBERT_M = 0.20, 0.10
 _SPEED_FILTER_S = 0.10
-_YAW_RATE_LIMIT_RAD_S = 0.3
+YAW_RATE_LIMIT_RAD_S = 0.3
 _KP = 220.0
 _KD = np.array([0.3, 2.0, 2.0])
 _EARLY_CONTACT = 0.4  # swing progress from which touching the ground ends the swing
 _COM_M = np.array([-0.0256, 0.0, -0.022])
-_NOMINAL_TOES_M = forward(POSTURE_RAD).toes_m
+NOMINAL_TOES_M = forward(POSTURE_RAD).toes_m
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Locomotion:
         if lifting.any():
             foothold = self._uncorrected_m()
             foothold[:, :2] += command.offsets_m
-            self._displacement_m[lifting] = (foothold - _NOMINAL_TOES_M)[lifting, :2]
+            self._displacement_m[lifting] = (foothold - NOMINAL_TOES_M)[lifting, :2]
             self._swing.lift_off(lifting, estimate.toes_m, foothold)
         self._was_standing = scheduled
         standing = scheduled | ((progress > _EARLY_CONTACT) & self._measurement.contacts)
@@ -134,11 +134,24 @@ class Locomotion:
 
     def _uncorrected_m(self) -> Floats:
         """(4, 3) landing points in the level frame that the base will have at landing."""
-        foothold = _NOMINAL_TOES_M.copy()
+        foothold = NOMINAL_TOES_M.copy()
         foothold[:, 0] += _STEP_M
-        lateral = _LATERAL_RAIBERT_S * self.estimate.velocity_m_s[1]
-        foothold[:, 1] += min(max(lateral, -_LATERAL_RAIBERT_M), _LATERAL_RAIBERT_M)
+        lateral = LATERAL_RAIBERT_S * self.estimate.velocity_m_s[1]
+        foothold[:, 1] += min(max(lateral, -LATERAL_RAIBERT_M), LATERAL_RAIBERT_M)
         return foothold
+
+    def _limited_speed_m_s(self, wanted_m_s: float) -> float:
+        return min(max(wanted_m_s, 0.0), SPEED_LIMIT_M_S)
+
+    def _wanted_yaw_rate_rad_s(self) -> float:
+        """That which turns the robot to the row's heading, 0."""
+        yaw = self.estimate.euler_rad[2]
+        return min(max(-yaw, -YAW_RATE_LIMIT_RAD_S), YAW_RATE_LIMIT_RAD_S)
+
+    @property
+    def _turns(self) -> bool:
+        """Whether the wanted velocity turns with the body."""
+        return False
 
     def _plan_forces(
         self, command: FootholdCommand, standing: NDArray[np.bool_], swinging: NDArray[np.bool_]
@@ -148,12 +161,12 @@ class Locomotion:
             # Inverse Raibert rule: the body speed for which the footholds asked for are neutral.
             neutral = self._mean_velocity * self.gait.swing_s / 2
             wanted = (neutral - self._displacement_m[swinging]) / _RAIBERT + self._mean_velocity
-            self._speed_m_s = min(max(float(wanted[:, 0].mean()), 0.0), _SPEED_LIMIT_M_S)
-        yaw = estimate.euler_rad[2]
+            self._speed_m_s = self._limited_speed_m_s(float(wanted[:, 0].mean()))
         body = BodyCommand(
             velocity_m_s=np.array([self._speed_m_s, command.lateral_speed_m_s]),
-            yaw_rate_rad_s=min(max(-yaw, -_YAW_RATE_LIMIT_RAD_S), _YAW_RATE_LIMIT_RAD_S),
-            height_m=_HEIGHT_M,
+            yaw_rate_rad_s=self._wanted_yaw_rate_rad_s(),
+            height_m=HEIGHT_M,
+            turns=self._turns,
         )
         state = BodyState(
             euler_rad=estimate.euler_rad,

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from envs.bullet import BulletClient, HoldsPhysics
 from envs.stepping_stones.kinematics import LEGS, TOE_RADIUS_M, forward
-from envs.stepping_stones.terrain import STONE_THICKNESS_M, Stones
+from envs.stepping_stones.terrain import Stones
+from envs.stepping_stones.turned_stones import TurnedStones
 
 __all__ = ["PHYSICS_S", "Laikago", "RobotState"]
 
@@ -89,7 +90,7 @@ class Laikago(HoldsPhysics):
                 client.setCollisionFilterGroupMask(self._body, link, 0, 0)
         self.stones: list[int] = []
 
-    def place(self, stones: Stones, posture_error_rad: Floats) -> RobotState:
+    def place(self, stones: Stones | TurnedStones, posture_error_rad: Floats) -> RobotState:
         """Lay out the stones and stand the robot on the first, at rest."""
         client = self._client
         for stone in self.stones:
@@ -97,12 +98,12 @@ class Laikago(HoldsPhysics):
         self.stones = [
             client.createMultiBody(
                 baseCollisionShapeIndex=client.createCollisionShape(
-                    client.GEOM_BOX,
-                    halfExtents=[(far - near) / 2, stones.width_m / 2, STONE_THICKNESS_M / 2],
+                    client.GEOM_BOX, halfExtents=stone.half_m
                 ),
-                basePosition=[(near + far) / 2, 0, -STONE_THICKNESS_M / 2],
+                basePosition=stone.centre_m,
+                baseOrientation=client.getQuaternionFromEuler([0, 0, stone.yaw_rad]),
             )
-            for near, far in stones.edges_m
+            for stone in stones.bodies()
         ]
         posture = POSTURE_RAD + posture_error_rad
         lowest_m = float(forward(posture).toes_m[:, 2].min())

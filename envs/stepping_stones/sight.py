@@ -1,21 +1,25 @@
 """What the robot's cameras show: depth images as they are reported, and the geometry behind them.
 
 Where all cameras have one image size, the observation's `depth` holds their images together, else
-each has an entry of its own, `depth_front` and so on.
+each has an entry of its own, `depth_front` and so on. `camera_pose` tells where the cameras are.
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from envs.cameras import DepthCameras, ray_directions
+from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from envs.geometry import Footholds, Geometry
-from envs.stepping_stones.config import SteppingStonesConfig
-from envs.stepping_stones.distraction import Distraction
+from envs.stepping_stones.config import DECISION_S, SteppingStonesConfig
+from envs.stepping_stones.distraction import Blackouts, Distraction
 from envs.stepping_stones.kinematics import TOE_RADIUS_M
+from envs.stepping_stones.poses import POSE_SIZE, Poses, draw_poses
 from envs.stepping_stones.sensors import Sensors
+from envs.stepping_stones.terrain import Boxes
 
-__all__ = ["Sight", "geometry"]
+__all__ = ["Sight"]
 
 Floats = NDArray[np.float64]
 Images = NDArray[np.float32]
@@ -25,6 +29,8 @@ _SCALING_M = (0.5, 0.3)
 beyond."""
 _STANCE_M = ((0.30, -0.115), (0.30, 0.115), (-0.135, -0.115), (-0.135, 0.115))
 _STANCE_HEIGHT_M = 0.463
+_ACTION = 36  # place of the previous action in proprioception
+_POSE, _POSE_LIMIT = "camera_pose", 100.0  # metres and radians; no robot has a camera so far away
 
 
 class Sight:
@@ -36,23 +42,36 @@ class Sight:
 
     def __init__(self, config: SteppingStonesConfig) -> None:
         self._config, self._keys = config, _keys(config)
-        chosen = config.chosen_cameras
+        self._place(Poses(config.chosen_cameras))
+        self._lies: dict[str, Distraction] = {}
+
+    def _place(self, poses: Poses) -> None:
+        self._poses = poses
         self._cameras = {
-            key: DepthCameras([chosen[name] for name in names], config.camera_far_m)
+            key: DepthCameras([poses.cameras[name] for name in names], self._config.camera_far_m)
             for key, names in self._keys.items()
         }
-        self._lies: dict[str, Distraction] = {}
 
     @property
     def spaces(self) -> dict[str, spaces.Box]:
-        """The space of each entry of the observation, metres."""
+        """The space of each entry of the observation: depths in metres, poses as `POSE_SIZE`
+        says."""
         far_m, shapes = self._config.camera_far_m, self._shapes
-        return {key: spaces.Box(0.0, far_m, shape, np.float32) for key, shape in shapes.items()}
+        found = {key: spaces.Box(0.0, far_m, shape, np.float32) for key, shape in shapes.items()}
+        if self._config.camera_pose_told:
+            size = POSE_SIZE * len(self._poses.cameras)
+            found[_POSE] = spaces.Box(-_POSE_LIMIT, _POSE_LIMIT, (size,), np.float32)
+        return found
 
     @property
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         found = {key: cameras.shape for key, cameras in self._cameras.items()}
         return {key: shape if key == "depth" else shape[1:] for key, shape in found.items()}
+
+    @property
+    def geometry(self) -> Geometry:
+        """Of the present episode."""
+        return _geometry(self._config, self._poses.cameras)
 
     def reach_m(self, height_m: float) -> tuple[float, float]:
         """How far behind and ahead of a level base, `height_m` above the floor, they see."""
@@ -61,8 +80,8 @@ class Sight:
         )
         return max(behind), max(ahead)
 
-    def begin(self, rng: np.random.Generator) -> None:
-        """Begin an episode, whose lies `rng` draws."""
+    def begin(self, rng: np.random.Generator, drawing_rng: np.random.Generator) -> None:
+        """Begin an episode, whose lies `rng` draws; `drawing_rng` draws poses and blackouts."""
         config, several = self._config, len(self._cameras) > 1
         rngs = rng.spawn(len(self._cameras)) if several else [rng]
         self._lies = {
@@ -74,31 +93,43 @@ class Sight:
             )
             for key, own in zip(self._cameras, rngs, strict=True)
         }
+        pose_rng, dark_rng = drawing_rng.spawn(2)
+        pictures = round(config.depth_blackout_s / DECISION_S)
+        self._blackouts = Blackouts(config.depth_blackouts, pictures, dark_rng)
+        drawn = draw_poses(config, pose_rng)
+        if drawn != self._poses:
+            self._place(drawn)
 
     def observe(
         self,
         position_m: Floats,
         rotation: Floats,
-        boxes_m: tuple[Floats, Floats],
+        boxes: Boxes,
         floor_m: float,
         sensors: Sensors,
     ) -> dict[str, Images]:
-        """The images of boxes, opposite corners (boxes, 3) in the world, over a floor: with noise
-        and lies, metres.
+        """The images of boxes, opposite corners (boxes, 3) in the world, over a floor, with noise
+        and lies, metres; and what is told of the cameras' poses.
 
         Args:
             position_m: (3,) of the base in the world.
             rotation: (3, 3) base to world.
-            boxes_m: lower and upper corners.
+            boxes: lower and upper corners, and how far the boxes are turned.
             floor_m: height of the floor.
             sensors: adds the noise.
         """
         found = {}
+        dark = self._blackouts.next()
         for key, cameras in self._cameras.items():
-            true_m = cameras.render(position_m, rotation, *boxes_m, floor_m)
+            low_m, high_m, yaw_rad = boxes
+            true_m = cameras.render(position_m, rotation, low_m, high_m, floor_m, yaw_rad)
             shown_m = self._lies[key].depth(sensors.depth(true_m))
+            if dark:
+                shown_m = np.full_like(shown_m, self._config.camera_far_m)
             clipped_m = np.clip(shown_m, 0.0, self._config.camera_far_m)
             found[key] = clipped_m.reshape(self._shapes[key])
+        if self._config.camera_pose_told:
+            found[_POSE] = self._poses.told()
         return found
 
 
@@ -111,9 +142,14 @@ def _keys(config: SteppingStonesConfig) -> dict[str, tuple[str, ...]]:
     return {f"depth_{name}": (name,) for name in chosen}
 
 
-def geometry(config: SteppingStonesConfig) -> Geometry:
-    """The cameras in the base frame, and what the robot's actions do."""
-    chosen, keys = config.chosen_cameras, _keys(config)
+def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) -> Geometry:
+    """The cameras in the base frame, and what the robot's actions do.
+
+    Args:
+        config: the environment's settings.
+        chosen: the cameras that are observed, where they are now.
+    """
+    keys, told = _keys(config), _ACTION + config.action_size
     rays = {key: np.stack([ray_directions(chosen[n]) for n in keys[key]]) for key in keys}
     places = {key: np.array([chosen[n].position_m for n in keys[key]]) for key in keys}
     alone = [key for key in keys if key != "depth"]
@@ -122,9 +158,11 @@ def geometry(config: SteppingStonesConfig) -> Geometry:
         positions_m=places | {key: places[key][0] for key in alone},
         cameras=keys,
         image_scaling=dict.fromkeys(keys, _SCALING_M),
+        moving=tuple(key for key in keys if config.draws_poses and "front" in keys[key]),
+        told_poses=_POSE if config.camera_pose_told else None,
         footholds=Footholds(
             legs=4,
-            actions=9,
+            actions=config.action_size,
             forward=(0, 1, 2, 3),
             speed=8,
             reach_m=config.foothold_forward_m,
@@ -136,5 +174,10 @@ def geometry(config: SteppingStonesConfig) -> Geometry:
             velocity=slice(6, 9),
             height=9,
             nominal=slice(22, 30),
+            lateral=(4, 5, 6, 7),
+            yaw_rate=9 if config.turns else None,
+            odometry=slice(told, told + 2) if config.commands_twist else None,
+            heading=slice(told + 2, told + 4) if config.commands_twist else None,
+            commanded_speed=told + 4 if config.commands_twist else None,
         ),
     )

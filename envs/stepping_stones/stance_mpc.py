@@ -60,11 +60,13 @@ class BodyCommand:
         velocity_m_s: (2,) forward and lateral velocity.
         yaw_rate_rad_s: turning rate.
         height_m: height above the standing feet.
+        turns: whether the velocity wanted turns with the body over the horizon.
     """
 
     velocity_m_s: Floats
     yaw_rate_rad_s: float
     height_m: float
+    turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,11 @@ class StanceMpc:
         roll, pitch, _ = state.euler_rad
         offset = np.array([roll, pitch, 0.0, 0.0, 0.0, state.height_m - command.height_m])
         free_velocity = speed_error + t * gravity
+        if command.turns:
+            x, y = command.velocity_m_s
+            cos, sin = np.cos(command.yaw_rate_rad_s * t), np.sin(command.yaw_rate_rad_s * t)
+            turned = np.hstack([cos * x - sin * y, sin * x + cos * y])
+            free_velocity[:, 3:5] -= turned - command.velocity_m_s
         free_position = offset + t * drift + (t * t / 2) * gravity
         gradient = (self._to_velocity.T @ free_velocity) @ weighted_v.T
         gradient += (self._to_position.T @ free_position) @ weighted_p.T

@@ -1,13 +1,15 @@
 """The row of stepping stones: where they lie, and how safe a foothold on them is."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from envs.stepping_stones.config import SteppingStonesConfig
 
-__all__ = ["FLOOR_M", "STONE_THICKNESS_M", "Stones", "draw_stones"]
+__all__ = ["FLOOR_M", "STONE_THICKNESS_M", "Body", "Boxes", "Stones", "draw_stones"]
 
 STONE_THICKNESS_M = 0.10
 FLOOR_M = -0.50
@@ -16,6 +18,17 @@ _START_M = -0.60
 _FASTEST_M_S = 1.0  # no gait here walks so fast
 
 Floats = NDArray[np.float64]
+Boxes = tuple[Floats, Floats, Floats | None]
+"""Lower and upper corners (boxes, 3), metres, and how far the boxes are then turned to the left
+about their centres (boxes,), radians; None: not at all."""
+
+
+class Body(NamedTuple):
+    """A box for the physics: half its sides and its centre (x, y, z), metres; its turn, radians."""
+
+    half_m: tuple[float, float, float]
+    centre_m: tuple[float, float, float]
+    yaw_rad: float
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,12 @@ class Stones:
         """(stones, 3) upper corner of each stone, metres."""
         n = len(self.edges_m)
         return np.column_stack([self.edges_m[:, 1], np.full(n, self.width_m / 2), np.zeros(n)])
+
+    def bodies(self) -> Iterator[Body]:
+        """Each stone for the physics."""
+        for near, far in self.edges_m:
+            half = ((far - near) / 2, self.width_m / 2, STONE_THICKNESS_M / 2)
+            yield Body(half, ((near + far) / 2, 0.0, -STONE_THICKNESS_M / 2), 0.0)
 
     def margin_m(self, x_m: Floats) -> Floats:
         """Distance of points along the row to the nearest edge, positive on a stone, metres."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from envs import cameras as cameras_module
 from envs.bullet import BulletClient
 from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from envs.stepping_stones import SteppingStonesConfig, SteppingStonesEnv
@@ -118,6 +119,27 @@ def test_pybullet_rays_meet_the_same_stones(camera):
     client.close()
     assert np.mean(np.array(error_m) < 1e-5) > 0.99
     assert np.mean(np.array(error_m) < 2e-3) > 0.998
+
+
+@pytest.mark.parametrize("small", [0, 10**9])
+def test_turned_boxes_are_those_that_were_not_in_a_world_that_was(small, monkeypatch):
+    """Unturned, and with robot and boxes turned together, the pictures are those along the axes."""
+    monkeypatch.setattr(cameras_module, "_SMALL", small)
+    stones = draw_stones(SteppingStonesConfig(), (0.1, 0.2), np.random.default_rng(1))
+    low, high = stones.low_m[:4], stones.high_m[:4]
+    middle, half = (low + high) / 2, (high - low) / 2
+    cameras = DepthCameras((CameraConfig(), TILTED), FAR_M)
+    base, rotation = np.array([0.5, 0.03, 0.48]), rotation_of(0.05, -0.1, 0.2)
+    plain = cameras.render(base, rotation, low, high, FLOOR_M)
+    for angle in (0.0, 0.7, -2.5):
+        about = rotation_of(0.0, 0.0, angle)
+        centre, yaw = middle @ about.T, np.full(len(middle), angle)
+        turned = cameras.render(
+            about @ base, about @ rotation, centre - half, centre + half, FLOOR_M, yaw
+        )
+        error_m = np.abs(turned - plain)
+        assert np.mean(error_m < 1e-6) > 0.999  # a pixel on an edge may fall on its other side
+        assert np.median(error_m) < 1e-7
 
 
 def test_reach_covers_what_a_level_base_sees():

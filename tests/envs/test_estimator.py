@@ -63,6 +63,16 @@ def test_noise_is_filtered():
     assert np.std(angles) < 0.3 * 0.025
 
 
+def test_yaw_follows_a_compass_that_jumps_at_south():
+    estimator = StateEstimator(reading(euler=(0, 0, 3.0)), STANDING, CONTROL_S)
+    for step in range(200):  # 0.4 radians a second, past pi
+        yaw = (3.0 + 0.002 * step + np.pi) % (2 * np.pi) - np.pi
+        compass = reading(euler=np.array([0, 0, yaw]), rates=np.array([0, 0, 0.4]))
+        told = estimator.update(compass, STANDING, ALL).euler_rad[2]
+        assert abs(np.angle(np.exp(1j * (told - yaw)))) < 0.01
+    assert yaw < -2.8
+
+
 def test_velocity_is_that_of_the_body_over_standing_feet():
     """Toes that move backward at 0.3 m/s under the base, less their rolling."""
     speeds = np.linalg.solve(STANDING.jacobian, np.tile([-0.3, 0, 0], (4, 1))[..., None])[..., 0]

@@ -35,6 +35,20 @@ WRONG = [
     ({"depth_dropped_blocks": -0.1}, r"depth_dropped_blocks = -0.1, but .* equal to 0"),
     ({"depth_dropped_blocks": float("nan")}, r"depth_dropped_blocks = nan, but .* finite number"),
     ({"clutter_per_m": 41}, r"clutter_per_m = 41, but .* less than or equal to 40"),
+    ({"depth_blackouts": 0.6}, r"depth_blackouts = 0.6, but .* less than or equal to 0.5"),
+    ({"depth_blackout_s": 0.01}, r"depth_blackout_s = 0.01, but .* equal to 0.05"),
+    ({"front_camera_pitch_deg": (50, 40)}, r"front_camera_pitch_deg .* degrees, got \[50.0, 40"),
+    ({"front_camera_pitch_deg": 45}, r"front_camera_pitch_deg = 45, but .* valid tuple"),
+    ({"front_camera_moved_m": (0.0, 0.3, 0.0)}, r"front_camera_moved_m must be .* 0 to 0.2 metres"),
+    ({"camera_pose_error_deg": (4, 4)}, r"camera_pose_error_deg needs camera_pose_told = true"),
+    (
+        {"camera_pose_error_deg": (-90, 4), "camera_pose_told": True},
+        r"camera_pose_error_deg must be .*-45.0 <= low .* degrees, got \[-90.0, 4.0\]",
+    ),
+    (
+        {"cameras": ("belly",), "front_camera_pitch_deg": (40, 50)},
+        r"front_camera_pitch_deg is of the front camera, which cameras must name, got belly",
+    ),
     (
         {"front_camera": {"position_m": (0, 0, float("inf"))}},
         r"front_camera.position_m.2 = inf, but .* finite number",

@@ -1,6 +1,8 @@
 """The stance controller's quadratic problem against a rollout, and its solution against a slow
 interior-point solver that shares nothing with DAQP."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,19 +58,30 @@ def rollout_cost(
             (weights.euler, euler - time_s * wanted_rates),
             (weights.position, position - [0, 0, command.height_m]),
             (weights.rates, rates - wanted_rates),
-            (weights.velocity, velocity - wanted_velocity),
+            (weights.velocity, velocity - turned(wanted_velocity, command, time_s)),
         )
         cost += sum(float(np.dot(weight, error**2)) for weight, error in errors)
         cost += weights.force * float((force**2).sum())
     return cost
 
 
+def turned(velocity: np.ndarray, command: BodyCommand, time_s: float) -> np.ndarray:
+    """What is wanted a while ahead."""
+    if not command.turns:
+        return velocity
+    x, y = velocity[:2]
+    cos, sin = np.cos(command.yaw_rate_rad_s * time_s), np.sin(command.yaw_rate_rad_s * time_s)
+    return np.array([cos * x - sin * y, sin * x + cos * y, 0.0])
+
+
+@pytest.mark.parametrize("turns", [False, True])
 @pytest.mark.parametrize("legs", [1, 2, 3, 4])
-def test_the_condensed_problem_is_the_rollouts_cost(legs):
+def test_the_condensed_problem_is_the_rollouts_cost(legs, turns):
     """The positions ahead and sideways weigh nothing, so the cost leaves them out."""
     mpc = StanceMpc()
     for seed in range(5):
         state, arms, command = situation(seed, legs)
+        command = replace(command, turns=turns)
         hessian, gradient = mpc.problem(state, arms, command)
         np.testing.assert_allclose(hessian, hessian.T, rtol=1e-12)
         at_rest = rollout_cost(state, arms, command, np.zeros((3, legs, 3)))

@@ -177,9 +177,11 @@ def test_margin_reward_tells_stones_from_gaps():
     chosen = []
     with make(margin_reward=1.0, sensor_noise=0.0) as env:
         _, info = env.reset(seed=1)
+        world = env.unwrapped
+        course = world._course
         for decision in range(60):
             action = expert(env) if decision < 20 else blind(env)
-            foothold_m = env.unwrapped._nominal_x_m() + 0.12 * action[:4].astype(float)
+            foothold_m = course.nominal_x_m(world._state) + 0.12 * action[:4].astype(float)
             start_m = info["distance_m"]
             _, reward, fell, _, info = env.step(action)
             if fell:

@@ -1,0 +1,86 @@
+"""What an episode asks of the robot: the stones' way, how far along it is, and what an expert does.
+
+`StraightCourse` is the row of stones of the paper. `TwistCourse` follows a path that turns, or
+leads out and back, by a commanded twist.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.stepping_stones.config import SteppingStonesConfig
+from envs.stepping_stones.locomotion import FootholdCommand, Locomotion
+from envs.stepping_stones.path import Path
+from envs.stepping_stones.robot import RobotState
+from envs.stepping_stones.sensors import Measurement
+from envs.stepping_stones.straight_course import StraightCourse
+from envs.stepping_stones.terrain import Boxes, Stones, draw_stones
+from envs.stepping_stones.turned_stones import TurnedStones, lay_stones
+from envs.stepping_stones.twist_course import TwistCourse
+
+__all__ = ["Course", "draw_course"]
+
+Floats = NDArray[np.float64]
+
+
+class Course(Protocol):
+    """What the environment asks of an episode's course."""
+
+    @property
+    def stones(self) -> Stones | TurnedStones:
+        """The stones."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what is asked has been done, before the time is up."""
+
+    def begin(self, measurement: Measurement) -> Locomotion:
+        """The walking controller of the episode."""
+
+    def boxes(self, clutter_m: tuple[Floats, Floats]) -> Boxes:
+        """Stones, then clutter, whose corners are given by the path, in the world."""
+
+    def near(self, boxes: Boxes, position_m: Floats, reach_m: tuple[float, float]) -> Boxes:
+        """Those that are no farther from the base than so far behind and ahead."""
+
+    def command(self, action: Floats) -> FootholdCommand:
+        """What an action asks for."""
+
+    def margin_m(self, command: FootholdCommand, state: RobotState) -> Floats:
+        """(4,) how far inside a stone each leg would land that lifted off now."""
+
+    def advance(self, position_m: Floats) -> float:
+        """Metres that the robot has come ahead since the last decision, or at first since it stood;
+        backward, where that is asked."""
+
+    def distance_m(self) -> float:
+        """How far the robot has come so far."""
+
+    def has_succeeded(self) -> bool:
+        """Whether that is enough, where the episode ends now without a fall."""
+
+    def expert_action(self, state: RobotState) -> NDArray[np.float32]:
+        """The scripted expert's action; it knows the stones."""
+
+    def told(self) -> Floats:
+        """What proprioception has beside the straight row's."""
+
+    def view(self, position_m: Floats) -> tuple[Floats, float]:
+        """A point (2,) to look at, and the direction there, for pictures."""
+
+
+def draw_course(
+    config: SteppingStonesConfig, gap_m: tuple[float, float], rng: np.random.Generator
+) -> Course:
+    """A random course; of one `rng` all have stones and gaps of the same lengths."""
+    if not config.commands_twist:
+        return StraightCourse(config, draw_stones(config, gap_m, rng))
+    path = _draw_path(config, rng.spawn(1)[0])
+    return TwistCourse(config, path, lay_stones(config, gap_m, path, rng))
+
+
+def _draw_path(config: SteppingStonesConfig, rng: np.random.Generator) -> Path:
+    radius_m, left = rng.uniform(*config.path_radius_m), rng.random() < 0.5
+    sides = {"straight": 0.0, "left": 1.0, "right": -1.0, "random": 1.0 if left else -1.0}
+    return Path(sides[config.path_turn] / radius_m)

@@ -1,0 +1,71 @@
+"""Where the front camera is in an episode, and where a policy is told that the cameras are.
+
+A camera is never mounted quite as the drawing says. Its pitch and its place may be drawn anew each
+episode, and a policy may be told them, with an error.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.cameras import CameraConfig
+from envs.stepping_stones.config import SteppingStonesConfig
+
+__all__ = ["POSE_SIZE", "Poses", "draw_poses"]
+
+POSE_SIZE = 6
+"""Numbers of a told pose: optical centre (x, y, z) in the base frame, metres; pitch below the
+forward direction, yaw and roll as `CameraConfig` has them, radians."""
+
+
+@dataclass(frozen=True)
+class Poses:
+    """The cameras of one episode.
+
+    Attributes:
+        cameras: by name, as they are.
+        told_error_deg: what the told pitch of the front camera has too much.
+    """
+
+    cameras: dict[str, CameraConfig]
+    told_error_deg: float = 0.0
+
+    def told(self) -> NDArray[np.float32]:
+        """(6 cameras,) what a policy is told, in the order of the cameras, see `POSE_SIZE`."""
+        wrong = {name: self.told_error_deg * (name == "front") for name in self.cameras}
+        return np.concatenate(
+            [_pose(camera, wrong[name]) for name, camera in self.cameras.items()]
+        ).astype(np.float32)
+
+
+def draw_poses(config: SteppingStonesConfig, rng: np.random.Generator) -> Poses:
+    """The cameras of an episode; what one setting draws does not depend on the others."""
+    cameras = config.chosen_cameras
+    pitch, error, *moved = rng.random(5)
+    if "front" not in cameras:
+        return Poses(cameras)
+    front = cameras["front"]
+    if config.front_camera_pitch_deg is not None:
+        front = replace(front, pitch_deg=_between(config.front_camera_pitch_deg, pitch))
+    if any(config.front_camera_moved_m):
+        shift = np.array(config.front_camera_moved_m) * (2 * np.array(moved) - 1)
+        front = replace(front, position_m=_triple(np.array(front.position_m) + shift))
+    told_error_deg = _between(config.camera_pose_error_deg, error)
+    return Poses({**cameras, "front": front}, told_error_deg)
+
+
+def _pose(camera: CameraConfig, error_deg: float) -> NDArray[np.float64]:
+    angles = np.radians([camera.pitch_deg + error_deg, camera.yaw_deg, camera.roll_deg])
+    return np.concatenate([camera.position_m, angles])
+
+
+def _between(limits: tuple[float, float], share: float) -> float:
+    low, high = limits
+    return low + (high - low) * share
+
+
+def _triple(values: Iterable[float]) -> tuple[float, float, float]:
+    x, y, z = (float(value) for value in values)
+    return x, y, z
