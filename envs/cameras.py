@@ -197,7 +197,7 @@ class DepthCameras:
             places = places / depth_m[:, :, None]
         first = np.floor(np.clip(places.min(-1) - 1, 0, size))
         last = np.ceil(np.clip(places.max(-1) + 2, 0, size))
-        near = (depth_m <= _BEHIND_M).any(-1)[..., None]
+        near = (depth_m <= _BEHIND_M).any(-1, keepdims=True)
         first, last = np.where(near, 0, first).astype(int), np.where(near, size, last).astype(int)
         seen = (first < last).all(-1) & (depth_m > _BEHIND_M).any(-1)
         for box, camera in np.argwhere(seen).tolist():

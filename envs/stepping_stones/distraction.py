@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.stepping_stones.terrain import FLOOR_M, Stones
+from envs.stepping_stones.turned_stones import TurnedStones
 
 __all__ = ["Blackouts", "Distraction", "draw_clutter"]
 
@@ -148,7 +149,9 @@ class _Patches:
         return np.column_stack([camera, low[:, 0], high[:, 0], low[:, 1], high[:, 1]])
 
 
-def draw_clutter(per_m: float, stones: Stones, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def draw_clutter(
+    per_m: float, stones: Stones | TurnedStones, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
     """Lower and upper corners (boxes, 3) of the boxes beside a row of stones, metres.
 
     Of the same stones and seed, more clutter holds all the boxes of less.

@@ -41,7 +41,7 @@ class Path:
 
     curvature_per_m: float = 0.0
 
-    def at(self, along_m: Floats) -> tuple[Floats, Floats]:
+    def at(self, along_m: Floats | float) -> tuple[Floats, Floats]:
         """Points (..., 2) and headings (...), radians, at arc lengths (...)."""
         along = np.asarray(along_m, float)
         if self.curvature_per_m == 0:

@@ -57,7 +57,9 @@ class Sight:
         """The space of each entry of the observation: depths in metres, poses as `POSE_SIZE`
         says."""
         far_m, shapes = self._config.camera_far_m, self._shapes
-        found = {key: spaces.Box(0.0, far_m, shape, np.float32) for key, shape in shapes.items()}
+        found: dict[str, spaces.Box] = {
+            key: spaces.Box(0.0, far_m, shape, np.float32) for key, shape in shapes.items()
+        }
         if self._config.camera_pose_told:
             size = POSE_SIZE * len(self._poses.cameras)
             found[_POSE] = spaces.Box(-_POSE_LIMIT, _POSE_LIMIT, (size,), np.float32)

@@ -80,9 +80,7 @@ class StraightCourse:
 
     def expert_action(self, state: RobotState) -> NDArray[np.float32]:
         """See `Course`."""
-        offsets, speed = expert_footholds(
-            self.stones, self.nominal_x_m(state), state.position_m[1]
-        )
+        offsets, speed = expert_footholds(self.stones, self.nominal_x_m(state), state.position_m[1])
         action = np.zeros(9, np.float32)
         action[:4] = np.clip(offsets / self._config.foothold_forward_m, -1, 1)
         action[8] = action_share(speed, self._config.lateral_speed_m_s)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +102,7 @@ def lay_stones(
     """
     row = draw_stones(config, gap_m, rng).edges_m
     edges = [(row[0, 0], row[0, 1])]
-    for (_, last), (near, far) in zip(row[:-1], row[1:], strict=True):
+    for (_, last), (near, far) in pairwise(row):
         gap, length = near - last, far - near
         before = edges[-1][1] - edges[-1][0]
         opens = abs(path.curvature_per_m) * ((before + length) / 2 + gap) * _OUTER_LEG_M

@@ -118,7 +118,9 @@ def test_a_policy_that_is_built_on_the_geometry_refuses_cameras_that_move():
     config = {"name": "implicit_attention", "controller": "vote"}
     with make(front_camera_pitch_deg=(80.0, 90.0)) as env:
         assert env.unwrapped.geometry.moving == ("depth",)
-        with pytest.raises(ValueError, match="needs cameras that stay where they are, .* of depth"):
+        with pytest.raises(
+            ValueError, match=r"needs cameras that stay where they are, .* of depth"
+        ):
             build_for(config, env)
     with make() as env:
         build_for(config, env)
