@@ -32,4 +32,3 @@ def _widened(kept: Features) -> Features:
     return Features(
         kept.mantissa[..., None, None], None if logarithms is None else logarithms[..., None, None]
     )
-

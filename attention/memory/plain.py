@@ -41,9 +41,7 @@ def write_frames(
     scale, before = own.log_scale[..., 0, 0] - forgotten, state.log_scale[..., 0]
     reference = torch.maximum(before.detach(), scale.detach().cummax(-1).values)
     kept = exponential(before - reference)
-    weights = exponential(
-        scale.unsqueeze(-2) - reference.unsqueeze(-1) + later(v.shape[-3], scale)
-    )
+    weights = exponential(scale.unsqueeze(-2) - reference.unsqueeze(-1) + later(v.shape[-3], scale))
     largest_value = torch.maximum(
         state.largest_value.unsqueeze(-3), own.largest_value.cummax(-3).values
     )
@@ -54,5 +52,3 @@ def write_frames(
         largest_value,
         (reference + forgotten)[..., None, None],
     )
-
-

@@ -54,9 +54,16 @@ def test_the_sum_is_kernel_regression_over_all_that_was_written(name: str) -> No
     for t in range(T):
         ages = torch.arange(t, -1, -1.0, dtype=torch.float64)
         weights = (0.8**ages).unsqueeze(-1) * tokens["gates"][:, : t + 1]
-        kernel = fm.queries(tokens["queries"][:, t]) @ fm.keys(tokens["keys"][:, : t + 1]).flatten(1, 2).mT
+        kernel = (
+            fm.queries(tokens["queries"][:, t])
+            @ fm.keys(tokens["keys"][:, : t + 1]).flatten(1, 2).mT
+        )
         weights = kernel * weights.flatten(1).unsqueeze(1)
-        expected = weights @ tokens["values"][:, : t + 1].flatten(1, 2) / weights.sum(-1, keepdim=True)
+        expected = (
+            weights @ tokens["values"][:, : t + 1].flatten(1, 2) / weights.sum(-1, keepdim=True)
+        )
         bound = tokens["values"][:, : t + 1].abs().amax()
         sound = weights.sum(-1) > 1e-3
-        torch.testing.assert_close(outputs[:, t][sound], expected[sound].clamp(-bound, bound), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            outputs[:, t][sound], expected[sound].clamp(-bound, bound), rtol=1e-9, atol=1e-9
+        )

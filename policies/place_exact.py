@@ -1,0 +1,68 @@
+"""Softmax attention over all that was seen: the memory of places that linear ones estimate."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from attention.components import component
+
+__all__ = ["ExactPlaces", "ExactState"]
+
+
+class ExactState(NamedTuple):
+    """All tokens that are kept, (batch, tokens)."""
+
+    at_m: Tensor
+    holes: Tensor
+    age: Tensor
+    """In steps; infinite where there is no token."""
+
+
+class ExactPlaces(nn.Module):
+    """Attention with the kernel exp(kappa cos(angle)) on a circle of path, times forgetting^age.
+
+    Its state and its cost grow with the tokens that are kept.
+
+    Args:
+        circle_m: length of the circle, metres.
+        kappa: concentration of the kernel.
+        forgetting: what a step leaves of the weight of what was written before it.
+        steps: for which a token is kept; None: until the episode ends.
+    """
+
+    def __init__(self, circle_m: float, kappa: float, forgetting: float, steps: int | None) -> None:
+        super().__init__()
+        self.turn, self.kappa = 2 * math.pi / circle_m, kappa
+        self.log_kept, self.steps = math.log(forgetting), steps
+
+    def start(self, batch: int, like: Tensor) -> ExactState:
+        """Nothing written yet."""
+        return ExactState(*(like.new_zeros(batch, 0) for _ in ExactState._fields))
+
+    def cleared(self, state: ExactState, where: Tensor) -> ExactState:
+        """Nothing written in those of the batch that are told, (batch,) bool."""
+        return state._replace(age=state.age.masked_fill(where.unsqueeze(-1), torch.inf))
+
+    def write(self, state: ExactState, at_m: Tensor, holes: Tensor, weights: Tensor) -> ExactState:
+        """A step: let tokens grow older, then take in those of weight above 0, each (batch,
+        pixels)."""
+        with component("score"):
+            own = torch.where(weights > 0, 0.0, torch.inf)
+            tokens = ExactState(
+                torch.cat((state.at_m, at_m), 1), torch.cat((state.holes, holes), 1),
+                torch.cat((state.age + 1, own), 1),
+            )  # fmt: skip
+            oldest = math.inf if self.steps is None else self.steps
+            kept = (tokens.age < oldest).any(0)
+            return ExactState(*(part[:, kept] for part in tokens))
+
+    def read(self, state: ExactState, at_m: Tensor) -> Tensor:
+        """Shares of holes at places (batch, reads), 0 where nothing was written."""
+        with component("score"):
+            apart = (at_m.unsqueeze(-1) - state.at_m.unsqueeze(1)) * self.turn
+            late = torch.where(state.age.isfinite(), state.age * self.log_kept, -torch.inf)
+            logits = self.kappa * (apart.cos() - 1) + late.unsqueeze(1)
+            mixed: Tensor = (logits.softmax(-1) @ state.holes.unsqueeze(-1)).squeeze(-1)
+            return torch.where(state.age.isfinite().any(1, keepdim=True), mixed, 0.0)
