@@ -5,6 +5,7 @@ exp(-|x-y|^2 / 2). The two are tied by gaussian(x, y) = exp(-|x|^2/2) softmax(x,
 (Hybrid Random Features, eq 1).
 """
 
+import math
 from typing import Literal, get_args
 
 from torch import Tensor
@@ -30,6 +31,17 @@ def gaussian(x: Tensor, y: Tensor, sigma: float | Tensor = 1.0) -> Tensor:
     if not isinstance(sigma, Tensor):
         check_positive(sigma=sigma)
     return ((x - y).square().sum(-1) * (-0.5 / sigma**2)).exp()
+
+
+def von_mises(x: Tensor, y: Tensor, kappa: float, period: float = 2 * math.pi) -> Tensor:
+    """exp(kappa sum_l (cos(2 pi (x_l - y_l) / period) - 1)), shapes (..., d), (..., d) -> (...).
+
+    A Gaussian on a circle or torus, of bandwidth period / (2 pi sqrt(kappa)). kappa and period must
+    be positive and finite, else ValueError.
+    """
+    check_positive(kappa=kappa, period=period)
+    half_angles = (x - y) * (math.pi / period)
+    return (-2 * kappa * half_angles.sin().square().sum(-1)).exp()
 
 
 def check_kernel(kernel: str) -> None:

@@ -38,7 +38,7 @@ FEATURE_MAPS = (
     "trig_phase",
 )
 """Names of `attention.available()` that a policy takes: its queries and keys can be negative, so no
-signed powers of them, geometric and poisson."""
+signed powers of them, geometric and poisson; and they are no places on a circle, harmonic."""
 CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
 """What `PolicyConfig.controller` may be, beside one of the user's own."""
 SCALED = tuple(name for name in CONTROLLERS if name != "vote")

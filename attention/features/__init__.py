@@ -7,6 +7,7 @@ from attention.features.elu import EluFeatures
 from attention.features.geometric import GeometricFeatures
 from attention.features.geometric_plus import GeometricPlusFeatures
 from attention.features.gerf import GerfFeatures
+from attention.features.harmonic import HarmonicFeatures
 from attention.features.hyperbolic import HyperbolicFeatures
 from attention.features.oprf import OprfFeatures
 from attention.features.poisson import PoissonFeatures
@@ -25,6 +26,7 @@ __all__ = [
     "GeometricFeatures",
     "GeometricPlusFeatures",
     "GerfFeatures",
+    "HarmonicFeatures",
     "HyperbolicFeatures",
     "OprfFeatures",
     "PoissonFeatures",

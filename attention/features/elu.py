@@ -10,8 +10,8 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, component
 from attention.features.base import FeatureMap, LogFeatures, ScaledFeatures, scaled_exp
+from attention.features.vectors import check_unused
 from attention.precision import working_dtype
-from attention.projections import available_projections
 
 
 class EluFeatures(FeatureMap):
@@ -45,11 +45,7 @@ class EluFeatures(FeatureMap):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
-        if projection not in available_projections():
-            got = repr(projection) if isinstance(projection, str) else "a tensor"
-            raise ValueError(
-                f"projection of elu, which has none, must be a name that other maps take, got {got}"
-            )
+        check_unused("elu", projection)
         dtype = working_dtype(dtype or torch.get_default_dtype())
         self.register_buffer("place", torch.empty(0, dtype=dtype, device=device), persistent=False)
 

@@ -29,6 +29,7 @@ from attention.theory.gaussian import (
     gaussian_coefficient_variance,
 )
 from attention.theory.gerf import oprf_tail_bound
+from attention.theory.harmonic import harmonic_rms_error, harmonic_tail
 from attention.theory.hybrid import hybrid_mse, hybrid_multiplications, shared_covariance
 from attention.theory.optimal import (
     geometric_parameter,
@@ -74,6 +75,8 @@ __all__ = [
     "gaussian_coefficient_variance",
     "geometric_parameter",
     "gerf_parameter",
+    "harmonic_rms_error",
+    "harmonic_tail",
     "has_zero_variance",
     "hybrid_mse",
     "hybrid_multiplications",

@@ -123,7 +123,7 @@ def test_unbiased_with_the_predicted_error_over_many_draws(
 
 def test_every_map_is_among_the_cases() -> None:
     tested = {name for name, _ in (*MAPS, *HYBRIDS)}
-    elsewhere = {"clustered_hybrid", "gaussian_hybrid", "relu", "elu"}
+    elsewhere = {"clustered_hybrid", "elu", "gaussian_hybrid", "harmonic", "relu"}
     assert tested | elsewhere == set(attention.available())
     assert {c for name, _, c in CASES if name == "oprf"} == set(COUPLINGS)
 

@@ -26,6 +26,7 @@ ALL: list[tuple[str, dict[str, Any]]] = [
     ("geometric_plus", {}),
     ("relu", {}),
     ("elu", {}),
+    ("harmonic", {"period": 3.0}),
 ]
 
 
@@ -164,6 +165,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("relu", {"epsilon": "1"}, "epsilon must be a positive finite number, got '1'"),
     ("relu", {"epsilon": 0.0}, "epsilon must be a positive finite number, got 0.0"),
     ("elu", {"projection": "none"}, "projection of elu, which has none, .* got 'none'"),
+    ("harmonic", {"projection": torch.zeros(4, 3)}, "projection of harmonic, which has none"),
+    ("harmonic", {"kappa": 0.0}, "kappa must be a positive finite number, or one for each of dim="),
+    ("harmonic", {"period": (1.0, 2.0)}, r"period must be .* dim=3 axes, got \(1.0, 2.0\)"),
     ("elu", {"projection": torch.zeros(4, 3)}, "projection of elu, which has none, .* a tensor"),
 ]
 

@@ -14,10 +14,12 @@ import attention
 from attention.features import PositiveFeatures
 
 NAMES = attention.available()
-COMPARISONS = ("elu", "relu")
+COMPARISONS = ("elu", "harmonic", "relu")
 """Kernels of their own."""
 ESTIMATORS = tuple(name for name in NAMES if name not in COMPARISONS)
-RANDOM = tuple(name for name in NAMES if name != "elu")
+DETERMINISTIC = ("elu", "harmonic")
+"""Maps without random vectors."""
+RANDOM = tuple(name for name in NAMES if name not in DETERMINISTIC)
 FIXED = ("angular_hybrid", "hyperbolic", "positive", "trig", "trig_phase", *COMPARISONS)
 """Maps without parameters to fit."""
 DOUBLE = {"dtype": torch.float64}
@@ -144,7 +146,7 @@ def test_state_travels(name: str) -> None:
     source = attention.feature_map(name, 4, 6, seed=1, **DOUBLE)
     target = attention.feature_map(name, 4, 6, seed=2, **DOUBLE)
     expected = kernel_matrix(source, x, y)
-    assert torch.equal(kernel_matrix(target, x, y), expected) == (name == "elu")
+    assert torch.equal(kernel_matrix(target, x, y), expected) == (name in DETERMINISTIC)
     target.load_state_dict(source.state_dict())
     for same in (target, copy.deepcopy(source), pickle.loads(pickle.dumps(source))):
         assert torch.equal(kernel_matrix(same, x, y), expected)

@@ -57,12 +57,13 @@ def use_theory() -> None:
         "geometric_plus": {"shift": [-1, -1]},
         "poisson_plus": {"shift": -1.0},
     }
-    for name in set(attention.available()) - {"elu", "relu"}:
+    for name in set(attention.available()) - {"elu", "harmonic", "relu"}:
         error = theory.mse(name, x, y, 8, **options.get(name, {}))
         assert error.dtype == torch.float64
         assert error >= 0
     for coupling in ("iid", "orthogonal", "simplex"):
         assert theory.rf_conformity(coupling, 1.0, 8) > 1
+    assert 0 < theory.harmonic_rms_error(5) < theory.harmonic_tail(5) < 1e-2
     theory.expected_max_error_bound("trig", 3, 2.0, 100)
 
 

@@ -1,0 +1,103 @@
+"""Harmonic features: places on a circle, or on a torus of d dimensions, and the von Mises kernel.
+
+phi(u) = [sqrt(c_0), sqrt(2 c_n) cos(n.t), sqrt(2 c_n) sin(n.t), ...] / sqrt(1 - tail), with angles
+t = 2 pi u / period, vectors n of integers, and c_n = prod_l exp(-kappa) I_{n_l}(kappa), the Fourier
+coefficients of exp(sum_l kappa (cos(t_l) - 1)) (`attention.theory.harmonic`). The kernel is that
+one, truncated, at x - y. Nothing is random: of all frequencies the m of largest weight are kept. On
+a circle these are 1 to m; on a torus a disc of them and not a square, the sparse form of the
+product of two circles.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from attention.components import EXPONENTIALS, PROJECTION, component
+from attention.features.base import FeatureMap, ScaledFeatures
+from attention.features.vectors import check_unused
+from attention.precision import full_precision, working_dtype
+from attention.theory.harmonic import PerAxis, check_axes, harmonics
+
+
+class HarmonicFeatures(FeatureMap):
+    """F = 2m + 1, signed, of length 1.
+
+    Args:
+        dim: d, the axes of the torus; 1: a circle.
+        num_features: m, how many frequencies beside 0. See `attention.theory.harmonic_tail`.
+        kappa: concentration: places closer than period / (2 pi sqrt(kappa)) are remembered as one.
+            A number, or one for each axis.
+        period: after which places repeat, in the unit of queries and keys: a number, or one for
+            each axis; by default they are angles.
+        kernel: either name; the map has its own kernel and is the same for both.
+        projection, seed: checked and not used: there are no random vectors.
+        heads: as in `FeatureMap`.
+        dtype, device: of the inputs that the map takes; default PyTorch's.
+
+    Raises ValueError for numbers that are not positive, and a projection that is no coupling's name.
+    """
+
+    own_kernel = True
+    signed = True
+
+    frequencies: Tensor
+    """n (d, m), integers."""
+    weights: Tensor
+    """(F,), what 1, cosines and sines are multiplied by."""
+    period: Tensor
+    """(d,)"""
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        kappa: PerAxis = 1.0,
+        period: PerAxis = 2 * math.pi,
+        kernel: str = "softmax",
+        projection: str = "orthogonal",
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        super().__init__(dim, num_features, kernel=kernel, heads=heads)
+        check_unused("harmonic", projection)
+        self.kappa = check_axes("kappa", kappa, self.dim)
+        frequencies, shares = harmonics(self.num_features, self.kappa)
+        roots = (shares / shares.sum()).sqrt()
+        dtype = working_dtype(dtype or torch.get_default_dtype())
+        buffers = {
+            "frequencies": frequencies.mT,
+            "weights": torch.cat((roots, roots[1:])),
+            "period": torch.tensor(check_axes("period", period, self.dim), dtype=torch.float64),
+        }
+        for name, numbers in buffers.items():
+            # They follow from the settings: a state holds none of them.
+            buffer = numbers.to(device=device, dtype=dtype).contiguous()
+            self.register_buffer(name, buffer, persistent=False)
+
+    @property
+    def output_dim(self) -> int:
+        return 2 * self.num_features + 1
+
+    def queries(self, x: Tensor) -> Tensor:
+        x = self.prepare("queries and keys", x, self.weights)
+        with component(PROJECTION), full_precision(x):
+            turns = x / self.period
+            # Whole turns go first: their multiples would take digits from the angle.
+            angles = (turns - turns.detach().round()) * (2 * math.pi) @ self.frequencies
+        with component(EXPONENTIALS):
+            parts = (torch.ones_like(x[..., :1]), angles.cos(), angles.sin())
+            return torch.cat(parts, -1) * self.weights
+
+    def scaled_queries(self, x: Tensor) -> ScaledFeatures:
+        features = self.queries(x)
+        return ScaledFeatures(features, torch.zeros_like(features[..., :1]))
+
+    def redraw(self, generator: torch.Generator) -> None:
+        """Nothing is random: this does nothing."""
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, kappa={self.kappa}, period={self.period.tolist()}"

@@ -1,0 +1,125 @@
+"""The von Mises kernel on a circle or torus, its harmonics, and what a finite number leaves out.
+
+exp(kappa (cos t - 1)) = sum over integers n of c_n cos(n t), c_n = exp(-kappa) I_n(kappa) > 0, all
+of which sum to 1 (Abramowitz and Stegun, Handbook of Mathematical Functions, 9.6.34). On a torus
+the kernel is the product over axes, t and n are vectors, n t their scalar product, and c_n the
+product of the axes' c. Features keep a set S of frequencies and leave out the tail, 1 - sum_S c_n.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from attention.options import check_count, is_real
+
+PerAxis = float | Sequence[float]
+"""A number for every axis of the torus, or one for each."""
+
+
+def harmonic_tail(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1) -> float:
+    """The share of the von Mises kernel that `harmonic` features leave out, to 1e-15.
+
+    It is the largest error, which is at x = y, of the truncated sum as it is. The map divides that
+    by 1 - tail, so that its kernel is 1 at x = y: errors are then at most 2 tail.
+
+    Args:
+        num_features: m, the frequencies kept beside 0, those of largest weight: on a circle 1 to m.
+        kappa: concentration: a number, or one for each axis.
+        dim: d, 1 for a circle, 2 for a torus.
+
+    Raises ValueError for numbers that are not positive.
+    """
+    axes = check_axes("kappa", kappa, check_count("dim", dim))
+    _, weights = harmonics(check_count("num_features", num_features), axes)
+    return max(0.0, 1 - math.fsum(weights.tolist()))
+
+
+def harmonic_rms_error(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1) -> float:
+    """Root mean square error of the kernel of `harmonic` features over the torus, to 1e-8.
+
+    By Parseval, sum_S c_n^2 (tail / (1 - tail))^2 + sum of c_n^2 outside S, where all c_n^2 on an
+    axis sum to exp(-2 kappa) I_0(2 kappa). Arguments and errors as of `harmonic_tail`.
+    """
+    tail = harmonic_tail(num_features, kappa=kappa, dim=dim)
+    axes = check_axes("kappa", kappa, dim)
+    _, weights = harmonics(num_features, axes)
+    kept = weights[0] ** 2 + (weights[1:] ** 2).sum() / 2
+    every = math.prod(math.exp(log_bessel(2 * axis, 0)[0]) for axis in axes)
+    return math.sqrt(float(kept) * (tail / (1 - tail)) ** 2 + max(0.0, every - float(kept)))
+
+
+def check_axes(name: str, given: PerAxis, dim: int) -> tuple[float, ...]:
+    """A positive number for each of dim axes; raises ValueError for anything else."""
+    axes = [given] * dim if is_real(given) else given
+    sound = isinstance(axes, Sequence) and not isinstance(axes, str) and len(axes) == dim
+    if not sound or not all(is_real(axis) and 0 < axis < math.inf for axis in axes):
+        raise ValueError(
+            f"{name} must be a positive finite number, or one for each of dim={dim} axes, got "
+            f"{given!r}"
+        )
+    return tuple(map(float, axes))
+
+
+def harmonics(count: int, kappa: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """The frequencies of largest weight: (count, d) integers in float64, and weights (1 + count,).
+
+    Of n and -n, whose cosines are the same, one is kept, with c_n + c_-n; the first weight is c_0.
+    """
+    logs = [log_bessel(axis, count) for axis in kappa]
+    found = itertools.islice(_in_order(logs), 1, count + 1)
+    frequencies = torch.tensor(list(found), dtype=torch.float64).reshape(count, len(kappa))
+    log_weights = torch.zeros(count + 1, dtype=torch.float64)
+    for axis, table in enumerate(torch.tensor(logs, dtype=torch.float64)):
+        log_weights[0] += table[0]
+        log_weights[1:] += table[frequencies[:, axis].abs().long()]
+    weights = log_weights.exp()
+    weights[1:] *= 2
+    return frequencies, weights
+
+
+def _in_order(logs: list[list[float]]) -> Iterator[tuple[int, ...]]:
+    """Vectors of integers, one of each n and -n, by falling sums of logs[axis][|n|].
+
+    Best first: a vector of sizes comes from the one with its last nonzero entry one smaller, which
+    has a larger weight, since log c_n falls with n.
+    """
+    d = len(logs)
+    start = (0,) * d
+    waiting = [(-sum(log[0] for log in logs), start)]
+    while waiting:
+        cost, sizes = heapq.heappop(waiting)
+        nonzero = [axis for axis in range(d) if sizes[axis]]
+        yield from _signed(sizes, nonzero)
+        for axis in range(nonzero[-1] if nonzero else 0, d):
+            n = sizes[axis] + 1
+            if n < len(logs[axis]):
+                step = logs[axis][n - 1] - logs[axis][n]
+                heapq.heappush(waiting, (cost + step, (*sizes[:axis], n, *sizes[axis + 1 :])))
+
+
+def _signed(sizes: tuple[int, ...], nonzero: list[int]) -> Iterator[tuple[int, ...]]:
+    """All signs of the nonzero entries but for the first's, which is positive."""
+    for signs in itertools.product((1, -1), repeat=max(0, len(nonzero) - 1)):
+        entries = list(sizes)
+        for axis, sign in zip(nonzero[1:], signs, strict=True):
+            entries[axis] *= sign
+        yield tuple(entries)
+
+
+def log_bessel(kappa: float, largest: int) -> list[float]:
+    """log(exp(-kappa) I_n(kappa)) for n = 0 ... largest.
+
+    The ratios r_n = I_n / I_{n-1} = 1 / (2 n / kappa + r_{n+1}) from far above, where a wrong start
+    no longer matters (Gautschi, Computational Aspects of Three-Term Recurrence Relations).
+    """
+    start = math.ceil(math.sqrt(largest**2 + 40 * kappa)) + 20
+    ratio, ratios = 0.0, []
+    for n in range(start, 0, -1):
+        ratio = 1 / (2 * n / kappa + ratio)
+        ratios.append(ratio)
+    first = torch.special.i0e(torch.tensor(kappa, dtype=torch.float64)).log().item()
+    return list(itertools.accumulate(map(math.log, ratios[::-1][:largest]), initial=first))
