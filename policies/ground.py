@@ -140,7 +140,7 @@ def levelled(attitude: Tensor) -> Tensor:
 
 
 def turned(places: Tensor, yaw: Tensor) -> Tensor:
-    """(batch, n, 2) of the level frame, and yaw (batch, 1), radians -> along and across the path."""
+    """(batch, n, 2), level frame, and yaw (batch, 1), radians -> along and across the path."""
     x, y = places.unbind(-1)
     cos, sin = yaw.cos(), yaw.sin()
     return torch.stack((cos * x - sin * y, sin * x + cos * y), -1)

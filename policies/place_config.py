@@ -7,7 +7,13 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.config import CONTROLLERS, SeeingConfig, check_controller
+from policies.config import (
+    CONTROLLERS,
+    EXACT,
+    SeeingConfig,
+    check_controller,
+    check_feature_map,
+)
 from policies.names import OwnName
 
 __all__ = ["CUE", "PlaceMemoryConfig"]
@@ -64,6 +70,10 @@ class PlaceMemoryConfig(SeeingConfig):
     @model_validator(mode="after")
     def _known(self) -> Self:
         check_controller(self.controller, tuple(c for c in CONTROLLERS if c != "vote"))
+        if self.feature_map == EXACT:
+            raise ValueError(f"feature_map must be no {EXACT} here; memory exact is that")
+        if self.feature_map != "harmonic":
+            check_feature_map(self.feature_map, self.hybrid_base, self.projection, 2)
         if self.memory == "gru" and self.controller not in ("auto", "mlp"):
             raise ValueError(
                 f"controller must be auto or mlp with memory gru, which names it, got "

@@ -1,40 +1,72 @@
-"""Places remembered in the state of linear attention."""
+"""Places remembered in the state of linear attention, whose size and cost do not grow."""
 
 import math
 from typing import Any
 
 import torch
-from scipy.special import ive
 from torch import Tensor, nn
+
+from attention import FeatureMap, LinearMemory, feature_map
+from attention.components import component
+from policies.feature_maps import map_options
+from policies.own import own_map
+from policies.place_config import PlaceMemoryConfig
 
 __all__ = ["LinearPlaces"]
 
+_FITTED = 256  # places along the circle that maps with parameters of their own are fitted to
+
 
 class LinearPlaces(nn.Module):
-    def __init__(self, circle_m: float, kappa: float, forgetting: float, num: int) -> None:
-        super().__init__()
-        self.circle_m, self.forgetting = circle_m, forgetting
-        w = torch.tensor([ive(n, kappa) * (1 if n == 0 else 2) for n in range(num + 1)])
-        self.register_buffer("w", (w / w.sum()).sqrt().float(), persistent=False)
-        self.register_buffer("n", torch.arange(1, num + 1.0), persistent=False)
+    """`attention.LinearMemory` with the kernel exp(kappa cos(angle)) of places on a circle of path.
 
-    def phi(self, at_m: Tensor) -> Tensor:
-        a = (at_m * (2 * math.pi / self.circle_m)).unsqueeze(-1) * self.n
-        one = self.w[0].expand(*at_m.shape, 1)
-        return torch.cat((one, self.w[1:] * a.cos(), self.w[1:] * a.sin()), -1)
+    Harmonic features are of the circle itself; other maps estimate the softmax kernel of its points
+    in the plane, sqrt(kappa) from the origin.
+
+    Args:
+        config: the policy's settings.
+    """
+
+    def __init__(self, config: PlaceMemoryConfig) -> None:
+        super().__init__()
+        self.circle_m, self.length = config.circle_m, math.sqrt(config.kappa)
+        self.is_harmonic = config.feature_map == "harmonic"
+        made: Any = "harmonic" if self.is_harmonic else self._fitted(config)
+        options = {"kappa": config.kappa, "period": config.circle_m} if self.is_harmonic else {}
+        self.memory = LinearMemory(
+            1 if self.is_harmonic else 2, 1, made, config.num_features, decay=config.forgetting,
+            **options,
+        )  # fmt: skip
+
+    def _fitted(self, config: PlaceMemoryConfig) -> FeatureMap:
+        made = feature_map(
+            own_map(config.feature_map), 2, config.num_features, seed=config.feature_seed,
+            **map_options(config),
+        )  # fmt: skip
+        circle = self._points(torch.arange(_FITTED) * (self.circle_m / _FITTED))
+        made.fit(circle, circle)
+        return made
 
     def start(self, batch: int, like: Tensor) -> Any:
-        return (like.new_zeros(batch, 2 * len(self.n) + 1, 2),)
+        """Nothing written yet."""
+        return self.memory.initial_state(batch)
 
     def cleared(self, state: Any, where: Tensor) -> Any:
-        return (state[0].masked_fill(where[:, None, None], 0),)
+        """Nothing written in those of the batch that are told, (batch,) bool."""
+        return self.memory.reset(state, where)
 
     def write(self, state: Any, at_m: Tensor, holes: Tensor, weights: Tensor) -> Any:
-        v = torch.stack((weights * holes, weights), -1)
-        return (self.forgetting * state[0] + self.phi(at_m).mT @ v,)
+        """A step: forget, then take in pixels at places, each (batch, pixels)."""
+        return self.memory.write(state, self._points(at_m), holes.unsqueeze(-1), gates=weights)
 
     def read(self, state: Any, at_m: Tensor) -> Tensor:
-        num, den = (self.phi(at_m) @ state[0]).unbind(-1)
-        floor = 1e-3 * den.abs().amax(-1, keepdim=True).clamp_min(1e-9)
-        den = torch.where(den.abs() < floor, floor, den)
-        return (num / den).clamp(-1, 2)
+        """Shares of holes at places (batch, reads), 0 where nothing was written."""
+        return self.memory.read(state, self._points(at_m)).squeeze(-1)
+
+    def _points(self, at_m: Tensor) -> Tensor:
+        """(..., n) metres -> queries or keys (..., n, d)."""
+        if self.is_harmonic:
+            return at_m.unsqueeze(-1)
+        with component("tokens"):
+            angle = at_m * (2 * math.pi / self.circle_m)
+            return torch.stack((angle.cos(), angle.sin()), -1) * self.length

@@ -142,7 +142,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
                 odometry = torch.stack((now_m, speeds[:, step]), -1)
                 there_m = now_m.unsqueeze(-1) + at_m[:, step]
                 asked_m = now_m.unsqueeze(-1) + reads_m[:, step]
-            written = self.places.write(seen.written, there_m, holes[:, step], weights[:, step])
+            tokens = (there_m, holes[:, step], weights[:, step])
+            some = weights[:, step].any(0)  # pixels that no episode of the batch looks at go
+            written = self.places.write(seen.written, *(part[:, some] for part in tokens))
             found.append(self.places.read(written, asked_m))
             seen = Remembered(odometry, written)
         assert seen is not None
@@ -182,4 +184,4 @@ def _memory_of(config: PlaceMemoryConfig) -> Any:
     if config.memory == "exact":
         steps = None if config.exact_s is None else round(config.exact_s / config.decision_s)
         return ExactPlaces(circle_m, kappa, config.forgetting, steps)
-    return LinearPlaces(circle_m, kappa, config.forgetting, config.num_features)
+    return LinearPlaces(config)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from policies.config import PolicyConfig, SeeingConfig
 from policies.geometry import Geometry, published
-from policies.heads import FootholdHead, head_for
 from policies.ground import PlacePlan, place_plan
+from policies.heads import FootholdHead, head_for
 from policies.images import prepared
 from policies.observation import Observations
 from policies.place_config import PlaceMemoryConfig

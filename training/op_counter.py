@@ -17,6 +17,7 @@ that each operator is really given, on CPU or GPU. The conventions:
 |                                                    | times, gain, bias                         |
 | random numbers, derivatives of activations         | 1 an output element                       |
 | binary search among n numbers                      | log2(n) an output element                 |
+| adding to places (`scatter_add`)                   | 1 an element added                        |
 | fused attention                                    | its two products and its softmax          |
 | views, copies, casts, indexing, joining, constants | 0                                         |
 
@@ -96,6 +97,10 @@ def _binary_search(arguments: Sequence[Any], result: Any) -> int:
     return math.ceil(math.log2(max(2, arguments[0].shape[-1]))) * _elements(result)
 
 
+def _added(arguments: Sequence[Any], result: Any) -> int:
+    return _elements(arguments[3])
+
+
 def _fused_attention(arguments: Sequence[Any], result: Any) -> int:
     """softmax(q k^T) v in one kernel: two matrix products and a softmax."""
     query, key, value = arguments[:3]
@@ -138,6 +143,7 @@ _COSTS: dict[str, Cost] = {
     "mean": _mean,
     "linalg_vector_norm": _norm,
     "native_layer_norm": _per_output(7),
+    "scatter_add": _added,
     "searchsorted": _binary_search,
     "_softmax": _per_output(5),
     "_safe_softmax": _per_output(5),
