@@ -42,6 +42,14 @@ class PlaceMemoryConfig(SeeingConfig):
     num_features: int = Field(default=26, ge=1)
     """Number m of the feature map: of harmonic, the highest harmonic, which makes 2 m + 1
     features."""
+    rule: Literal["sum", "delta"] = "sum"
+    """Of linear memory, what is written: added to the sums, or, by the delta rule, a correction of
+    what is read there."""
+    rate: float = Field(default=0.1, gt=0, le=1)
+    """Of the delta rule, the share of the difference that a token corrects."""
+    pool_m: float | None = Field(default=None, gt=0, le=0.5)
+    """Of linear memory, length of path over which the pixels of a frame become one token; null:
+    each is one."""
     width_m: float = Field(default=0.03, gt=0, le=1)
     """Standard deviation of the kernel of places, metres."""
     circle_m: float = Field(default=2.0, ge=0.5, le=100)
@@ -83,6 +91,11 @@ class PlaceMemoryConfig(SeeingConfig):
             raise ValueError("hidden must have a width with memory gru, got none")
         if self.fit_pitch and self.memory != "grid":
             raise ValueError(f"fit_pitch must be false with memory {self.memory}; grid takes it")
+        if self.memory != "linear" and (self.rule, self.pool_m) != ("sum", None):
+            raise ValueError(
+                f"rule must be sum with memory {self.memory}, and pool_m null, got {self.rule} and "
+                f"{self.pool_m}; linear takes others"
+            )
         if self.width_m * math.pi > self.circle_m / 2:
             raise ValueError(
                 f"width_m must be at most circle_m / {2 * math.pi:.3g} = "

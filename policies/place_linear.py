@@ -27,16 +27,26 @@ class LinearPlaces(nn.Module):
         config: the policy's settings.
     """
 
+    cells_m: Tensor
+    """Centres of the cells that pixels are pooled in; none where they are not."""
+
     def __init__(self, config: PlaceMemoryConfig) -> None:
         super().__init__()
         self.circle_m, self.length = config.circle_m, math.sqrt(config.kappa)
         self.is_harmonic = config.feature_map == "harmonic"
         made: Any = "harmonic" if self.is_harmonic else self._fitted(config)
-        options = {"kappa": config.kappa, "period": config.circle_m} if self.is_harmonic else {}
+        options: dict[str, Any] = {}
+        if self.is_harmonic:
+            options = {"kappa": config.kappa, "period": config.circle_m}
+        self.is_delta = config.rule == "delta"
+        options |= {"rate": config.rate} if self.is_delta else {}
         self.memory = LinearMemory(
-            1 if self.is_harmonic else 2, 1, made, config.num_features, decay=config.forgetting,
-            **options,
+            1 if self.is_harmonic else 2, 1, made, config.num_features, rule=config.rule,
+            decay=config.forgetting, **options,
         )  # fmt: skip
+        cells = 0 if config.pool_m is None else max(1, round(config.circle_m / config.pool_m))
+        centres_m = (torch.arange(cells) + 0.5) * (config.circle_m / max(1, cells))
+        self.register_buffer("cells_m", centres_m, persistent=False)
 
     def _fitted(self, config: PlaceMemoryConfig) -> FeatureMap:
         made = feature_map(
@@ -57,11 +67,25 @@ class LinearPlaces(nn.Module):
 
     def write(self, state: Any, at_m: Tensor, holes: Tensor, weights: Tensor) -> Any:
         """A step: forget, then take in pixels at places, each (batch, pixels)."""
+        if len(self.cells_m):
+            at_m, holes, weights = self._pooled(at_m, holes, weights)
         return self.memory.write(state, self._points(at_m), holes.unsqueeze(-1), gates=weights)
 
     def read(self, state: Any, at_m: Tensor) -> Tensor:
         """Shares of holes at places (batch, reads), 0 where nothing was written."""
         return self.memory.read(state, self._points(at_m)).squeeze(-1)
+
+    def _pooled(self, at_m: Tensor, holes: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
+        """A token a cell of the circle: the mean of its pixels, and their share of all; or 1, by
+        the delta rule, where there are any."""
+        with component("tokens"):
+            count = len(self.cells_m)
+            cells = (at_m * (count / self.circle_m)).floor().long() % count
+            nothing = at_m.new_zeros(len(at_m), count)
+            pixels = nothing.scatter_add(1, cells, weights)
+            means = nothing.scatter_add(1, cells, weights * holes) / pixels.clamp_min(1)
+            shares = (pixels > 0).to(pixels) if self.is_delta else pixels / max(1, at_m.shape[1])
+            return self.cells_m.expand_as(means), means, shares
 
     def _points(self, at_m: Tensor) -> Tensor:
         """(..., n) metres -> queries or keys (..., n, d)."""

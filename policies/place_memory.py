@@ -27,6 +27,7 @@ __all__ = ["PlaceMemoryPolicy", "Remembered"]
 
 _HANDED = "handed"
 """Entry of the observations in which what the memory hands on stands in place of images."""
+_LATE = 0.98  # what a step leaves of what spoke for a pitch
 _STEPS = 256  # whose pixels are projected at once
 
 
@@ -37,6 +38,8 @@ class Remembered(NamedTuple):
     """Place on the circle, metres, and velocity along the path, metres a second: (batch, 2)."""
     written: Any
     """State of the memory, a NamedTuple of tensors (batch, ...)."""
+    in_plane: Tensor
+    """Of a fitted pitch, how many pixels spoke for each correction: (batch, corrections)."""
 
 
 class PlaceMemoryPolicy(SeeingPolicy):
@@ -121,7 +124,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         """What the memory hands on of each step, (batch, steps, handed)."""
         with component("tokens"):
             flat = {key: part.flatten(0, 1) for key, part in observations.items()}
-            ground = self.ground(flat)
+            correction, in_plane = self._fitted_pitch(flat, starts, seen)
+            ground = self.ground(flat, correction)
             cue = lateral_cue(ground).unflatten(0, starts.shape)
             proprio = flat[self.footholds.proprio].float()
             yaw = proprio[:, self.footholds.attitude][:, 2:]
@@ -146,7 +150,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             some = weights[:, step].any(0)  # pixels that no episode of the batch looks at go
             written = self.places.write(seen.written, *(part[:, some] for part in tokens))
             found.append(self.places.read(written, asked_m))
-            seen = Remembered(odometry, written)
+            seen = Remembered(odometry, written, in_plane)
         assert seen is not None
         return torch.cat((torch.stack(found, 1) * 2 - 1, cue), -1), seen
 
@@ -155,11 +159,30 @@ class PlaceMemoryPolicy(SeeingPolicy):
         nowhere, where no memory carries anything."""
         if seen is None or not self.config.carries:
             batch = len(starts)
-            return Remembered(like.new_zeros(batch, 2), self.places.start(batch, like))
+            nothing = like.new_zeros(batch, 2)
+            return Remembered(nothing, self.places.start(batch, like), nothing[:, :0])
         if not starts.any():
             return seen
         odometry = torch.where(starts.unsqueeze(-1), 0.0, seen.odometry)
-        return Remembered(odometry, self.places.cleared(seen.written, starts))
+        return seen._replace(odometry=odometry, written=self.places.cleared(seen.written, starts))
+
+    def _fitted_pitch(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
+    ) -> tuple[Tensor | None, Tensor]:
+        """The correction of the cameras' pitch that lets most pixels lie in the plane, of late:
+        (batch times steps,), None where none is fitted; and what is carried on."""
+        like = self.ground.corrections
+        if not self.config.fit_pitch:
+            return None, like.new_zeros(len(starts), 0)
+        each = self.ground.in_plane(flat).unflatten(0, starts.shape)
+        votes = torch.zeros_like(each[:, 0]) if seen is None else seen.in_plane
+        middle = (like == 0).float()  # where nothing is seen, nothing is corrected
+        best = []
+        for step in range(starts.shape[1]):
+            votes = votes.masked_fill(starts[:, step, None], 0)
+            votes = _LATE * votes + each[:, step]
+            best.append((votes + middle).argmax(-1))
+        return like[torch.stack(best, 1).flatten()], votes
 
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
         """What the controller is given, but for the last action, (batch, k)."""

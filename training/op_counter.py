@@ -17,6 +17,7 @@ that each operator is really given, on CPU or GPU. The conventions:
 |                                                    | times, gain, bias                         |
 | random numbers, derivatives of activations         | 1 an output element                       |
 | binary search among n numbers                      | log2(n) an output element                 |
+| triangular systems of n equations                  | n an output element                       |
 | adding to places (`scatter_add`)                   | 1 an element added                        |
 | fused attention                                    | its two products and its softmax          |
 | views, copies, casts, indexing, joining, constants | 0                                         |
@@ -101,6 +102,10 @@ def _added(arguments: Sequence[Any], result: Any) -> int:
     return _elements(arguments[3])
 
 
+def _solved(arguments: Sequence[Any], result: Any) -> int:
+    return int(arguments[0].shape[-1]) * _elements(result)
+
+
 def _fused_attention(arguments: Sequence[Any], result: Any) -> int:
     """softmax(q k^T) v in one kernel: two matrix products and a softmax."""
     query, key, value = arguments[:3]
@@ -143,6 +148,7 @@ _COSTS: dict[str, Cost] = {
     "mean": _mean,
     "linalg_vector_norm": _norm,
     "native_layer_norm": _per_output(7),
+    "linalg_solve_triangular": _solved,
     "scatter_add": _added,
     "searchsorted": _binary_search,
     "_softmax": _per_output(5),
