@@ -17,7 +17,7 @@ that each operator is really given, on CPU or GPU. The conventions:
 |                                                    | times, gain, bias                         |
 | random numbers, derivatives of activations         | 1 an output element                       |
 | binary search among n numbers                      | log2(n) an output element                 |
-| triangular systems of n equations                  | n an output element                       |
+| triangular systems of n unknowns                   | n^2 a right-hand side                     |
 | adding to places (`scatter_add`)                   | 1 an element added                        |
 | fused attention                                    | its two products and its softmax          |
 | views, copies, casts, indexing, joining, constants | 0                                         |
@@ -98,12 +98,13 @@ def _binary_search(arguments: Sequence[Any], result: Any) -> int:
     return math.ceil(math.log2(max(2, arguments[0].shape[-1]))) * _elements(result)
 
 
+def _triangular(arguments: Sequence[Any], result: Any) -> int:
+    """n (n - 1) / 2 multiply-adds and n divisions a column."""
+    return int(result.shape[-2]) * _elements(result)
+
+
 def _added(arguments: Sequence[Any], result: Any) -> int:
     return _elements(arguments[3])
-
-
-def _solved(arguments: Sequence[Any], result: Any) -> int:
-    return int(arguments[0].shape[-1]) * _elements(result)
 
 
 def _fused_attention(arguments: Sequence[Any], result: Any) -> int:
@@ -148,7 +149,7 @@ _COSTS: dict[str, Cost] = {
     "mean": _mean,
     "linalg_vector_norm": _norm,
     "native_layer_norm": _per_output(7),
-    "linalg_solve_triangular": _solved,
+    "linalg_solve_triangular": _triangular,
     "scatter_add": _added,
     "searchsorted": _binary_search,
     "_softmax": _per_output(5),

@@ -35,7 +35,7 @@ class HarmonicFeatures(FeatureMap):
         heads: as in `FeatureMap`.
         dtype, device: of the inputs that the map takes; default PyTorch's.
 
-    Raises ValueError for numbers that are not positive, and a projection that is no coupling's name.
+    Raises ValueError for numbers that are not positive, and a projection that is no coupling.
     """
 
     own_kernel = True

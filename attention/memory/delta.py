@@ -82,8 +82,8 @@ def write_frames(state: DeltaState, tokens: Written, log_decay: Tensor) -> Delta
     keys, values, rates = _unit_tokens(tokens, slice(None))
     forgotten = log_decay.cumsum(-1)
     by_token = forgotten.repeat_interleave(length, -1).unsqueeze(-1)
-    flat = (t.flatten(-3, -2) for t in (keys, values, rates))
-    corrections = _corrections(state, *flat, by_token).unflatten(-2, (frames, length))
+    k, v, b = (t.flatten(-3, -2) for t in (keys, values, rates))
+    corrections = _corrections(state, k, v, b, by_token).unflatten(-2, (frames, length))
     weights = forgotten.unsqueeze(-1) - forgotten.unsqueeze(-2) + later(frames, forgotten)
     return DeltaState(
         accumulated(

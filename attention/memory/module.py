@@ -1,6 +1,6 @@
 """A memory in the state of linear attention: reset, write, read, over any feature map."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +30,6 @@ from attention.sums import LinearAttentionState, initial_state, read
 RULES = ("sum", "delta")
 MemoryState = LinearAttentionState | DeltaState
 """A NamedTuple of tensors: `state._asdict()` is what a file holds."""
-State = TypeVar("State", LinearAttentionState, DeltaState)
 
 
 class LinearMemory(Float32Buffers):
@@ -101,7 +100,8 @@ class LinearMemory(Float32Buffers):
         own_dtype = working_dtype(dtype or torch.get_default_dtype())
         if isinstance(feature_map, FeatureMap):
             cast = None if dtype is None else own_dtype
-            self.feature_map = as_given(feature_map, dim, heads, map_options, device, cast)
+            as_given(feature_map, dim, heads, map_options, device, cast)
+            self.feature_map: FeatureMap = feature_map
         else:
             self.feature_map = build_feature_map(
                 feature_map,
@@ -169,7 +169,7 @@ class LinearMemory(Float32Buffers):
         """The state after a step: what it holds fades, then the tokens are taken in.
 
         Args:
-            state: from `initial_state`, `reset`, `write` or `unroll`, with leading dimensions (...).
+            state: from `initial_state`, `reset`, `write` or `unroll`, of leading dimensions (...).
             keys, values: (..., L, d) and (..., L, dv). L may be 0: the step forgets only.
             gates: (..., L), from 0 to 1: how much of a token is written.
             key_mask: bool (..., L), False where there is no token, whose numbers may be anything.
@@ -313,7 +313,7 @@ class LinearMemory(Float32Buffers):
     def _frames_at_once(self, tokens: int) -> int:
         return CHUNK if self.rule == "sum" else max(1, delta.TOKENS // tokens)
 
-    def _states(self, state: State, tokens: Written, log_decay: Tensor) -> State:
+    def _states(self, state: MemoryState, tokens: Written, log_decay: Tensor) -> MemoryState:
         """After each of T frames."""
         if isinstance(state, DeltaState):
             return delta.write_frames(state, tokens, log_decay)

@@ -10,6 +10,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,7 +55,7 @@ def harmonic_rms_error(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1)
 
 def check_axes(name: str, given: PerAxis, dim: int) -> tuple[float, ...]:
     """A positive number for each of dim axes; raises ValueError for anything else."""
-    axes = [given] * dim if is_real(given) else given
+    axes: Any = [given] * dim if is_real(given) else given
     sound = isinstance(axes, Sequence) and not isinstance(axes, str) and len(axes) == dim
     if not sound or not all(is_real(axis) and 0 < axis < math.inf for axis in axes):
         raise ValueError(

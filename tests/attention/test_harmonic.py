@@ -1,0 +1,132 @@
+"""Harmonic features: the truncated von Mises kernel, and its closed-form error."""
+
+import math
+
+import pytest
+import torch
+from scipy.special import ive
+from torch import Tensor
+
+import attention
+from attention import theory
+from attention.theory.harmonic import harmonics
+
+DOUBLE = {"dtype": torch.float64}
+GRID = 200
+"""Angles on a circle, more than twice as many as any frequency here: means over them are exact."""
+
+
+def circle(count: int = GRID) -> Tensor:
+    return torch.arange(count, dtype=torch.float64).unsqueeze(-1) * (2 * math.pi / count)
+
+
+def torus(count: int) -> Tensor:
+    axis = circle(count).squeeze(-1)
+    return torch.cartesian_prod(axis, axis)
+
+
+def errors(places: Tensor, m: int, kappa: float) -> Tensor:
+    """Of the kernel of a map, over all differences of places from 0."""
+    dim = places.shape[-1]
+    fm = attention.feature_map("harmonic", dim, m, kappa=kappa, **DOUBLE)
+    kernel = fm.queries(places) @ fm.keys(torch.zeros(dim, **DOUBLE))
+    return kernel - attention.kernels.von_mises(places, torch.zeros(dim, **DOUBLE), kappa)
+
+
+@pytest.mark.parametrize("kappa", [1e-3, 0.5, 10.0, 112.0, 1e5])
+def test_frequencies_and_weights_on_a_circle(kappa: float) -> None:
+    frequencies, weights = harmonics(30, (kappa,))
+    assert frequencies.squeeze(-1).tolist() == list(range(1, 31))
+    expected = torch.tensor([ive(n, kappa) * (1 if n == 0 else 2) for n in range(31)])
+    torch.testing.assert_close(weights, expected, rtol=1e-12, atol=1e-290)
+
+
+@pytest.mark.parametrize(("m", "kappa"), [(1, 0.5), (5, 60.0), (26, 112.0), (60, 112.0)])
+def test_error_on_a_circle(m: int, kappa: float) -> None:
+    tail = theory.harmonic_tail(m, kappa=kappa)
+    assert tail == pytest.approx(2 * sum(ive(n, kappa) for n in range(m + 1, 400)), abs=1e-14)
+    _, weights = harmonics(m, (kappa,))
+    cosines = (circle() * torch.arange(m + 1)).cos()
+    exact = attention.kernels.von_mises(circle(), torch.zeros(1, **DOUBLE), kappa)
+    plain = (cosines @ weights - exact).abs()
+    assert plain[0] == pytest.approx(tail, abs=1e-14)
+    assert plain.max() <= plain[0] + 1e-14
+    normalised = errors(circle(), m, kappa)
+    assert normalised.abs().max() <= 2 * tail + 1e-14
+    rms = theory.harmonic_rms_error(m, kappa=kappa)
+    assert normalised.square().mean().sqrt().item() == pytest.approx(rms, rel=1e-6, abs=2e-8)
+
+
+@pytest.mark.parametrize(("m", "kappa"), [(4, 1.0), (60, 10.0), (300, 30.0)])
+def test_error_on_a_torus(m: int, kappa: float) -> None:
+    found = errors(torus(60), m, kappa)
+    tail = theory.harmonic_tail(m, kappa=kappa, dim=2)
+    assert found.abs().max() <= 2 * tail + 1e-14
+    rms = theory.harmonic_rms_error(m, kappa=kappa, dim=2)
+    assert found.square().mean().sqrt().item() == pytest.approx(rms, rel=1e-6, abs=2e-8)
+
+
+def test_a_torus_keeps_the_frequencies_of_largest_weight() -> None:
+    """Against all of a square, sorted; the square of as many features leaves more out."""
+    kappa, n = (20.0, 5.0), 12
+    frequencies, weights = harmonics(150, kappa)
+    every = [
+        ive(abs(i), kappa[0]) * ive(abs(j), kappa[1])
+        for i in range(-40, 41)
+        for j in range(-40, 41)
+    ]
+    best = torch.tensor(sorted(every, reverse=True)[:301], dtype=torch.float64)
+    assert weights.sum().item() == pytest.approx(best.sum().item(), rel=1e-12)
+    both = torch.cat((frequencies, -frequencies))
+    assert len({tuple(row) for row in both.tolist()}) == 300
+    m = ((2 * n + 1) ** 2 - 1) // 2
+    square = 1 - (1 - theory.harmonic_tail(n, kappa=30.0)) ** 2
+    assert theory.harmonic_tail(m, kappa=30.0, dim=2) < 0.9 * square
+
+
+def test_the_kernel_is_von_mises_where_frequencies_are_many() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = 4 * torch.rand(2, 9, 2, generator=generator, **DOUBLE) - 2
+    settings = {"kappa": (3.0, 8.0), "period": (2.0, 0.7)}
+    fm = attention.feature_map("harmonic", 2, 1500, **settings, **DOUBLE)
+    expected = torch.ones(9, 9, **DOUBLE)
+    for axis, (kappa, period) in enumerate(zip(*settings.values(), strict=True)):
+        own = slice(axis, axis + 1)
+        pairs = x[:, None, own], y[None, :, own]
+        expected = expected * attention.kernels.von_mises(*pairs, kappa, period)
+    torch.testing.assert_close(fm.queries(x) @ fm.keys(y).mT, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_von_mises_is_a_gaussian_close_by() -> None:
+    x, y = torch.tensor([[0.3, 0.31]], **DOUBLE), torch.tensor([[0.31, 0.29]], **DOUBLE)
+    kappa, period = 112.0, 2.0
+    sigma = period / (2 * math.pi * math.sqrt(kappa))
+    expected = attention.kernels.gaussian(x, y, sigma)
+    found = attention.kernels.von_mises(x, y, kappa, period)
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=0)
+    torch.testing.assert_close(attention.kernels.von_mises(x, y + 2, kappa, period), found)
+
+
+def test_features_have_length_one_and_the_period() -> None:
+    fm = attention.feature_map("harmonic", 2, 40, kappa=9.0, period=2.0, heads=3, **DOUBLE)
+    u = torch.rand(3, 7, 2, generator=torch.Generator().manual_seed(0), **DOUBLE)
+    phi = fm.keys(u)
+    assert phi.shape == (3, 7, 81)
+    torch.testing.assert_close(phi.norm(dim=-1), torch.ones(3, 7, **DOUBLE))
+    torch.testing.assert_close(fm.queries(u - 6), phi)
+    assert "kappa=(9.0, 9.0), period=[2.0, 2.0]" in repr(fm)
+    assert not fm.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_features": 0}, "num_features must be at least 1, got 0"),
+        ({"dim": 1.0}, "dim must be an integer, got 1.0"),
+        ({"kappa": -1.0}, "kappa must be a positive finite number, or one .* axes, got -1.0"),
+        ({"kappa": [1.0, 2.0, 3.0]}, r"each of dim=2 axes, got \[1.0, 2.0, 3.0\]"),
+    ],
+)
+def test_numbers_are_refused_in_a_sentence(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        theory.harmonic_tail(**{"num_features": 4, "dim": 2, **options})  # type: ignore[arg-type]
