@@ -5,6 +5,7 @@ A pixel whose point is deeper than the plane by some centimetres is a hole; wher
 which its ray meets the plane, not the place that it sees below.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,8 +37,10 @@ class PlacePlan:
     geometry: Geometry
     footholds: Footholds
     proprio: slice
+    cameras: Mapping[str, int]
+    """By the key of images, of how many cameras they are."""
     far_m: Mapping[str, float]
-    """By the key of images, the depth that stands for no return."""
+    """By the same, the depth that stands for no return."""
     told: str | None
     """Key of the observation that tells where the cameras are; None: as the geometry says."""
 
@@ -48,9 +51,12 @@ class PlacePlan:
 
 
 def place_plan(
-    observations: Observations, geometry: Geometry | None, has_footholds: bool
+    observations: Observations,
+    geometry: Geometry | None,
+    has_footholds: bool,
+    is_projected: bool,
 ) -> PlacePlan:
-    """What a memory of places needs of a robot.
+    """What a memory of places needs of a robot; where its cameras are, if pixels are projected.
 
     Raises:
         ValueError: one sentence, where it is not told.
@@ -63,7 +69,7 @@ def place_plan(
     if not observations.pictures:
         raise ValueError("place_memory needs depth images, and the observation holds none")
     told = getattr(geometry, "told_poses", None)
-    for pictures in observations.pictures:
+    for pictures in observations.pictures if is_projected else ():
         if pictures.key not in geometry.rays or pictures.key not in geometry.positions_m:
             raise ValueError(
                 f"place_memory needs to know where the cameras of {pictures.key} are, and the "
@@ -78,6 +84,7 @@ def place_plan(
         geometry,
         geometry.footholds,
         observations.slice_of(geometry.footholds.proprio),
+        {pictures.key: pictures.count for pictures in observations.pictures},
         {pictures.key: pictures.high for pictures in observations.pictures},
         told,
     )
@@ -144,7 +151,7 @@ class Ground(nn.Module):
         degrees = torch.arange(-_TURNS_DEG, _TURNS_DEG + 1.0)
         for name, values in (
             ("rays", torch.cat(rays)), ("places_m", torch.cat(places)),
-            ("angles", torch.tensor(angles)), ("corrections", degrees.deg2rad()),
+            ("angles", torch.tensor(angles)), ("corrections", degrees * (math.pi / 180)),
         ):  # fmt: skip
             self.register_buffer(name, values, persistent=False)
 

@@ -16,10 +16,21 @@ from policies.config import (
 )
 from policies.names import OwnName
 
-__all__ = ["CUE", "PlaceMemoryConfig"]
+__all__ = [
+    "CUE",
+    "KEY_HIDDEN",
+    "KEY_INPUTS",
+    "KEY_OUTPUTS",
+    "KEY_PX",
+    "PlaceMemoryConfig",
+]
 
 CUE = 18
 """Cells of the lateral cue, each with a share of holes and whether it was seen."""
+KEY_PX = (12, 16)
+"""Rows and columns of tokens that keys are learned of."""
+KEY_INPUTS, KEY_HIDDEN, KEY_OUTPUTS = 7, (48, 48), 3 + CUE
+"""Widths of the network that learns them."""
 _PICTURES = (
     "patch", "stride", "edges", "image_scaling", "image_crop", "image_px", "grey", "standardise",
 )  # fmt: skip
@@ -37,6 +48,11 @@ class PlaceMemoryConfig(SeeingConfig):
     memory: Literal["none", "linear", "exact", "grid", "gru"] = "linear"
     """Linear attention; softmax attention over past frames (exact); a grid of cells along the path;
     none: reads of the present frame alone; gru: the same, and a controller that remembers."""
+    keys: Literal["geometry", "learned"] = "geometry"
+    """Where pixels are: projected by the cameras' geometry, or learned (of one camera)."""
+    key_prior: tuple[float, float] = (0.0, 0.8)
+    """Of learned keys, what row and column of a pixel, from -1 to 1, say of the place ahead before
+    training: (0, 0.8) where columns run from near to far, (-0.8, 0) where rows run from far."""
     feature_map: OwnName = "harmonic"
     """Features of places on the circle, of linear memory, none and gru."""
     num_features: int = Field(default=26, ge=1)
@@ -89,8 +105,15 @@ class PlaceMemoryConfig(SeeingConfig):
             )
         if self.memory == "gru" and not self.hidden:
             raise ValueError("hidden must have a width with memory gru, got none")
-        if self.fit_pitch and self.memory != "grid":
-            raise ValueError(f"fit_pitch must be false with memory {self.memory}; grid takes it")
+        if self.fit_pitch and (self.memory, self.keys) != ("grid", "geometry"):
+            raise ValueError(
+                f"fit_pitch must be false with memory {self.memory} and keys {self.keys}; grid and "
+                "geometry take it"
+            )
+        if self.keys == "learned" and self.memory == "grid":
+            raise ValueError(
+                "keys must be geometry with memory grid, whose cells have no gradient, got learned"
+            )
         if self.memory != "linear" and (self.rule, self.pool_m) != ("sum", None):
             raise ValueError(
                 f"rule must be sum with memory {self.memory}, and pool_m null, got {self.rule} and "

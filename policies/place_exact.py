@@ -4,9 +4,10 @@ import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import component
+from policies.place_steps import SteppedPlaces
 
 __all__ = ["ExactPlaces", "ExactState"]
 
@@ -16,11 +17,12 @@ class ExactState(NamedTuple):
 
     at_m: Tensor
     holes: Tensor
+    log_weight: Tensor
     age: Tensor
     """In steps; infinite where there is no token."""
 
 
-class ExactPlaces(nn.Module):
+class ExactPlaces(SteppedPlaces):
     """Attention with the kernel exp(kappa cos(angle)) on a circle of path, times forgetting^age.
 
     Its state and its cost grow with the tokens that are kept.
@@ -49,11 +51,10 @@ class ExactPlaces(nn.Module):
         """A step: let tokens grow older, then take in those of weight above 0, each (batch,
         pixels)."""
         with component("score"):
-            own = torch.where(weights > 0, 0.0, torch.inf)
-            tokens = ExactState(
-                torch.cat((state.at_m, at_m), 1), torch.cat((state.holes, holes), 1),
-                torch.cat((state.age + 1, own), 1),
-            )  # fmt: skip
+            own = torch.where(weights > 0, 0.0, torch.inf).to(at_m)
+            new = (at_m, holes, weights.log(), own)
+            old = state._replace(age=state.age + 1)
+            tokens = ExactState(*(torch.cat(pair, 1) for pair in zip(old, new, strict=True)))
             oldest = math.inf if self.steps is None else self.steps
             kept = (tokens.age < oldest).any(0)
             return ExactState(*(part[:, kept] for part in tokens))
@@ -62,7 +63,8 @@ class ExactPlaces(nn.Module):
         """Shares of holes at places (batch, reads), 0 where nothing was written."""
         with component("score"):
             apart = (at_m.unsqueeze(-1) - state.at_m.unsqueeze(1)) * self.turn
-            late = torch.where(state.age.isfinite(), state.age * self.log_kept, -torch.inf)
+            there = state.age.isfinite()
+            late = torch.where(there, state.log_weight + state.age * self.log_kept, -torch.inf)
             logits = self.kappa * (apart.cos() - 1) + late.unsqueeze(1)
             mixed: Tensor = (logits.softmax(-1) @ state.holes.unsqueeze(-1)).squeeze(-1)
-            return torch.where(state.age.isfinite().any(1, keepdim=True), mixed, 0.0)
+            return torch.where(there.any(1, keepdim=True), mixed, 0.0)

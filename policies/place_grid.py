@@ -7,9 +7,10 @@ nothing, and nothing is blurred by it.
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention.components import component
+from policies.place_steps import SteppedPlaces
 
 __all__ = ["GridState", "PlaceGrid"]
 
@@ -23,7 +24,7 @@ class GridState(NamedTuple):
     holes: Tensor
 
 
-class PlaceGrid(nn.Module):
+class PlaceGrid(SteppedPlaces):
     """Shares of holes in cells on a circle of path.
 
     Args:

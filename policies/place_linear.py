@@ -4,20 +4,21 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention import FeatureMap, LinearMemory, feature_map
 from attention.components import component
 from policies.feature_maps import map_options
 from policies.own import own_map
 from policies.place_config import PlaceMemoryConfig
+from policies.place_steps import SteppedPlaces
 
 __all__ = ["LinearPlaces"]
 
 _FITTED = 256  # places along the circle that maps with parameters of their own are fitted to
 
 
-class LinearPlaces(nn.Module):
+class LinearPlaces(SteppedPlaces):
     """`attention.LinearMemory` with the kernel exp(kappa cos(angle)) of places on a circle of path.
 
     Harmonic features are of the circle itself; other maps estimate the softmax kernel of its points
@@ -74,6 +75,21 @@ class LinearPlaces(nn.Module):
     def read(self, state: Any, at_m: Tensor) -> Tensor:
         """Shares of holes at places (batch, reads), 0 where nothing was written."""
         return self.memory.read(state, self._points(at_m)).squeeze(-1)
+
+    def unroll(
+        self, state: Any, at_m: Tensor, holes: Tensor, weights: Tensor, asked_m: Tensor
+    ) -> tuple[Tensor, Any]:
+        """Several steps in few large products, see `SteppedPlaces`."""
+        if at_m.shape[1] == 1:
+            return super().unroll(state, at_m, holes, weights, asked_m)
+        if len(self.cells_m):
+            batch = len(at_m)
+            flat = (part.flatten(0, 1) for part in (at_m, holes, weights))
+            at_m, holes, weights = (p.unflatten(0, (batch, -1)) for p in self._pooled(*flat))
+        read, state = self.memory.unroll(
+            state, self._points(asked_m), self._points(at_m), holes.unsqueeze(-1), gates=weights
+        )
+        return read.squeeze(-1), state
 
     def _pooled(self, at_m: Tensor, holes: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         """A token a cell of the circle: the mean of its pixels, and their share of all; or 1, by

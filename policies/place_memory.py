@@ -8,6 +8,7 @@ lie across the path now, and proprioception. No picture does.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -17,6 +18,7 @@ from torch import Tensor
 from attention.components import component
 from policies.geometry import Geometry
 from policies.ground import Ground, lateral_cue, turned
+from policies.learned_keys import LearnedKeys
 from policies.place_config import PlaceMemoryConfig
 from policies.place_exact import ExactPlaces
 from policies.place_grid import PlaceGrid
@@ -68,21 +70,34 @@ class PlaceMemoryPolicy(SeeingPolicy):
         plan = self.sight.places
         assert plan is not None
         self.footholds, self.proprio = plan.footholds, plan.proprio
-        self.ground = Ground(plan, config.hole_m)
+        generator = torch.Generator().manual_seed(config.init_seed)
+        self.ground: Ground | None = None
+        self.learned: LearnedKeys | None = None
+        if config.keys == "geometry":
+            self.ground = Ground(plan, config.hole_m)
+        else:
+            self.learned = LearnedKeys(plan, config.key_prior, generator)
         self.places = _memory_of(config)
         reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
         self.register_buffer("reads_m", reads_m, persistent=False)
-        self.controller = self.dense(torch.Generator().manual_seed(config.init_seed))
+        self.controller = self.dense(generator)
 
     @property
     def reads_geometry(self) -> bool:
-        """It takes cameras at any pose: their pixels are projected to where they look."""
-        return True
+        """Whether it takes cameras at any pose: their pixels are projected to where they look, or
+        the pose is told."""
+        return self.learned is None or self.learned.told is not None
 
     @property
     def remembers(self) -> bool:
         """Whether an action depends on what was before it in its episode."""
         return self.config.carries or self.unrolls
+
+    @property
+    def unrolls(self) -> bool:
+        """Whether training goes through steps in their order: for learned keys or what the
+        controller carries."""
+        return self.learned is not None or super().unrolls
 
     def recalled(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
@@ -110,7 +125,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
         self, observations: Mapping[str, Tensor], starts: Tensor | None
     ) -> Mapping[str, Tensor]:
         """What the memory recalls at each of observations (N, ...), which nothing that is trained
-        changes."""
+        changes; with learned keys, what was seen."""
+        if self.learned is not None:
+            return observations
         count = len(next(iter(observations.values())))
         if starts is None:
             starts = torch.ones(count, dtype=torch.bool)
@@ -121,68 +138,94 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def _unrolled(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
     ) -> tuple[Tensor, Remembered]:
-        """What the memory hands on of each step, (batch, steps, handed)."""
-        with component("tokens"):
-            flat = {key: part.flatten(0, 1) for key, part in observations.items()}
-            correction, in_plane = self._fitted_pitch(flat, starts, seen)
-            ground = self.ground(flat, correction)
-            cue = lateral_cue(ground).unflatten(0, starts.shape)
-            proprio = flat[self.footholds.proprio].float()
-            yaw = proprio[:, self.footholds.attitude][:, 2:]
-            moves = turned(proprio[:, None, self.footholds.velocity][..., :2], yaw)[:, 0, 0]
-            feet = proprio[:, self.footholds.nominal].unflatten(-1, (-1, 2))
-            reads_m = (turned(feet, yaw)[..., :1] + self.reads_m).flatten(1)
-            speeds, reads_m, at_m, holes, weights = (
-                part.unflatten(0, starts.shape)
-                for part in (moves, reads_m, ground.forward_m, ground.holes, ground.weights)
-            )
-        found = []
-        for step in range(starts.shape[1]):
-            seen = self._begun(seen, starts[:, step], cue)
-            with component("tokens"):
-                before_m, speed_before = seen.odometry.unbind(-1)
-                now_m = before_m + self.config.decision_s / 2 * (speed_before + speeds[:, step])
-                now_m = now_m.remainder(self.config.circle_m)
-                odometry = torch.stack((now_m, speeds[:, step]), -1)
-                there_m = now_m.unsqueeze(-1) + at_m[:, step]
-                asked_m = now_m.unsqueeze(-1) + reads_m[:, step]
-            tokens = (there_m, holes[:, step], weights[:, step])
-            some = weights[:, step].any(0)  # pixels that no episode of the batch looks at go
-            written = self.places.write(seen.written, *(part[:, some] for part in tokens))
-            found.append(self.places.read(written, asked_m))
-            seen = Remembered(odometry, written, in_plane)
-        assert seen is not None
-        return torch.cat((torch.stack(found, 1) * 2 - 1, cue), -1), seen
+        """What the memory hands on of each step, (batch, steps, handed), and what is carried on,
+        without gradients."""
+        if not self.config.carries:  # every step by itself
+            each = {key: part.flatten(0, 1).unsqueeze(1) for key, part in observations.items()}
+            alone = starts.new_ones(starts.numel(), 1)
+            found, seen = self._in_order(each, alone, self._nothing(starts.numel()))
+            return found.view(*starts.shape, -1), seen
+        return self._in_order(observations, starts, seen or self._nothing(len(starts)))
 
-    def _begun(self, seen: Remembered | None, starts: Tensor, like: Tensor) -> Remembered:
-        """What is carried to a step, with nothing in it where an episode begins, (batch,) bool; or
-        nowhere, where no memory carries anything."""
-        if seen is None or not self.config.carries:
-            batch = len(starts)
-            nothing = like.new_zeros(batch, 2)
-            return Remembered(nothing, self.places.start(batch, like), nothing[:, :0])
-        if not starts.any():
-            return seen
-        odometry = torch.where(starts.unsqueeze(-1), 0.0, seen.odometry)
-        return seen._replace(odometry=odometry, written=self.places.cleared(seen.written, starts))
+    def _in_order(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered
+    ) -> tuple[Tensor, Remembered]:
+        flat = {key: part.flatten(0, 1) for key, part in observations.items()}
+        with component("tokens"):
+            tokens, cue, in_plane = self._tokens(flat, starts, seen)
+            speeds, reads_m = self._asked(flat)
+            odometry_m = self._odometry(speeds.view(starts.shape), starts, seen.odometry)
+            now_m = odometry_m.remainder(self.config.circle_m).unsqueeze(-1)
+            at_m, holes, weights = (part.unflatten(0, starts.shape) for part in tokens)
+            at_m, asked_m = now_m + at_m, now_m + reads_m.unflatten(0, starts.shape)
+        written, found = seen.written, []
+        for part in _stretches(starts):
+            if starts[:, part.start].any():
+                written = self.places.cleared(written, starts[:, part.start])
+            read, written = self.places.unroll(
+                written, at_m[:, part], holes[:, part], weights[:, part], asked_m[:, part]
+            )
+            found.append(read)
+        handed = torch.cat((torch.cat(found, 1) * 2 - 1, cue.unflatten(0, starts.shape)), -1)
+        odometry = torch.stack((now_m[:, -1, 0], speeds.view(starts.shape)[:, -1]), -1)
+        return handed, _detached(Remembered(odometry, written, in_plane))
+
+    def _tokens(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
+        """Of steps (n, ...): places from the base, holes and weights, each (n, tokens); the cue of
+        how holes lie across the path, (n, 36); and what is carried on of a fitted pitch."""
+        if self.learned is not None:
+            return *self.learned(flat), seen.in_plane
+        assert self.ground is not None
+        correction, in_plane = self._fitted_pitch(self.ground, flat, starts, seen)
+        ground = self.ground(flat, correction)
+        return (ground.forward_m, ground.holes, ground.weights), lateral_cue(ground), in_plane
+
+    def _asked(self, flat: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Of steps (n, ...): velocity along the path, (n,), and places about the nominal footholds,
+        from the base, (n, reads)."""
+        proprio = flat[self.footholds.proprio].float()
+        yaw = proprio[:, self.footholds.attitude][:, 2:]
+        velocity = proprio[:, None, self.footholds.velocity][..., :2]
+        feet = proprio[:, self.footholds.nominal].unflatten(-1, (-1, 2))
+        reads_m = (turned(feet, yaw)[..., :1] + self.reads_m).flatten(1)
+        return turned(velocity, yaw)[:, 0, 0], reads_m
+
+    def _odometry(self, speeds: Tensor, starts: Tensor, before: Tensor) -> Tensor:
+        """Way made since the episode began, (batch, steps), metres: the integral of velocity by
+        the trapezoidal rule."""
+        way_m, speed = before.unbind(-1)
+        found = []
+        for now, begins in zip(speeds.unbind(1), starts.unbind(1), strict=True):
+            way_m, speed = way_m.masked_fill(begins, 0), speed.masked_fill(begins, 0)
+            way_m = way_m + self.config.decision_s / 2 * (speed + now)
+            speed = now
+            found.append(way_m)
+        return torch.stack(found, 1)
+
+    def _nothing(self, batch: int) -> Remembered:
+        """What is carried to the first step of so many episodes."""
+        like = self.reads_m.new_zeros(batch, 2)
+        is_fitted = self.ground is not None and self.config.fit_pitch
+        votes = len(self.ground.corrections) if is_fitted else 0
+        return Remembered(like, self.places.start(batch, like), like.new_zeros(batch, votes))
 
     def _fitted_pitch(
-        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
+        self, ground: Ground, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
     ) -> tuple[Tensor | None, Tensor]:
         """The correction of the cameras' pitch that lets most pixels lie in the plane, of late:
-        (batch times steps,), None where none is fitted; and what is carried on."""
-        like = self.ground.corrections
+        (n,), None where none is fitted; and what is carried on."""
         if not self.config.fit_pitch:
-            return None, like.new_zeros(len(starts), 0)
-        each = self.ground.in_plane(flat).unflatten(0, starts.shape)
-        votes = torch.zeros_like(each[:, 0]) if seen is None else seen.in_plane
-        middle = (like == 0).float()  # where nothing is seen, nothing is corrected
+            return None, seen.in_plane
+        each = ground.in_plane(flat).unflatten(0, starts.shape)
+        corrections = ground.corrections
+        votes, middle = seen.in_plane, (corrections == 0).float()  # who sees nothing, keeps it
         best = []
-        for step in range(starts.shape[1]):
-            votes = votes.masked_fill(starts[:, step, None], 0)
-            votes = _LATE * votes + each[:, step]
+        for now, begins in zip(each.unbind(1), starts.unbind(1), strict=True):
+            votes = _LATE * votes.masked_fill(begins.unsqueeze(-1), 0) + now
             best.append((votes + middle).argmax(-1))
-        return like[torch.stack(best, 1).flatten()], votes
+        return corrections[torch.stack(best, 1).flatten()], votes
 
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
         """What the controller is given, but for the last action, (batch, k)."""
@@ -198,6 +241,20 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
         """Nothing: the places that keys can have are known, and maps are fitted to them."""
+
+
+def _stretches(starts: Tensor) -> list[slice]:
+    """Steps of (batch, steps) cut where any episode begins."""
+    begins = starts.any(0).nonzero().flatten().tolist()
+    ends = [*sorted({0, *begins}), starts.shape[1]]
+    return [slice(first, last) for first, last in pairwise(ends)]
+
+
+def _detached(state: Any) -> Any:
+    """A tensor, or a NamedTuple of such, without gradients."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    return type(state)(*map(_detached, state))
 
 
 def _memory_of(config: PlaceMemoryConfig) -> Any:

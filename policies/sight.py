@@ -73,7 +73,9 @@ class Sight:
         self._count(config)
         self.places: PlacePlan | None = None
         if isinstance(config, PlaceMemoryConfig):
-            self.places = place_plan(self.observations, geometry, self.has_footholds)
+            self.places = place_plan(
+                self.observations, geometry, self.has_footholds, config.keys == "geometry"
+            )
             self.handed = config.handed(self.places.footholds.legs)
             self._vector = self.places.numbers
 

@@ -8,7 +8,7 @@ import gymnasium
 
 from policies.config import EXACT, HYBRIDS, PolicyConfig, SeeingConfig
 from policies.geometry import Geometry
-from policies.place_config import PlaceMemoryConfig
+from policies.place_config import KEY_HIDDEN, KEY_INPUTS, KEY_OUTPUTS, PlaceMemoryConfig
 from policies.recurrent import GATES
 from policies.sight import Sight
 from policies.tokens import PLACE
@@ -146,6 +146,8 @@ def _seeing(config: SeeingConfig, sight: Sight) -> int:
         total += _layers(vector, config.embed_dim) + config.embed_dim * config.patch_readout
     if isinstance(config, PlaceMemoryConfig):
         total += 0 if config.feature_map == "harmonic" else _map(config, 2)
+        if config.keys == "learned":
+            total += _layers(KEY_INPUTS, *KEY_HIDDEN, KEY_OUTPUTS)
     if isinstance(config, PolicyConfig):
         if config.selection == "learned" and sight.images:
             total += 2 * (sight.size + PLACE) * config.qk_dim + _map(config, config.qk_dim)

@@ -25,6 +25,8 @@ ARMS = {
     "grid": {"memory": "grid"},
     "fitted grid": {"memory": "grid", "fit_pitch": True},
     "none": {"memory": "none"},
+    "learned keys": {"keys": "learned"},
+    "learned keys, exact": {"keys": "learned", "memory": "exact", "exact_s": 0.3},
     "gru": {"memory": "gru"},
     "last action": {"last_action": True},
 }
@@ -102,10 +104,11 @@ def test_a_wrong_pitch_is_found_in_the_plane_of_the_tops(error_deg):
     policy = build(told, memory="grid", fit_pitch=True)
     true = gymnasium.make("SteppingStones-v0", cameras=("front",), front_camera={"pitch_deg": 45})
     observation, _ = true.reset(seed=5)
-    given = policy._one(observation)
-    votes = policy.ground.in_plane(given)
-    found = policy.ground.corrections[votes.argmax(-1)].rad2deg()
-    assert abs(float(found) + error_deg) <= 2
+    for _ in range(12):
+        policy.act(observation)
+        observation = true.step(true.unwrapped.expert_action())[0]
+    found = policy.ground.corrections[policy._memory.seen.in_plane.argmax(-1)].rad2deg()
+    assert abs(float(found) + error_deg) <= 1
     told.close()
     true.close()
 
@@ -138,7 +141,11 @@ def test_steps_one_by_one_are_the_same_as_prepared_ones(stones, walk, arm):
         torch.testing.assert_close(made.action(), torch.stack(found), atol=2e-4, rtol=1e-3)
     if not policy.unrolls:
         torch.testing.assert_close(policy.decide(ready).action(), made.action())
-    assert "depth" not in ready or arm == "learned keys"
+    assert ("depth" in ready) == (policy.learned is not None)
+    made.loss(actions).backward()
+    for name, parameter in policy.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
 
 
 @pytest.mark.parametrize("arm", CARRIES)
@@ -164,10 +171,15 @@ def test_a_decision_costs_the_same_however_long_the_episode(stones, walk, arm):
     costs = [count(lambda: policy.act(walk[0][0])).by_component["score"] for _ in range(6)]
     assert costs[1] > 0
     assert len(set(costs[1:])) == 1
+
+
+def test_a_decision_of_exact_memory_costs_more_and_more(stones, walk):
+    policy = build(stones)
+    linear = count(lambda: policy.act(walk[0][0])).by_component["score"]
     exact = build(stones, memory="exact")
     grown = [count(lambda: exact.act(walk[0][0])).by_component["score"] for _ in range(3)]
     assert grown[0] < grown[1] < grown[2]
-    assert grown[2] > 10 * costs[2]
+    assert grown[2] > 10 * linear
 
 
 def test_a_grid_keeps_its_cells_while_the_robot_walks_on():
@@ -206,16 +218,25 @@ def test_size_is_foreseen_and_state_is_small(stones):
         ({"standardise": True}, "standardise is not of place_memory"),
         ({"memory": "gru", "controller": "lstm"}, "must be auto or mlp with memory gru"),
         ({"memory": "gru", "hidden": ()}, "hidden must have a width with memory gru"),
-        ({"fit_pitch": True}, "fit_pitch must be false with memory linear; grid takes it"),
+        ({"fit_pitch": True}, "fit_pitch must be false with memory linear and keys geometry"),
         ({"feature_map": "softmax"}, "memory exact is that"),
         ({"feature_map": "geometric"}, "feature_map must be"),
         ({"width_m": 0.5}, "width_m must be at most"),
+        ({"keys": "learned", "memory": "grid"}, "keys must be geometry with memory grid"),
         ({"rule": "delta", "memory": "grid"}, "rule must be sum with memory grid"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         PlaceMemoryConfig(**settings)
+
+
+def test_learned_keys_take_one_camera():
+    two = gymnasium.make("SteppingStones-v0")
+    with pytest.raises(ValueError, match="keys must be geometry with 2 cameras, got learned"):
+        build(two, keys="learned")
+    assert build(two).act(two.reset(seed=1)[0]).shape == (9,)
+    two.close()
 
 
 def test_a_robot_that_does_not_tell_its_geometry_is_refused(stones):
