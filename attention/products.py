@@ -19,15 +19,12 @@ import torch
 from torch import Tensor
 
 from attention.relative import ROWS, SUMS, TIMES, product, transposed_product
+from attention.tracing import is_exporting
 
 _UNIT_BITS = {torch.float32: 72, torch.float64: 512}
 """Sums over keys leave room for sums of values up to 2^56 in float32."""
 _LEAST_BITS = {torch.float32: -96, torch.float64: -680}
 """Their inverses leave room for upstream gradients times values, summed, up to 2^32 in float32."""
-
-
-_is_exporting = getattr(torch.compiler, "is_exporting", bool)
-"""From PyTorch 2.7 on; before, a graph exported with gradients on needs this package to run."""
 
 
 class Features(NamedTuple):
@@ -95,6 +92,6 @@ def _differentiated(features: Features) -> Tensor | None:
     logarithms = features.logarithms
     if logarithms is None or not torch.is_grad_enabled():
         return None
-    if torch.compiler.is_compiling() and (_is_exporting() or not logarithms.requires_grad):
+    if torch.compiler.is_compiling() and (is_exporting() or not logarithms.requires_grad):
         return None
     return logarithms

@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor
 
+is_exporting = getattr(torch.compiler, "is_exporting", bool)
+"""From PyTorch 2.7 on; before, a graph exported with gradients on needs this package to run."""
+
 
 def known(condition: Tensor) -> bool | None:
     """The value of a bool tensor (); None where none can be read.

@@ -23,11 +23,10 @@ from attention.causal import slices
 from attention.memory.decays import accumulated, later
 from attention.memory.tokens import Written
 from attention.products import Features, exponential, product
+from attention.tracing import is_exporting
 
 TOKENS = 64
 """Tokens whose corrections are solved for at once: the system is TOKENS^2 large."""
-
-_is_exporting = getattr(torch.compiler, "is_exporting", bool)
 
 
 class DeltaState(NamedTuple):
@@ -112,7 +111,7 @@ def _corrections(
     left = (forgotten - forgotten.mT + later(n, keys, 0)).exp()
     overlaps = rates * (keys @ keys.mT) * left
     wanted = rates * (values - forgotten.exp() * product(keys, state.values))
-    if not (torch.compiler.is_compiling() and _is_exporting()):
+    if not (torch.compiler.is_compiling() and is_exporting()):
         return torch.linalg.solve_triangular(overlaps, wanted, upper=False, unitriangular=True)
     # ONNX has no such operator: forward substitution, unrolled for the n of the example.
     found = wanted[..., :1, :]

@@ -94,5 +94,8 @@ def check_written(
         raise ValueError(f"key_mask must be a bool tensor, got {key_mask.dtype}")
     if gates is None:
         return
-    if not gates.is_floating_point() or known(((gates >= 0) & (gates <= 1)).all()) is False:
+    sound = (gates >= 0) & (gates <= 1)
+    if key_mask is not None:
+        sound = sound | ~key_mask
+    if not gates.is_floating_point() or known(sound.all()) is False:
         raise ValueError(f"gates must be numbers from 0 to 1, got others in {gates.dtype}")

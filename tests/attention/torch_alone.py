@@ -45,6 +45,9 @@ def use_modules() -> None:
     layer(tokens, tokens, tokens, is_causal=True)[0].sum().backward()
     token = tokens[:, 0]
     layer.step(token, token, token, layer.initial_state(batch=2))
+    for rule in ("sum", "delta"):
+        memory = attention.LinearMemory(8, 8, "trig", 6, rule=rule)
+        memory.unroll(memory.initial_state(), tokens, tokens, tokens)
     attention.ExactSoftmax(8).attend(tokens, tokens, tokens)
     attention.softmax_token_scores(tokens, tokens)
 
