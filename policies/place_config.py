@@ -87,13 +87,19 @@ class PlaceMemoryConfig(SeeingConfig):
     """How far below the plane of the stones' tops a pixel is a hole, metres."""
     decision_s: float = Field(default=0.05, gt=0, le=10)
     """Time from one decision to the next, seconds, which odometry integrates velocity by."""
+    controller: OwnName = "mlp"
+    """What turns reads, cue and proprioception into footholds: a small dense network (mlp, auto),
+    a template over what is read, of 23 parameters (vote), one that remembers too (lstm, gru), or
+    one of your own (module:Class)."""
     hidden: tuple[int, ...] = (64, 32)
     """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
     (lstm, gru)."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        check_controller(self.controller, tuple(c for c in CONTROLLERS if c != "vote"))
+        check_controller(self.controller, CONTROLLERS)
+        if self.last_action and self.controller == "vote":
+            raise ValueError("last_action must be false with the controller vote; others take it")
         if self.feature_map == EXACT:
             raise ValueError(f"feature_map must be no {EXACT} here; memory exact is that")
         if self.feature_map != "harmonic":

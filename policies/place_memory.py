@@ -23,6 +23,7 @@ from policies.place_config import PlaceMemoryConfig
 from policies.place_exact import ExactPlaces
 from policies.place_grid import PlaceGrid
 from policies.place_linear import LinearPlaces
+from policies.place_votes import PlaceVotes
 from policies.seeing import SeeingPolicy
 
 __all__ = ["PlaceMemoryPolicy", "Remembered"]
@@ -80,7 +81,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         self.places = _memory_of(config)
         reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
         self.register_buffer("reads_m", reads_m, persistent=False)
-        self.controller = self.dense(generator)
+        votes = config.controller == "vote"
+        self.controller = PlaceVotes(config, plan.footholds) if votes else self.dense(generator)
 
     @property
     def reads_geometry(self) -> bool:

@@ -82,6 +82,8 @@ class Sight:
     def _votes(
         self, config: SeeingConfig, geometry: Geometry | None, action_space: Any
     ) -> VotePlan | None:
+        if isinstance(config, PlaceMemoryConfig):
+            return None  # its votes are of what is remembered
         others = config.standardise or config.last_action or config.init_output != 1
         suits = isinstance(config, PolicyConfig) and not others
         if config.controller != "vote" and not (config.controller == "auto" and suits):

@@ -153,7 +153,8 @@ def _seeing(config: SeeingConfig, sight: Sight) -> int:
             total += 2 * (sight.size + PLACE) * config.qk_dim + _map(config, config.qk_dim)
         elif config.selection == "random":
             total += sight.tokens
-    return total if sight.votes is not None else total + _controller(config, sight)
+    by_template = sight.votes is not None or config.controller == "vote"
+    return total if by_template else total + _controller(config, sight)
 
 
 def _controller(config: SeeingConfig, sight: Sight) -> int:

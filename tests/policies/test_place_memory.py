@@ -29,6 +29,7 @@ ARMS = {
     "learned keys, exact": {"keys": "learned", "memory": "exact", "exact_s": 0.3},
     "gru": {"memory": "gru"},
     "last action": {"last_action": True},
+    "vote": {"controller": "vote"},
 }
 CARRIES = [name for name in ARMS if name != "none"]
 
@@ -152,6 +153,9 @@ def test_steps_one_by_one_are_the_same_as_prepared_ones(stones, walk, arm):
 def test_what_is_remembered_is_forgotten_with_the_episode(stones, walk, arm):
     seen = walk[0]
     policy = build(stones, **ARMS[arm])
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.add_(0.3)  # those of votes begin as zeros
 
     def episode():
         policy.reset()
@@ -229,6 +233,26 @@ def test_size_is_foreseen_and_state_is_small(stones):
 def test_settings_that_do_not_go_together_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         PlaceMemoryConfig(**settings)
+
+
+def test_votes_move_with_what_is_read_and_speed_turns_about_with_the_cue(stones):
+    policy = build(stones, controller="vote")
+    assert sum(parameter.numel() for parameter in policy.parameters()) == 23
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.normal_(generator=generator)
+        policy.controller.prior.copy_(torch.tensor([0.0, -1.0]))  # no offset is preferred
+        policy.controller.balance.zero_()
+    given = torch.randn(2, 4 * 41 + 36 + 45, generator=generator)
+    given[1, :164] = given[0, :164].view(4, 41).roll(1, -1).flatten()
+    given[1, 164:182] = given[0, 164:182].flip(-1)
+    votes = policy.controller(given)[:, :-1].view(2, 4, 25)
+    torch.testing.assert_close(votes[1, :, 1:], votes[0, :, :-1])
+    speed = policy.controller(given)[:, -1]
+    torch.testing.assert_close(speed[1], -speed[0])
+    with pytest.raises(ValueError, match=r"spacing_m must be 0\.01 and reach_m at least 0\.13"):
+        build(stones, controller="vote", reach_m=0.12)
 
 
 def test_learned_keys_take_one_camera():
