@@ -50,6 +50,11 @@ class Memory:
         factor = kept.unsqueeze(-1).to(self.state)
         return Memory(self.state * factor, self.last * factor, self.seen)
 
+    @property
+    def numbers(self) -> int:
+        """How many are carried, of the whole batch."""
+        return self.state.numel() + self.last.numel() + _numbers(self.seen)
+
 
 class SeeingPolicy(Rebuilt):
     """A policy whose subclass says what attention hands on of images, and makes the controller.
@@ -321,8 +326,20 @@ class SeeingPolicy(Rebuilt):
         if self._memory is not None and self.config.last_action:
             self._memory = dataclasses.replace(self._memory, last=self.head.code(action))
 
+    @property
+    def carried(self) -> int:
+        """How many numbers are carried to the next decision, as it is now."""
+        return 0 if self._memory is None else self._memory.numbers
+
     def _one(self, observation: Any) -> dict[str, Tensor]:
         return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
+
+
+def _numbers(state: Any) -> int:
+    """Of a tensor, or of tuples of such."""
+    if isinstance(state, Tensor):
+        return state.numel()
+    return sum(map(_numbers, state or ()))
 
 
 def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

@@ -50,6 +50,7 @@ def test_what_it_costs_is_counted_part_by_part(capsys):
     found = dict(zip(title.split()[1:], costs.split()[-len(title.split()) + 1 :], strict=True))
     for part in ("tokenising", "projection", "exponentials", "score", "controller"):
         assert int(found[part].replace(",", "")) > 1000, part
+    assert int(found["state"]) == 106 + 3 + 2  # sums, their units, odometry
 
 
 def test_a_wrong_setting_is_one_sentence():
