@@ -155,6 +155,11 @@ class Ground(nn.Module):
         ):  # fmt: skip
             self.register_buffer(name, values, persistent=False)
 
+    @property
+    def tried(self) -> int:
+        """How many corrections."""
+        return len(self.corrections)
+
     def forward(
         self, observations: Mapping[str, Tensor], correction: Tensor | None = None
     ) -> SeenGround:

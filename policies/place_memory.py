@@ -59,6 +59,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
     """
 
     config: PlaceMemoryConfig
+    reads_m: Tensor
+    """Places that a leg reads, from its nominal foothold, metres."""
 
     def __init__(
         self,
@@ -209,8 +211,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def _nothing(self, batch: int) -> Remembered:
         """What is carried to the first step of so many episodes."""
         like = self.reads_m.new_zeros(batch, 2)
-        is_fitted = self.ground is not None and self.config.fit_pitch
-        votes = len(self.ground.corrections) if is_fitted else 0
+        votes = 0 if self.ground is None or not self.config.fit_pitch else self.ground.tried
         return Remembered(like, self.places.start(batch, like), like.new_zeros(batch, votes))
 
     def _fitted_pitch(
@@ -221,13 +222,12 @@ class PlaceMemoryPolicy(SeeingPolicy):
         if not self.config.fit_pitch:
             return None, seen.in_plane
         each = ground.in_plane(flat).unflatten(0, starts.shape)
-        corrections = ground.corrections
-        votes, middle = seen.in_plane, (corrections == 0).float()  # who sees nothing, keeps it
+        votes, middle = seen.in_plane, (ground.corrections == 0).float()  # where nothing is seen
         best = []
         for now, begins in zip(each.unbind(1), starts.unbind(1), strict=True):
             votes = _LATE * votes.masked_fill(begins.unsqueeze(-1), 0) + now
             best.append((votes + middle).argmax(-1))
-        return corrections[torch.stack(best, 1).flatten()], votes
+        return ground.corrections[torch.stack(best, 1).flatten()], votes
 
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
         """What the controller is given, but for the last action, (batch, k)."""

@@ -315,10 +315,10 @@ class SeeingPolicy(Rebuilt):
 
     def _recalled_now(self, observations: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
         """`recalled` of one step, (batch, ...)."""
-        begins = self._memory is None
+        memory = self._memory
         steps = {key: part.unsqueeze(1) for key, part in observations.items()}
-        starts = torch.full((1, 1), begins, device=self.normaliser.mean.device)
-        found, seen = self.recalled(steps, starts, None if begins else self._memory.seen)
+        starts = torch.full((1, 1), memory is None, device=self.normaliser.mean.device)
+        found, seen = self.recalled(steps, starts, None if memory is None else memory.seen)
         return {key: part.squeeze(1) for key, part in found.items()}, seen
 
     def took(self, action: Tensor) -> None:

@@ -154,8 +154,8 @@ def test_what_is_remembered_is_forgotten_with_the_episode(stones, walk, arm):
     seen = walk[0]
     policy = build(stones, **ARMS[arm])
     with torch.no_grad():
-        for parameter in policy.parameters():
-            parameter.add_(0.3)  # those of votes begin as zeros
+        for parameter in policy.parameters() if arm == "vote" else ():
+            parameter.add_(0.3)  # they begin as zeros
 
     def episode():
         policy.reset()
