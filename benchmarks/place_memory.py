@@ -36,7 +36,7 @@ from training.op_counter import OpCounter
 PERIOD_M, STEP_M, KEPT = 2.0, 0.025, 0.95
 STEPS, FIRST, EVERY = 160, 40, 10
 SEEN, SEEN_M, ASKED_M = 48, (0.19, 0.77), (-0.34, 0.50)
-KAPPAS = (4.0, 15.0, 30.0, 60.0, 112.0, 224.0, 448.0, 896.0)
+KAPPAS = (4.0, 15.0, 30.0, 60.0, 112.0, 224.0, 448.0, 896.0, 1792.0)
 RATES = (0.05, 0.2)
 SHOWN_KAPPA = 60.0
 """Of the kernels drawn: a bandwidth of 4 cm."""
@@ -300,16 +300,15 @@ def draw(rows: list[dict[str, Any]]) -> Any:
     for arm in arms():
         if arm.label in shown:
             found, exact = profile(arm)
-            if arm.label == shown[0]:
-                axes[0, 0].plot(offsets, exact[100], "k", label="exact")
             axes[0, 0].plot(offsets, found[100], label=arm.label)
+    axes[0, 0].plot(offsets, exact[100], "k:", label="exact")
     axes[0, 0].set(xlabel="distance, cm", ylabel="kernel", ylim=(-0.5, 1.5))
     places = 100 * torch.linspace(*ASKED_M, 85)
     axes[0, 1].fill_between(places, rows[0]["truth"], color="0.85", label="holes")
     for row in rows:
         if row["map"] in (EXACT, *shown):
             axes[0, 1].plot(places, row["answers"], label=row["map"])
-    axes[0, 1].set(xlabel="place, cm ahead of the walker", ylabel="remembered")
+    axes[0, 1].set(xlabel="place, cm ahead of the walker", ylabel="remembered", ylim=(-0.5, 1.8))
     for axis in axes.flat:
         axis.legend(fontsize=7)
     return figure
