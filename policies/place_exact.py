@@ -15,7 +15,9 @@ __all__ = ["ExactPlaces", "ExactState"]
 class ExactState(NamedTuple):
     """All tokens that are kept, (batch, tokens)."""
 
-    at_m: Tensor
+    cosines: Tensor
+    """Of the angle on the circle, as the following."""
+    sines: Tensor
     holes: Tensor
     log_weight: Tensor
     age: Tensor
@@ -52,7 +54,7 @@ class ExactPlaces(SteppedPlaces):
         pixels)."""
         with component("score"):
             own = torch.where(weights > 0, 0.0, torch.inf).to(at_m)
-            new = (at_m, holes, weights.log(), own)
+            new = (*self._point(at_m), holes, weights.log(), own)
             old = state._replace(age=state.age + 1)
             tokens = ExactState(*(torch.cat(pair, 1) for pair in zip(old, new, strict=True)))
             oldest = math.inf if self.steps is None else self.steps
@@ -62,9 +64,15 @@ class ExactPlaces(SteppedPlaces):
     def read(self, state: ExactState, at_m: Tensor) -> Tensor:
         """Shares of holes at places (batch, reads), 0 where nothing was written."""
         with component("score"):
-            apart = (at_m.unsqueeze(-1) - state.at_m.unsqueeze(1)) * self.turn
+            queries = torch.stack(self._point(at_m), -1)
+            alike = queries @ torch.stack((state.cosines, state.sines), 1)  # cosines between them
             there = state.age.isfinite()
             late = torch.where(there, state.log_weight + state.age * self.log_kept, -torch.inf)
-            logits = self.kappa * (apart.cos() - 1) + late.unsqueeze(1)
+            logits = self.kappa * (alike - 1) + late.unsqueeze(1)
             mixed: Tensor = (logits.softmax(-1) @ state.holes.unsqueeze(-1)).squeeze(-1)
             return torch.where(there.any(1, keepdim=True), mixed, 0.0)
+
+    def _point(self, at_m: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of places on the circle."""
+        angle = at_m * self.turn
+        return angle.cos(), angle.sin()
