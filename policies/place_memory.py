@@ -17,12 +17,15 @@ from torch import Tensor
 
 from attention.components import component
 from policies.geometry import Geometry
-from policies.ground import Ground, lateral_cue, turned
+from policies.ground import Ground, lateral_cue
 from policies.learned_keys import LearnedKeys
 from policies.place_config import PlaceMemoryConfig
 from policies.place_exact import ExactPlaces
 from policies.place_grid import PlaceGrid
 from policies.place_linear import LinearPlaces
+from policies.place_odometry import feet_and_speed, way
+from policies.place_pitch import fitted_pitch
+from policies.place_steps import SteppedPlaces
 from policies.place_votes import PlaceVotes
 from policies.seeing import SeeingPolicy
 
@@ -30,7 +33,6 @@ __all__ = ["PlaceMemoryPolicy", "Remembered"]
 
 _HANDED = "handed"
 """Entry of the observations in which what the memory hands on stands in place of images."""
-_LATE = 0.98  # what a step leaves of what spoke for a pitch
 _STEPS = 256  # whose pixels are projected at once
 
 
@@ -157,11 +159,14 @@ class PlaceMemoryPolicy(SeeingPolicy):
         flat = {key: part.flatten(0, 1) for key, part in observations.items()}
         with component("tokens"):
             tokens, cue, in_plane = self._tokens(flat, starts, seen)
-            speeds, reads_m = self._asked(flat)
-            odometry_m = self._odometry(speeds.view(starts.shape), starts, seen.odometry)
-            now_m = odometry_m.remainder(self.config.circle_m).unsqueeze(-1)
+            feet_m, speeds = feet_and_speed(flat, self.footholds)
+            speeds = speeds.view(starts.shape)
+            way_m = way(speeds, starts, seen.odometry, self.config.decision_s)
+            now_m = way_m.remainder(self.config.circle_m).unsqueeze(-1)
+            reads_m = (feet_m.unsqueeze(-1) + self.reads_m).flatten(1)
+            asked_m = now_m + reads_m.unflatten(0, starts.shape)
             at_m, holes, weights = (part.unflatten(0, starts.shape) for part in tokens)
-            at_m, asked_m = now_m + at_m, now_m + reads_m.unflatten(0, starts.shape)
+            at_m = now_m + at_m
         written, found = seen.written, []
         for part in _stretches(starts):
             if starts[:, part.start].any():
@@ -171,7 +176,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             )
             found.append(read)
         handed = torch.cat((torch.cat(found, 1) * 2 - 1, cue.unflatten(0, starts.shape)), -1)
-        odometry = torch.stack((now_m[:, -1, 0], speeds.view(starts.shape)[:, -1]), -1)
+        odometry = torch.stack((now_m[:, -1, 0], speeds[:, -1]), -1)
         return handed, _detached(Remembered(odometry, written, in_plane))
 
     def _tokens(
@@ -182,52 +187,17 @@ class PlaceMemoryPolicy(SeeingPolicy):
         if self.learned is not None:
             return *self.learned(flat), seen.in_plane
         assert self.ground is not None
-        correction, in_plane = self._fitted_pitch(self.ground, flat, starts, seen)
+        correction, in_plane = None, seen.in_plane
+        if self.config.fit_pitch:
+            correction, in_plane = fitted_pitch(self.ground, flat, starts, in_plane)
         ground = self.ground(flat, correction)
         return (ground.forward_m, ground.holes, ground.weights), lateral_cue(ground), in_plane
-
-    def _asked(self, flat: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Of steps (n, ...): velocity along the path, (n,), and places about the nominal footholds,
-        from the base, (n, reads)."""
-        proprio = flat[self.footholds.proprio].float()
-        yaw = proprio[:, self.footholds.attitude][:, 2:]
-        velocity = proprio[:, None, self.footholds.velocity][..., :2]
-        feet = proprio[:, self.footholds.nominal].unflatten(-1, (-1, 2))
-        reads_m = (turned(feet, yaw)[..., :1] + self.reads_m).flatten(1)
-        return turned(velocity, yaw)[:, 0, 0], reads_m
-
-    def _odometry(self, speeds: Tensor, starts: Tensor, before: Tensor) -> Tensor:
-        """Way made since the episode began, (batch, steps), metres: the integral of velocity by
-        the trapezoidal rule."""
-        way_m, speed = before.unbind(-1)
-        found = []
-        for now, begins in zip(speeds.unbind(1), starts.unbind(1), strict=True):
-            way_m, speed = way_m.masked_fill(begins, 0), speed.masked_fill(begins, 0)
-            way_m = way_m + self.config.decision_s / 2 * (speed + now)
-            speed = now
-            found.append(way_m)
-        return torch.stack(found, 1)
 
     def _nothing(self, batch: int) -> Remembered:
         """What is carried to the first step of so many episodes."""
         like = self.reads_m.new_zeros(batch, 2)
         votes = 0 if self.ground is None or not self.config.fit_pitch else self.ground.tried
         return Remembered(like, self.places.start(batch, like), like.new_zeros(batch, votes))
-
-    def _fitted_pitch(
-        self, ground: Ground, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
-    ) -> tuple[Tensor | None, Tensor]:
-        """The correction of the cameras' pitch that lets most pixels lie in the plane, of late:
-        (n,), None where none is fitted; and what is carried on."""
-        if not self.config.fit_pitch:
-            return None, seen.in_plane
-        each = ground.in_plane(flat).unflatten(0, starts.shape)
-        votes, middle = seen.in_plane, (ground.corrections == 0).float()  # where nothing is seen
-        best = []
-        for now, begins in zip(each.unbind(1), starts.unbind(1), strict=True):
-            votes = _LATE * votes.masked_fill(begins.unsqueeze(-1), 0) + now
-            best.append((votes + middle).argmax(-1))
-        return ground.corrections[torch.stack(best, 1).flatten()], votes
 
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
         """What the controller is given, but for the last action, (batch, k)."""
@@ -259,7 +229,7 @@ def _detached(state: Any) -> Any:
     return type(state)(*map(_detached, state))
 
 
-def _memory_of(config: PlaceMemoryConfig) -> Any:
+def _memory_of(config: PlaceMemoryConfig) -> SteppedPlaces:
     circle_m, kappa = config.circle_m, config.kappa
     if config.memory == "grid":
         return PlaceGrid(circle_m, config.cell_m, config.forgetting)

@@ -14,6 +14,7 @@ from envs.cameras import CameraConfig, DepthCameras
 from policies import PlaceMemoryConfig
 from policies.ground import lateral_cue, levelled
 from policies.place_grid import PlaceGrid
+from policies.place_odometry import way
 from policies.size import numbers
 from training.flops import count
 
@@ -112,6 +113,13 @@ def test_a_wrong_pitch_is_found_in_the_plane_of_the_tops(error_deg):
     assert abs(float(found) + error_deg) <= 1
     told.close()
     true.close()
+
+
+def test_odometry_integrates_velocity_and_begins_again_with_the_episode():
+    speeds = torch.tensor([[0.4, 0.6, 0.2, 1.0, 1.0]])
+    starts = torch.tensor([[False, False, False, True, False]])
+    found = way(speeds, starts, torch.tensor([[0.3, 0.2]]), 0.1)
+    torch.testing.assert_close(found, torch.tensor([[0.33, 0.38, 0.42, 0.05, 0.15]]))
 
 
 def test_a_picture_that_shows_nothing_is_not_written(stones, walk):
