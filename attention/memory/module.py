@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention.causal import CHUNK, slices
+from attention.causal import CHUNK
 from attention.components import SCORE, component
 from attention.features.base import FeatureMap
 from attention.memory import delta, plain
@@ -15,8 +15,8 @@ from attention.memory.tokens import (
     check_decay,
     check_tokens,
     check_written,
-    frames_of,
     mapped,
+    split,
 )
 from attention.options import check_count, is_real
 from attention.own_maps import as_given
@@ -235,11 +235,12 @@ class LinearMemory(Float32Buffers):
         tokens = self._written(keys, values, gates, key_mask, outer).moved(axis)
         log_decay = self._log_decay(decay, outer).movedim(axis, -1)
         phi = mapped(self._asked(queries), lambda t: t.movedim(axis, -3))
-        outputs = []
+        rows, outputs = self._frames_at_once(keys.shape[-2]), []
+        parts = zip(tokens.split(rows), log_decay.split(rows, -1), split(phi, rows), strict=True)
         with component(SCORE), full_precision(tokens.values):
-            for part in slices(frames, self._frames_at_once(keys.shape[-2])):
-                states = self._states(state, tokens.frames(part), log_decay[..., part])
-                outputs.append(self._answers(states, mapped(phi, frames_of(part))))
+            for written, forgotten, asked in parts:
+                states = self._states(state, written, forgotten)
+                outputs.append(self._answers(states, asked))
                 state = mapped(states, lambda t: t[..., -1, :, :])
         output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -3)
         return output.movedim(-3, axis).to(queries.dtype), state

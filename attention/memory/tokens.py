@@ -26,9 +26,12 @@ class Written(NamedTuple):
     gates: Tensor | None
     """(..., L, 1)"""
 
-    def frames(self, part: slice) -> "Written":
-        """Some frames of (..., T, L, .)."""
-        return self._of(frames_of(part))
+    def split(self, frames: int) -> list["Written"]:
+        """(..., T, L, .) in parts of that many frames."""
+        keys, log_scales = split(self.keys, frames), self.log_scale.split(frames, -3)
+        values = self.values.split(frames, -3)
+        gates = [None] * len(keys) if self.gates is None else self.gates.split(frames, -3)
+        return [Written(*part) for part in zip(keys, log_scales, values, gates, strict=True)]
 
     def frame(self) -> "Written":
         """The first frame, (..., L, .)."""
@@ -45,9 +48,12 @@ class Written(NamedTuple):
         )
 
 
-def frames_of(part: slice) -> Callable[[Tensor], Tensor]:
-    """Some frames of (..., T, ., .)."""
-    return lambda t: t[..., part, :, :]
+def split(features: Features, frames: int) -> list[Features]:
+    """(..., T, L, F) in parts of that many frames; gradients are joined, and not added up."""
+    mantissas, logarithms = features.mantissa.split(frames, -3), features.logarithms
+    if logarithms is None:
+        return [Features(part) for part in mantissas]
+    return [Features(*part) for part in zip(mantissas, logarithms.split(frames, -3), strict=True)]
 
 
 def mapped(entries: Entries, change: Callable[[Tensor], Tensor]) -> Entries:
