@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from policies.iap import ImplicitAttentionPolicy
     from policies.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, PolicySettings
     from policies.normaliser import RunningNormaliser, RunningStatistics
+    from policies.place_config import PlaceMemoryConfig
+    from policies.place_memory import PlaceMemoryPolicy
     from policies.pooled import PooledEncoder, PooledVisionPerformer
     from policies.scripted import Blind, Oracle, Random
     from policies.selection import LearnedSelection
@@ -33,6 +35,8 @@ __all__ = [
     "Oracle",
     "OwnPolicyConfig",
     "PatchTokens",
+    "PlaceMemoryConfig",
+    "PlaceMemoryPolicy",
     "PolicyConfig",
     "PolicySettings",
     "PooledEncoder",
@@ -57,6 +61,8 @@ _MODULES = {
     "iap": ("ImplicitAttentionPolicy",),
     "kinds": ("CONFIGS", "AnyPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
     "normaliser": ("RunningNormaliser", "RunningStatistics"),
+    "place_config": ("PlaceMemoryConfig",),
+    "place_memory": ("PlaceMemoryPolicy",),
     "pooled": ("PooledEncoder", "PooledVisionPerformer"),
     "scripted": ("Blind", "Oracle", "Random"),
     "selection": ("LearnedSelection",),

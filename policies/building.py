@@ -14,6 +14,8 @@ from policies.geometry import Geometry
 from policies.iap import ImplicitAttentionPolicy
 from policies.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, settings_class
 from policies.own import admit, build_own
+from policies.place_config import PlaceMemoryConfig
+from policies.place_memory import PlaceMemoryPolicy
 from policies.pooled import PooledVisionPerformer
 from policies.size import MOST_NUMBERS, check_size
 from policies.vision_config import PooledPolicyConfig, VisionPolicyConfig
@@ -42,6 +44,16 @@ def build(
     geometry: Geometry | None = ...,
     typed: bool = ...,
 ) -> PooledVisionPerformer: ...
+@overload
+def build(
+    config: PlaceMemoryConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    most_numbers: int = ...,
+    *,
+    geometry: Geometry | None = ...,
+    typed: bool = ...,
+) -> PlaceMemoryPolicy: ...
 @overload
 def build(
     config: VisionPolicyConfig,
@@ -107,6 +119,8 @@ def build(
             made = VisionPerformerPolicy(config, *spaces)  # type: ignore[arg-type]
         elif isinstance(config, PooledPolicyConfig):
             made = PooledVisionPerformer(config, *spaces, geometry)
+        elif isinstance(config, PlaceMemoryConfig):
+            made = PlaceMemoryPolicy(config, *spaces, geometry)
         else:
             made = ImplicitAttentionPolicy(config, *spaces, geometry)
     return made.to(device)
@@ -128,6 +142,14 @@ def build_for(
     *,
     typed: bool = ...,
 ) -> PooledVisionPerformer: ...
+@overload
+def build_for(
+    config: PlaceMemoryConfig,
+    env: gymnasium.Env[Any, Any],
+    most_numbers: int = ...,
+    *,
+    typed: bool = ...,
+) -> PlaceMemoryPolicy: ...
 @overload
 def build_for(
     config: VisionPolicyConfig,

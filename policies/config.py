@@ -193,6 +193,11 @@ class SeeingConfig:
             )
         return self
 
+    @property
+    def acts_by(self) -> str:
+        """The kind of the controller."""
+        return self.controller
+
 
 @dataclass(
     frozen=True,

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from policies.config import PolicyConfig
 from policies.names import OWN, OwnName, entry_points, is_name, name_of
+from policies.place_config import PlaceMemoryConfig
 from policies.vision_config import PooledPolicyConfig, VisionPolicyConfig
 
 __all__ = [
@@ -46,14 +47,17 @@ class OwnPolicyConfig:
         return {"name": given.get("name"), "options": {**options, **more}}
 
 
-CONFIGS: dict[str, type[PolicyConfig] | type[VisionPolicyConfig]] = {
+CONFIGS: dict[str, type[PolicyConfig] | type[PlaceMemoryConfig] | type[VisionPolicyConfig]] = {
     "implicit_attention": PolicyConfig,
+    "place_memory": PlaceMemoryConfig,
     "vision_performer": VisionPolicyConfig,
 }
 """Settings of each kind of policy by its `name`; settings without a name are the first's, and a
 vision_performer whose `form` is pooled has `PooledPolicyConfig`."""
 
-AnyPolicyConfig = PolicyConfig | PooledPolicyConfig | VisionPolicyConfig | OwnPolicyConfig
+AnyPolicyConfig = (
+    PolicyConfig | PlaceMemoryConfig | PooledPolicyConfig | VisionPolicyConfig | OwnPolicyConfig
+)
 
 
 def is_own(name: Any) -> bool:
@@ -93,6 +97,7 @@ def _tag(given: Any) -> str:
 
 PolicySettings = Annotated[
     Annotated[PolicyConfig, Tag("implicit_attention")]
+    | Annotated[PlaceMemoryConfig, Tag("place_memory")]
     | Annotated[PooledPolicyConfig, Tag("vision_performer")]
     | Annotated[OwnPolicyConfig, Tag(OWN)],
     Discriminator(_tag),

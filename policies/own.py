@@ -166,12 +166,20 @@ def _completed(policy: Any) -> nn.Module:
             setattr(policy, method, _nothing_done)
     if not hasattr(policy, "remembers"):
         policy.remembers = False
+    if not hasattr(policy, "unrolls"):
+        policy.unrolls = policy.remembers
+    if not hasattr(policy, "prepared"):
+        policy.prepared = _as_they_are
     made: nn.Module = policy
     return made
 
 
 def _nothing_measured(observation: Any) -> NDArray[np.float64]:
     return np.zeros(0)
+
+
+def _as_they_are(observations: Any, starts: Any) -> Any:
+    return observations
 
 
 def _nothing_done(observations: Any) -> None:

@@ -4,6 +4,7 @@ The observation is read, a controller turns what attention hands on, with the ot
 observation, into numbers that a head reads as an action; and what is remembered is carried on.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +41,19 @@ class Memory:
     """Of a recurrent controller, (batch, state_size)."""
     last: Tensor
     """The action before, as the head codes it, (batch, coded); zeros where there was none."""
+    seen: Any = None
+    """What a policy with a memory of its own carries of what it saw, see `recalled`."""
 
     def where(self, kept: Tensor) -> "Memory":
-        """The same, but nothing for those of the batch that are not kept, (batch,) bool."""
+        """The same, but nothing of controller and action for those of the batch that are not kept,
+        (batch,) bool."""
         factor = kept.unsqueeze(-1).to(self.state)
-        return Memory(self.state * factor, self.last * factor)
+        return Memory(self.state * factor, self.last * factor, self.seen)
+
+    @property
+    def numbers(self) -> int:
+        """How many are carried, of the whole batch."""
+        return self.state.numel() + self.last.numel() + _numbers(self.seen)
 
 
 class SeeingPolicy(Rebuilt):
@@ -90,7 +99,7 @@ class SeeingPolicy(Rebuilt):
     def dense(self, generator: torch.Generator) -> nn.Module:
         """The controller of the settings that looks at no picture."""
         sizes = self.sight.inputs, self.head.size, self.config.hidden, generator
-        name = self.config.controller
+        name = self.config.acts_by
         if name not in CONTROLLERS:
             return own_controller(name, *sizes)
         made: DenseController | RecurrentController = (
@@ -117,6 +126,12 @@ class SeeingPolicy(Rebuilt):
     @property
     def remembers(self) -> bool:
         """Whether an action depends on what was before it in its episode."""
+        return self.unrolls
+
+    @property
+    def unrolls(self) -> bool:
+        """Whether it does so even once its own memory has `recalled` what was seen: then it is
+        trained on steps in their order."""
         return self.config.last_action or hasattr(self.controller, "state_size")
 
     def reset(self) -> None:
@@ -132,6 +147,21 @@ class SeeingPolicy(Rebuilt):
         last = self.head.coded if self.config.last_action else 0
         sizes = ((batch, state), (batch, last))
         return Memory(*(torch.zeros(size, device=own.device) for size in sizes))
+
+    def recalled(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Any
+    ) -> tuple[Mapping[str, Tensor], Any]:
+        """What a policy with a memory of its own makes of what was seen, before its controller.
+
+        Args:
+            observations: each part (batch, steps, ...), or what this gave of them.
+            starts: (batch, steps) bool, where an episode begins.
+            seen: what is carried to the first step; None: nothing.
+
+        Returns:
+            Observations to decide by, and what is carried on; here they are left as they are.
+        """
+        return observations, seen
 
     def forward(self, *parts: Tensor) -> Decision:
         """A batch of each part of the observation, in the space's order -> decisions."""
@@ -179,6 +209,7 @@ class SeeingPolicy(Rebuilt):
         Returns:
             The decisions, (batch times steps, ...), and what is carried on, without gradients.
         """
+        observations, seen = self.recalled(observations, starts, memory.seen)
         given = self.given({key: part.flatten(0, 1) for key, part in observations.items()})
         given = given.unflatten(0, starts.shape)
         taken = self.head.code(actions.flatten(0, 1)).unflatten(0, starts.shape).to(given)
@@ -191,7 +222,19 @@ class SeeingPolicy(Rebuilt):
             numbers.append(made)
             memory = Memory(state, taken[:, step])
         decision = self.head(torch.stack(numbers, 1).flatten(0, 1))
-        return decision, Memory(memory.state.detach(), memory.last.detach())
+        return decision, Memory(memory.state.detach(), memory.last.detach(), seen)
+
+    def prepared(
+        self, observations: Mapping[str, Tensor], starts: Tensor | None
+    ) -> Mapping[str, Tensor]:
+        """What training goes through again and again in place of observations: what does not
+        depend on parameters is computed once. Here they are left as they are.
+
+        Args:
+            observations: each part (N, ...).
+            starts: (N,) bool, where an episode begins; None: it does not matter.
+        """
+        return observations
 
     def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
         """Groups of scaled pictures (batch, count, channels, height, width)."""
@@ -262,20 +305,41 @@ class SeeingPolicy(Rebuilt):
         observations = self._one(observation)
         if not self.remembers:
             return self.decide(observations)
+        observations, seen = self._recalled_now(observations)
         numbers, state = self._step(self.given(observations), self._memory)
         decision = self.head(numbers)
         coded = self.config.last_action
         taken = self.head.code(decision.action()) if coded else numbers[:, :0]
-        self._memory = Memory(state, taken)
+        self._memory = Memory(state, taken, seen)
         return decision
+
+    def _recalled_now(self, observations: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
+        """`recalled` of one step, (batch, ...)."""
+        memory = self._memory
+        steps = {key: part.unsqueeze(1) for key, part in observations.items()}
+        starts = torch.full((1, 1), memory is None, device=self.normaliser.mean.device)
+        found, seen = self.recalled(steps, starts, None if memory is None else memory.seen)
+        return {key: part.squeeze(1) for key, part in found.items()}, seen
 
     def took(self, action: Tensor) -> None:
         """Carry on that another action (1, ...) was taken than that of the last decision."""
         if self._memory is not None and self.config.last_action:
-            self._memory = Memory(self._memory.state, self.head.code(action))
+            self._memory = dataclasses.replace(self._memory, last=self.head.code(action))
+
+    @property
+    def carried(self) -> int:
+        """How many numbers are carried to the next decision, as it is now."""
+        return 0 if self._memory is None else self._memory.numbers
 
     def _one(self, observation: Any) -> dict[str, Tensor]:
         return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
+
+
+def _numbers(state: Any) -> int:
+    """Of a tensor, or of tuples of such."""
+    if isinstance(state, Tensor):
+        return state.numel()
+    return sum(map(_numbers, state or ()))
 
 
 def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

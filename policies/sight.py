@@ -13,9 +13,11 @@ from torch import Tensor
 
 from policies.config import PolicyConfig, SeeingConfig
 from policies.geometry import Geometry, published
+from policies.ground import PlacePlan, place_plan
 from policies.heads import FootholdHead, head_for
 from policies.images import prepared
 from policies.observation import Observations
+from policies.place_config import PlaceMemoryConfig
 from policies.tokens import PLACE, grid_of
 from policies.vision_config import PooledPolicyConfig
 from policies.vote_plan import VotePlan, vote_plan
@@ -28,10 +30,11 @@ class Sight:
 
     Attributes:
         observations: how the observation is read.
-        images: the parts of it that are images, as they are seen.
+        images: the parts of it that are images and become tokens, as they are seen.
         statistics_at: where the normaliser has each of these's running statistics.
         measured: numbers that the normaliser is of.
         votes: what the vote controller needs; None where another one acts.
+        places: what a memory of places needs; None without one.
         head: reads the controller's numbers as an action.
         tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
         handed: numbers that attention hands to a controller that takes no pictures.
@@ -50,12 +53,13 @@ class Sight:
         if geometry is None:
             geometry = published(observation_space, action_space)
         self.observations = Observations(observation_space, config.layout, geometry)
+        is_projected = isinstance(config, PlaceMemoryConfig)
         self.images = [
             prepared(
-                pictures, config.image_scaling, geometry, config.image_crop, config.grey,
+                part, config.image_scaling, geometry, config.image_crop, config.grey,
                 config.image_px,
             )
-            for pictures in self.observations.pictures
+            for part in ([] if is_projected else self.observations.pictures)
         ]  # fmt: skip
         self.statistics_at, end = [], self.observations.vector_size
         for images in self.images:
@@ -65,11 +69,21 @@ class Sight:
         self.votes = self._votes(config, geometry, action_space)
         self.head = head_for(action_space, None if geometry is None else geometry.footholds)
         self._last = self.head.coded if config.last_action else 0
+        self._vector = self.observations.vector_size
         self._count(config)
+        self.places: PlacePlan | None = None
+        if isinstance(config, PlaceMemoryConfig):
+            self.places = place_plan(
+                self.observations, geometry, self.has_footholds, config.keys == "geometry"
+            )
+            self.handed = config.handed(self.places.footholds.legs)
+            self._vector = self.places.numbers
 
     def _votes(
         self, config: SeeingConfig, geometry: Geometry | None, action_space: Any
     ) -> VotePlan | None:
+        if isinstance(config, PlaceMemoryConfig):
+            return None  # its votes are of what is remembered
         others = config.standardise or config.last_action or config.init_output != 1
         suits = isinstance(config, PolicyConfig) and not others
         if config.controller != "vote" and not (config.controller == "auto" and suits):
@@ -129,7 +143,7 @@ class Sight:
     @property
     def inputs(self) -> int:
         """Numbers that a controller without votes is given."""
-        return self.handed + self.observations.vector_size + self._last
+        return self.handed + self._vector + self._last
 
     @property
     def has_footholds(self) -> bool:

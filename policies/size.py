@@ -8,6 +8,7 @@ import gymnasium
 
 from policies.config import EXACT, HYBRIDS, PolicyConfig, SeeingConfig
 from policies.geometry import Geometry
+from policies.place_config import KEY_HIDDEN, KEY_INPUTS, KEY_OUTPUTS, PlaceMemoryConfig
 from policies.recurrent import GATES
 from policies.sight import Sight
 from policies.tokens import PLACE
@@ -143,19 +144,24 @@ def _seeing(config: SeeingConfig, sight: Sight) -> int:
         vector = sight.observations.vector_size
         total += _layers(sight.size + PLACE, config.embed_dim) + config.depth * _block(config)
         total += _layers(vector, config.embed_dim) + config.embed_dim * config.patch_readout
+    if isinstance(config, PlaceMemoryConfig):
+        total += 0 if config.feature_map == "harmonic" else _map(config, 2)
+        if config.keys == "learned":
+            total += _layers(KEY_INPUTS, *KEY_HIDDEN, KEY_OUTPUTS)
     if isinstance(config, PolicyConfig):
         if config.selection == "learned" and sight.images:
             total += 2 * (sight.size + PLACE) * config.qk_dim + _map(config, config.qk_dim)
         elif config.selection == "random":
             total += sight.tokens
-    return total if sight.votes is not None else total + _controller(config, sight)
+    by_template = sight.votes is not None or config.controller == "vote"
+    return total if by_template else total + _controller(config, sight)
 
 
 def _controller(config: SeeingConfig, sight: Sight) -> int:
-    if config.controller not in GATES:
+    if config.acts_by not in GATES:
         return _layers(sight.inputs, *config.hidden, sight.head.size)
     before, width = (sight.inputs, *config.hidden[:-1]), config.hidden[-1]
-    gates = GATES[config.controller] * (before[-1] + width + 2) * width
+    gates = GATES[config.acts_by] * (before[-1] + width + 2) * width
     return _layers(*before) + gates + _layers(width, sight.head.size)
 
 

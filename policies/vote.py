@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.footholds import OFFSETS
+from policies.ground import levelled
 from policies.normaliser import RunningNormaliser
 from policies.vote_plan import VotePlan
 
@@ -92,12 +93,7 @@ class VoteController(nn.Module):
     def _ground(self, proprio: Tensor) -> tuple[Tensor, Tensor]:
         """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""
         footholds = self.plan.footholds
-        roll, pitch, _ = proprio[:, footholds.attitude].unbind(-1)
-        cr, sr, cp, sp = roll.cos(), roll.sin(), pitch.cos(), pitch.sin()
-        zero = torch.zeros_like(roll)
-        rotation = torch.stack(
-            [cp, sp * sr, sp * cr, zero, cr, -sr, -sp, cp * sr, cp * cr], -1
-        ).view(-1, 1, 3, 3)
+        rotation = levelled(proprio[:, footholds.attitude]).unsqueeze(1)
         ray, camera = (self.rays @ rotation.mT).unbind(1)  # (batch, pixels, 3)
         ground = -(proprio[:, footholds.height, None] + footholds.toe_radius_m)
         reach = (ground - camera[..., 2]) / ray[..., 2].clamp_max(-0.1)

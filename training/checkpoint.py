@@ -361,7 +361,8 @@ def with_repair(settings: Any, repair: Repair, whose: str | Path) -> Any:
     """A policy's settings with another repair; UserError for a kind of policy that has none."""
     import policies
 
-    if not isinstance(settings, policies.PolicyConfig | policies.PooledPolicyConfig):
+    seeing = policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig
+    if not isinstance(settings, seeing):
         raise UserError(f"repair {repair}: {whose} is a {settings.name}, has none")
     return dataclasses.replace(settings, repair=repair)
 

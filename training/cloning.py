@@ -69,7 +69,7 @@ def fit(
     parameters = list(policy.parameters())
     made = (
         in_lanes(policy, data, config, generator)
-        if policy.remembers
+        if policy.unrolls
         else _in_parts(policy, data, config, generator, part_size)
     )
     optimiser.zero_grad()
@@ -125,7 +125,7 @@ def validate(
 ) -> tuple[float, float]:
     """Mean loss on demonstrations, and the share of the actions' numbers that are near the
     expert's; NaN where a policy of the user's own does not say what it decided."""
-    if policy.remembers:
+    if policy.unrolls:
         return judged(policy, data, speed_weight)
     loss, right = 0.0, 0.0 if hasattr(policy, "decide") else math.nan
     generator = torch.Generator().manual_seed(0)

@@ -185,7 +185,7 @@ def learn(
         progress.data_sha256 = [first.sha256()]
         progress.episodes = len(walks)
         save(run, policy, optimiser, progress, config)
-    data = collected(run, progress, layout)
+    data = [part.prepared(policy) for part in collected(run, progress, layout)]
     while progress.iteration < config.iterations:
         progress.iteration += 1
         iteration = progress.iteration
@@ -199,9 +199,10 @@ def learn(
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
 
         walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
-        data.append(Demonstrations.of(walks, config.held_out, policy.remembers))
-        data[-1].save(data_path(run, iteration))
-        progress.data_sha256.append(data[-1].sha256())
+        newest = Demonstrations.of(walks, config.held_out, policy.remembers)
+        newest.save(data_path(run, iteration))
+        progress.data_sha256.append(newest.sha256())
+        data.append(newest.prepared(policy))
 
         episodes = [walk.episode for walk in walks]
         progress.episodes += len(episodes)

@@ -116,6 +116,11 @@ class Demonstrations:
         """What is trained on, and what is held out."""
         return self[~self.held_out], self[self.held_out]
 
+    def prepared(self, policy: Any) -> Demonstrations:
+        """The same with the observations as a policy has prepared them for training."""
+        found = policy.prepared(self.observations, self.starts)
+        return dataclasses.replace(self, observations=dict(found))
+
     def __len__(self) -> int:
         return len(self.actions)
 

@@ -178,22 +178,28 @@ def table(costs: Mapping[str, StepCost]) -> str:
     """The costs as text, one policy a line: the FLOPs of its components, of what of them is
     attention and of the whole step, and its median time, milliseconds.
 
-    Components beyond COMPONENTS have a column where a policy has any of them.
+    Components beyond COMPONENTS have a column where a policy has any of them, and so have the
+    numbers that it carries from step to step.
     """
     found = {name for cost in costs.values() for name, flops in cost.flops.items() if flops}
     more = sorted(found - {*COMPONENTS, OTHER})
     columns = [*COMPONENTS[:-1], *more, COMPONENTS[-1], OTHER]
     width = max(28, *map(len, costs))
     titles = [_TITLES.get(column, column) for column in [*columns, "attention", "total"]]
+    states = any(cost.state for cost in costs.values())
     lines = [
         f"{'FLOPs/step':<{width}}"
         + "".join(f"{title:>14}" for title in titles)
         + f"{'ms/step':>10}{'parameters':>12}"
+        + f"{'state':>10}" * states
     ]
     for name, cost in costs.items():
         values = [*(cost.flops.get(c, 0) for c in columns), cost.attention, cost.total]
         numbers = "".join(f"{value:>14,}" for value in values)
-        lines.append(f"{name:<{width}}{numbers}{cost.latency_ms:>10.3f}{cost.parameters:>12,}")
+        state = f"{cost.state:>10,}" * states
+        lines.append(
+            f"{name:<{width}}{numbers}{cost.latency_ms:>10.3f}{cost.parameters:>12,}{state}"
+        )
     return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ that each operator is really given, on CPU or GPU. The conventions:
 | random numbers, derivatives of activations         | 1 an output element                       |
 | binary search among n numbers                      | log2(n) an output element                 |
 | triangular systems of n unknowns                   | n^2 a right-hand side                     |
+| adding to places (`scatter_add`)                   | 1 an element added                        |
 | fused attention                                    | its two products and its softmax          |
 | views, copies, casts, indexing, joining, constants | 0                                         |
 
@@ -102,6 +103,10 @@ def _triangular(arguments: Sequence[Any], result: Any) -> int:
     return int(result.shape[-2]) * _elements(result)
 
 
+def _added(arguments: Sequence[Any], result: Any) -> int:
+    return _elements(arguments[3])
+
+
 def _fused_attention(arguments: Sequence[Any], result: Any) -> int:
     """softmax(q k^T) v in one kernel: two matrix products and a softmax."""
     query, key, value = arguments[:3]
@@ -145,6 +150,7 @@ _COSTS: dict[str, Cost] = {
     "linalg_vector_norm": _norm,
     "native_layer_norm": _per_output(7),
     "linalg_solve_triangular": _triangular,
+    "scatter_add": _added,
     "searchsorted": _binary_search,
     "_softmax": _per_output(5),
     "_safe_softmax": _per_output(5),

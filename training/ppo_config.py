@@ -112,6 +112,11 @@ class PPOConfig:
                 f"needs to know what its policy could have decided, got {policy.name}; training.es "
                 "takes it, and policy.controller may be your own"
             )
+        if isinstance(policy, policies.PlaceMemoryConfig) and policy.memory != "none":
+            raise ValueError(
+                "policy.memory must be none in training.ppo, which learns from single steps, got "
+                f"memory {policy.memory}; training.es and training.bc take it"
+            )
         if policy.controller in ("lstm", "gru"):
             raise ValueError(
                 "policy.controller must be auto, mlp or vote in training.ppo, which learns from "
@@ -127,7 +132,7 @@ class PPOConfig:
 
 def critic_settings(
     config: PPOConfig, source: str | Path
-) -> policies.PolicyConfig | policies.PooledPolicyConfig:
+) -> policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig:
     """The critic's settings. UserError names the `source` when something is wrong with them."""
     plain = configuration.dump(config.policy)
     changed = {**plain, "standardise": False, "last_action": False, "hidden": [64, 64]}
@@ -142,7 +147,8 @@ def critic_settings(
             f"{source}: the critic sees the present alone, as it is, so critic.last_action must be "
             f"false and critic.repair none, got {settings.last_action} and {settings.repair}"
         )
-    found: policies.PolicyConfig | policies.PooledPolicyConfig = settings
+    found: policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig
+    found = settings
     return found
 
 

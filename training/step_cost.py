@@ -48,6 +48,8 @@ class StepCost:
     attention_ms: float | None = None
     """Median time of what `attention` counts, milliseconds: the feature maps of all attention
     layers, with their queries, keys and values given; None without such layers."""
+    state: int = 0
+    """Numbers that are carried to the next decision, after as many as were timed."""
     repair_ms: float | None = None
     """Median time of repairing depth pictures, milliseconds, which no operator of PyTorch does and
     no FLOPs count; None for a policy that repairs none."""
@@ -109,6 +111,7 @@ def _cost(policy: Policy, steps: dict[str, Step], times_ms: Mapping[str, float])
         operators=dict(sorted(counter.by_operator.items())),
         latency_ms=times_ms["act"],
         parameters=sum(parameter.numel() for parameter in parameters),
+        state=getattr(policy, "carried", 0),
         encode_flops=count(steps["encode"]).total if "encode" in steps else None,
         encode_ms=times_ms.get("encode"),
         attention_ms=times_ms.get("attention"),

@@ -20,6 +20,8 @@ POLICIES = {
     "IAP gru": {**IAP, "controller": "gru"},
     "IAP last action": {**IAP, "controller": "mlp", "last_action": True},
     "IAP vote": {**IAP, "controller": "vote"},
+    "place memory": {"name": "place_memory", "hidden": [8]},
+    "place memory gru": {"name": "place_memory", "memory": "gru", "hidden": [8]},
     "Vision-Performer pooled": {**PERFORMER, "form": "pooled"},
     "Vision-Performer pooled lstm": {**PERFORMER, "form": "pooled", "controller": "lstm"},
     "Vision-Performer implicit": IMPLICIT,
@@ -49,6 +51,8 @@ REFUSED = {
     (ppo, "IAP gru"): f"{_STEPS} gru",
     (ppo, "Vision-Performer pooled lstm"): f"{_STEPS} lstm",
     (ppo, "own controller that remembers"): f"{_STEPS} {OWN}:Counting",
+    (ppo, "place memory"): f"{_STEPS} memory linear",
+    (ppo, "place memory gru"): f"{_STEPS} memory gru",
     (ppo, "own policy"): f"what its policy could have decided, got {OWN}:Cloned",
 }
 
@@ -65,7 +69,7 @@ def recorded(tmp_path_factory):
 @pytest.mark.parametrize("trainer", JOBS, ids=lambda trainer: trainer.__name__.split(".")[1])
 def test_a_trainer_takes_a_policy_or_says_why_not(trainer, policy, recorded, tmp_path, capsys):
     job = {"env_id": DOT, **JOBS[trainer], "policy": POLICIES[policy]}
-    if policy == "IAP vote":
+    if policy == "IAP vote" or policy.startswith("place memory"):
         job |= {"env_id": "SteppingStones-v0", "env": {"episode_s": 0.3}}
     if policy == "Vision-Performer implicit" and trainer is bc:
         job = {  # it learns from recorded demonstrations

@@ -226,5 +226,5 @@ def test_the_table_and_the_file_say_what_their_numbers_are(tmp_path, capsys):
     assert cost["attention_flops"] == cost["attention"]
     numbers = {key for key, value in cost.items() if isinstance(value, int | float)}
     older = {"attention", "total"}
-    units = ("_flops", "_ms", "parameters")
+    units = ("_flops", "_ms", "parameters", "state")
     assert all(key.endswith(units) for key in numbers - older)

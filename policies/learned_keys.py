@@ -1,0 +1,103 @@
+"""Keys that are learned: places of pixels where nobody says how the camera sees.
+
+A small network is given of each pixel its row, column and depth, the pitch that the camera is told
+to have, and how the body stands. It says where the pixel is along the path, whether there is a
+hole, how much that counts, and in which of 18 slots across the path it is: all that
+`policies.ground` computes from the geometry. The controller's loss trains it, through the memory.
+
+It begins with places that grow along rows or columns (`key_prior`), as without that a key may learn
+to run backwards.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d
+
+from attention.components import component
+from policies.dense import DenseController
+from policies.ground import PlacePlan
+from policies.place_config import CUE, KEY_HIDDEN, KEY_INPUTS, KEY_OUTPUTS, KEY_PX
+
+__all__ = ["LearnedKeys"]
+
+Tokens = tuple[Tensor, Tensor, Tensor]
+
+_MIDDLE_M, _SPAN_M = 0.45, 0.3  # of the ground ahead that a camera may see
+_POSE, _PITCH = 6, 3  # numbers that a pose is told by, and the place of the pitch among them
+_USUAL_PITCH, _PITCH_UNIT = 0.785, 0.175  # radians: 45 and 10 degrees
+_TILT_UNIT, _HEIGHT_UNIT_M = 0.175, 0.1
+_STEEP = 3.0  # times what the network says, before it is squashed
+_LEAST_SHARE = 1e-3  # of a frame: a slot with less says nothing
+
+
+class LearnedKeys(nn.Module):
+    """The depth pixels of one camera, pooled to 12 x 16, as tokens of a memory of places.
+
+    Args:
+        plan: camera and footholds.
+        prior: what row and column, from -1 to 1, say of the place ahead before training.
+        generator: source of the initial parameters.
+
+    Raises:
+        ValueError: for several cameras.
+    """
+
+    at: Tensor
+    """(tokens, 2), rows and columns from -1 to 1."""
+    prior: Tensor
+
+    def __init__(
+        self, plan: PlacePlan, prior: tuple[float, float], generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        if sum(plan.cameras.values()) != 1:
+            raise ValueError(
+                f"keys must be geometry with {sum(plan.cameras.values())} cameras, got learned, "
+                "which takes one"
+            )
+        self.footholds, self.told = plan.footholds, plan.told
+        (self.key,) = plan.cameras
+        self.zero, self.unit = plan.geometry.image_scaling.get(self.key, (0.0, 1.0))
+        sides = (torch.linspace(-1, 1, side) for side in KEY_PX)
+        at = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1).flatten(0, 1)
+        self.register_buffer("at", at, persistent=False)
+        self.register_buffer("prior", torch.tensor(prior), persistent=False)
+        self.network = DenseController(KEY_INPUTS, KEY_OUTPUTS, KEY_HIDDEN, generator)
+        with torch.no_grad():
+            self.network.output.weight.mul_(0.3)
+
+    def forward(self, observations: Mapping[str, Tensor]) -> tuple[Tokens, Tensor]:
+        """Observations, each part (batch, ...) -> places from the base, metres, shares of holes and
+        weights, each (batch, tokens); and the cue of how holes lie across the path, (batch, 36)."""
+        with component("keys"):
+            made = self.network(self._inputs(observations))
+            places_m = _MIDDLE_M + _SPAN_M * (made[..., 0] + self.at @ self.prior)
+            holes, weights = (_STEEP * made[..., 1:3]).sigmoid().unbind(-1)
+            slots = (_STEEP * made[..., 3:]).softmax(-1) * weights.unsqueeze(-1)
+            shares = slots.mean(-2)
+            means = (slots * holes.unsqueeze(-1)).mean(-2) / (shares + _LEAST_SHARE)
+            return (places_m, holes, weights), torch.cat((means - 0.5, shares * CUE), -1)
+
+    def _inputs(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """Of each token row, column, depth, told pitch, body pitch, roll and height, about as large
+        as 1: (batch, tokens, 7)."""
+        proprio = observations[self.footholds.proprio].float()
+        depth_m = observations[self.key].float()
+        depth_m = depth_m.reshape(len(depth_m), 1, *depth_m.shape[-2:])
+        depth = (adaptive_avg_pool2d(depth_m, KEY_PX).flatten(1) - self.zero) / self.unit
+        roll, pitch, _ = (proprio[:, self.footholds.attitude] / _TILT_UNIT).unbind(-1)
+        height_m = proprio[:, self.footholds.height] - self.footholds.stance_height_m
+        stands = torch.stack((self._told_pitch(roll, observations), pitch, roll,
+                              height_m / _HEIGHT_UNIT_M), -1)  # fmt: skip
+        tokens = depth.shape[1]
+        at = self.at.expand(len(depth), -1, -1)
+        return torch.cat((at, depth.unsqueeze(-1), stands.unsqueeze(1).expand(-1, tokens, -1)), -1)
+
+    def _told_pitch(self, like: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
+        """(batch,), 0 where none is told."""
+        if self.told is None:
+            return torch.zeros_like(like)
+        pose = observations[self.told].float().reshape(len(like), _POSE)
+        return (pose[:, _PITCH] - _USUAL_PITCH) / _PITCH_UNIT

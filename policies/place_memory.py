@@ -1,0 +1,239 @@
+"""A policy that remembers where the ground has holes, and steps by it.
+
+Each depth pixel is projected on the plane of the stones' tops: its place along the path, and
+whether it is a hole there. Places are keys and holes are values of a memory (`memory` in the
+settings); odometry, integrated from the velocity in proprioception, says where the robot is among
+them. What it reads around the nominal footholds goes to a small controller, with a cue of how holes
+lie across the path now, and proprioception. No picture does.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from attention.components import component
+from policies.geometry import Geometry
+from policies.ground import Ground, lateral_cue
+from policies.learned_keys import LearnedKeys
+from policies.place_config import PlaceMemoryConfig
+from policies.place_exact import ExactPlaces
+from policies.place_grid import PlaceGrid
+from policies.place_linear import LinearPlaces
+from policies.place_odometry import feet_and_speed, way
+from policies.place_pitch import fitted_pitch
+from policies.place_steps import SteppedPlaces
+from policies.place_votes import PlaceVotes
+from policies.seeing import SeeingPolicy
+
+__all__ = ["PlaceMemoryPolicy", "Remembered"]
+
+_HANDED = "handed"
+"""Entry of the observations in which what the memory hands on stands in place of images."""
+_STEPS = 256  # whose pixels are projected at once
+
+
+class Remembered(NamedTuple):
+    """What is carried from step to step."""
+
+    odometry: Tensor
+    """Place on the circle, metres, and velocity along the path, metres a second: (batch, 2)."""
+    written: Any
+    """State of the memory, a NamedTuple of tensors (batch, ...)."""
+    in_plane: Tensor
+    """Of a fitted pitch, how many pixels spoke for each correction: (batch, corrections)."""
+
+
+class PlaceMemoryPolicy(SeeingPolicy):
+    """Remembers where holes are along the path and acts by it.
+
+    Args:
+        config: its settings.
+        observation_space: a Dict of depth images and proprioception.
+        action_space: of footholds.
+        geometry: of the robot, see `policies.geometry`.
+
+    Raises:
+        ValueError: one sentence, if the spaces are others or do not go with the settings.
+    """
+
+    config: PlaceMemoryConfig
+    reads_m: Tensor
+    """Places that a leg reads, from its nominal foothold, metres."""
+
+    def __init__(
+        self,
+        config: PlaceMemoryConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None = None,
+    ) -> None:
+        super().__init__(config, observation_space, action_space, geometry)
+        plan = self.sight.places
+        assert plan is not None
+        self.footholds, self.proprio = plan.footholds, plan.proprio
+        generator = torch.Generator().manual_seed(config.init_seed)
+        self.ground: Ground | None = None
+        self.learned: LearnedKeys | None = None
+        if config.keys == "geometry":
+            self.ground = Ground(plan, config.hole_m)
+        else:
+            self.learned = LearnedKeys(plan, config.key_prior, generator)
+        self.places = _memory_of(config)
+        reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
+        self.register_buffer("reads_m", reads_m, persistent=False)
+        votes = config.controller == "vote"
+        self.controller = PlaceVotes(config, plan.footholds) if votes else self.dense(generator)
+
+    @property
+    def reads_geometry(self) -> bool:
+        """Whether it takes cameras at any pose: their pixels are projected to where they look, or
+        the pose is told."""
+        return self.learned is None or self.learned.told is not None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an action depends on what was before it in its episode."""
+        return self.config.carries or self.unrolls
+
+    @property
+    def unrolls(self) -> bool:
+        """Whether training goes through steps in their order: for learned keys or what the
+        controller carries."""
+        return self.learned is not None or super().unrolls
+
+    def recalled(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
+    ) -> tuple[Mapping[str, Tensor], Remembered | None]:
+        """What is read of the memory, in place of images, and the memory from then on.
+
+        Args:
+            observations: each part (batch, steps, ...), or what this gave of them.
+            starts: (batch, steps) bool, where an episode begins.
+            seen: what is carried to the first step; None: nothing.
+        """
+        if _HANDED in observations:
+            return observations, seen
+        handed = []
+        for part in torch.arange(starts.shape[1], device=starts.device).split(_STEPS):
+            some = {key: values[:, part] for key, values in observations.items()}
+            found, seen = self._unrolled(some, starts[:, part], seen)
+            handed.append(found)
+        images = {pictures.key for pictures in self.sight.observations.pictures}
+        others = {key: values for key, values in observations.items() if key not in images}
+        return {**others, _HANDED: torch.cat(handed, 1)}, seen
+
+    @torch.no_grad()
+    def prepared(
+        self, observations: Mapping[str, Tensor], starts: Tensor | None
+    ) -> Mapping[str, Tensor]:
+        """What the memory recalls at each of observations (N, ...), which nothing that is trained
+        changes; with learned keys, what was seen."""
+        if self.learned is not None:
+            return observations
+        count = len(next(iter(observations.values())))
+        if starts is None:
+            starts = torch.ones(count, dtype=torch.bool)
+        steps = {key: part.unsqueeze(0) for key, part in observations.items()}
+        found, _ = self.recalled(steps, starts.unsqueeze(0), None)
+        return {key: part.squeeze(0) for key, part in found.items()}
+
+    def _unrolled(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
+    ) -> tuple[Tensor, Remembered]:
+        """What the memory hands on of each step, (batch, steps, handed), and what is carried on,
+        without gradients."""
+        if not self.config.carries:  # every step by itself
+            each = {key: part.flatten(0, 1).unsqueeze(1) for key, part in observations.items()}
+            alone = starts.new_ones(starts.numel(), 1)
+            found, seen = self._in_order(each, alone, self._nothing(starts.numel()))
+            return found.view(*starts.shape, -1), seen
+        return self._in_order(observations, starts, seen or self._nothing(len(starts)))
+
+    def _in_order(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered
+    ) -> tuple[Tensor, Remembered]:
+        flat = {key: part.flatten(0, 1) for key, part in observations.items()}
+        with component("tokens"):
+            tokens, cue, in_plane = self._tokens(flat, starts, seen)
+            feet_m, speeds = feet_and_speed(flat, self.footholds)
+            speeds = speeds.view(starts.shape)
+            way_m = way(speeds, starts, seen.odometry, self.config.decision_s)
+            now_m = way_m.remainder(self.config.circle_m).unsqueeze(-1)
+            reads_m = (feet_m.unsqueeze(-1) + self.reads_m).flatten(1)
+            asked_m = now_m + reads_m.unflatten(0, starts.shape)
+            at_m, holes, weights = (part.unflatten(0, starts.shape) for part in tokens)
+            at_m = now_m + at_m
+        written, found = seen.written, []
+        for part in _stretches(starts):
+            if starts[:, part.start].any():
+                written = self.places.cleared(written, starts[:, part.start])
+            read, written = self.places.unroll(
+                written, at_m[:, part], holes[:, part], weights[:, part], asked_m[:, part]
+            )
+            found.append(read)
+        handed = torch.cat((torch.cat(found, 1) * 2 - 1, cue.unflatten(0, starts.shape)), -1)
+        odometry = torch.stack((now_m[:, -1, 0], speeds[:, -1]), -1)
+        return handed, _detached(Remembered(odometry, written, in_plane))
+
+    def _tokens(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
+        """Of steps (n, ...): places from the base, holes and weights, each (n, tokens); the cue of
+        how holes lie across the path, (n, 36); and what is carried on of a fitted pitch."""
+        if self.learned is not None:
+            return *self.learned(flat), seen.in_plane
+        assert self.ground is not None
+        correction, in_plane = None, seen.in_plane
+        if self.config.fit_pitch:
+            correction, in_plane = fitted_pitch(self.ground, flat, starts, in_plane)
+        ground = self.ground(flat, correction)
+        return (ground.forward_m, ground.holes, ground.weights), lateral_cue(ground), in_plane
+
+    def _nothing(self, batch: int) -> Remembered:
+        """What is carried to the first step of so many episodes."""
+        like = self.reads_m.new_zeros(batch, 2)
+        votes = 0 if self.ground is None or not self.config.fit_pitch else self.ground.tried
+        return Remembered(like, self.places.start(batch, like), like.new_zeros(batch, votes))
+
+    def given(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What the controller is given, but for the last action, (batch, k)."""
+        if _HANDED not in observations:
+            steps = {key: part.unsqueeze(1) for key, part in observations.items()}
+            own = next(iter(steps.values()))
+            starts = torch.ones(own.shape[:2], dtype=torch.bool, device=own.device)
+            found, _ = self.recalled(steps, starts, None)
+            observations = {key: part.squeeze(1) for key, part in found.items()}
+        with component("controller"):
+            normal = self.normaliser(self.sight.observations.vector(observations))
+            return torch.cat((observations[_HANDED], normal[:, self.proprio]), -1)
+
+    def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
+        """Nothing: the places that keys can have are known, and maps are fitted to them."""
+
+
+def _stretches(starts: Tensor) -> list[slice]:
+    """Steps of (batch, steps) cut where any episode begins."""
+    begins = starts.any(0).nonzero().flatten().tolist()
+    ends = [*sorted({0, *begins}), starts.shape[1]]
+    return [slice(first, last) for first, last in pairwise(ends)]
+
+
+def _detached(state: Any) -> Any:
+    """A tensor, or a NamedTuple of such, without gradients."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    return type(state)(*map(_detached, state))
+
+
+def _memory_of(config: PlaceMemoryConfig) -> SteppedPlaces:
+    circle_m, kappa = config.circle_m, config.kappa
+    if config.memory == "grid":
+        return PlaceGrid(circle_m, config.cell_m, config.forgetting)
+    if config.memory == "exact":
+        steps = None if config.exact_s is None else round(config.exact_s / config.decision_s)
+        return ExactPlaces(circle_m, kappa, config.forgetting, steps)
+    return LinearPlaces(config)

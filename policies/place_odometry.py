@@ -1,0 +1,45 @@
+"""Where a robot is along its path, and where its feet would go: what proprioception tells."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from policies.geometry import Footholds
+from policies.ground import turned
+
+__all__ = ["feet_and_speed", "way"]
+
+
+def feet_and_speed(
+    observations: Mapping[str, Tensor], footholds: Footholds
+) -> tuple[Tensor, Tensor]:
+    """Observations, each part (batch, ...) -> nominal footholds along the path from the base,
+    (batch, legs), metres; and the velocity along it, (batch,), metres a second."""
+    proprio = observations[footholds.proprio].float()
+    yaw = proprio[:, footholds.attitude][:, 2:]
+    feet = turned(proprio[:, footholds.nominal].unflatten(-1, (-1, 2)), yaw)
+    velocity = turned(proprio[:, None, footholds.velocity][..., :2], yaw)
+    return feet[..., 0], velocity[:, 0, 0]
+
+
+def way(speeds: Tensor, starts: Tensor, before: Tensor, decision_s: float) -> Tensor:
+    """Way made since the episode began, the integral of velocity by the trapezoidal rule.
+
+    Args:
+        speeds: (batch, steps), metres a second.
+        starts: (batch, steps) bool, where an episode begins.
+        before: way and speed at the step before the first, (batch, 2).
+        decision_s: from a step to the next, seconds.
+
+    Returns:
+        (batch, steps), metres.
+    """
+    way_m, speed = before.unbind(-1)
+    found = []
+    for now, begins in zip(speeds.unbind(1), starts.unbind(1), strict=True):
+        way_m, speed = way_m.masked_fill(begins, 0), speed.masked_fill(begins, 0)
+        way_m = way_m + decision_s / 2 * (speed + now)
+        speed = now
+        found.append(way_m)
+    return torch.stack(found, 1)
