@@ -53,7 +53,7 @@ IMAGES = [
 def test_cloning_learns_from_images(train, env, tmp_path):
     policy = {"hidden": [16], "patch": [4, 4], "keep": 0.4}
     rows = train(
-        bc, env_id=DOT, env=env, policy=policy, iterations=2, expert_episodes=20, episodes=5,
+        bc, env_id=DOT, env=env, policy=policy, iterations=2, expert_episodes=40, episodes=5,
         updates=150, batch_size=64, learning_rate=0.003, fit_after=100,
     )  # fmt: skip
     assert rows[-1]["loss"] < 0.6 * rows[0]["loss"]
