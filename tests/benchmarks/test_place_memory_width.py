@@ -13,7 +13,12 @@ def test_losses_are_of_the_widths(tmp_path, capsys):
     (row,) = json.loads((tmp_path / "place_memory_width.json").read_text())["results"]
     assert row["arm"] == ARM
     assert len(set(row["losses"])) == len(row["widths_m"]) == 3
-    assert row["best_m"] == min(zip(row["losses"], row["widths_m"], strict=True))[1]
+    assert row["chosen_m"] in row["widths_m"]
     capsys.readouterr()
     assert place_memory_width.main(["--arms", "no memory"]) == 2
     assert "--arms must be of linear harmonic F = 53, " in capsys.readouterr().err
+
+
+def test_the_widest_that_is_as_good_is_chosen():
+    assert place_memory_width.chosen((0.02, 0.03, 0.04), (0.800, 0.807, 0.820)) == 0.03
+    assert place_memory_width.chosen((0.02, 0.03, 0.04), (0.900, 0.850, 0.800)) == 0.04

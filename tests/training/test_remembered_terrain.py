@@ -1,11 +1,13 @@
-"""The study of memories: every arm can be built, and meets the conditions that the page tells of."""
+"""The study of memories: every arm is built and timed, and meets the page's conditions."""
 
 from pathlib import Path
 
 import pytest
 
 from training import study
-from training.studies.measures import Conditions
+from training.state_files import read_json
+from training.studies import measures
+from training.studies.measures import Conditions, Costs, Measured
 from training.studies.runs import check_policies
 
 FILE = Path(__file__).parents[2] / "configs" / "studies" / "remembered_terrain.yaml"
@@ -18,10 +20,17 @@ def first_seed(tmp_path_factory):
     return settings, out, study.all_runs(settings, FILE, out)
 
 
-def test_every_arm_is_built(first_seed):
-    settings, _, runs = first_seed
+def test_every_arm_is_built_and_its_cost_counted(first_seed, monkeypatch):
+    """As policies that are told their cameras' geometry."""
+    settings, out, runs = first_seed
     for stages in runs:
         check_policies(stages, settings.curves)
+    monkeypatch.setattr(measures, "TIMED_CALLS", 1)
+    costs = Costs(settings, out, tuple(stages[-1] for stages in runs))
+    costs.do()
+    assert costs.done()
+    found = read_json(Measured, costs.path).costs
+    assert found["exact over 1 s"].attention > 10 * found["linear harmonic F = 53"].attention
 
 
 def test_all_arms_meet_the_same_conditions(first_seed):
