@@ -72,6 +72,7 @@ def collected(job: BCConfig, walks: int) -> Demonstrations:
 
 def loss(job: BCConfig, data: Demonstrations, width_m: float, updates: int) -> float:
     """Held-out loss of an arm cloned with a width."""
+    assert isinstance(job.policy, PlaceMemoryConfig)
     settings = dataclasses.replace(job.policy, width_m=width_m)
     job = dataclasses.replace(job, policy=settings, updates=updates)
     policy: Any = build_policy(job.env_id, job.env, settings)[0]
