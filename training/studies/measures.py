@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from policies import build
+from policies import build_for
 from policies.choices import Repair
 from training import checkpoint, environments
 from training import config as configuration
@@ -290,7 +290,7 @@ class Costs:
         for run in self.runs:
             env_id, settings = run.job.env_id, measured[run.arm.name]["env"]
             with checkpoint.make_env(env_id, settings) as env:
-                policy = build(run.job.policy, env.observation_space, env.action_space)
+                policy = build_for(run.job.policy, env)
                 observation, _ = env.reset(seed=self.study.evaluation_seed)
             policy.to(self.study.device).requires_grad_(False).reset()
             subjects[run.arm.name] = policy, observation

@@ -1,0 +1,147 @@
+"""How wide should the kernel of a memory of places be? By held-out cloning loss, map by map.
+
+    python -m benchmarks.place_memory_width --out results [--arms "linear trig m = 32"] [--walks 16]
+
+The arms are those of a study whose memory is linear attention over places of given geometry. Walks
+of the disturbed expert on validation terrains are collected once; every fourth is held out. Each
+arm is cloned from the others with each width, with fewer gradient steps than the study takes.
+Chosen, for the study's `policy.width_m`, is the widest whose held-out loss is at most 1 % above the
+least: so few walks tell closer ones not apart, and wide kernels need fewer features.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import torch
+
+from benchmarks import report
+from policies.place_config import PlaceMemoryConfig
+from training import config as configuration
+from training.bc_config import BCConfig
+from training.cloning import fit, validate
+from training.config import UserError, exit_status
+from training.demonstrations import Collector, Demonstrations, Task
+from training.players import positive
+from training.seeds import VALIDATION_SEEDS_FROM
+from training.starting import build_policy
+from training.studies.config import load_config, study_file
+from training.studies.runs import load_jobs
+
+STUDY = "configs/studies/remembered_terrain.yaml"
+WIDTHS_M = (0.02, 0.03, 0.042, 0.06, 0.09, 0.16)
+HELD_OUT = 0.25
+TIED = 0.01
+
+
+def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
+    """Cloning of the arms with linear attention over given places, by name; of those wanted, or
+    all. UserError where one that is wanted is none of them."""
+    path = study_file(study)
+    config, found = load_config(path), {}
+    for arm in config.arms:
+        job = load_jobs(config, path, arm, config.seeds[0])[0][2]
+        policy = job.policy
+        if isinstance(policy, PlaceMemoryConfig) and (policy.memory, policy.keys) == (
+            "linear",
+            "geometry",
+        ):
+            found[arm.name] = job
+    for name in wanted:
+        if name not in found:
+            raise UserError(f"--arms must be of {', '.join(found)}, got {name}")
+    return {name: job for name, job in found.items() if not wanted or name in wanted}
+
+
+def collected(job: BCConfig, walks: int) -> Demonstrations:
+    """The disturbed expert's walks on validation terrains."""
+    seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + walks)
+    tasks = [Task(seed, job.disturbance, job.disturbance_steps) for seed in seeds]
+    plain = configuration.dump(job)["policy"]
+    with closing(Collector(job.env_id, job.env, plain, 1)) as collector:
+        return Demonstrations.of(collector.walk(tasks), HELD_OUT, True)
+
+
+def loss(job: BCConfig, data: Demonstrations, width_m: float, updates: int) -> float:
+    """Held-out loss of an arm cloned with a width."""
+    assert isinstance(job.policy, PlaceMemoryConfig)
+    settings = dataclasses.replace(job.policy, width_m=width_m)
+    job = dataclasses.replace(job, policy=settings, updates=updates)
+    policy: Any = build_policy(job.env_id, job.env, settings)[0]
+    train, held_out = data.prepared(policy).split()
+    policy.set_statistics(train.observations)
+    optimiser = torch.optim.AdamW(policy.parameters(), lr=job.learning_rate)
+    generator = torch.Generator().manual_seed(job.seed)
+    fit(policy, optimiser, train, job, 1, generator, part_size=job.batch_size)
+    return validate(policy, held_out, job.speed_weight)[0]
+
+
+def chosen(widths_m: Sequence[float], losses: Sequence[float]) -> float:
+    """The widest that is as good as the best, by held-out loss."""
+    enough = (1 + TIED) * min(losses)
+    return max(width for width, loss in zip(widths_m, losses, strict=True) if loss <= enough)
+
+
+def draw(rows: Sequence[dict[str, Any]]) -> Any:
+    """Held-out loss by width, a line an arm."""
+    figure, axes = report.new_figure(1, size=(6.0, 4.0))
+    axis = axes[0, 0]
+    for row in rows:
+        axis.plot(100 * torch.tensor(row["widths_m"]), row["losses"], "o-", label=row["arm"])
+    axis.set(xlabel="width of the kernel, cm", ylabel="held-out cloning loss", xscale="log")
+    axis.legend(fontsize=7)
+    return figure
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = report.make_parser("benchmarks.place_memory_width", __doc__)
+    parser.add_argument("--study", default=STUDY, help="default %(default)s")
+    parser.add_argument("--arms", nargs="+", default=[], metavar="ARM", help="default: all")
+    parser.add_argument("--walks", type=positive, default=16, help="default %(default)s")
+    parser.add_argument("--updates", type=positive, default=400, help="default %(default)s")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    if arguments.walks < 2:
+        raise UserError(f"--walks must be at least 2, one of them held out, got {arguments.walks}")
+    widths_m = WIDTHS_M[1::2] if arguments.quick else WIDTHS_M
+    updates = min(arguments.updates, 20) if arguments.quick else arguments.updates
+    arms = jobs(arguments.study, arguments.arms)
+    if not arms:
+        raise UserError(f"{arguments.study} has no arm with linear memory of given places")
+    data: dict[str, Demonstrations] = {}
+    rows: list[dict[str, Any]] = []
+    print(
+        f"{'held-out loss, width (cm)':<34}"
+        + "".join(f"{100 * w:>8g}" for w in widths_m)
+        + f"{'chosen':>10}"
+    )
+    for name, job in arms.items():
+        job = dataclasses.replace(job, seed=arguments.seed)
+        key = repr(job.env)
+        if key not in data:
+            data[key] = collected(job, arguments.walks)
+        losses = [loss(job, data[key], width_m, updates) for width_m in widths_m]
+        chosen_m = chosen(widths_m, losses)
+        rows.append({"arm": name, "widths_m": widths_m, "losses": losses, "chosen_m": chosen_m})
+        cells = "".join(f"{value:>8.3f}" for value in losses)
+        print(f"{name:<34}{cells}{100 * chosen_m:>10g}", flush=True)
+    report.save(arguments.out, "place_memory_width", arguments.seed, rows, draw(rows))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
