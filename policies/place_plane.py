@@ -5,6 +5,7 @@ what is read is turned to the world by the told heading.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -79,7 +80,7 @@ def banded_cue(seen: SeenGround) -> Tensor:
     """`lateral_cue` of the ground up to 40 cm, 60 cm and 80 cm ahead, each from the last on, so
     that a turn of the path shows: (batch, 108)."""
     cues = []
-    for near_m, far_m in zip(_BANDS_M, _BANDS_M[1:], strict=False):
+    for near_m, far_m in pairwise(_BANDS_M):
         is_in = (seen.forward_m >= near_m) & (seen.forward_m < far_m)
         cues.append(lateral_cue(seen._replace(near=seen.near & is_in)))
     return torch.cat(cues, -1)
