@@ -30,6 +30,8 @@ class FootholdVotes:
         forward: which numbers of the action are the legs' forward offsets.
         lateral_speed: which is the lateral speed.
         actions: how many there are; the others are 0.
+        others: (batch, n) what else is regressed, in units of the action; None: nothing.
+        others_at: which numbers of the action these are.
     """
 
     offsets: Tensor
@@ -37,9 +39,11 @@ class FootholdVotes:
     forward: tuple[int, ...] = tuple(range(LEGS))
     lateral_speed: int = 2 * LEGS
     actions: int = 2 * LEGS + 1
+    others: Tensor | None = None
+    others_at: tuple[int, ...] = ()
 
     def action(self) -> Tensor:
-        """(batch, actions): forward offsets, lateral offsets (none) and lateral speed, in
+        """(batch, actions): forward offsets, lateral speed, and what else is regressed, in
         [-1, 1]."""
         grid = torch.linspace(-1, 1, OFFSETS, dtype=self.offsets.dtype, device=self.offsets.device)
         winner = self.offsets.argmax(-1, keepdim=True)
@@ -48,21 +52,28 @@ class FootholdVotes:
         action = self.offsets.new_zeros(len(self.offsets), self.actions)
         action[:, list(self.forward)] = near.softmax(-1) @ grid
         action[:, self.lateral_speed] = self.speed.clamp(-1, 1)
+        if self.others is not None:
+            action[:, list(self.others_at)] = self.others.clamp(-1, 1)
         return action
 
     def loss(self, actions: Tensor, speed_weight: float = 5.0) -> Tensor:
-        """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed.
+        """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed, and
+        of each of the others.
 
         A foothold beside a gap has two good answers whose mean is none, so each leg's offset is a
         class among 25; the lateral speed is regressed.
 
         Args:
             actions: (batch, actions), the expert's.
-            speed_weight: of the speed's error.
+            speed_weight: of the errors of what is regressed.
         """
         labels = two_bin_labels(actions[:, list(self.forward)])
         cross_entropy = -(labels * self.offsets.log_softmax(-1)).sum(-1).mean()
-        return cross_entropy + speed_weight * mse_loss(self.speed, actions[:, self.lateral_speed])
+        loss = cross_entropy + speed_weight * mse_loss(self.speed, actions[:, self.lateral_speed])
+        if self.others is None:
+            return loss
+        errors = (self.others - actions[:, list(self.others_at)]).square().mean(0)
+        return loss + speed_weight * errors.sum()
 
     def right(self, actions: Tensor) -> Tensor:
         """Share of the offsets within one bin of the expert's."""
@@ -75,8 +86,9 @@ class FootholdVotes:
         return self.offsets.unbind(1)
 
     def means(self) -> Tensor:
-        """The lateral speed, (batch, 1)."""
-        return self.speed.unsqueeze(-1)
+        """The lateral speed, and what else is regressed, (batch, 1 + n)."""
+        speed = self.speed.unsqueeze(-1)
+        return speed if self.others is None else torch.cat((speed, self.others), -1)
 
 
 def two_bin_labels(offsets: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ __all__ = [
     "Geometry",
     "published",
     "published_rays",
+    "yaw_rate_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -44,6 +45,10 @@ class Footholds(Protocol):
     @property
     def forward(self) -> tuple[int, ...]:
         """Of these, the legs' forward offsets, a leg each."""
+
+    @property
+    def lateral(self) -> tuple[int, ...]:
+        """Of these, the legs' lateral offsets, a leg each; read where the robot turns."""
 
     @property
     def speed(self) -> int:
@@ -126,6 +131,7 @@ class FootholdPlan:
     velocity: slice = field(default_factory=lambda: slice(6, 9))
     height: int = 9
     nominal: slice = field(default_factory=lambda: slice(22, 30))
+    lateral: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,3 +180,10 @@ def published_rays(height: int, width: int) -> Floats:
     left = (1 - 2 * (np.arange(height) + 0.5) / height) * PUBLISHED_HALF_HEIGHT
     down = np.full((height, width), -1.0)
     return np.stack([*np.broadcast_arrays(ahead, left[:, None]), down], -1)
+
+
+def yaw_rate_of(footholds: Footholds) -> int | None:
+    """Which number of the action is the yaw rate; None for a robot that walks straight on, which
+    need not say so."""
+    found: int | None = getattr(footholds, "yaw_rate", None)
+    return found

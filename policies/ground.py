@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from policies.geometry import Footholds, Geometry
+from policies.geometry import Footholds, Geometry, yaw_rate_of
 from policies.observation import Observations
 from policies.place_config import CUE
 
@@ -49,6 +49,11 @@ class PlacePlan:
         """Of proprioception."""
         return int(self.proprio.stop - self.proprio.start)
 
+    @property
+    def is_plane(self) -> bool:
+        """Whether places have two dimensions: the robot turns."""
+        return yaw_rate_of(self.footholds) is not None
+
 
 def place_plan(
     observations: Observations,
@@ -68,6 +73,13 @@ def place_plan(
         )
     if not observations.pictures:
         raise ValueError("place_memory needs depth images, and the observation holds none")
+    if yaw_rate_of(geometry.footholds) is not None:
+        for part in ("odometry", "heading"):
+            if getattr(geometry.footholds, part, None) is None:
+                raise ValueError(
+                    f"place_memory needs to be told {part} of a robot that turns, and the geometry "
+                    "tells of none"
+                )
     told = getattr(geometry, "told_poses", None)
     for pictures in observations.pictures if is_projected else ():
         if pictures.key not in geometry.rays or pictures.key not in geometry.positions_m:
@@ -91,7 +103,8 @@ def place_plan(
 
 
 class SeenGround(NamedTuple):
-    """What pixels show of the ground, each (batch, pixels); forward is along the path."""
+    """What pixels show of the ground, each (batch, pixels); forward is along the path, and where
+    that turns, along the robot's heading."""
 
     forward_m: Tensor
     lateral_m: Tensor
@@ -135,6 +148,7 @@ class Ground(nn.Module):
     def __init__(self, plan: PlacePlan, hole_m: float) -> None:
         super().__init__()
         self.footholds, self.hole_m, self.told = plan.footholds, hole_m, plan.told
+        self.is_plane = plan.is_plane
         rays, places, angles = [], [], []
         self.eyes: list[_Eye] = []
         self.pixels: list[int] = []
@@ -174,7 +188,9 @@ class Ground(nn.Module):
         down = -rays[..., 2]
         plane_m = (self._height(proprio) + cameras[..., 2]) / down.clamp_min(_DOWN)
         place = (cameras + plane_m.unsqueeze(-1) * rays)[..., :2]
-        forward_m, lateral_m = turned(place, attitude[:, 2:]).unbind(-1)
+        if not self.is_plane:
+            place = turned(place, attitude[:, 2:])
+        forward_m, lateral_m = place.unbind(-1)
         holes = ((depth_m - plane_m) * down > self.hole_m).float()
         near = returned & (down > _DOWN) & (forward_m < _AHEAD_M)
         return SeenGround(forward_m, lateral_m, holes, near)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, mse_loss, one_hot
 
 from policies.footholds import OFFSETS, FootholdVotes
-from policies.geometry import Footholds
+from policies.geometry import Footholds, yaw_rate_of
 
 __all__ = ["BoxHead", "ChoiceHead", "Decision", "FootholdHead", "Head", "head_for"]
 
@@ -68,21 +68,29 @@ class Head(Protocol):
 
 
 class FootholdHead:
-    """Footholds by votes, see `policies.footholds`."""
+    """Footholds by votes, see `policies.footholds`. Where an action has a yaw rate, that and the
+    lateral offsets are regressed beside the lateral speed."""
 
     def __init__(self, footholds: Footholds) -> None:
         self.plan = footholds
-        self.size = footholds.legs * OFFSETS + 1
+        yaw_rate = yaw_rate_of(footholds)
+        self.others = () if yaw_rate is None else (yaw_rate, *footholds.lateral)
+        self.size = footholds.legs * OFFSETS + 1 + len(self.others)
         self.coded = footholds.actions
 
     def __call__(self, numbers: Tensor) -> FootholdVotes:
-        offsets = numbers[:, :-1].view(-1, self.plan.legs, OFFSETS)
-        return self.votes(offsets, numbers[:, -1])
+        votes = self.plan.legs * OFFSETS
+        offsets = numbers[:, :votes].reshape(-1, self.plan.legs, OFFSETS)
+        others = numbers[:, votes + 1 :] if self.others else None
+        return self.votes(offsets, numbers[:, votes], others)
 
-    def votes(self, offsets: Tensor, speed: Tensor) -> FootholdVotes:
-        """Votes (batch, legs, 25) and the lateral speed (batch,) as a decision."""
+    def votes(self, offsets: Tensor, speed: Tensor, others: Tensor | None = None) -> FootholdVotes:
+        """Votes (batch, legs, 25), the lateral speed (batch,) and, where there are such, what else
+        is regressed (batch, n) as a decision."""
         plan = self.plan
-        return FootholdVotes(offsets, speed, tuple(plan.forward), plan.speed, plan.actions)
+        return FootholdVotes(
+            offsets, speed, tuple(plan.forward), plan.speed, plan.actions, others, self.others
+        )
 
     def code(self, actions: Tensor) -> Tensor:
         return actions
@@ -95,6 +103,8 @@ class FootholdHead:
         actions = numbers.new_zeros(len(numbers), self.plan.actions)
         actions[:, list(self.plan.forward)] = chosen.to(numbers) * (2 / (OFFSETS - 1)) - 1
         actions[:, self.plan.speed] = numbers[:, 0]
+        if self.others:
+            actions[:, list(self.others)] = numbers[:, 1:]
         return actions.clamp(-1, 1)
 
 

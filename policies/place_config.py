@@ -17,6 +17,8 @@ from policies.config import (
 from policies.names import OwnName
 
 __all__ = [
+    "ASIDE",
+    "BANDS",
     "CUE",
     "KEY_HIDDEN",
     "KEY_INPUTS",
@@ -27,6 +29,8 @@ __all__ = [
 
 CUE = 18
 """Cells of the lateral cue, each with a share of holes and whether it was seen."""
+ASIDE, BANDS = 3, 3
+"""Where the path turns: rows of places that a leg reads, and stretches ahead with a cue each."""
 KEY_PX = (12, 16)
 """Rows and columns of tokens that keys are learned of."""
 KEY_INPUTS, KEY_HIDDEN, KEY_OUTPUTS = 7, (48, 48), 3 + CUE
@@ -69,13 +73,14 @@ class PlaceMemoryConfig(SeeingConfig):
     width_m: float = Field(default=0.03, gt=0, le=1)
     """Standard deviation of the kernel of places, metres."""
     circle_m: float = Field(default=2.0, ge=0.5, le=100)
-    """Length of path that places tell apart: its ends are joined to a circle, metres."""
+    """Length of path that places tell apart: its ends are joined to a circle, metres. Where the
+    path turns, of either side of the ground."""
     forgetting: float = Field(default=0.95, gt=0, le=1)
     """What a decision leaves of the weight of what was written before it."""
     exact_s: float | None = Field(default=10.0, gt=0, le=600)
     """Of exact memory, how long a frame is kept, seconds; null: as long as the episode lasts."""
     cell_m: float = Field(default=0.01, gt=0, le=0.2)
-    """Of a grid, the length of a cell, metres."""
+    """Of a grid, the length of a cell, metres; where the path turns, of either side."""
     fit_pitch: bool = False
     """Of a grid, whether the pitch of the cameras is corrected so that most of what is seen lies in
     the plane of the stones' tops."""
@@ -159,6 +164,8 @@ class PlaceMemoryConfig(SeeingConfig):
         """Places that a leg reads."""
         return 2 * round(self.reach_m / self.spacing_m) + 1
 
-    def handed(self, legs: int) -> int:
-        """Numbers that the controller is given beside proprioception."""
-        return legs * self.reads + 2 * CUE
+    def handed(self, legs: int, is_plane: bool = False) -> int:
+        """Numbers that the controller is given beside proprioception; where places have two
+        dimensions, as where the path turns, more."""
+        rows, cues = (ASIDE, BANDS) if is_plane else (1, 1)
+        return legs * rows * self.reads + cues * 2 * CUE

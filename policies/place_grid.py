@@ -31,12 +31,15 @@ class PlaceGrid(SteppedPlaces):
         circle_m: length of the circle, metres.
         cell_m: of a cell, metres; the circle is cut into the nearest whole number of them.
         forgetting: what a step leaves of what was written before it.
+        axes: dimensions of places; with 2, where the path turns, they are (..., n, 2), and cells
+            are squares on the torus of two such circles.
     """
 
-    def __init__(self, circle_m: float, cell_m: float, forgetting: float) -> None:
+    def __init__(self, circle_m: float, cell_m: float, forgetting: float, axes: int = 1) -> None:
         super().__init__()
-        self.cells = max(1, round(circle_m / cell_m))
-        self.cell_m, self.forgetting = circle_m / self.cells, forgetting
+        self.side = max(1, round(circle_m / cell_m))
+        self.axes, self.cells = axes, self.side**axes
+        self.cell_m, self.forgetting = circle_m / self.side, forgetting
 
     def start(self, batch: int, like: Tensor) -> GridState:
         """Nothing written yet."""
@@ -63,4 +66,5 @@ class PlaceGrid(SteppedPlaces):
             return torch.where(counts > _LEAST, holes / counts.clamp_min(_LEAST), 0.0)
 
     def _cell(self, at_m: Tensor) -> Tensor:
-        return (at_m / self.cell_m).floor().long() % self.cells
+        cells = (at_m / self.cell_m).floor().long() % self.side
+        return cells if self.axes == 1 else cells[..., 0] * self.side + cells[..., 1]

@@ -26,13 +26,16 @@ class LinearPlaces(SteppedPlaces):
 
     Args:
         config: the policy's settings.
+        axes: dimensions of places; with 2, where the path turns, they are (..., n, 2) and lie on
+            the torus of two such circles, which only harmonic features take.
     """
 
     cells_m: Tensor
     """Centres of the cells that pixels are pooled in; none where they are not."""
 
-    def __init__(self, config: PlaceMemoryConfig) -> None:
+    def __init__(self, config: PlaceMemoryConfig, axes: int = 1) -> None:
         super().__init__()
+        self.axes = axes
         self.circle_m, self.length = config.circle_m, math.sqrt(config.kappa)
         self.is_harmonic = config.feature_map == "harmonic"
         made: Any = "harmonic" if self.is_harmonic else self._fitted(config)
@@ -42,7 +45,7 @@ class LinearPlaces(SteppedPlaces):
         self.is_delta = config.rule == "delta"
         options |= {"rate": config.rate} if self.is_delta else {}
         self.memory = LinearMemory(
-            1 if self.is_harmonic else 2, 1, made, config.num_features, rule=config.rule,
+            axes if self.is_harmonic else 2, 1, made, config.num_features, rule=config.rule,
             decay=config.forgetting, **options,
         )  # fmt: skip
         cells = 0 if config.pool_m is None else max(1, round(config.circle_m / config.pool_m))
@@ -104,7 +107,9 @@ class LinearPlaces(SteppedPlaces):
             return self.cells_m.expand_as(means), means, shares
 
     def _points(self, at_m: Tensor) -> Tensor:
-        """(..., n) metres -> queries or keys (..., n, d)."""
+        """Metres, (..., n) or (..., n, 2) -> queries or keys (..., n, d)."""
+        if self.axes == 2:
+            return at_m
         if self.is_harmonic:
             return at_m.unsqueeze(-1)
         with component("tokens"):

@@ -23,8 +23,9 @@ from policies.place_config import PlaceMemoryConfig
 from policies.place_exact import ExactPlaces
 from policies.place_grid import PlaceGrid
 from policies.place_linear import LinearPlaces
-from policies.place_odometry import feet_and_speed, way
+from policies.place_odometry import feet_and_speed, told_place, way
 from policies.place_pitch import fitted_pitch
+from policies.place_plane import banded_cue, check_plane, on_plane, wide_weights
 from policies.place_steps import SteppedPlaces
 from policies.place_votes import PlaceVotes
 from policies.seeing import SeeingPolicy
@@ -33,14 +34,15 @@ __all__ = ["PlaceMemoryPolicy", "Remembered"]
 
 _HANDED = "handed"
 """Entry of the observations in which what the memory hands on stands in place of images."""
-_STEPS = 256  # whose pixels are projected at once
+_STEPS, _PLANE_STEPS = 256, 32  # whose pixels are projected at once
 
 
 class Remembered(NamedTuple):
     """What is carried from step to step."""
 
     odometry: Tensor
-    """Place on the circle, metres, and velocity along the path, metres a second: (batch, 2)."""
+    """Place on the circle, metres, and velocity along the path, metres a second; where the path
+    turns, place on the torus, metres: (batch, 2)."""
     written: Any
     """State of the memory, a NamedTuple of tensors (batch, ...)."""
     in_plane: Tensor
@@ -74,7 +76,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
         super().__init__(config, observation_space, action_space, geometry)
         plan = self.sight.places
         assert plan is not None
-        self.footholds, self.proprio = plan.footholds, plan.proprio
+        self.footholds, self.proprio, self.is_plane = plan.footholds, plan.proprio, plan.is_plane
+        if self.is_plane:
+            check_plane(config)
         generator = torch.Generator().manual_seed(config.init_seed)
         self.ground: Ground | None = None
         self.learned: LearnedKeys | None = None
@@ -82,7 +86,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             self.ground = Ground(plan, config.hole_m)
         else:
             self.learned = LearnedKeys(plan, config.key_prior, generator)
-        self.places = _memory_of(config)
+        self.places = _memory_of(config, 2 if self.is_plane else 1)
         reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
         self.register_buffer("reads_m", reads_m, persistent=False)
         votes = config.controller == "vote"
@@ -118,7 +122,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         if _HANDED in observations:
             return observations, seen
         handed = []
-        for part in torch.arange(starts.shape[1], device=starts.device).split(_STEPS):
+        most = _PLANE_STEPS if self.is_plane else _STEPS
+        for part in torch.arange(starts.shape[1], device=starts.device).split(most):
             some = {key: values[:, part] for key, values in observations.items()}
             found, seen = self._unrolled(some, starts[:, part], seen)
             handed.append(found)
@@ -159,14 +164,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
         flat = {key: part.flatten(0, 1) for key, part in observations.items()}
         with component("tokens"):
             tokens, cue, in_plane = self._tokens(flat, starts, seen)
-            feet_m, speeds = feet_and_speed(flat, self.footholds)
-            speeds = speeds.view(starts.shape)
-            way_m = way(speeds, starts, seen.odometry, self.config.decision_s)
-            now_m = way_m.remainder(self.config.circle_m).unsqueeze(-1)
-            reads_m = (feet_m.unsqueeze(-1) + self.reads_m).flatten(1)
-            asked_m = now_m + reads_m.unflatten(0, starts.shape)
             at_m, holes, weights = (part.unflatten(0, starts.shape) for part in tokens)
-            at_m = now_m + at_m
+            locate = self._on_plane if self.is_plane else self._on_path
+            odometry, at_m, asked_m = locate(flat, starts, seen, at_m)
         written, found = seen.written, []
         for part in _stretches(starts):
             if starts[:, part.start].any():
@@ -176,14 +176,41 @@ class PlaceMemoryPolicy(SeeingPolicy):
             )
             found.append(read)
         handed = torch.cat((torch.cat(found, 1) * 2 - 1, cue.unflatten(0, starts.shape)), -1)
-        odometry = torch.stack((now_m[:, -1, 0], speeds[:, -1]), -1)
         return handed, _detached(Remembered(odometry, written, in_plane))
+
+    def _on_path(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Odometry that is carried on, places of tokens (batch, steps, tokens), given as seen from
+        the base, and those that are read, (batch, steps, reads)."""
+        feet_m, speeds = feet_and_speed(flat, self.footholds)
+        speeds = speeds.view(starts.shape)
+        told_m = told_place(flat, self.footholds)
+        if told_m is None:
+            way_m = way(speeds, starts, seen.odometry, self.config.decision_s)
+        else:
+            way_m = told_m[:, 0].view(starts.shape)
+        now_m = way_m.remainder(self.config.circle_m).unsqueeze(-1)
+        reads_m = (feet_m.unsqueeze(-1) + self.reads_m).flatten(1)
+        odometry = torch.stack((now_m[:, -1, 0], speeds[:, -1]), -1)
+        return odometry, now_m + at_m, now_m + reads_m.unflatten(0, starts.shape)
+
+    def _on_plane(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in two dimensions, the last of places."""
+        places_m = on_plane(
+            flat, self.footholds, at_m.flatten(0, 1), self.reads_m, self.config.circle_m
+        )
+        now_m, at_m, asked_m = (part.unflatten(0, starts.shape) for part in places_m)
+        return now_m[:, -1], at_m, asked_m
 
     def _tokens(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
     ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
-        """Of steps (n, ...): places from the base, holes and weights, each (n, tokens); the cue of
-        how holes lie across the path, (n, 36); and what is carried on of a fitted pitch."""
+        """Of steps (n, ...): places from the base, holes and weights, each (n, tokens), and places
+        (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and what is
+        carried on of a fitted pitch."""
         if self.learned is not None:
             return *self.learned(flat), seen.in_plane
         assert self.ground is not None
@@ -191,6 +218,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
         if self.config.fit_pitch:
             correction, in_plane = fitted_pitch(self.ground, flat, starts, in_plane)
         ground = self.ground(flat, correction)
+        if self.is_plane:
+            at_m = torch.stack((ground.forward_m, ground.lateral_m), -1)
+            return (at_m, ground.holes, wide_weights(ground)), banded_cue(ground), in_plane
         return (ground.forward_m, ground.holes, ground.weights), lateral_cue(ground), in_plane
 
     def _nothing(self, batch: int) -> Remembered:
@@ -229,11 +259,11 @@ def _detached(state: Any) -> Any:
     return type(state)(*map(_detached, state))
 
 
-def _memory_of(config: PlaceMemoryConfig) -> SteppedPlaces:
+def _memory_of(config: PlaceMemoryConfig, axes: int) -> SteppedPlaces:
     circle_m, kappa = config.circle_m, config.kappa
     if config.memory == "grid":
-        return PlaceGrid(circle_m, config.cell_m, config.forgetting)
+        return PlaceGrid(circle_m, config.cell_m, config.forgetting, axes)
     if config.memory == "exact":
         steps = None if config.exact_s is None else round(config.exact_s / config.decision_s)
         return ExactPlaces(circle_m, kappa, config.forgetting, steps)
-    return LinearPlaces(config)
+    return LinearPlaces(config, axes)

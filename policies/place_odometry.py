@@ -8,7 +8,7 @@ from torch import Tensor
 from policies.geometry import Footholds
 from policies.ground import turned
 
-__all__ = ["feet_and_speed", "way"]
+__all__ = ["feet_and_speed", "told_place", "way"]
 
 
 def feet_and_speed(
@@ -43,3 +43,10 @@ def way(speeds: Tensor, starts: Tensor, before: Tensor, decision_s: float) -> Te
         speed = now
         found.append(way_m)
     return torch.stack(found, 1)
+
+
+def told_place(observations: Mapping[str, Tensor], footholds: Footholds) -> Tensor | None:
+    """Where the robot believes to be in the world, (batch, 2), metres; None where the observation
+    does not tell."""
+    own = getattr(footholds, "odometry", None)
+    return None if own is None else observations[footholds.proprio].float()[:, own]

@@ -9,7 +9,8 @@ __all__ = ["SteppedPlaces"]
 
 
 class SteppedPlaces(nn.Module):
-    """A memory of places on a circle of path, whose state is given and returned."""
+    """A memory of places on a circle of path, whose state is given and returned. Places on a torus,
+    where there are such, have a last dimension of 2."""
 
     def start(self, batch: int, like: Tensor) -> Any:
         """The state in which nothing is written yet, a NamedTuple of tensors (batch, ...)."""

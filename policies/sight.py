@@ -76,7 +76,7 @@ class Sight:
             self.places = place_plan(
                 self.observations, geometry, self.has_footholds, config.keys == "geometry"
             )
-            self.handed = config.handed(self.places.footholds.legs)
+            self.handed = config.handed(self.places.footholds.legs, self.places.is_plane)
             self._vector = self.places.numbers
 
     def _votes(
