@@ -48,6 +48,8 @@ OF_NUMBERS = {
     "concentration_bound",
     "expected_largest_projection",
     "expected_max_error_bound",
+    "harmonic_rms_error",
+    "harmonic_tail",
     "hybrid_multiplications",
     "kernel_lipschitz",
     "largest_base_error",
