@@ -155,8 +155,11 @@ def test_it_opens_in_a_browser(out, tmp_path, width):
 @needs_studies
 @pytest.mark.parametrize(
     "name",
-    ["stepping_stones", "stepping_stones_stages", "bimanual_sweep", "bimanual_sweep_choices"],
-)
+    [
+        "stepping_stones", "stepping_stones_stages", "stepping_stones_repair", "bimanual_sweep",
+        "bimanual_sweep_choices",
+    ],
+)  # fmt: skip
 def test_published_pages_open_in_a_browser(tmp_path, name):
     """The table of results, the first of all, shows every column at once."""
     dom = opened(STUDIES / name / "report.html", tmp_path, 1400)
