@@ -23,6 +23,7 @@ __all__ = [
     "FootholdPlan",
     "Footholds",
     "Geometry",
+    "moving_images",
     "published",
     "published_rays",
     "yaw_rate_of",
@@ -180,6 +181,12 @@ def published_rays(height: int, width: int) -> Floats:
     left = (1 - 2 * (np.arange(height) + 0.5) / height) * PUBLISHED_HALF_HEIGHT
     down = np.full((height, width), -1.0)
     return np.stack([*np.broadcast_arrays(ahead, left[:, None]), down], -1)
+
+
+def moving_images(geometry: Geometry) -> tuple[str, ...]:
+    """Keys of images of which a camera is elsewhere each episode; none, where nothing is said."""
+    found: tuple[str, ...] = getattr(geometry, "moving", ())
+    return found
 
 
 def yaw_rate_of(footholds: Footholds) -> int | None:

@@ -15,17 +15,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from policies.geometry import Footholds, Geometry, yaw_rate_of
+from policies.geometry import Footholds, Geometry, moving_images, yaw_rate_of
 from policies.observation import Observations
 from policies.place_config import CUE
 
-__all__ = ["Ground", "PlacePlan", "SeenGround", "lateral_cue", "levelled", "place_plan", "turned"]
+__all__ = [
+    "POSE",
+    "Ground",
+    "PlacePlan",
+    "SeenGround",
+    "lateral_cue",
+    "levelled",
+    "place_plan",
+    "turned",
+]
 
+POSE = 6
+"""Numbers that a camera's pose is told by."""
 _DOWN = 0.05  # rays that fall by less a metre of depth meet the plane nowhere near
 _AHEAD_M = 0.8  # beyond, a pixel is as large as a gap
 _LANE_M = 0.18  # to either side: where the feet are
 _CUE_CELL_M = 0.04
-_POSE = 6  # numbers that a camera's pose is told by
 _TURNS_DEG = 12  # up and down, that a camera may be off
 _IN_PLANE_M = 0.01
 
@@ -87,7 +97,7 @@ def place_plan(
                 f"place_memory needs to know where the cameras of {pictures.key} are, and the "
                 "geometry tells of none"
             )
-        if pictures.key in getattr(geometry, "moving", ()) and told is None:
+        if pictures.key in moving_images(geometry) and told is None:
             raise ValueError(
                 f"place_memory needs to be told where the cameras of {pictures.key} are, which "
                 "are elsewhere each episode, and the observation does not tell"
@@ -227,7 +237,7 @@ class Ground(nn.Module):
         they are."""
         if self.told is None:
             return self.rays.unsqueeze(0), self.places_m.unsqueeze(0)
-        poses = observations[self.told].float().unflatten(-1, (-1, _POSE))  # (batch, cameras, 6)
+        poses = observations[self.told].float().unflatten(-1, (-1, POSE))  # (batch, cameras, 6)
         pitch, yaw = self.angles.unbind(-1)  # roll is the geometry's
         turns = _yawed(poses[..., 4]) @ _pitched(poses[..., 3] - pitch) @ _yawed(-yaw)
         parts = zip(self.rays.split(self.pixels), turns.unbind(1), strict=True)

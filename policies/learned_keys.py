@@ -17,7 +17,7 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from attention.components import component
 from policies.dense import DenseController
-from policies.ground import PlacePlan
+from policies.ground import POSE, PlacePlan
 from policies.place_config import CUE, KEY_HIDDEN, KEY_INPUTS, KEY_OUTPUTS, KEY_PX
 
 __all__ = ["LearnedKeys"]
@@ -25,7 +25,7 @@ __all__ = ["LearnedKeys"]
 Tokens = tuple[Tensor, Tensor, Tensor]
 
 _MIDDLE_M, _SPAN_M = 0.45, 0.3  # of the ground ahead that a camera may see
-_POSE, _PITCH = 6, 3  # numbers that a pose is told by, and the place of the pitch among them
+_PITCH = 3  # place of the pitch in a told pose
 _USUAL_PITCH, _PITCH_UNIT = 0.785, 0.175  # radians: 45 and 10 degrees
 _TILT_UNIT, _HEIGHT_UNIT_M = 0.175, 0.1
 _STEEP = 3.0  # times what the network says, before it is squashed
@@ -99,5 +99,5 @@ class LearnedKeys(nn.Module):
         """(batch,), 0 where none is told."""
         if self.told is None:
             return torch.zeros_like(like)
-        pose = observations[self.told].float().reshape(len(like), _POSE)
+        pose = observations[self.told].float().reshape(len(like), POSE)
         return (pose[:, _PITCH] - _USUAL_PITCH) / _PITCH_UNIT

@@ -13,6 +13,7 @@ from torch import Tensor
 from policies.geometry import Footholds
 from policies.ground import SeenGround, lateral_cue
 from policies.place_config import PlaceMemoryConfig
+from policies.place_odometry import told_place
 
 __all__ = ["banded_cue", "check_plane", "on_plane", "wide_weights"]
 
@@ -59,10 +60,11 @@ def on_plane(
         (batch, legs 3 n, 2), metres: of each leg n places to the right, in the middle, to the left.
     """
     proprio = observations[footholds.proprio].float()
-    heading, odometry = getattr(footholds, "heading"), getattr(footholds, "odometry")  # noqa: B009
+    place_m, heading = told_place(observations, footholds), getattr(footholds, "heading")  # noqa: B009
+    assert place_m is not None  # see `policies.ground.place_plan`
     sine, cosine = proprio[:, heading].unbind(-1)
     rows = torch.stack((cosine, sine, -sine, cosine), -1).unflatten(-1, (2, 2))  # of row vectors
-    now_m = proprio[:, odometry].remainder(circle_m)
+    now_m = place_m.remainder(circle_m)
     aside_m = reads_m.new_tensor(_ASIDE_M)
     offsets_m = torch.cartesian_prod(aside_m, reads_m).flip(-1)  # (3 n, 2): forward, left
     feet_m = proprio[:, footholds.nominal].unflatten(-1, (-1, 1, 2))

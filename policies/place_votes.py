@@ -1,8 +1,7 @@
 """Foothold votes by a small template over what is remembered, the same for every leg and offset.
 
-As `policies.vote`, but its profile is read from a memory of places: the vote for an offset is the
-template's product with what is remembered about the foothold that this offset would give. 23
-parameters, few enough for evolution strategies to learn from scratch.
+As `policies.vote`, but the profile that the template slides over is read from a memory of places.
+There are 23 parameters, few enough for evolution strategies to learn from scratch.
 """
 
 import torch
@@ -11,10 +10,9 @@ from torch import Tensor, nn
 from policies.footholds import OFFSETS
 from policies.geometry import Footholds
 from policies.place_config import CUE, PlaceMemoryConfig
+from policies.template import between_taps, template_votes
 
 __all__ = ["PlaceVotes"]
-
-_TAP_EVERY = 2  # one parameter every second tap, linear between
 
 
 class PlaceVotes(nn.Module):
@@ -41,15 +39,12 @@ class PlaceVotes(nn.Module):
                 f"far apart, got {config.spacing_m} and {config.reach_m}"
             )
         self.footholds, self.reads = footholds, config.reads
-        self.taps = config.reads - OFFSETS + 1
-        self.template = nn.Parameter(torch.zeros((self.taps - 1) // _TAP_EVERY + 1))
+        interpolate = between_taps(config.reads - OFFSETS + 1)
+        self.template = nn.Parameter(torch.zeros(interpolate.shape[1]))
         self.prior = nn.Parameter(torch.zeros(2))
         self.edges = nn.Parameter(torch.zeros(CUE // 2))
         self.balance = nn.Parameter(torch.zeros(3))
-        taps = torch.arange(self.taps, dtype=torch.float32) / _TAP_EVERY
-        knots = torch.arange(len(self.template), dtype=torch.float32)
-        weights = (1 - (taps[:, None] - knots).abs()).clamp_min(0)
-        self.register_buffer("interpolate", weights, persistent=False)
+        self.register_buffer("interpolate", interpolate, persistent=False)
         self.register_buffer("offsets", torch.linspace(-1, 1, OFFSETS), persistent=False)
 
     def forward(self, given: Tensor) -> Tensor:
@@ -60,11 +55,9 @@ class PlaceVotes(nn.Module):
         reads, holes, _, proprio = given.split([*sizes, given.shape[1] - sum(sizes)], -1)
         template = self.interpolate @ self.template
         profile = reads.unflatten(-1, (legs, self.reads))
-        linear, square = self.prior.unbind()
-        votes = profile.unfold(-1, self.taps, 1) @ template
-        votes = votes + linear * self.offsets - (1 + square) * self.offsets**2
+        votes = template_votes(profile, template, self.prior, self.offsets)
         left = holes[:, CUE // 2 :] - holes[:, : CUE // 2].flip(-1)
         roll, _, yaw = proprio[:, self.footholds.attitude].unbind(-1)
         own = torch.stack([roll, yaw, proprio[:, self.footholds.velocity][:, 1]], -1)
         speed = left @ self.edges + 0.3 * (own @ self.balance)
-        return torch.cat(((4.0 * votes).flatten(1), speed.unsqueeze(-1)), -1)
+        return torch.cat((votes.flatten(1), speed.unsqueeze(-1)), -1)

@@ -1,10 +1,9 @@
 """Foothold votes by a small template, the same for every leg and every offset.
 
 Each leg has a lane: the strip of ground in which it may land. The attended values in the lane make
-a profile along the direction of travel, and a template of 21 taps slides over it: the vote for an
-offset is the template's product with the profile around the foothold that this offset would give.
-Translation does not have to be learned, so 22 parameters suffice, few enough for evolution
-strategies to learn from scratch.
+a profile along the direction of travel, and a template of 21 taps slides over it, see
+`policies.template`. There are 22 parameters, few enough for evolution strategies to learn from
+scratch.
 
 Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both
 in proprioception, and from where the two pictures are taken, see `policies.vote_plan`.
@@ -16,13 +15,13 @@ from torch import Tensor, nn
 from policies.footholds import OFFSETS
 from policies.ground import levelled
 from policies.normaliser import RunningNormaliser
+from policies.template import between_taps, template_votes
 from policies.vote_plan import VotePlan
 
 __all__ = ["VoteController"]
 
 _SPACING_M = 0.01
 _TAPS = 21
-_TAP_EVERY = 2  # one parameter every second tap, linear between
 _LANE_M = 0.05  # half-width of a lane
 _PIXEL_M = 0.024  # a pixel on the ground, of the published cameras
 _EDGE_M = 0.15  # lateral places from here outward tell where the stones end
@@ -47,15 +46,13 @@ class VoteController(nn.Module):
         super().__init__()
         self.plan = plan
         self.normaliser = [normaliser]  # not a submodule: the policy owns it
-        self.template = nn.Parameter(torch.zeros(_TAPS // _TAP_EVERY + 1))
+        interpolate = between_taps(_TAPS)
+        self.template = nn.Parameter(torch.zeros(interpolate.shape[1]))
         self.prior = nn.Parameter(torch.zeros(2))
         self.edges = nn.Parameter(torch.zeros(_EDGE_BINS))
         self.balance = nn.Parameter(torch.zeros(3))
         self.register_buffer("rays", plan.rays_and_places(), persistent=False)
-        taps = torch.arange(_TAPS, dtype=torch.float32) / _TAP_EVERY
-        knots = torch.arange(len(self.template), dtype=torch.float32)
-        weights = (1 - (taps[:, None] - knots).abs()).clamp_min(0)
-        self.register_buffer("interpolate", weights, persistent=False)
+        self.register_buffer("interpolate", interpolate, persistent=False)
         offsets = torch.linspace(-plan.footholds.reach_m, plan.footholds.reach_m, OFFSETS)
         margin = _SPACING_M * (_TAPS // 2)
         points = torch.arange(OFFSETS + _TAPS - 1) * _SPACING_M + offsets[0] - margin
@@ -85,10 +82,8 @@ class VoteController(nn.Module):
         profile = weighted[..., 0] / weighted[..., 1].clamp_min(1e-3)
 
         template = self.interpolate @ self.template
-        votes = profile.unfold(-1, _TAPS, 1) @ template
-        linear, square = self.prior.unbind()
-        votes = votes + linear * self.offsets - (1 + square) * self.offsets**2
-        return 4.0 * votes, self._speed(values, lateral_m, vector)
+        votes = template_votes(profile, template, self.prior, self.offsets)
+        return votes, self._speed(values, lateral_m, vector)
 
     def _ground(self, proprio: Tensor) -> tuple[Tensor, Tensor]:
         """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""

@@ -25,7 +25,9 @@ from policies.geometry import (
     PUBLISHED_SHAPE,
     Footholds,
     Geometry,
+    moving_images,
     published_rays,
+    yaw_rate_of,
 )
 from policies.images import Prepared
 from policies.observation import Observations
@@ -221,7 +223,7 @@ def vote_plan(
     footholds = None if geometry is None else geometry.footholds
     if geometry is None or footholds is None:
         return "a geometry that tells of footholds, and this environment gives none"
-    if getattr(footholds, "yaw_rate", None) is not None:
+    if yaw_rate_of(footholds) is not None:
         return "a robot that walks straight on, and this action turns it"
     if action_space.shape != (footholds.actions,):
         return f"actions of shape ({footholds.actions},), got {action_space.shape}"
@@ -232,7 +234,7 @@ def vote_plan(
             f"a vector {footholds.proprio} of at least {least} numbers, got "
             f"{told.get(footholds.proprio, 'none')}"
         )
-    moving: tuple[str, ...] = getattr(geometry, "moving", ())
+    moving = moving_images(geometry)
     if moving:
         return (
             "cameras that stay where they are, and those of "

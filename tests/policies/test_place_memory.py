@@ -16,6 +16,7 @@ from policies.ground import lateral_cue, levelled
 from policies.place_grid import PlaceGrid
 from policies.place_odometry import way
 from policies.size import numbers
+from tests.policies.walks import walked
 from training.flops import count
 
 ARMS = {
@@ -47,16 +48,7 @@ def stones():
 @pytest.fixture(scope="module")
 def walk(stones):
     """Observations and actions of an expert's walk over two terrains, and where each begins."""
-    seen, actions, starts = [], [], []
-    for seed in (3, 4):
-        observation, _ = stones.reset(seed=seed)
-        for step in range(9 - seed):
-            seen.append(observation)
-            actions.append(stones.unwrapped.expert_action())
-            starts.append(step == 0)
-            observation = stones.step(actions[-1])[0]
-    parts = {key: torch.from_numpy(np.stack([one[key] for one in seen])) for key in seen[0]}
-    return seen, parts, torch.from_numpy(np.stack(actions)), torch.tensor(starts)
+    return walked(stones)
 
 
 def build(stones, **settings):

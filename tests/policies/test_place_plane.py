@@ -3,7 +3,6 @@
 import math
 
 import gymnasium
-import numpy as np
 import pytest
 import torch
 
@@ -13,6 +12,7 @@ from policies.footholds import OFFSETS
 from policies.ground import SeenGround
 from policies.place_grid import PlaceGrid
 from policies.place_plane import banded_cue, on_plane
+from tests.policies.walks import walked
 
 FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}}
 ARMS = {
@@ -32,19 +32,6 @@ def turning():
 def walk(turning):
     """Observations and actions of an expert's walk over two terrains, and where each begins."""
     return walked(turning)
-
-
-def walked(env):
-    seen, actions, starts = [], [], []
-    for seed in (3, 4):
-        observation, _ = env.reset(seed=seed)
-        for step in range(9 - seed):
-            seen.append(observation)
-            actions.append(env.unwrapped.expert_action())
-            starts.append(step == 0)
-            observation = env.step(actions[-1])[0]
-    parts = {key: torch.from_numpy(np.stack([one[key] for one in seen])) for key in seen[0]}
-    return seen, parts, torch.from_numpy(np.stack(actions)), torch.tensor(starts)
 
 
 def build(env, **settings):
