@@ -30,6 +30,7 @@ __all__ = [
     "measure",
     "measure_all",
     "median_ms",
+    "thread_ms",
 ]
 
 COMPONENTS = ("tokens", "projection", "exponentials", "score", "controller")
@@ -122,7 +123,7 @@ def decisions_ms(
     Policies decide in turn. One that carries numbers from step to step makes as many decisions
     before, so that its memory is full, where it has an end.
     """
-    timed = _gpu_ms if torch.device(device).type == "cuda" else _thread_ms
+    timed = _gpu_ms if torch.device(device).type == "cuda" else thread_ms
     times_ms: dict[str, list[float]] = {name: [] for name in subjects}
     with torch.no_grad():
         for policy, seen in subjects.values():
@@ -217,7 +218,8 @@ def _cpu_ms(step: Step) -> float:
     return (time.perf_counter_ns() - start) / 1e6
 
 
-def _thread_ms(step: Step) -> float:
+def thread_ms(step: Step) -> float:
+    """CPU time of this thread in `step`, milliseconds: what else the machine does is not in it."""
     start = time.thread_time_ns()
     step()
     return (time.thread_time_ns() - start) / 1e6
