@@ -45,7 +45,7 @@ def summary(**costs):
 def test_decisions_have_their_time_and_memory():
     found = summary(exact=COST, **{"lin<ear": OLD})
     assert rows_of(decisions_section(STUDY, found)) == {
-        "arm": ["attention MFLOPs", "total MFLOPs", "median ms", "p99 ms", "carried numbers"],
+        "arm": ["attention MFLOPs", "total MFLOPs", "p50 ms", "p99 ms", "carried numbers"],
         "exact": ["2.000", "3.000", "1.250", "2.500", "12,345"],
         "lin&lt;ear": ["2.000", "3.000", "-", "-", "-"],
     }

@@ -15,7 +15,7 @@ __all__ = ["decisions_section"]
 _COLUMNS: dict[str, tuple[str, str, Callable[[Any], str]]] = {
     "attention": ("attention", "MFLOPs", millions),
     "total": ("total", "MFLOPs", millions),
-    "p50_ms": ("median", "ms", lambda ms: f"{ms:.3f}"),
+    "p50_ms": ("p50", "ms", lambda ms: f"{ms:.3f}"),
     "p99_ms": ("p99", "ms", lambda ms: f"{ms:.3f}"),
     "state": ("carried", "numbers", lambda numbers: f"{numbers:,}"),
 }
@@ -36,8 +36,8 @@ def decisions_section(study: StudyConfig, summary: Summary) -> list[str]:
     rows = [[escape(name), *_cells(cost, kinds)] for name, cost in costs.items()]
     clock = "CPU time of one thread" if study.device == "cpu" else f"time on {study.device}"
     remark = (
-        f"Milliseconds: {clock}, over what an episode's decisions see, all arms in turn; 99 of 100 "
-        "decisions take no longer than p99. Memories are full by then, where they have an end. "
+        f"Milliseconds: {clock}, over what an episode's decisions see, all arms in turn; half of the "
+        "decisions take no longer than p50, 99 of 100 no longer than p99. Memories are full by then, where they have an end. "
         "Policies are as they are initialised: training changes the numbers in one, not what it "
         "computes."
     )

@@ -7,7 +7,6 @@ import copy
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import filterfalse
@@ -297,29 +296,29 @@ class Costs:
         """Measure all arms, old ones too, so that latencies can be compared."""
         torch.set_num_threads(1)
         measured = self._measured()
-        policies: dict[str, Any] = {}
-        walks: dict[str, Sequence[Any]] = {}
+        observed: dict[str, list[Any]] = {}  # by environment
+        walks: dict[str, tuple[Any, list[Any]]] = {}
         for run in self.runs:
-            name, env_id = run.arm.name, run.job.env_id
-            settings = measured[name]["env"]
-            alike = next((n for n in walks if measured[n]["env"] == settings), None)
+            env_id, settings = run.job.env_id, measured[run.arm.name]["env"]
+            key = repr((env_id, settings))
             with checkpoint.make_env(env_id, settings) as env:
                 policy = build_for(run.job.policy, env)
                 policy.to(self.study.device).requires_grad_(False)
-                walks[name] = walks[alike] if alike else self._observed(env, policy)
+                if key not in observed:
+                    observed[key] = self._observed(env, policy)
             policy.reset()
-            policies[name] = policy
+            walks[run.arm.name] = policy, observed[key]
         device = self.study.device
-        first = {name: (policy, walks[name][0]) for name, policy in policies.items()}
+        first = {name: (policy, seen[0]) for name, (policy, seen) in walks.items()}
         costs = measure_all(first, device, TIMED_CALLS)
-        walked = {name: (policy, walks[name]) for name, policy in policies.items()}
         found = {}
-        for name, times_ms in decisions_ms(walked, device, TIMED_CALLS).items():
+        for name, times_ms in decisions_ms(walks, device, TIMED_CALLS).items():
             cost = costs[name]
             p50_ms, p99_ms = map(float, np.quantile(times_ms, (0.5, 0.99)))
-            more = {"attention": cost.attention, "total": cost.total}
-            more |= {"p50_ms": p50_ms, "p99_ms": p99_ms}
-            found[name] = dataclasses.asdict(cost) | more
+            found[name] = dataclasses.asdict(cost) | {
+                "attention": cost.attention, "total": cost.total,
+                "p50_ms": p50_ms, "p99_ms": p99_ms,
+            }  # fmt: skip
         facts = {"measured": measured, "costs": found, "timed_calls": TIMED_CALLS}
         write_json(self.path, facts | {"provenance": provenance({})})
 
