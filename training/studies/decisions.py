@@ -36,10 +36,10 @@ def decisions_section(study: StudyConfig, summary: Summary) -> list[str]:
     rows = [[escape(name), *_cells(cost, kinds)] for name, cost in costs.items()]
     clock = "CPU time of one thread" if study.device == "cpu" else f"time on {study.device}"
     remark = (
-        f"Milliseconds: {clock}, over what an episode's decisions see, all arms in turn; half of the "
-        "decisions take no longer than p50, 99 of 100 no longer than p99. Memories are full by then, where they have an end. "
-        "Policies are as they are initialised: training changes the numbers in one, not what it "
-        "computes."
+        f"Milliseconds: {clock}, over what an episode's decisions see, all arms in turn; half of "
+        "the decisions take no longer than p50, 99 of 100 no longer than p99. Memories are full by "
+        "then, where they have an end. Policies are as they are initialised: training changes the "
+        "numbers in one, not what it computes."
     )
     return ["<h2>A decision's time and memory</h2>", table(head, rows), note(remark)]
 
