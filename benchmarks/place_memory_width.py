@@ -43,16 +43,19 @@ TIED = 0.01
 
 
 def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
-    """Cloning of the arms with linear attention over given places, by name; of those wanted, or
-    all. UserError where one that is wanted is none of them."""
+    """Cloning of the arms with linear attention over given places, by name, but for those with the
+    policy of one before; of those wanted, or all. UserError where a wanted one is none of them."""
     path = study_file(study)
-    config, found = load_config(path), {}
+    config = load_config(path)
+    found: dict[str, BCConfig] = {}
     for arm in config.arms:
         job = load_jobs(config, path, arm, config.seeds[0])[0][2]
         policy = job.policy
-        if isinstance(policy, PlaceMemoryConfig) and (policy.memory, policy.keys) == (
-            "linear",
-            "geometry",
+        known = [other.policy for other in found.values()]
+        if (
+            isinstance(policy, PlaceMemoryConfig)
+            and (policy.memory, policy.keys) == ("linear", "geometry")
+            and policy not in known
         ):
             found[arm.name] = job
     for name in wanted:

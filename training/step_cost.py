@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
 from typing import Any
 
 import torch
@@ -19,7 +21,17 @@ from attention import RandomFeatureAttention
 from training.episode import Policy
 from training.op_counter import OTHER, OpCounter
 
-__all__ = ["ATTENTION", "COMPONENTS", "StepCost", "count", "measure", "measure_all", "median_ms"]
+__all__ = [
+    "ATTENTION",
+    "COMPONENTS",
+    "StepCost",
+    "count",
+    "decisions_ms",
+    "measure",
+    "measure_all",
+    "median_ms",
+    "thread_ms",
+]
 
 COMPONENTS = ("tokens", "projection", "exponentials", "score", "controller")
 """Parts of an implicit attention policy, in the order of the computation; others have more."""
@@ -102,6 +114,30 @@ def median_ms(step: Step, device: str = "cpu", calls: int = 100, warm_up: int = 
     return _medians_ms({"": step}, device, calls, warm_up)[""]
 
 
+def decisions_ms(
+    subjects: Mapping[str, tuple[Policy, Sequence[Any]]], device: str = "cpu", calls: int = 200
+) -> dict[str, list[float]]:
+    """Times of `calls` decisions by policy, milliseconds, each policy with what is observed in an
+    episode, over and over: CPU time of this thread, on a GPU that of its events.
+
+    Policies decide in turn. One that carries numbers from step to step makes as many decisions
+    before, so that its memory is full, where it has an end.
+    """
+    timed = _gpu_ms if torch.device(device).type == "cuda" else thread_ms
+    times_ms: dict[str, list[float]] = {name: [] for name in subjects}
+    with torch.no_grad():
+        for policy, seen in subjects.values():
+            policy.reset()
+            policy.act(seen[0])
+            before = calls if getattr(policy, "carried", 0) else min(calls, 10)
+            for observation in islice(cycle(seen), before):
+                policy.act(observation)
+        for call in range(calls):
+            for name, (policy, seen) in subjects.items():
+                times_ms[name].append(timed(partial(policy.act, seen[call % len(seen)])))
+    return times_ms
+
+
 def _cost(policy: Policy, steps: dict[str, Step], times_ms: Mapping[str, float]) -> StepCost:
     counter = count(steps["act"])
     names = [*COMPONENTS, *sorted(set(counter.by_component) - set(COMPONENTS) - {OTHER}), OTHER]
@@ -180,6 +216,13 @@ def _cpu_ms(step: Step) -> float:
     start = time.perf_counter_ns()
     step()
     return (time.perf_counter_ns() - start) / 1e6
+
+
+def thread_ms(step: Step) -> float:
+    """CPU time of this thread in `step`, milliseconds: what else the machine does is not in it."""
+    start = time.thread_time_ns()
+    step()
+    return (time.thread_time_ns() - start) / 1e6
 
 
 def _gpu_ms(step: Step) -> float:

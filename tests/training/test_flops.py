@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from training import step_cost
 from training.flops import COMPONENTS, comparison, count, measure, measure_all, table
 from training.flops import main as flops_main
 from training.op_counter import OTHER, OpCounter, UncountedError
+from training.step_cost import decisions_ms
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU"))]  # fmt: skip
@@ -210,6 +212,33 @@ def test_policies_are_timed_in_turn():
     header, *rows = comparison(costs).splitlines()
     assert "encoding" not in header
     assert [row.split()[:3] for row in rows] == [["a", "0", "-"], ["b", "0", "-"]]
+
+
+def test_decisions_are_timed_over_an_episode_with_a_full_memory():
+    class Remembering(Small):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.carried = [], 0
+
+        def reset(self):
+            self.seen, self.carried = [], 0
+
+        def act(self, observation):
+            self.seen.append(int(observation["proprio"][0]))
+            self.carried += 1
+            return super().act(observation)
+
+    class Forgetful(Remembering):
+        carried = property(lambda self: 0, lambda self, numbers: None)
+
+    walk = [{"proprio": np.full(3, step, np.float32)} for step in range(15)]
+    subjects = {"it": (Remembering(), walk), "not": (Forgetful(), walk)}
+    times_ms = decisions_ms(subjects, calls=20)
+    assert {name: len(found) for name, found in times_ms.items()} == {"it": 20, "not": 20}
+    assert min(min(found) for found in times_ms.values()) > 0
+    whole = [step % 15 for step in range(20)]
+    assert subjects["it"][0].seen == [0, *whole, *whole]
+    assert subjects["not"][0].seen == [0, *range(10), *whole]
 
 
 def test_the_table_and_the_file_say_what_their_numbers_are(tmp_path, capsys):

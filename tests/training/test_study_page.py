@@ -93,9 +93,11 @@ def test_it_says_what_it_rests_on(out):
         "python -m training.study --config", "Training seeds 3",
         "seeds 100000 to 100004", "oracle (scripted)", "FAVOR+ m = 16 (baseline)", "torch 2.",
         "attention, FLOPs a step", "wind (m a step)", "ms a step",
+        "A decision's time and memory", "p99 ms",
     ):  # fmt: skip
         assert words in text, words
     assert "is not finished" not in text
+    assert "Held-out loss" not in text  # nothing was cloned
 
 
 def test_its_colours_follow_the_reader(out):
@@ -149,7 +151,7 @@ def test_it_opens_in_a_browser(out, tmp_path, width):
     dom = opened(out / "report.html", tmp_path, width)
     assert 'data-figures="6"' in dom
     assert 'data-sideways="false"' in dom
-    assert 'data-rows="5"' in dom
+    assert 'data-rows="7"' in dom
 
 
 @needs_studies

@@ -11,7 +11,13 @@ from training.plots import Curve
 from training.run_log import provenance
 from training.state_files import read_json
 from training.studies.config import StudyConfig
-from training.studies.intervals import mean_interval, ratio_interval, share_interval, t_quantile
+from training.studies.intervals import (
+    mean_interval,
+    ratio_interval,
+    seeds_interval,
+    share_interval,
+    t_quantile,
+)
 from training.studies.measures import Evaluation, condition_file, write_json
 from training.studies.results import Scores, pareto_front, read_scores, training_spread
 from training.studies.summary import Row, Summary, headline, summarise
@@ -96,6 +102,12 @@ def test_a_ratio_has_the_seeds_of_both_arms():
 
 def test_no_ratio_to_a_reward_around_zero():
     assert ratio_interval(np.ones((1, 4)), np.array([[-1.0, 1.0, 1, 1]])) is None
+
+
+def test_one_value_a_seed_has_an_interval_by_students_t():
+    low, high = seeds_interval(np.array([1.0, 2.0, 3.0]))
+    assert (low, high) == (pytest.approx(2 - 2.484, abs=1e-3), pytest.approx(2 + 2.484, abs=1e-3))
+    assert seeds_interval(np.array([1.0])) is None
 
 
 def test_shares_stay_inside_and_have_a_width_at_the_ends():

@@ -26,7 +26,14 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["Interval", "mean_interval", "ratio_interval", "share_interval", "t_quantile"]
+__all__ = [
+    "Interval",
+    "mean_interval",
+    "ratio_interval",
+    "seeds_interval",
+    "share_interval",
+    "t_quantile",
+]
 
 Interval = tuple[float, float]
 
@@ -75,6 +82,14 @@ def mean_interval(values: np.ndarray) -> Interval:
     """95 % interval of the mean of `values` (seeds, scenes), over seeds and scenes."""
     variance, t = _spread([(1.0, values)])
     half = t * math.sqrt(variance)
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def seeds_interval(values: np.ndarray) -> Interval | None:
+    """95 % interval of the mean of `values` (seeds,), one a seed, by Student's t; None of one."""
+    if len(values) < 2:
+        return None
+    half = t_quantile(len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return float(values.mean()) - half, float(values.mean()) + half
 
 

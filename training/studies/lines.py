@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ OVERLAID = 4
 """So many arms are drawn over each other; of more, each has a panel of its own."""
 _COLUMNS = 6
 _PANEL_IN = 2.2, 1.6
+_HEADING_LETTERS = 32  # of a line above a panel
 _SCRIPTED: dict[str, Any] = {"oracle": ":", "blind": "-.", "random": (0, (1, 4))}
 """Line patterns of scripted policies."""
 _BEHIND: dict[str, Any] = {"color": INK, "alpha": 0.35, "linewidth": 1.2}
@@ -94,9 +96,8 @@ def _panels(
         dress(axis, size=8)
         axis.tick_params(labelbottom=place + columns >= len(arms))
         axis.xaxis.get_major_locator().set_params(nbins=4)
-        axis.set_title(
-            f"{line.number + 1}. {line.name}", loc="left", fontsize=8.5, color=INK, parse_math=False
-        )
+        heading = textwrap.fill(f"{line.number + 1}. {line.name}", _HEADING_LETTERS)
+        axis.set_title(heading, loc="left", fontsize=8.5, color=INK, parse_math=False)
         for other in behind:
             if other is not line:
                 axis.plot(other.x, other.y, **_BEHIND)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
@@ -12,11 +13,13 @@ from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from policies import build_for
 from policies.choices import Repair
+from policies.scripted import Oracle
 from training import checkpoint, environments
 from training import config as configuration
 from training.config import UserError
@@ -25,7 +28,7 @@ from training.files import write_atomically
 from training.players import Player
 from training.run_log import Provenance, provenance
 from training.state_files import Count, Finite, State, read_json
-from training.step_cost import measure_all
+from training.step_cost import decisions_ms, measure_all
 from training.studies.config import CurveConfig, StudyConfig, place_name, slug
 from training.studies.episodes import play_on
 from training.studies.runs import Run, iterations_made
@@ -64,6 +67,13 @@ class Cost:
     total: Count
     latency_ms: Finite
     parameters: Count
+    p50_ms: Finite | None = None
+    """Median time of an episode's decisions, of CPU time on a CPU; None where it was not measured
+    yet, as the following."""
+    p99_ms: Finite | None = None
+    """Of 100 decisions, 99 take no longer."""
+    state: Count | None = None
+    """Numbers that are carried to the next decision."""
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -229,7 +239,7 @@ def checkpoint_sha256(run: Path) -> str:
 
 @dataclass(frozen=True)
 class Costs:
-    """FLOPs, latency and parameters of a step of every arm, timed in turn in this process.
+    """FLOPs, times, size and memory of a step of every arm, timed in turn in this process.
 
     They follow from an arm's configuration: training changes the numbers in a policy, not what it
     computes. So they are there before the first run, on policies as they are initialised.
@@ -286,21 +296,45 @@ class Costs:
         """Measure all arms, old ones too, so that latencies can be compared."""
         torch.set_num_threads(1)
         measured = self._measured()
-        subjects = {}
+        observed: dict[str, list[Any]] = {}  # by environment
+        walks: dict[str, tuple[Any, list[Any]]] = {}
         for run in self.runs:
             env_id, settings = run.job.env_id, measured[run.arm.name]["env"]
+            key = repr((env_id, settings))
             with checkpoint.make_env(env_id, settings) as env:
                 policy = build_for(run.job.policy, env)
-                observation, _ = env.reset(seed=self.study.evaluation_seed)
-            policy.to(self.study.device).requires_grad_(False).reset()
-            subjects[run.arm.name] = policy, observation
-        costs = measure_all(subjects, self.study.device, TIMED_CALLS)
-        found = {
-            name: dataclasses.asdict(cost) | {"attention": cost.attention, "total": cost.total}
-            for name, cost in costs.items()
-        }
+                policy.to(self.study.device).requires_grad_(False)
+                if key not in observed:
+                    observed[key] = self._observed(env, policy)
+            policy.reset()
+            walks[run.arm.name] = policy, observed[key]
+        device = self.study.device
+        first = {name: (policy, seen[0]) for name, (policy, seen) in walks.items()}
+        costs = measure_all(first, device, TIMED_CALLS)
+        found = {}
+        for name, times_ms in decisions_ms(walks, device, TIMED_CALLS).items():
+            cost = costs[name]
+            p50_ms, p99_ms = map(float, np.quantile(times_ms, (0.5, 0.99)))
+            found[name] = dataclasses.asdict(cost) | {
+                "attention": cost.attention, "total": cost.total,
+                "p50_ms": p50_ms, "p99_ms": p99_ms,
+            }  # fmt: skip
         facts = {"measured": measured, "costs": found, "timed_calls": TIMED_CALLS}
         write_json(self.path, facts | {"provenance": provenance({})})
+
+    def _observed(self, env: Any, policy: Any) -> list[Any]:
+        """What is observed in an episode, at most so often as is timed: of the expert, or of the
+        policy where there is none."""
+        walker = Oracle(env) if env.has_wrapper_attr("expert_action") else policy
+        observation, _ = env.reset(seed=self.study.evaluation_seed)
+        seen, ended = [copy.deepcopy(observation)], False
+        walker.reset()
+        with contextlib.suppress(Exception):  # its evaluation says why an environment breaks
+            while not ended and len(seen) < TIMED_CALLS:
+                observation, _, terminated, truncated, _ = env.step(walker.act(observation))
+                ended = terminated or truncated
+                seen.append(copy.deepcopy(observation))
+        return seen
 
 
 def _policy_facts(settings: Any) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from training.studies.budget import budget_section
 from training.studies.charts import curve_charts, pareto_charts, training_charts
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.controls import controls_table
+from training.studies.decisions import decisions_section
 from training.studies.figures import look
 from training.studies.gaze import gaze_section
+from training.studies.held_out import held_out_section
 from training.studies.html import (
     between,
     document,
@@ -65,10 +67,12 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
              "joined: the Pareto front, arms whose mean none beats at as low a cost, controls aside"
              f"{_on_front(summary)}. Scripted policies that are far off are in the table alone."),
+        *decisions_section(study, summary),
         "<h2>Training</h2>", _legend(study, over_each_other=True),
         _charts(training_charts(study, runs)),
         note("Mean over the training seeds, the standard deviation over them shaded. "
              "Finished runs only."),
+        *held_out_section(study, runs),
         *_curves(study, out, runs, summary),
         *stages_section(study, out, runs),
         *gaze_section(study, runs),

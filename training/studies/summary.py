@@ -34,7 +34,7 @@ class Row:
     of_oracle_interval: Interval | None = None
     """95% interval of that multiple."""
     cost: Mapping[str, Any] | None = None
-    """FLOPs, latency and parameters, the keys of `StepCost`; None where not measured."""
+    """The fields of `measures.Cost`; None where not measured."""
     fewer: float | None = None
     """The baseline's attention FLOPs, as a multiple of its own; None for a control
     and where one of both has none."""

@@ -1,0 +1,145 @@
+"""What do a decision and what is remembered for it cost, as a walk goes on?
+
+    python -m benchmarks.memory_over_time --out results [--seconds 60] [--growing 30]
+
+The scripted expert walks once with a camera that looks ahead. Policies with each memory, as they
+are initialised, decide on what it sees. Every second of the walk: FLOPs of a decision and numbers
+carried to the next (exact counts), and the median of the others' CPU time, one thread. A memory
+that forgets nothing is walked for `--growing` seconds alone, as its whole walk takes time with the
+square of its length.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import dataclasses
+import statistics
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks import report
+from envs.stepping_stones.config import DECISION_S
+from policies import build_for
+from policies.place_config import PlaceMemoryConfig
+from training import bc, checkpoint
+from training.bc_config import BCConfig
+from training.config import UserError, exit_status
+from training.episode import run_episode
+from training.players import positive, scripted_policy
+from training.seeds import VALIDATION_SEEDS_FROM
+from training.step_cost import ATTENTION, count, thread_ms
+
+PRESET = "configs/stepping_stones_memory.yaml"
+WINDOW = round(1 / DECISION_S)
+"""Decisions between two points of a line."""
+MEMORIES: dict[str, dict[str, Any]] = {
+    "none": {"memory": "none"},
+    "grid of 1 cm": {"memory": "grid"},
+    "linear, F = 53": {"memory": "linear"},
+    "exact over 1 s": {"memory": "exact", "exact_s": 1.0},
+    "exact over all": {"memory": "exact", "exact_s": None},
+}
+"""Changes of the preset's policy."""
+Observations = list[Any]
+
+
+def walked(job: BCConfig, seconds: int, seed: int) -> tuple[Observations, dict[str, Any]]:
+    """What the expert sees in a walk of so many seconds, and a policy with each memory, by name.
+
+    UserError where its walk ends before.
+    """
+    seen: Observations = []
+    with checkpoint.make_env(job.env_id, {**job.env, "episode_s": float(seconds)}) as env:
+        policies = {}
+        for name, changes in MEMORIES.items():
+            assert isinstance(job.policy, PlaceMemoryConfig)
+            settings = dataclasses.replace(job.policy, **changes)
+            policies[name] = build_for(settings, env).requires_grad_(False)
+        expert = scripted_policy("oracle", env, seed)
+        run_episode(env, expert, seed, on_step=lambda _, observation, *__: seen.append(observation))
+    if len(seen) < seconds * WINDOW:
+        raise UserError(
+            f"--seed must be of a terrain that the expert walks for {seconds} s, got "
+            f"{seed - VALIDATION_SEEDS_FROM}, where it falls after {len(seen) * DECISION_S:.1f} s"
+        )
+    return seen, policies
+
+
+def measured(policy: Any, seen: Observations) -> dict[str, list[float]]:
+    """Second by second: FLOPs of its last decision and of attention in it, numbers carried after
+    it, and the median of the others' milliseconds."""
+    rows: dict[str, list[float]] = {
+        key: [] for key in ("second", "flops", "attention_flops", "carried", "ms")
+    }
+    policy.reset()
+    for second in range(1, len(seen) // WINDOW + 1):
+        *timed, last = seen[(second - 1) * WINDOW : second * WINDOW]
+        with torch.no_grad():
+            times_ms = [thread_ms(partial(policy.act, observation)) for observation in timed]
+        counter = count(partial(policy.act, last))
+        rows["second"].append(second)
+        rows["flops"].append(counter.total)
+        rows["attention_flops"].append(sum(counter.by_component[name] for name in ATTENTION))
+        rows["carried"].append(policy.carried)
+        rows["ms"].append(statistics.median(times_ms))
+    return rows
+
+
+def draw(rows: dict[str, dict[str, list[float]]]) -> Any:
+    """FLOPs, numbers carried and milliseconds against seconds, a line a memory."""
+    figure, axes = report.new_figure(3)
+    panels = {
+        "flops": "FLOPs of a decision",
+        "carried": "numbers carried to the next",
+        "ms": "CPU milliseconds of a decision",
+    }
+    for axis, (key, label) in zip(axes[0], panels.items(), strict=True):
+        for name, of_memory in rows.items():
+            axis.plot(of_memory["second"], of_memory[key], label=name)
+        axis.set(xlabel="time since the walk began, s", ylabel=label, yscale="log")
+        if key == "carried":
+            axis.set_yscale("symlog", linthresh=10)
+    axes[0, 0].legend(fontsize=8)
+    return figure
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = report.make_parser("benchmarks.memory_over_time", __doc__)
+    parser.add_argument("--seconds", type=positive, default=60, help="default %(default)s")
+    parser.add_argument("--growing", type=positive, default=20, help="default %(default)s")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    seconds = min(arguments.seconds, 3) if arguments.quick else arguments.seconds
+    job = bc.load_config(PRESET, [])
+    assert isinstance(job, BCConfig)
+    seen, policies = walked(job, seconds, VALIDATION_SEEDS_FROM + arguments.seed)
+    rows = {}
+    heads = ("second", "FLOPs", "attention", "carried", "ms")
+    print(f"{'memory':<20}" + "".join(f"{head:>14}" for head in heads))
+    for name, policy in policies.items():
+        endless = MEMORIES[name].get("exact_s", 0.0) is None
+        most = min(seconds, arguments.growing) if endless else seconds
+        rows[name] = measured(policy, seen[: most * WINDOW])
+        for second in sorted({1, min(10, most), most}):
+            found = {key: values[second - 1] for key, values in rows[name].items()}
+            counts = f"{found['flops']:>14,}{found['attention_flops']:>14,}{found['carried']:>14,}"
+            print(f"{name:<20}{second:>14}{counts}{found['ms']:>14.2f}", flush=True)
+    report.save(arguments.out, "memory_over_time", arguments.seed, rows, draw(rows))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
