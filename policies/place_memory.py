@@ -250,10 +250,10 @@ class PlaceMemoryPolicy(SeeingPolicy):
         """
         parts = self._one(observation if self.repair is None else self.repair.seen(observation))
         goes_on = torch.zeros(1, 1, dtype=torch.bool, device=self.reads_m.device)
-        seen = None if self._memory is None else self._memory.seen
+        seen: Remembered | None = None if self._memory is None else self._memory.seen
         if seen is None or not self.config.carries:
             steps = {key: part.unsqueeze(1) for key, part in parts.items()}
-            _, seen = self.recalled(steps, goes_on, None)
+            seen = self._unrolled(steps, goes_on, None)[1]
         (tokens_m, _, weights), _, _ = self._tokens(parts, goes_on, seen)
         tokens_m = tokens_m[weights >= 0.5]
         forward_m, left_m = places_about(2 if self.is_plane else 1, self.reads_m)
@@ -269,8 +269,14 @@ class PlaceMemoryPolicy(SeeingPolicy):
             tokens_m = tokens_m.unsqueeze(-1).expand(-1, 2)
             feet_m = turned(feet_m, proprio[:, self.footholds.attitude][:, 2:])
         shares = self.places.read(seen.written, asked_m).view(len(left_m), len(forward_m))
-        found = forward_m, left_m, shares, seen_about(forward_m, left_m, tokens_m), feet_m[0]
-        return RememberedGround(*(part.cpu().numpy() for part in found), self.config.reach_m)
+        return RememberedGround(
+            forward_m.cpu().numpy(),
+            left_m.cpu().numpy(),
+            shares.cpu().numpy(),
+            seen_about(forward_m, left_m, tokens_m).cpu().numpy(),
+            feet_m[0].cpu().numpy(),
+            self.config.reach_m,
+        )
 
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
         """Nothing: the places that keys can have are known, and maps are fitted to them."""

@@ -22,10 +22,10 @@ DIMMED = 0.5
 """Brightness of what the camera does not see now."""
 _BACKGROUND, _GREY, _FOOT = (24, 24, 28), (160, 160, 165), (255, 190, 0)
 _ABOVE, _STRIP, _BELOW = 50, 30, 64  # heights of the panel's parts
-_TEXT = 13
+_TEXT, _TITLE_TEXT = 13, 15
 _TICK_M = 0.2
 _BAR = 60  # length of the scale of colours
-_TITLE = "memory of the ground, seen from above, ahead to the right:   stone, or never seen"
+_TITLE = "memory of the ground from above, ahead to the right:   stone, or never seen"
 _LEGEND = "yellow: nominal footholds of rear and front legs, and the stretch that each leg reads"
 _DARK, _BRIGHT = "dark: out of sight, as the memory has it", "bright: the camera sees it now"
 _BLIND = "the camera sees nothing of it now"
@@ -83,11 +83,11 @@ def with_memory(frame: np.ndarray, ground: RememberedGround) -> np.ndarray:
 def _draw_scale(panel: np.ndarray) -> None:
     """What is shown, and the colours of its ends."""
     left, middle = 2 * MARGIN, 14
-    left += write(panel, _TITLE, (left, middle), _TEXT) + 6
+    left += write(panel, _TITLE, (left, middle), _TITLE_TEXT) + 6
     bar = _coloured(np.broadcast_to(np.linspace(0, 1, _BAR), (10, _BAR)))
     place = panel[middle - 5 : middle + 5, left : left + _BAR]
     place[:] = bar[:, : place.shape[1]]
-    write(panel, "hole", (left + _BAR + 6, middle), _TEXT)
+    write(panel, "hole", (left + _BAR + 6, middle), _TITLE_TEXT)
 
 
 def _draw_sight(panel: np.ndarray, ground: RememberedGround, column: _Column, at: int) -> None:
@@ -111,8 +111,8 @@ def _draw_foot(
     """A nominal foothold in a row of the panel, and what its leg reads."""
     import cv2
 
-    ends = [(column(forward_m + side * reach_m), at) for side in (-1, 1)]
-    cv2.line(panel, *ends, _FOOT)
+    first, last = column(forward_m - reach_m), column(forward_m + reach_m)
+    cv2.line(panel, (first, at), (last, at), _FOOT)
     middle = column(forward_m)
     corners = np.array([(middle, at - 6), (middle - 5, at + 4), (middle + 5, at + 4)])
     cv2.fillPoly(panel, [corners], _FOOT)
@@ -126,5 +126,5 @@ def _draw_metres(panel: np.ndarray, column: _Column, ground: RememberedGround, a
     for tick in range(first, last + 1):
         middle = column(tick * _TICK_M)
         cv2.line(panel, (middle, at - 7), (middle, at - 4), _GREY)
-        label = f"{tick * _TICK_M:+.1f} m" if tick else "base"
+        label = f"{tick * _TICK_M:+.1f} m" if tick else "robot's base"
         write(panel, label, (max(MARGIN // 2, middle - 3 * len(label)), at + 4), _TEXT)
