@@ -54,10 +54,10 @@ class Scene:
     def frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
         """A frame (height, width, 3) with what the policy saw in an observation, and below it what
         it remembers."""
-        frame, remembered = self._frame(observation, policy, caption), None
-        if hasattr(policy, "remembered"):
-            remembered = policy.remembered(observation)
-        return frame if remembered is None else with_memory(frame, remembered)
+        frame = self._frame(observation, policy, caption)
+        ask = getattr(policy, "remembered", None)
+        ground = ask(observation) if callable(ask) else None
+        return frame if ground is None else with_memory(frame, ground)
 
     def _frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
         parts, pictures = flat(observation), self._pictures(policy)

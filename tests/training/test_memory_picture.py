@@ -93,6 +93,15 @@ def test_a_film_shows_what_is_remembered_below_what_others_show(stones):
     assert (fresh[480:] != shown[480:]).any(-1).sum() > 500
 
 
+def test_any_policy_that_tells_what_it_remembers_is_drawn_so(stones):
+    observation, _ = stones.reset(seed=8)
+    scene, told, silent = Scene(stones), Plain(), Plain()
+    told.remembered, silent.remembered = lambda seen: ground(), lambda seen: None
+    plain = scene.frame(observation, Plain(), "")
+    assert (scene.frame(observation, told, "") == with_memory(plain, ground())).all()
+    assert np.array_equal(scene.frame(observation, silent, ""), plain)
+
+
 def test_films_of_other_policies_are_as_they_were(stones):
     policy = policies.build_for({"controller": "mlp", "keep": 0.25}, stones)
     observation, _ = stones.reset(seed=8)
