@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from policies.place_config import PlaceMemoryConfig
     from policies.place_memory import PlaceMemoryPolicy
     from policies.pooled import PooledEncoder, PooledVisionPerformer
+    from policies.remembered import RememberedGround
     from policies.scripted import Blind, Oracle, Random
     from policies.selection import LearnedSelection
     from policies.tokens import PatchTokens
@@ -43,6 +44,7 @@ __all__ = [
     "PooledPolicyConfig",
     "PooledVisionPerformer",
     "Random",
+    "RememberedGround",
     "RunningNormaliser",
     "RunningStatistics",
     "VisionPerformer",
@@ -64,6 +66,7 @@ _MODULES = {
     "place_config": ("PlaceMemoryConfig",),
     "place_memory": ("PlaceMemoryPolicy",),
     "pooled": ("PooledEncoder", "PooledVisionPerformer"),
+    "remembered": ("RememberedGround",),
     "scripted": ("Blind", "Oracle", "Random"),
     "selection": ("LearnedSelection",),
     "tokens": ("PatchTokens",),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attention.components import component
 from policies.geometry import Geometry
-from policies.ground import Ground, lateral_cue
+from policies.ground import Ground, lateral_cue, turned
 from policies.learned_keys import LearnedKeys
 from policies.place_config import PlaceMemoryConfig
 from policies.place_exact import ExactPlaces
@@ -28,6 +28,7 @@ from policies.place_pitch import fitted_pitch
 from policies.place_plane import banded_cue, check_plane, on_plane, wide_weights
 from policies.place_steps import SteppedPlaces
 from policies.place_votes import PlaceVotes
+from policies.remembered import RememberedGround, places_about, seen_about
 from policies.seeing import SeeingPolicy
 
 __all__ = ["PlaceMemoryPolicy", "Remembered"]
@@ -240,6 +241,42 @@ class PlaceMemoryPolicy(SeeingPolicy):
         with component("controller"):
             normal = self.normaliser(self.sight.observations.vector(observations))
             return torch.cat((observations[_HANDED], normal[:, self.proprio]), -1)
+
+    @torch.inference_mode()
+    def remembered(self, observation: Any) -> RememberedGround:
+        """What the memory answers about the robot once it has decided on an observation.
+
+        Of a policy that carries nothing, and before the first decision, it is of that frame alone.
+        """
+        parts = self._one(observation if self.repair is None else self.repair.seen(observation))
+        goes_on = torch.zeros(1, 1, dtype=torch.bool, device=self.reads_m.device)
+        seen: Remembered | None = None if self._memory is None else self._memory.seen
+        if seen is None or not self.config.carries:
+            steps = {key: part.unsqueeze(1) for key, part in parts.items()}
+            seen = self._unrolled(steps, goes_on, None)[1]
+        (tokens_m, _, weights), _, _ = self._tokens(parts, goes_on, seen)
+        tokens_m = tokens_m[weights >= 0.5]
+        forward_m, left_m = places_about(2 if self.is_plane else 1, self.reads_m)
+        proprio = parts[self.footholds.proprio].float()
+        feet_m = proprio[:, self.footholds.nominal].unflatten(-1, (-1, 2))
+        if self.is_plane:
+            about_m = torch.cartesian_prod(left_m, forward_m).flip(-1)  # (rows places, 2)
+            _, asked_m, _ = on_plane(
+                parts, self.footholds, about_m, self.reads_m, self.config.circle_m
+            )
+        else:
+            asked_m = seen.odometry[:, :1] + forward_m
+            tokens_m = tokens_m.unsqueeze(-1).expand(-1, 2)
+            feet_m = turned(feet_m, proprio[:, self.footholds.attitude][:, 2:])
+        shares = self.places.read(seen.written, asked_m).view(len(left_m), len(forward_m))
+        return RememberedGround(
+            forward_m.cpu().numpy(),
+            left_m.cpu().numpy(),
+            shares.cpu().numpy(),
+            seen_about(forward_m, left_m, tokens_m).cpu().numpy(),
+            feet_m[0].cpu().numpy(),
+            self.config.reach_m,
+        )
 
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
         """Nothing: the places that keys can have are known, and maps are fitted to them."""

@@ -25,6 +25,7 @@ from policies.heads import Decision
 from policies.normaliser import RunningNormaliser, RunningStatistics
 from policies.own import own_controller
 from policies.recurrent import GATES, RecurrentController
+from policies.remembered import RememberedGround
 from policies.sight import Sight
 from policies.tokens import PatchTokens
 
@@ -325,6 +326,11 @@ class SeeingPolicy(Rebuilt):
         """Carry on that another action (1, ...) was taken than that of the last decision."""
         if self._memory is not None and self.config.last_action:
             self._memory = dataclasses.replace(self._memory, last=self.head.code(action))
+
+    def remembered(self, observation: Any) -> RememberedGround | None:
+        """What is remembered of the ground about the robot, after the decision on an observation as
+        the environment gives it; None: nothing is, as here."""
+        return None
 
     @property
     def carried(self) -> int:

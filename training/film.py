@@ -21,6 +21,7 @@ from policies.observation import Observations, Pictures, flat
 from training.attention_picture import side_by_side
 from training.config import UserError
 from training.episode import Policy
+from training.memory_picture import with_memory
 from training.overlays import Inset, compose
 
 __all__ = ["Scene"]
@@ -51,7 +52,14 @@ class Scene:
             )
 
     def frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
-        """A frame (height, width, 3) with what the policy saw in an observation."""
+        """A frame (height, width, 3) with what the policy saw in an observation, and below it what
+        it remembers."""
+        frame = self._frame(observation, policy, caption)
+        ask = getattr(policy, "remembered", None)
+        ground = ask(observation) if callable(ask) else None
+        return frame if ground is None else with_memory(frame, ground)
+
+    def _frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
         parts, pictures = flat(observation), self._pictures(policy)
         key = self._key(policy, pictures)
         attention = getattr(policy, "attention_map", None)

@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from training import bc, bc_config, checkpoint, es, flops
+from tests.training.films import picture_of
+from training import bc, bc_config, checkpoint, es, flops, rollout
 from training.config import UserError
 
 ENV = {"cameras": ["front"], "front_camera": {"pitch_deg": 45}, "episode_s": 0.4}
@@ -32,6 +33,13 @@ def test_a_clone_resumes_bit_for_bit(arm, tmp_path):
     part = train(bc, tmp_path, "part", 1, **BC, policy=policy)
     assert bc.main(["--resume", str(part), "--set", "iterations=2"]) == 0
     assert checkpoint.resolve(whole).read_bytes() == checkpoint.resolve(part).read_bytes()
+
+
+def test_a_film_of_a_clone_has_its_memory_below(tmp_path):
+    clone = train(bc, tmp_path, "clone", 1, **BC, policy={"name": "place_memory"})
+    still = tmp_path / "still.png"
+    assert rollout.main([str(clone), "--video", str(still), "--still-s", "0.2"]) == 0
+    assert picture_of(still).shape == (480 + 144, 640, 3)
 
 
 def test_evolution_strategies_go_on_from_a_clone_and_resume_bit_for_bit(tmp_path):

@@ -1,0 +1,44 @@
+"""The example of the memory alone: linear attention remembers there as exact attention does."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "examples" / "remember_places.py"
+PAGE = (ROOT / "examples" / "README.md").read_text()
+
+
+def test_it_remembers_as_exact_attention_does(monkeypatch, capsys, tmp_path):
+    picture = tmp_path / "remembered.png"
+    monkeypatch.setattr(sys, "argv", [str(FILE), str(picture)])
+    names = runpy.run_path(str(FILE))
+    exact, linear, truth = names["exact"], names["linear"], names["truth"]
+    assert 0.2 < truth.mean() < 0.4  # there are holes to tell
+    assert (linear - exact).abs().max() < 0.02
+    assert ((linear > 0.5) == (truth > 0.5)).float().mean() > 0.95
+    assert names["kept"] == 2 * 53 + 3
+    assert len(names["keys"]) == 240 * 48
+    assert cv2.imread(str(picture)).std() > 10
+    printed = capsys.readouterr().out
+    assert re.findall(r"[\d,.]+(?= numbers)", printed) == ["34,560", "109"]
+    assert f"```\n{printed}```\n" in PAGE
+
+
+def test_it_needs_attention_alone():
+    """Neither policies nor simulators are imported."""
+    program = f"""if True:
+        import runpy, sys
+        runpy.run_path({str(FILE)!r})
+        print(sorted({{name.partition(".")[0] for name in sys.modules}}))
+    """
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1]
+    assert "'attention'" in loaded
+    for other in ("policies", "envs", "training", "gymnasium", "pybullet", "matplotlib"):
+        assert f"'{other}'" not in loaded
