@@ -230,6 +230,9 @@ class PolicyConfig(SeeingConfig):
     """Queries and keys are brought to length 1 (Hybrid Random Features, appendix K), or keep the
     length that their weights give them, divided by d^(1/4) and at most 4 (as softmax attention of
     q.k / sqrt(d)). Lengths tell tokens of one direction apart."""
+    init_keys: Literal["random", "opposed"] = "random"
+    """Initial weights of the keys: drawn as those of queries are, or their opposites, with which
+    attention begins at what is least like the rest of the image."""
     controller: OwnName = "auto"
     """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
     one that remembers (lstm, gru), or one of your own (module:Class, docs/own_policy.md); auto:

@@ -76,7 +76,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         kernel = attention_kernel(config, config.qk_dim)
         return LearnedSelection(
             tokens.num_features, kept, kernel, generator, config.score_step,
-            config.qk_lengths == "unit",
+            config.qk_lengths == "unit", config.init_keys == "opposed",
         )  # fmt: skip
 
     def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:

@@ -35,6 +35,8 @@ class LearnedSelection(nn.Module):
             and of equal ones the first tokens are the best; 0: scores as they are.
         unit: whether queries and keys are brought to length 1. If not, weights have variance 1 at
             first, and what is summed is divided by the root of `num_features` and by d^(1/4).
+        opposed: whether keys begin as the opposites of queries: a token scores sum_i kernel(q_i,
+            -q_j), the more the less it is like the others.
     """
 
     def __init__(
@@ -45,13 +47,15 @@ class LearnedSelection(nn.Module):
         generator: torch.Generator,
         score_step: float = 0.0,
         unit: bool = True,
+        opposed: bool = False,
     ) -> None:
         super().__init__()
         self.kept, self.score_step = kept, score_step
         shape = (num_features, features.dim)
         std = _INIT_STD if unit else 1.0
         self.query = nn.Parameter(std * torch.randn(shape, generator=generator))
-        self.key = nn.Parameter(std * torch.randn(shape, generator=generator))
+        drawn = std * torch.randn(shape, generator=generator)
+        self.key = nn.Parameter(-self.query.detach() if opposed else drawn)
         self.features = features
         self._scale = None if unit else num_features**-0.5 * features.dim**-0.25
 

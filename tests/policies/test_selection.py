@@ -75,6 +75,19 @@ def test_learned_lengths_are_those_of_softmax_attention():
         assert hybrid.selection.scores(seen).isfinite().all()
 
 
+def test_opposed_keys_begin_at_what_is_least_like_the_rest():
+    """The token that differs from all others scores highest, whatever was drawn."""
+    for seed in range(20):
+        policy = make(feature_map=EXACT, init_keys="opposed", qk_lengths="learned", init_seed=seed)
+        selection = policy.selection
+        assert (selection.key == -selection.query).all()
+        seen = torch.ones(1, 96, selection.query.shape[0])
+        seen[0, 40] = -1
+        assert selection.scores(seen).argmax() == 40
+    drawn = make(init_keys="random", qk_lengths="learned")
+    assert (drawn.selection.query == make(qk_lengths="learned").selection.query).all()
+
+
 def test_the_gate_keeps_the_highest_scores():
     policy = make(keep=0.25)
     seen = tokens(policy, [0, 1])
