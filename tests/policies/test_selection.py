@@ -75,17 +75,20 @@ def test_learned_lengths_are_those_of_softmax_attention():
         assert hybrid.selection.scores(seen).isfinite().all()
 
 
-def test_opposed_keys_begin_at_what_is_least_like_the_rest():
-    """The token that differs from all others scores highest, whatever was drawn."""
-    for seed in range(20):
-        policy = make(feature_map=EXACT, init_keys="opposed", qk_lengths="learned", init_seed=seed)
-        selection = policy.selection
-        assert (selection.key == -selection.query).all()
-        seen = torch.ones(1, 96, selection.query.shape[0])
-        seen[0, 40] = -1
-        assert selection.scores(seen).argmax() == 40
-    drawn = make(init_keys="random", qk_lengths="learned")
-    assert (drawn.selection.query == make(qk_lengths="learned").selection.query).all()
+@pytest.mark.parametrize("unit", [False, True])
+def test_opposed_keys_begin_at_what_is_least_like_the_rest(unit):
+    """The token that differs from all others scores highest, whatever is drawn."""
+    seen = torch.ones(1, 96, 29)
+    seen[0, 40] = -1
+    firsts = []
+    for opposed in (True, False):
+        drawn = [torch.Generator().manual_seed(seed) for seed in range(20)]
+        made = [
+            LearnedSelection(29, 4, ExactSoftmax(4), g, unit=unit, opposed=opposed) for g in drawn
+        ]
+        firsts.append([int(selection.best(selection.scores(seen))[0, 0]) for selection in made])
+    assert firsts[0] == [40] * 20
+    assert firsts[1].count(40) < 20
 
 
 def test_the_gate_keeps_the_highest_scores():
