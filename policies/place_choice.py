@@ -4,7 +4,7 @@ Attention scores them as in an Implicit Attention Policy (`policies.selection`),
 own map and size of queries and keys, and the k best are written. All pixels attend; only those that
 count can be chosen. In training the choice is as hard as in acting, and gradients reach the scores
 of all pixels, written or not, as through soft weights: a sigmoid of a score's distance to the k-th
-best (the straight-through form of Bengio, Leonard and Courville 2013, arXiv 1308.3432, section 4).
+best (after the straight-through estimator of Bengio, Leonard and Courville 2013, arXiv 1308.3432).
 
 A random choice is what it must beat.
 """
@@ -71,6 +71,7 @@ class LearnedChoice(nn.Module):
                 return _taken(tokens, best)
             gates = weights * straight_through(scores, best, counting.take_along_dim(best, -1))
             somewhere = weights.any(0)
+            somewhere[0] = True  # a memory takes no frames without tokens
             at_m, holes, gates = (part[:, somewhere] for part in (*tokens[:2], gates))
             return at_m, holes, gates
 
@@ -86,7 +87,7 @@ class LearnedChoice(nn.Module):
                 depth = observations[eye.key].float() / eye.far_m
                 height, width = depth.shape[-2:]
                 count = eye.cameras * height * width
-                holes = seen.holes[:, first : first + count].view(-1, 1, height, width)
+                holes = seen.holes[:, first : first + count].reshape(-1, 1, height, width)
                 around = avg_pool2d(holes, 3, 1, 1, count_include_pad=False)
                 sides = (torch.linspace(-1, 1, side).to(depth) for side in (height, width))
                 at = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1).flatten(0, 1)

@@ -115,6 +115,34 @@ def test_a_frame_with_fewer_pixels_that_count_is_written_whole(stones, walk, cho
     assert all(parameter.grad.isfinite().all() for parameter in policy.parameters())
 
 
+@pytest.mark.parametrize("choice", ["learned", "random"])
+def test_pictures_that_show_nothing_are_trained_on(stones, walk, choice):
+    _, parts, actions, starts = walk
+    policy = build(stones, write_tokens=12, write_choice=choice)
+    dark = {**parts, "depth": torch.full_like(parts["depth"], 1.5)}
+    begun = {key: part.unsqueeze(0) for key, part in dark.items()}
+    made, _ = policy.unroll(begun, actions[None], starts[None], policy.start(1))
+    made.loss(actions).backward()
+    grads = [part.grad for part in policy.parameters() if part.grad is not None]
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+def test_pixels_of_several_cameras_are_chosen_among():
+    two = gymnasium.make("SteppingStones-v0")
+    observation, _ = two.reset(seed=1)
+    policy = build(two, write_tokens=40)
+    parts = {key: torch.from_numpy(part)[None].repeat(2, *[1] * part.ndim)
+             for key, part in observation.items()}  # fmt: skip
+    seen = policy.ground(parts)
+    described = policy.choice.described(parts, seen, seen.weights)
+    assert described.shape == (2, 2 * 768, 10)
+    assert torch.equal(described[0], described[1])
+    row_column = described[0, :, :2].view(2, 24, 32, 2)
+    assert torch.equal(row_column[0], row_column[1])
+    assert policy.act(observation).shape == (9,)
+    two.close()
+
+
 def test_a_random_choice_is_the_same_again_and_another_at_each_step(stones, walk):
     _, parts, _, starts = walk
     policy, again, other = (
