@@ -19,6 +19,7 @@ from policies.names import OwnName
 __all__ = [
     "ASIDE",
     "BANDS",
+    "CHOICE_INPUTS",
     "CUE",
     "KEY_HIDDEN",
     "KEY_INPUTS",
@@ -35,6 +36,8 @@ KEY_PX = (12, 16)
 """Rows and columns of tokens that keys are learned of."""
 KEY_INPUTS, KEY_HIDDEN, KEY_OUTPUTS = 7, (48, 48), 3 + CUE
 """Widths of the network that learns them."""
+CHOICE_INPUTS = 10
+"""Numbers of a pixel that the choice of what is written is by."""
 _PICTURES = (
     "patch", "stride", "edges", "image_scaling", "image_crop", "image_px", "grey", "standardise",
 )  # fmt: skip
@@ -70,6 +73,12 @@ class PlaceMemoryConfig(SeeingConfig):
     pool_m: float | None = Field(default=None, gt=0, le=0.5)
     """Of linear memory, length of path over which the pixels of a frame become one token; null:
     each is one."""
+    write_tokens: int | None = Field(default=None, ge=1, le=10_000)
+    """Of linear memory with keys by geometry, how many pixels of a frame are written; null: all
+    that count."""
+    write_choice: Literal["learned", "random"] = "learned"
+    """Of `write_tokens`, which: the best by an Implicit Attention Policy's scores, which the loss
+    trains through the memory; or random ones, others at each step."""
     width_m: float = Field(default=0.03, gt=0, le=1)
     """Standard deviation of the kernel of places, metres."""
     circle_m: float = Field(default=2.0, ge=0.5, le=100)
@@ -130,6 +139,7 @@ class PlaceMemoryConfig(SeeingConfig):
                 f"rule must be sum with memory {self.memory}, and pool_m null, got {self.rule} and "
                 f"{self.pool_m}; linear takes others"
             )
+        self._check_choice()
         if self.width_m * math.pi > self.circle_m / 2:
             raise ValueError(
                 f"width_m must be at most circle_m / {2 * math.pi:.3g} = "
@@ -143,6 +153,21 @@ class PlaceMemoryConfig(SeeingConfig):
                     f"leave it out, got {getattr(self, key)}"
                 )
         return self
+
+    def _check_choice(self) -> None:
+        if self.write_tokens is None:
+            if self.write_choice != "learned":
+                raise ValueError(
+                    f"write_choice must be learned with write_tokens null, by which all are "
+                    f"written, got {self.write_choice}"
+                )
+            return
+        for key, taken in (("memory", "linear"), ("keys", "geometry"), ("pool_m", None)):
+            if getattr(self, key) != taken:
+                raise ValueError(
+                    f"write_tokens must be null with {key} {getattr(self, key)}, got "
+                    f"{self.write_tokens}; {key} {taken or 'null'} takes a number"
+                )
 
     @property
     def acts_by(self) -> str:

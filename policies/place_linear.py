@@ -42,6 +42,7 @@ class LinearPlaces(SteppedPlaces):
         options: dict[str, Any] = {}
         if self.is_harmonic:
             options = {"kappa": config.kappa, "period": config.circle_m}
+        self.is_chosen = config.write_tokens is not None
         self.is_delta = config.rule == "delta"
         options |= {"rate": config.rate} if self.is_delta else {}
         self.memory = LinearMemory(
@@ -83,7 +84,8 @@ class LinearPlaces(SteppedPlaces):
         self, state: Any, at_m: Tensor, holes: Tensor, weights: Tensor, asked_m: Tensor
     ) -> tuple[Tensor, Any]:
         """Several steps in few large products, see `SteppedPlaces`."""
-        if at_m.shape[1] == 1:
+        learns_choice = self.is_chosen and weights.requires_grad
+        if at_m.shape[1] == 1 and not learns_choice:  # which tells what those not written are worth
             return super().unroll(state, at_m, holes, weights, asked_m)
         if len(self.cells_m):
             batch = len(at_m)

@@ -19,6 +19,7 @@ from attention.components import component
 from policies.geometry import Geometry
 from policies.ground import Ground, lateral_cue, turned
 from policies.learned_keys import LearnedKeys
+from policies.place_choice import LearnedChoice, RandomChoice, Tokens, choice_of
 from policies.place_config import PlaceMemoryConfig
 from policies.place_exact import ExactPlaces
 from policies.place_grid import PlaceGrid
@@ -48,6 +49,8 @@ class Remembered(NamedTuple):
     """State of the memory, a NamedTuple of tensors (batch, ...)."""
     in_plane: Tensor
     """Of a fitted pitch, how many pixels spoke for each correction: (batch, corrections)."""
+    steps: Tensor
+    """Of a random choice of what is written, steps made in the episode: (batch, 1)."""
 
 
 class PlaceMemoryPolicy(SeeingPolicy):
@@ -92,6 +95,10 @@ class PlaceMemoryPolicy(SeeingPolicy):
         self.register_buffer("reads_m", reads_m, persistent=False)
         votes = config.controller == "vote"
         self.controller = PlaceVotes(config, plan.footholds) if votes else self.dense(generator)
+        self.choice: LearnedChoice | RandomChoice | None = None
+        if config.write_tokens is not None:
+            assert self.ground is not None
+            self.choice = choice_of(config, self.ground, generator)
 
     @property
     def reads_geometry(self) -> bool:
@@ -106,9 +113,14 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
     @property
     def unrolls(self) -> bool:
-        """Whether training goes through steps in their order: for learned keys or what the
-        controller carries."""
-        return self.learned is not None or super().unrolls
+        """Whether training goes through steps in their order: for what is learned of keys or of
+        what is written, or what the controller carries."""
+        return self._learns_memory or super().unrolls
+
+    @property
+    def _learns_memory(self) -> bool:
+        """Whether training changes what the memory recalls."""
+        return self.learned is not None or isinstance(self.choice, LearnedChoice)
 
     def recalled(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
@@ -137,8 +149,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         self, observations: Mapping[str, Tensor], starts: Tensor | None
     ) -> Mapping[str, Tensor]:
         """What the memory recalls at each of observations (N, ...), which nothing that is trained
-        changes; with learned keys, what was seen."""
-        if self.learned is not None:
+        changes; where keys or a choice are learned, what was seen."""
+        if self._learns_memory:
             return observations
         count = len(next(iter(observations.values())))
         if starts is None:
@@ -164,7 +176,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
     ) -> tuple[Tensor, Remembered]:
         flat = {key: part.flatten(0, 1) for key, part in observations.items()}
         with component("tokens"):
-            tokens, cue, in_plane = self._tokens(flat, starts, seen)
+            tokens, cue, in_plane, steps = self._tokens(flat, starts, seen)
             at_m, holes, weights = (part.unflatten(0, starts.shape) for part in tokens)
             locate = self._on_plane if self.is_plane else self._on_path
             odometry, at_m, asked_m = locate(flat, starts, seen, at_m)
@@ -177,7 +189,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             )
             found.append(read)
         handed = torch.cat((torch.cat(found, 1) * 2 - 1, cue.unflatten(0, starts.shape)), -1)
-        return handed, _detached(Remembered(odometry, written, in_plane))
+        return handed, _detached(Remembered(odometry, written, in_plane, steps))
 
     def _on_path(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
@@ -208,12 +220,13 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
     def _tokens(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
-    ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
+    ) -> tuple[Tokens, Tensor, Tensor, Tensor]:
         """Of steps (n, ...): places from the base, holes and weights, each (n, tokens), and places
         (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and what is
-        carried on of a fitted pitch."""
+        carried on of a fitted pitch and of steps."""
+        steps = seen.steps
         if self.learned is not None:
-            return *self.learned(flat), seen.in_plane
+            return *self.learned(flat), seen.in_plane, steps
         assert self.ground is not None
         correction, in_plane = None, seen.in_plane
         if self.config.fit_pitch:
@@ -221,14 +234,22 @@ class PlaceMemoryPolicy(SeeingPolicy):
         ground = self.ground(flat, correction)
         if self.is_plane:
             at_m = torch.stack((ground.forward_m, ground.lateral_m), -1)
-            return (at_m, ground.holes, wide_weights(ground)), banded_cue(ground), in_plane
-        return (ground.forward_m, ground.holes, ground.weights), lateral_cue(ground), in_plane
+            tokens = (at_m, ground.holes, wide_weights(ground))
+            return tokens, banded_cue(ground), in_plane, steps
+        tokens = (ground.forward_m, ground.holes, ground.weights)
+        if isinstance(self.choice, LearnedChoice):
+            tokens = self.choice(tokens, flat, ground)
+        elif self.choice is not None:
+            tokens, steps = self.choice(tokens, starts, steps)
+        return tokens, lateral_cue(ground), in_plane, steps
 
     def _nothing(self, batch: int) -> Remembered:
         """What is carried to the first step of so many episodes."""
         like = self.reads_m.new_zeros(batch, 2)
         votes = 0 if self.ground is None or not self.config.fit_pitch else self.ground.tried
-        return Remembered(like, self.places.start(batch, like), like.new_zeros(batch, votes))
+        steps = 1 if isinstance(self.choice, RandomChoice) else 0
+        written = self.places.start(batch, like)
+        return Remembered(like, written, *(like.new_zeros(batch, n) for n in (votes, steps)))
 
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
         """What the controller is given, but for the last action, (batch, k)."""
@@ -254,7 +275,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
         if seen is None or not self.config.carries:
             steps = {key: part.unsqueeze(1) for key, part in parts.items()}
             seen = self._unrolled(steps, goes_on, None)[1]
-        (tokens_m, _, weights), _, _ = self._tokens(parts, goes_on, seen)
+        (tokens_m, _, weights), *_ = self._tokens(parts, goes_on, seen)
         tokens_m = tokens_m[weights >= 0.5]
         forward_m, left_m = places_about(2 if self.is_plane else 1, self.reads_m)
         proprio = parts[self.footholds.proprio].float()

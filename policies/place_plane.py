@@ -29,6 +29,7 @@ def check_plane(config: PlaceMemoryConfig) -> None:
         ("keys", ("geometry",)),
         ("feature_map", ("harmonic",)),
         ("pool_m", (None,)),
+        ("write_tokens", (None,)),
     ):
         if getattr(config, key) not in taken:
             allowed = " or ".join("null" if one is None else one for one in taken)

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 import attention
 from attention.components import PROJECTION, SCORE, component
 
-__all__ = ["LearnedSelection", "RandomSelection"]
+__all__ = ["LearnedSelection", "RandomSelection", "straight_through"]
 
 _INIT_STD = 0.2  # the scale is free (normalised); small against a search's steps, it binds less
 _LONGEST = 4.0  # of learned lengths: exp(|q| |k|) stays far from overflow, whatever a search tries
@@ -138,6 +138,21 @@ def _soft_gate(some: Tensor, scores: Tensor, threshold: Tensor) -> Tensor:
     """A sigmoid of how far some of the scores (batch, tokens) are above the threshold."""
     scale = _SOFTNESS * scores.std(-1, keepdim=True).detach() + 1e-12
     return torch.sigmoid((some - threshold) / scale)
+
+
+def straight_through(scores: Tensor, best: Tensor, kept: Tensor) -> Tensor:
+    """A gate (batch, tokens): to the bit 1 for the best tokens, else 0; gradients pass as through a
+    sigmoid of the score's distance to the last of the best (after Bengio et al. 2013, arXiv
+    1308.3432).
+
+    Args:
+        scores: (batch, tokens).
+        best: indices (batch, k), best first.
+        kept: what they were chosen by, (batch, k): their scores, or -inf where a token must not be
+            kept. With such a one among them nothing was left to choose, and no gradient passes.
+    """
+    soft = _soft_gate(scores, scores, kept[..., -1:])
+    return torch.zeros_like(scores).scatter(-1, best, 1.0) + (soft - soft.detach())
 
 
 class RandomSelection(nn.Module):

@@ -8,7 +8,13 @@ import gymnasium
 
 from policies.config import EXACT, HYBRIDS, PolicyConfig, SeeingConfig
 from policies.geometry import Geometry
-from policies.place_config import KEY_HIDDEN, KEY_INPUTS, KEY_OUTPUTS, PlaceMemoryConfig
+from policies.place_config import (
+    CHOICE_INPUTS,
+    KEY_HIDDEN,
+    KEY_INPUTS,
+    KEY_OUTPUTS,
+    PlaceMemoryConfig,
+)
 from policies.recurrent import GATES
 from policies.sight import Sight
 from policies.tokens import PLACE
@@ -148,6 +154,9 @@ def _seeing(config: SeeingConfig, sight: Sight) -> int:
         total += 0 if config.feature_map == "harmonic" else _map(config, 2)
         if config.keys == "learned":
             total += _layers(KEY_INPUTS, *KEY_HIDDEN, KEY_OUTPUTS)
+        if config.write_tokens is not None and config.write_choice == "learned":
+            scoring = PolicyConfig()
+            total += 2 * CHOICE_INPUTS * scoring.qk_dim + _map(scoring, scoring.qk_dim)
     if isinstance(config, PolicyConfig):
         if config.selection == "learned" and sight.images:
             total += 2 * (sight.size + PLACE) * config.qk_dim + _map(config, config.qk_dim)

@@ -11,6 +11,7 @@ that each operator is really given, on CPU or GPU. The conventions:
 | sums, maxima, `topk`, `sort`, `cumsum`, means over | 1 an input element                        |
 | areas                                              |                                           |
 | means                                              | 1 an input element + 1 an output element  |
+| means over windows                                 | the window's elements + 1 an output       |
 | 2-norms                                            | 2 an input element + 1 an output element  |
 | softmax                                            | 5 an element: max, minus, exp, sum, over  |
 | layer norm                                         | 7 an element: sum, minus, square, sum,    |
@@ -69,6 +70,10 @@ def _input(arguments: Sequence[Any], result: Any) -> int:
 
 def _mean(arguments: Sequence[Any], result: Any) -> int:
     return _input(arguments, result) + _output(arguments, result)
+
+
+def _windowed_mean(arguments: Sequence[Any], result: Any) -> int:
+    return (math.prod(arguments[1]) + 1) * _elements(result)
 
 
 def _norm(arguments: Sequence[Any], result: Any) -> int:
@@ -147,6 +152,7 @@ _COSTS: dict[str, Cost] = {
     "addcmul": _per_output(2),
     "lerp": _per_output(3),
     "mean": _mean,
+    "avg_pool2d": _windowed_mean,
     "linalg_vector_norm": _norm,
     "native_layer_norm": _per_output(7),
     "linalg_solve_triangular": _triangular,

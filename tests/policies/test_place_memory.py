@@ -32,6 +32,8 @@ ARMS = {
     "gru": {"memory": "gru"},
     "last action": {"last_action": True},
     "vote": {"controller": "vote"},
+    "learned choice": {"write_tokens": 128},
+    "random choice": {"write_tokens": 16, "write_choice": "random"},
 }
 CARRIES = [name for name in ARMS if name != "none"]
 
@@ -142,7 +144,7 @@ def test_steps_one_by_one_are_the_same_as_prepared_ones(stones, walk, arm):
         torch.testing.assert_close(made.action(), torch.stack(found), atol=2e-4, rtol=1e-3)
     if not policy.unrolls:
         torch.testing.assert_close(policy.decide(ready).action(), made.action())
-    assert ("depth" in ready) == (policy.learned is not None)
+    assert ("depth" in ready) == arm.startswith("learned")
     made.loss(actions).backward()
     for name, parameter in policy.named_parameters():
         assert parameter.grad is not None, name
@@ -228,6 +230,14 @@ def test_size_is_foreseen_and_state_is_small(stones):
         ({"width_m": 0.5}, "width_m must be at most"),
         ({"keys": "learned", "memory": "grid"}, "keys must be geometry with memory grid"),
         ({"rule": "delta", "memory": "grid"}, "rule must be sum with memory grid"),
+        ({"write_choice": "random"}, "write_choice must be learned with write_tokens null"),
+        ({"write_tokens": 0}, "write_tokens"),
+        (
+            {"write_tokens": 8, "memory": "grid"},
+            "write_tokens must be null with memory grid",
+        ),
+        ({"write_tokens": 8, "keys": "learned"}, "write_tokens must be null with keys learned"),
+        ({"write_tokens": 8, "pool_m": 0.02}, "write_tokens must be null with pool_m 0.02"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, message):

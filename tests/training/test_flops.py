@@ -41,6 +41,7 @@ def by_component(step):
         (lambda: torch.where(torch.ones(3) > 0, 1.0, 0.0), 6),
         (lambda: torch.ones(3, 4).sum(0), 12),
         (lambda: torch.ones(3, 4).mean(0), 12 + 4),
+        (lambda: nn.functional.avg_pool2d(torch.ones(1, 4, 5), 3), (9 + 1) * 1),
         (lambda: torch.ones(3, 4).topk(2), 12),
         (lambda: torch.ones(3, 4).softmax(-1), 5 * 12),
         (lambda: nn.functional.normalize(torch.ones(3, 4), dim=-1), (2 * 12 + 3) + 3 + 12),

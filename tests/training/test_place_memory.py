@@ -16,6 +16,8 @@ POLICIES = {
     "none": {"memory": "none"},
     "gru": {"memory": "gru", "hidden": [8]},
     "learned keys": {"keys": "learned"},
+    "learned choice": {"write_tokens": 8},
+    "random choice": {"write_tokens": 8, "write_choice": "random"},
 }
 
 
