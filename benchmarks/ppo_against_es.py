@@ -43,6 +43,8 @@ NAMES = {"es": "evolution strategies", "ppo": "PPO"}
 SEEDS, EPISODES = 3, 100
 _PORTION = 10
 """Iterations trained in one go: between them the cost is written down."""
+_LONGER = 4
+"""Iterations to come may take so many times the steps of those before, as episodes get longer."""
 _STRETCHES = 15
 """Points of a drawn curve: means over as long stretches of the training."""
 
@@ -122,7 +124,8 @@ def train(run: Path, task: Task, trainer: str, changes: Sequence[str], env_steps
         fit = 1
         if made[0]:
             each = np.diff(read_metrics(run).columns["env_steps"], prepend=0.0)
-            fit = int(np.clip((env_steps - made[1]) // each.max(), 1, _PORTION))
+            longest = _LONGER * each.max()
+            fit = int(np.clip((env_steps - made[1]) // longest, 1, _PORTION))
         began = time.process_time()
         iterations = f"iterations={made[0] + fit}"
         words = [*words, iterations] if "--set" in words else [*words, "--set", iterations]
