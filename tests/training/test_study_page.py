@@ -159,7 +159,7 @@ def test_it_opens_in_a_browser(out, tmp_path, width):
     "name",
     [
         "stepping_stones", "stepping_stones_stages", "stepping_stones_repair", "bimanual_sweep",
-        "bimanual_sweep_choices",
+        "bimanual_sweep_choices", "car_racing",
     ],
 )  # fmt: skip
 def test_published_pages_open_in_a_browser(tmp_path, name):
