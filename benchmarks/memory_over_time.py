@@ -1,6 +1,6 @@
 """What do a decision and what is remembered for it cost, as a walk goes on?
 
-    python -m benchmarks.memory_over_time --out results [--seconds 60] [--growing 30]
+    python -m benchmarks.memory_over_time --out results [--seconds 60] [--growing 20]
 
 The scripted expert walks once with a camera that looks ahead. Policies with each memory, as they
 are initialised, decide on what it sees. Every second of the walk: FLOPs of a decision and numbers

@@ -20,7 +20,10 @@ from policies.observation import Observations
 from policies.place_config import CUE
 
 __all__ = [
+    "LANE_M",
+    "MIDDLE_M",
     "POSE",
+    "SPAN_M",
     "Ground",
     "PlacePlan",
     "SeenGround",
@@ -32,9 +35,12 @@ __all__ = [
 
 POSE = 6
 """Numbers that a camera's pose is told by."""
+LANE_M = 0.18
+"""To either side, where the feet are: the ground that is remembered."""
+MIDDLE_M, SPAN_M = 0.45, 0.3
+"""Middle and half the length of the ground ahead that a camera may see."""
 _DOWN = 0.05  # rays that fall by less a metre of depth meet the plane nowhere near
 _AHEAD_M = 0.8  # beyond, a pixel is as large as a gap
-_LANE_M = 0.18  # to either side: where the feet are
 _CUE_CELL_M = 0.04
 _TURNS_DEG = 12  # up and down, that a camera may be off
 _IN_PLANE_M = 0.01
@@ -126,7 +132,7 @@ class SeenGround(NamedTuple):
     @property
     def weights(self) -> Tensor:
         """1 for pixels between the feet of both sides, which are remembered, else 0."""
-        return (self.near & (self.lateral_m.abs() < _LANE_M)).to(self.holes)
+        return (self.near & (self.lateral_m.abs() < LANE_M)).to(self.holes)
 
 
 @dataclass(frozen=True)

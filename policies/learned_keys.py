@@ -17,14 +17,13 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from attention.components import component
 from policies.dense import DenseController
-from policies.ground import POSE, PlacePlan
+from policies.ground import MIDDLE_M, POSE, SPAN_M, PlacePlan
 from policies.place_config import CUE, KEY_HIDDEN, KEY_INPUTS, KEY_OUTPUTS, KEY_PX
 
 __all__ = ["LearnedKeys"]
 
 Tokens = tuple[Tensor, Tensor, Tensor]
 
-_MIDDLE_M, _SPAN_M = 0.45, 0.3  # of the ground ahead that a camera may see
 _PITCH = 3  # place of the pitch in a told pose
 _USUAL_PITCH, _PITCH_UNIT = 0.785, 0.175  # radians: 45 and 10 degrees
 _TILT_UNIT, _HEIGHT_UNIT_M = 0.175, 0.1
@@ -73,7 +72,7 @@ class LearnedKeys(nn.Module):
         weights, each (batch, tokens); and the cue of how holes lie across the path, (batch, 36)."""
         with component("keys"):
             made = self.network(self._inputs(observations))
-            places_m = _MIDDLE_M + _SPAN_M * (made[..., 0] + self.at @ self.prior)
+            places_m = MIDDLE_M + SPAN_M * (made[..., 0] + self.at @ self.prior)
             holes, weights = (_STEEP * made[..., 1:3]).sigmoid().unbind(-1)
             slots = (_STEEP * made[..., 3:]).softmax(-1) * weights.unsqueeze(-1)
             shares = slots.mean(-2)

@@ -18,7 +18,7 @@ from torch.nn.functional import avg_pool2d
 from attention.components import SCORE, component
 from policies.config import PolicyConfig
 from policies.feature_maps import attention_kernel
-from policies.ground import Ground, SeenGround
+from policies.ground import LANE_M, MIDDLE_M, SPAN_M, Ground, SeenGround
 from policies.place_config import CHOICE_INPUTS, PlaceMemoryConfig
 from policies.selection import LearnedSelection, straight_through
 
@@ -28,7 +28,6 @@ Tokens = tuple[Tensor, Tensor, Tensor]
 """Places, shares of holes and weights, each (n, tokens)."""
 
 _ORDERS = 256  # steps after which random ones come again
-_MIDDLE_M, _SPAN_M, _LANE_M = 0.45, 0.3, 0.18  # of the ground that is remembered
 _MOST = 2.0  # of a place, in those units
 
 
@@ -97,7 +96,7 @@ class LearnedChoice(nn.Module):
                 parts.append(torch.cat((at, 2 * depth - 1, (depth < 1).to(depth), differs), -1))
                 first += count
             places = torch.stack(
-                ((seen.forward_m - _MIDDLE_M) / _SPAN_M, seen.lateral_m / _LANE_M), -1
+                ((seen.forward_m - MIDDLE_M) / SPAN_M, seen.lateral_m / LANE_M), -1
             ).clamp(-_MOST, _MOST)
             more = torch.stack((seen.holes, weights, torch.ones_like(weights)), -1)
             return torch.cat((torch.cat(parts, 1), places, more), -1)
