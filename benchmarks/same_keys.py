@@ -1,0 +1,135 @@
+"""What does linear attention over a policy's keys lose against exact attention over the same keys?
+
+    python -m benchmarks.same_keys RUN ... --out results [--terrains 50] [--set KEY=VALUE ...]
+
+RUN is a run's directory, a checkpoint or a policy that ships, whose memory of places is linear: one
+a training seed. Each walks twice on the same terrains: as it is, and with softmax attention over all
+of the episode in place of the memory, every parameter kept, of keys and of the controller, and
+nothing trained again. Intervals are over seeds and terrains, 95 %.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import report
+from policies import build_for
+from policies.place_config import PlaceMemoryConfig
+from training.config import UserError, exit_status
+from training.episode import run_episode
+from training.players import EVALUATION_SEED, Player, find_players, positive
+from training.studies.intervals import mean_interval, ratio_interval, share_interval
+
+MEMORIES = ("linear", "exact")
+
+
+def read_exactly(policy: Any, env: Any, name: str) -> Any:
+    """The policy with exact attention over all of an episode in place of linear memory."""
+    config = policy.config
+    if not isinstance(config, PlaceMemoryConfig) or config.memory != "linear":
+        raise UserError(f"{name} must be a policy place_memory with memory linear")
+    if config.rule != "sum" or config.pool_m or config.write_tokens:
+        raise UserError(f"{name} must write every pixel, by the rule sum")
+    settings = dataclasses.replace(config, memory="exact", exact_s=None)
+    exact = build_for(settings, env)
+    exact.load_state_dict(policy.state_dict())
+    return exact.requires_grad_(False)
+
+
+def walk(player: Player, seeds: Sequence[int]) -> dict[str, list[list[float]]]:
+    """Reward and success of each terrain, (terrains, 2), by memory."""
+    found = {}
+    with player.make_env() as env:
+        own: Any = player.make_policy(env)
+        policies = {"linear": own, "exact": read_exactly(own, env, player.name)}
+        for memory, policy in policies.items():
+            episodes = [run_episode(env, policy, seed) for seed in seeds]
+            found[memory] = [[one.reward, float(bool(one.success))] for one in episodes]
+    return found
+
+
+def compared(runs: Sequence[dict[str, list[list[float]]]]) -> dict[str, Any]:
+    """Success and reward by memory, and the ratio of rewards, linear to exact, with intervals."""
+    values = {name: np.array([run[name] for run in runs]) for name in MEMORIES}
+    rewards = {name: found[..., 0] for name, found in values.items()}
+    facts: dict[str, Any] = {
+        name: {
+            "success": float(found[..., 1].mean()),
+            "success_interval_95": share_interval(found[..., 1]),
+            "reward": float(rewards[name].mean()),
+            "reward_interval_95": mean_interval(rewards[name]),
+        }
+        for name, found in values.items()
+    }
+    facts["reward_ratio"] = float(rewards["linear"].mean() / rewards["exact"].mean())
+    facts["reward_ratio_interval_95"] = ratio_interval(rewards["linear"], rewards["exact"])
+    return facts
+
+
+def draw(runs: dict[str, dict[str, list[list[float]]]]) -> Any:
+    """Reward with linear memory against reward with exact, a point a terrain."""
+    figure, axes = report.new_figure(1)
+    axis = axes[0, 0]
+    for name, run in runs.items():
+        rewards = [np.array(run[memory])[:, 0] for memory in MEMORIES]
+        axis.plot(rewards[1], rewards[0], "o", markersize=3, label=name)
+    axis.axline((0, 0), slope=1, color="grey", linewidth=0.8)
+    axis.set(xlabel="reward, exact attention", ylabel="reward, linear attention")
+    axis.legend(fontsize=7)
+    return figure
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = report.make_parser("benchmarks.same_keys", __doc__)
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument("--terrains", type=positive, default=50, help="default %(default)s")
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+        help="setting of the environment",
+    )  # fmt: skip
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    terrains = min(arguments.terrains, 2) if arguments.quick else arguments.terrains
+    if terrains < 2:
+        raise UserError("--terrains must be at least 2 for an interval, got 1")
+    seeds = range(EVALUATION_SEED + arguments.seed, EVALUATION_SEED + arguments.seed + terrains)
+    walked = {}
+    for player in find_players(arguments.runs, [], None, arguments.set):
+        walked[player.name] = walk(player, seeds)
+        shares = {name: np.mean(values, 0)[1] for name, values in walked[player.name].items()}
+        print(f"{player.name}: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in shares.items()))
+    facts = compared(list(walked.values()))
+    for name in MEMORIES:
+        one = facts[name]
+        low, high = one["success_interval_95"]
+        print(
+            f"{name:<8}success {100 * one['success']:.1f} % ({100 * low:.1f} to {100 * high:.1f}), "
+            f"reward {one['reward']:.3f}"
+        )
+    between = facts["reward_ratio_interval_95"]
+    if between is not None:
+        low, high = between
+        print(f"reward, linear to exact: {facts['reward_ratio']:.3f} ({low:.3f} to {high:.3f})")
+    results = {"seeds": list(seeds), "settings": arguments.set, "runs": walked, **facts}
+    report.save(arguments.out, "same_keys", arguments.seed, results, draw(walked))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
