@@ -3,9 +3,9 @@
     python -m benchmarks.same_keys RUN ... --out results [--terrains 50] [--set KEY=VALUE ...]
 
 RUN is a run's directory, a checkpoint or a policy that ships, whose memory of places is linear: one
-a training seed. Each walks twice on the same terrains: as it is, and with softmax attention over all
-of the episode in place of the memory, every parameter kept, of keys and of the controller, and
-nothing trained again. Intervals are over seeds and terrains, 95 %.
+a training seed. Each walks twice on the same terrains: as it is, and with softmax attention over
+all of the episode in place of the memory. Every parameter is kept, of keys and of the controller;
+nothing is trained again. Intervals of 95 % are over seeds and terrains.
 """
 
 from __future__ import annotations
