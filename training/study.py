@@ -21,6 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 import argparse
 import re
 import shlex
+import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ from training.studies.making import Unit, make
 from training.studies.measures import Conditions, Costs, unfinished
 from training.studies.page import render
 from training.studies.products import Film, Share
+from training.studies.record import pack, unpack
 from training.studies.runs import (
     Run,
     StoppedError,
@@ -213,6 +215,40 @@ def _clean(out: Path) -> None:
         unfinished(path).unlink(missing_ok=True)
 
 
+def _told(units: Sequence[Unit], runs: list[list[Run]]) -> dict[str, dict[str, object]]:
+    """By run and by evaluation, what a record's tables say of it."""
+    of_run: dict[str, dict[str, object]] = {
+        run.directory.name: {"arm": run.arm.name, "training_seed": run.seed, "stage": run.stage + 1}
+        for stages in runs
+        for run in stages
+    }
+    told = dict(of_run)
+    for unit in units:
+        if isinstance(unit, Conditions):
+            of_policy = of_run.get(unit.who, {"arm": unit.who})
+            for path, point in unit.points().items():
+                where = {"curve": unit.curve.name, "x": point.x} if unit.curve and point else {}
+                told[path.stem] = of_policy | where
+    return told
+
+
+def _write_record(
+    study: StudyConfig, path: Path, out: Path, overrides: Sequence[str], record: Path
+) -> None:
+    """The record of what is there, and the page as it is written from it."""
+    runs = all_runs(study, path, out)
+    pack(out, record, _told(plan(study, out, runs), runs))
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked = Path(folder) / out.name
+        unpack(record, unpacked)
+        runs = all_runs(study, path, unpacked)
+        missing = [unit.label for unit in plan(study, unpacked, runs) if not unit.done()]
+        Page(study, unpacked, _command(path, overrides), runs).write(missing)
+        for name in (PAGE, PICTURE):
+            if (unpacked / name).is_file():
+                write_atomically(record / name, (unpacked / name).read_bytes())
+
+
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="python -m training.study",
@@ -229,6 +265,13 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--page", action="store_true", help="write the page from what is there, and nothing else"
     )
+    parser.add_argument(
+        "--record", metavar="DIR", help="write tables and the page of what is there, a few small "
+        "files without checkpoints, and nothing else",
+    )  # fmt: skip
+    parser.add_argument(
+        "--unpack", metavar="RECORD", help="begin --out, an empty directory, with such a record"
+    )
     return parser
 
 
@@ -239,7 +282,14 @@ def run(argv: Sequence[str] | None = None) -> int:
     path = study_file(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("studies") / path.stem
     try:
-        return _run(path, out, arguments.set, arguments.page)
+        if arguments.unpack:
+            unpack(Path(arguments.unpack), out)
+        status = _run(path, out, arguments.set, arguments.page or arguments.record is not None)
+        if arguments.record is not None:
+            study = load_config(path, arguments.set)
+            _write_record(study, path, out, arguments.set, Path(arguments.record))
+            print(f"wrote {arguments.record}")
+        return status
     except (KeyboardInterrupt, StoppedError) as error:
         status = interrupted_status(error)
         command = _command(path, arguments.set, out)

@@ -1,10 +1,13 @@
 """What the tests of the studies in docs/studies share."""
 
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from training.studies.config import load_config
+from training.studies.record import unpack
 from training.studies.summary import summarise
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,10 +17,22 @@ needs_studies = pytest.mark.skipif(
 )
 
 
+_FOLDER = tempfile.TemporaryDirectory(prefix="published-")
+
+
+@cache
+def unpacked(name):
+    """A study's directory, made of its record."""
+    out = Path(_FOLDER.name) / name
+    unpack(STUDIES / name, out)
+    return out
+
+
+@cache
 def published(name):
     """A study's configuration and what it came to."""
     study = load_config(ROOT / "configs" / "studies" / f"{name}.yaml")
-    return study, summarise(study, STUDIES / name)
+    return study, summarise(study, unpacked(name))
 
 
 def quoted(name, end):

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from tests.training.published import ROOT, STUDIES, needs_studies, published
+from tests.training.published import ROOT, needs_studies, published, unpacked
 from training import study as study_command
 from training.bc_config import BCConfig
 from training.studies.config import StudyConfig
@@ -97,7 +97,7 @@ def test_runs_that_cloned_nothing_have_no_section(tmp_path):
 def test_studies_from_before_have_held_out_losses_and_no_times():
     config, measured = published("stepping_stones_repair")
     path = ROOT / "configs" / "studies" / "stepping_stones_repair.yaml"
-    out = STUDIES / "stepping_stones_repair"
+    out = unpacked("stepping_stones_repair")
     stages = study_command.all_runs(config, path, out)
     found = rows_of(held_out_section(config, [run for some in stages for run in some]))
     assert {arm.name for arm in config.arms} <= set(found)

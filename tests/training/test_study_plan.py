@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.training.published import ROOT, STUDIES, needs_studies
+from tests.training.published import ROOT, needs_studies, unpacked
 from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
 from training import checkpoint, es_config, study
 from training.studies.config import load_config
@@ -77,7 +77,7 @@ def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, cap
 @pytest.mark.parametrize("name", ["stepping_stones", "bimanual_sweep", "stepping_stones_stages"])
 def test_costs_of_published_studies_are_not_measured_again(name):
     """Settings that policies have been given since have the value that acts as before."""
-    path, out = ROOT / "configs" / "studies" / f"{name}.yaml", STUDIES / name
+    path, out = ROOT / "configs" / "studies" / f"{name}.yaml", unpacked(name)
     config = load_config(path)
     runs = study.all_runs(config, path, out)
     assert Costs(config, out, tuple(stages[-1] for stages in runs[: len(config.arms)])).done()

@@ -29,7 +29,7 @@ from training.players import Player
 from training.run_log import Provenance, provenance
 from training.state_files import Count, Finite, State, read_json
 from training.step_cost import decisions_ms, measure_all
-from training.studies.config import CurveConfig, StudyConfig, place_name, slug
+from training.studies.config import CurveConfig, PointConfig, StudyConfig, place_name, slug
 from training.studies.episodes import play_on
 from training.studies.runs import Run, iterations_made
 
@@ -153,14 +153,21 @@ class Conditions:
         """Of depth pictures, in place of the policy's own; scripted policies see none."""
         return None if self.curve is None or self.run is None else self.curve.repair
 
+    def points(self) -> dict[Path, PointConfig | None]:
+        """Points of the curve by result file, but for those that change nothing, where the task
+        itself is measured already; None of the task itself."""
+        if self.curve is None:
+            return {condition_file(self.out, self.who): None}
+        return {
+            condition_file(self.out, self.who, self.curve.name, point.x): point
+            for point in filterfalse(self.curve.is_of_the_task, self.curve.points)
+        }
+
     def settings(self, make: bool = False) -> dict[Path, dict[str, Any]]:
         """The environment's settings by result file; UserError for one that is not known, which
         with some environments only shows when they are made."""
-        curve, changes = None, {condition_file(self.out, self.who): dict[str, Any]()}
-        if self.curve is not None:  # where it changes nothing, the task itself is measured already
-            curve, given = self.curve.name, self.curve.points
-            points = filterfalse(self.curve.is_of_the_task, given)
-            changes = {condition_file(self.out, self.who, curve, p.x): p.set for p in points}
+        curve = None if self.curve is None else self.curve.name
+        changes = {path: {} if p is None else p.set for path, p in self.points().items()}
         found = {}
         for path, change in changes.items():
             try:

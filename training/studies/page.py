@@ -255,7 +255,9 @@ def _origin(study: StudyConfig, summary: Summary, command: str, runs: Sequence[R
     again = " Where the versions and the machine are the same, so are all figures but the times."
     lines = [
         f"<pre>{escape(command)}</pre>",
-        "<p>With --out and the directory of this page it goes on with what is there.</p>",
+        "<p>With --out and the study's directory it goes on with what is there. Where this page "
+        "lies beside tables alone, --unpack with their directory begins a new --out with "
+        "them.</p>",
         f"<p>Training seeds {escape(', '.join(map(str, study.seeds)))}."
         f"{again if devices == {'cpu'} else ''}</p>",
         f"<p>The runs were made at {escape(code)}.</p>",
