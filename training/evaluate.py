@@ -19,7 +19,7 @@ import dataclasses
 import itertools
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from envs import Outcome
+from envs import Outcome, Task
 from training import checkpoint, config, run_log
 from training.commands import exit_status
 from training.config import ArgumentParser, UserError
@@ -153,6 +153,19 @@ def record(episode: Episode) -> dict[str, float]:
         "reward": episode.reward,
         "steps": episode.steps,
     }
+
+
+def episode_of(entry: Mapping[str, float], task: Task | None) -> Episode:
+    """The episode whose entry in `records` it is."""
+    info = {key: value for key, value in entry.items() if key not in ("seed", "reward", "steps")}
+    return Episode(
+        seed=int(entry["seed"]),
+        reward=entry["reward"],
+        steps=int(entry["steps"]),
+        success=bool(info["success"]) if "success" in info else None,
+        outcomes={one.name: info[one.name] for one in outcomes_of(task) if one.name in info},
+        info=info,
+    )
 
 
 def standard_error(values: np.ndarray) -> float | None:

@@ -35,13 +35,13 @@ from training.command_lines import command_line
 from training.commands import exit_status, interrupted_status
 from training.config import ArgumentParser, UserError
 from training.environments import render_modes
-from training.files import lock, write_atomically
+from training.files import lock, read_bytes, write_atomically
 from training.players import check_device
 from training.studies.charts import pareto_picture
 from training.studies.config import CurveConfig, StudyConfig, load_config, study_file
 from training.studies.gaze import Look, has_gaze
 from training.studies.making import Unit, make
-from training.studies.measures import Conditions, Costs, unfinished
+from training.studies.measures import Conditions, Costs, episodes_in, unfinished
 from training.studies.page import render
 from training.studies.products import Film, Share
 from training.studies.record import pack, unpack
@@ -212,7 +212,9 @@ def _clean(out: Path) -> None:
             if re.fullmatch(rf"\.({names})\.\d+", path.name):
                 path.unlink()
     for path in (out / "evaluations").glob("*.json"):
-        unfinished(path).unlink(missing_ok=True)
+        left = unfinished(path)
+        if left.is_file() and len(read_bytes(left).splitlines()) <= episodes_in(path) + 1:
+            left.unlink()  # and none where more episodes follow
 
 
 def _told(units: Sequence[Unit], runs: list[list[Run]]) -> dict[str, dict[str, object]]:

@@ -201,7 +201,7 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
         ({"iterations": 3}, {}, "was trained with iterations = 6, but the study now has 3"),
         ({"searcher": {"name": "ars"}}, {}, "was trained with searcher.name = 'pgpe', but"),
         ({}, {"arms": arms}, "with feature_map = 'softmax', but the study now has 'trig'"),
-        ({}, {"episodes": 6}, "oracle.json was measured with other scenes (seeds)"),
+        ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with other scenes (seeds)"),
         ({}, {"env": {"wind": 0.1}}, "oracle.json was measured with other settings (env_settings)"),
         ({}, {"title": "Another"}, "holds another study, 'A small study', not 'Another'"),
     ):
@@ -210,6 +210,27 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "thesis.tex").write_text("")
     refused(capsys, write_study(tmp_path), tmp_path / "else", "holds something that is no study")
+
+
+def test_more_episodes_can_follow_and_fewer_be_read(plain, tmp_path, capsys):
+    """As if all had been wanted from the start; those that are there are not played again."""
+    _, before = plain
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    for folder in (whole, out):
+        shutil.copytree(before, folder)
+    shutil.rmtree(whole / "evaluations")
+    path = write_study(tmp_path, episodes=STUDY["episodes"] + 1)
+    for folder in (whole, out):
+        assert conduct(path, folder) == 0
+    assert figures(out) == figures(whole)
+    old, new = (json.loads((f / "evaluations" / "oracle.json").read_text()) for f in (before, out))
+    assert new["records"][:-1] == old["records"]
+    assert not list((out / "evaluations").glob("*.jsonl"))
+    capsys.readouterr()
+    assert conduct(write_study(tmp_path), out) == 0
+    assert "evaluate" not in capsys.readouterr().out
+    fewer = len(old["records"])
+    assert f"{fewer} scenes (seeds" in (out / "report.html").read_text()
 
 
 TWICE = [{"name": "a b"}, {"name": "A-B"}]

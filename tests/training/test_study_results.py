@@ -170,7 +170,7 @@ def test_scores_of_evaluations(tmp_path):
         ),
         ('{"records": [{"reward": NaN}]}', "records.0.reward = nan, but input should be"),
         ('{"records": [{"reward": 1e308}]}', "records.0.reward = 1e[+]308, but input should be"),
-        ('{"records": []}', "holds 0 episodes, where 1 are needed; it is damaged"),
+        ('{"records": []}', "holds no episodes; it is damaged"),
         ('{"records": [4]}', "records.0 = 4, but input should be an object"),
         ("{", "is damaged, or no JSON"),
     ],

@@ -24,15 +24,17 @@ def play_on(
     facts: dict[str, Any],
     seeds: Sequence[int],
     play: Callable[[Sequence[int]], Iterator[Episode]],
+    played: Sequence[Episode] = (),
 ) -> list[Episode]:
-    """An episode a seed: those that `path` holds, then the others, each added to it at its end.
+    """An episode a seed: those that are there, then the others, each added to `path` at its end.
 
     Args:
         path: JSON, a line for `facts` and one for each episode in the order of `seeds`.
         facts: all that the episodes follow from; a file with others is begun anew.
         play: an episode for each seed that it is given, in their order.
+        played: the first episodes, where they are known from elsewhere.
     """
-    episodes = _read(path, facts, seeds)
+    episodes = max(_read(path, facts, seeds), list(played), key=len)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(map(_line, (facts, *map(asdict, episodes)))).encode())
     with path.open("ab", buffering=0) as file:

@@ -23,7 +23,8 @@ from policies.scripted import Oracle
 from training import checkpoint, environments
 from training import config as configuration
 from training.config import UserError
-from training.evaluate import play, record, summarise
+from training.episode import Episode
+from training.evaluate import episode_of, play, record, summarise
 from training.files import write_atomically
 from training.players import Player
 from training.run_log import Provenance, provenance
@@ -41,6 +42,7 @@ __all__ = [
     "check_there",
     "checkpoint_sha256",
     "condition_file",
+    "episodes_in",
     "settings_of",
     "unfinished",
     "write_json",
@@ -57,6 +59,13 @@ class Evaluation:
     seeds: tuple[Count, ...]
     checkpoint_sha256: str | None = None
     repair: str | None = None
+
+
+@checked_dataclass(frozen=True, config=State)
+class Episodes:
+    """The episodes of an evaluation, as its file has them."""
+
+    records: tuple[dict[str, Finite], ...]
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -180,18 +189,20 @@ class Conditions:
         return found
 
     def done(self) -> bool:
-        """Whether every result is there."""
-        return all(path.is_file() for path in self.settings())
+        """Whether every result is there, of as many episodes as are wanted or more."""
+        return all(episodes_in(path) >= len(self._seeds) for path in self.points())
 
     def check(self) -> None:
         """UserError when a result is there that the study would not come to now."""
         for path, settings in self.settings(make=True).items():
             if not path.is_file():
                 continue
-            expected: dict[str, Any] = {
-                "env_settings": settings, "seeds": list(self._seeds), "repair": self._repair,
-            }  # fmt: skip
             entry = dataclasses.asdict(read_json(Evaluation, path))
+            both = min(len(entry["seeds"]), len(self._seeds))  # more can follow, or be left out
+            entry["seeds"] = entry["seeds"][:both]
+            expected: dict[str, Any] = {
+                "env_settings": settings, "seeds": list(self._seeds)[:both], "repair": self._repair,
+            }  # fmt: skip
             entry["env_settings"] = environments.completed(self.env_id, entry["env_settings"])
             if self.run is not None:
                 check_there(path, self.run)
@@ -206,8 +217,10 @@ class Conditions:
                     )
 
     def do(self) -> None:
-        """Measure what is missing, each episode and result written as soon as it is there."""
-        missing = {p: s for p, s in self.settings().items() if not p.is_file()}
+        """Measure what is missing, each episode and result written as soon as it is there. A
+        result of fewer episodes than are wanted is gone on with."""
+        wanted = len(self._seeds)
+        missing = {p: s for p, s in self.settings().items() if episodes_in(p) < wanted}
         file = None if self.run is None else checkpoint.resolve(self.run)
         sha256 = None if self.run is None else checkpoint_sha256(self.run)
         device = self.study.device if self.run is not None else "cpu"
@@ -221,6 +234,7 @@ class Conditions:
                 {"checkpoint_sha256": sha256, "env": settings, "device": device, **repair},
                 self._seeds,
                 partial(play, player, workers=self.study.workers or 1),
+                _played(player, path) if path.is_file() else (),
             )
             entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
             if self.run is not None:
@@ -228,6 +242,16 @@ class Conditions:
             entry["records"] = [record(e) | {"success": float(bool(e.success))} for e in episodes]
             write_json(path, entry)
             unfinished(path).unlink()
+
+
+def episodes_in(path: Path) -> int:
+    """How many episodes an evaluation's file holds; 0 without it."""
+    return len(read_json(Evaluation, path).seeds) if path.is_file() else 0
+
+
+def _played(player: Player, path: Path) -> list[Episode]:
+    """The episodes of a result."""
+    return [episode_of(one, player.task) for one in read_json(Episodes, path).records]
 
 
 def check_there(path: Path, run: Path) -> None:

@@ -114,23 +114,30 @@ class Records:
 
 
 def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
-    """The first episodes of the evaluations that are there, one a seed; None without any.
+    """The first episodes of the evaluations that have as many, one a seed; None without any.
 
-    UserError when a file does not hold as many episodes with a reward.
+    UserError when a file is damaged.
     """
-    there = [path for path in paths if path.is_file()]
-    if not there:
-        return None
     tables: list[tuple[Record, ...]] = []
     measured: list[list[float | None]] = []
     headline, words = None, "succeeds"
-    for path in there:
+    for path in paths:
+        if not path.is_file():
+            continue
         found = read_json(Records, path)
-        tables.append(_enough(found.records, episodes, path))
+        if not found.records:
+            raise UserError(
+                f"{path} holds no episodes; it is damaged, and is made again once it is moved away"
+            )
+        if len(found.records) < episodes:  # more of them follow
+            continue
+        tables.append(found.records[:episodes])
         task = find_task(found.env)
         if task is not None:
             headline, words = task.headline_outcome, task.success
         measured.append(_measured(headline, tables[-1], path))
+    if not tables:
+        return None
     whole = all(None not in row for row in measured)
 
     def matrix(key: str) -> np.ndarray:
@@ -143,16 +150,6 @@ def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
         words,
         np.array(measured, float) if whole else None,
     )
-
-
-def _enough(records: tuple[Record, ...], episodes: int, path: Path) -> tuple[Record, ...]:
-    """UserError when there are fewer."""
-    if len(records) < episodes:
-        raise UserError(
-            f"{path} holds {len(records)} episodes, where {episodes} are needed; it is damaged, "
-            "and is made again once it is moved away"
-        )
-    return records[:episodes]
 
 
 def _measured(
