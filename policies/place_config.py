@@ -54,14 +54,15 @@ class PlaceMemoryConfig(SeeingConfig):
     """Kind of policy."""
     memory: Literal["none", "linear", "exact", "grid", "gru"] = "linear"
     """Linear attention; softmax attention over past frames (exact); a grid of cells along the path;
-    none: reads of the present frame alone; gru: the same, and a controller that remembers."""
+    none: reads of the present frame alone, in such a grid; gru: the same, and a controller that
+    remembers."""
     keys: Literal["geometry", "learned"] = "geometry"
     """Where pixels are: projected by the cameras' geometry, or learned (of one camera)."""
     key_prior: tuple[float, float] = (0.0, 0.8)
     """Of learned keys, what row and column of a pixel, from -1 to 1, say of the place ahead before
     training: (0, 0.8) where columns run from near to far, (-0.8, 0) where rows run from far."""
     feature_map: OwnName = "harmonic"
-    """Features of places on the circle, of linear memory, none and gru."""
+    """Features of places on the circle, of linear memory; of learned keys with none and gru too."""
     num_features: int = Field(default=26, ge=1)
     """Number m of the feature map: of harmonic, the highest harmonic, which makes 2 m + 1
     features."""
@@ -89,7 +90,8 @@ class PlaceMemoryConfig(SeeingConfig):
     exact_s: float | None = Field(default=10.0, gt=0, le=600)
     """Of exact memory, how long a frame is kept, seconds; null: as long as the episode lasts."""
     cell_m: float = Field(default=0.01, gt=0, le=0.2)
-    """Of a grid, the length of a cell, metres; where the path turns, of either side."""
+    """Of a grid, none and gru, the length of a cell, metres; where the path turns, of either
+    side."""
     fit_pitch: bool = False
     """Of a grid, whether the pitch of the cameras is corrected so that most of what is seen lies in
     the plane of the stones' tops."""

@@ -319,7 +319,7 @@ def _detached(state: Any) -> Any:
 
 def _memory_of(config: PlaceMemoryConfig, axes: int) -> SteppedPlaces:
     circle_m, kappa = config.circle_m, config.kappa
-    if config.memory == "grid":
+    if config.memory == "grid" or (config.keys == "geometry" and not config.carries):
         return PlaceGrid(circle_m, config.cell_m, config.forgetting, axes)
     if config.memory == "exact":
         steps = None if config.exact_s is None else round(config.exact_s / config.decision_s)

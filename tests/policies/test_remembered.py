@@ -136,10 +136,10 @@ def test_in_the_dark_what_was_seen_moves_by_and_without_memory_is_gone(stones, a
 
 
 def test_without_memory_it_is_the_present_frame(stones, walk):
-    none, linear = build(stones, memory="none"), build(stones)
+    none, grid = build(stones, memory="none"), build(stones, memory="grid")
     observation, _ = taken(none, walk)
     np.testing.assert_array_equal(
-        none.remembered(observation).shares, linear.remembered(observation).shares
+        none.remembered(observation).shares, grid.remembered(observation).shares
     )
     taken(linear, walk)
     differs = none.remembered(observation).shares != linear.remembered(observation).shares
