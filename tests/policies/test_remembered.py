@@ -141,9 +141,9 @@ def test_without_memory_it_is_the_present_frame(stones, walk):
     np.testing.assert_array_equal(
         none.remembered(observation).shares, grid.remembered(observation).shares
     )
-    taken(linear, walk)
-    differs = none.remembered(observation).shares != linear.remembered(observation).shares
-    assert differs.mean() > 0.5
+    taken(grid, walk)
+    differs = none.remembered(observation).shares != grid.remembered(observation).shares
+    assert differs.mean() > 0.05  # most of what was seen are stones
 
 
 def test_seen_is_where_pixels_are_and_between_them():
