@@ -82,7 +82,7 @@ def plain(paragraph: str) -> str:
     text = re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", one_word, paragraph, flags=re.DOTALL)
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)", lambda m: "\n" * m[0].count("\n"), text)
     text = re.sub(r"(\[[^\]]*\])(\([^)]*\)|\[[^\]]*\])", r"\1", text)
-    return re.sub(r"</?\w[^<>\n]*>|\*\*", "", text)
+    return re.sub(r"(`[^`]*`)|</?\w[^<>\n]*>|\*\*", r"\1", text)
 
 
 def ends(before: str, after: str) -> bool:
