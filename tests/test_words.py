@@ -6,7 +6,19 @@ import pytest
 
 from tests import words
 
-MENDED = ("README.md",)
+MENDED = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "examples/README.md",
+    "docs/README.md",
+    "docs/attention.md",
+    "docs/glossary.md",
+    "docs/install.md",
+    "docs/memory.md",
+    "docs/own_policy.md",
+    "docs/papers.md",
+    "docs/policies.md",
+)
 """Pages whose sentences keep to the limits: add the next one here when it does."""
 
 
