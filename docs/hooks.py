@@ -27,7 +27,7 @@ OUTSIDE = (
 """Pages of the site that lie elsewhere in the repository, and keep their paths."""
 API = {
     "attention": (
-        *("", "compositional", "kernels", "recurrent", "theory"),
+        *("", "compositional", "kernels", "recurrent", "theory", "theory.relative_error"),
         "estimators.RandomFeatures",
     ),
     "policies": ("", "contract", "extractor"),
