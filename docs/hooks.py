@@ -19,7 +19,9 @@ HOME = "README.md"
 """Of docs/; the site shows README's text there, with that page's list below."""
 OUTSIDE = (
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "examples/README.md",
     "policies/pretrained/README.md",
     "sim_assets/README.md",
