@@ -3,7 +3,7 @@
 #   docker run --rm -v foveate-runs:/foveate/runs foveate
 # Another command stands in the place of the last line's:
 #   docker run --rm -v foveate-runs:/foveate/runs foveate python -m training.rollout stepping_stones
-# CI does not build it.
+# No test builds it.
 FROM python:3.11-slim
 
 ENV OMP_NUM_THREADS=1 MPLBACKEND=Agg PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1

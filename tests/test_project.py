@@ -20,11 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [
-    *(
-        ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md")
-    ),
-    *(ROOT / name for name in ("examples/README.md", "sim_assets/README.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CODE_OF_CONDUCT", "SECURITY")),
+    *(ROOT / name / "README.md" for name in ("examples", "sim_assets")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
