@@ -1,10 +1,12 @@
 """Random-feature attention: kernels, feature maps, linear attention and token scores.
 
-import attention
+An estimate of a kernel, and scores of tokens:
 
-fm = attention.feature_map("angular_hybrid", dim=8, num_features=8, num_lambda_features=8)
-estimate = (fm.queries(x) * fm.keys(y)).sum(-1)     # of exp(x.y)
-scores = fm.token_scores(x, y)                       # column sums, O(L)
+    import attention
+
+    fm = attention.feature_map("angular_hybrid", dim=8, num_features=8, num_lambda_features=8)
+    estimate = (fm.queries(x) * fm.keys(y)).sum(-1)     # of exp(x.y)
+    scores = fm.token_scores(x, y)                       # column sums, O(L)
 """
 
 from typing import TYPE_CHECKING, Any

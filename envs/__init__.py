@@ -24,7 +24,9 @@ __all__ = [
 ]
 
 BIMANUAL_SWEEP = "BimanualSweep-v0"
+"""Gymnasium's id of the task of sweeping."""
 STEPPING_STONES = "SteppingStones-v0"
+"""Gymnasium's id of the task of walking over stones."""
 
 _FOLDERS = sorted(path.parent.name for path in Path(__file__).parent.glob("*/task.py"))
 

@@ -58,6 +58,7 @@ vision_performer whose `form` is pooled has `PooledPolicyConfig`."""
 AnyPolicyConfig = (
     PolicyConfig | PlaceMemoryConfig | PooledPolicyConfig | VisionPolicyConfig | OwnPolicyConfig
 )
+"""Settings of any policy."""
 
 
 def is_own(name: Any) -> bool:

@@ -18,7 +18,7 @@ from training import es, rollout
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-FOR_DEVELOPMENT = {"all", "dev", "test"}
+FOR_DEVELOPMENT = {"all", "dev", "docs", "test"}
 WITHOUT_MODULES = {"export"}
 """Extras whose modules nothing of Foveate imports."""
 BROUGHT_BY_OTHERS = {"Box2D", "pygame", "threadpoolctl"}
@@ -35,7 +35,8 @@ def test_all_brings_every_extra_and_the_documents_name_each() -> None:
     assert requirements("all")[0].extras == EXTRAS.keys() - FOR_DEVELOPMENT
     for document in ("README.md", "docs/install.md"):
         text = (ROOT / document).read_text()
-        assert [e for e in EXTRAS if e not in ("dev", "test") and f"`{e}`" not in text] == []
+        named = EXTRAS.keys() - FOR_DEVELOPMENT | {"all"}
+        assert [extra for extra in named if f"`{extra}`" not in text] == []
 
 
 def test_an_extra_brings_the_modules_that_are_asked_for_by_its_name() -> None:

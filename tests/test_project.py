@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 import pytest
+import yaml
 
 from training import checkpoint
 
@@ -19,10 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = [
-    *(
-        ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "examples/README.md", "sim_assets/README.md")
-    ),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CODE_OF_CONDUCT", "SECURITY")),
+    *(ROOT / name / "README.md" for name in ("examples", "sim_assets")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 PACKAGES = PROJECT["tool"]["setuptools"]["packages"]
@@ -78,6 +77,20 @@ def test_the_installed_version_is_that_of_the_sources():
     except metadata.PackageNotFoundError:
         pytest.skip("foveate is not installed: pip install -e .")
     assert installed == PROJECT["project"]["version"], "install again: pip install -e ."
+
+
+def test_what_is_cited_is_this_project():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    for key in ("version", "license", "authors", "keywords"):
+        assert cited[key] == PROJECT["project"][key], key
+    assert cited["abstract"] == PROJECT["project"]["description"]
+
+
+def test_security_names_tests_that_exist():
+    text = (ROOT / "SECURITY.md").read_text()
+    named = set(re.findall(r"`(?:[\w/]*/)?(\w+\.py)`", text))
+    assert named
+    assert named - {path.name for path in (ROOT / "tests").rglob("*.py")} == set()
 
 
 @pytest.mark.parametrize("target", PROJECT["project"]["scripts"].values())

@@ -7,3 +7,4 @@ from attention.compositional.inner_product import Coordinate, Direction, Sphere
 BASES: dict[str, type[Base]] = {
     kind.kind: kind for kind in (Sign, Circle, Gaussian, Categorical, Sphere, Coordinate, Direction)
 }
+"""The class of each, by its name."""

@@ -1,0 +1,104 @@
+"""What MkDocs cannot do by itself: pages from outside docs/, links out of it, and the API's pages.
+
+The pages are written for a repository's host, where links lead to any file. In the site a link to
+a page leads to that page, one to a study's folder to its report, and one to any other file or
+folder outside docs/ is text that names it.
+"""
+
+import re
+from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[1]
+HOME = "README.md"
+"""Of docs/; the site shows README's text there, with that page's list below."""
+OUTSIDE = (
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples/README.md",
+    "policies/pretrained/README.md",
+    "sim_assets/README.md",
+)
+"""Pages of the site that lie elsewhere in the repository, and keep their paths."""
+API = {
+    "attention": (
+        *("", "compositional", "kernels", "recurrent", "theory", "theory.relative_error"),
+        "estimators.RandomFeatures",
+    ),
+    "policies": ("", "contract", "extractor"),
+    "envs": (
+        *("", "settings", "bullet", "cameras", "geometry", "camera_reader"),
+        *("stepping_stones", "bimanual_sweep", "car_racing"),
+    ),
+    "training": (
+        *("es", "bc", "bc_config", "implicit_bc_config", "ppo", "demos", "rollout", "evaluate"),
+        *("sight", "flops", "plots", "study", "studies.config", "checkpoint", "errors"),
+    ),
+}
+"""Public modules of each package, "" for itself; what is public of them is in `__all__`."""
+CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages from outside docs/ and those of the API."""
+    for path in OUTSIDE:
+        files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for package in API:
+        files.append(File.generated(config, f"api/{package}.md", content=api_page(package)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """The page's text with links that hold in the site."""
+    path = page.file.src_uri
+    if path == HOME:
+        pages = markdown.replace("# Pages", "## Pages", 1)
+        readme = (ROOT / HOME).read_text(encoding="utf-8")
+        return f"{in_site(readme, HOME, path)}\n\n{in_site(pages, f'docs/{HOME}', path)}"
+    if path.startswith("api/"):
+        return markdown
+    return in_site(markdown, path if path in OUTSIDE else f"docs/{path}", path)
+
+
+def in_site(markdown: str, source: str, page: str) -> str:
+    """Markdown of the repository's file `source`, with links as the site's page `page` has them."""
+
+    def rewritten(link: re.Match[str]) -> str:
+        image, text, target, anchor = link[1], link[2], link[3], link[4] or ""
+        path = normpath(join(dirname(source), target))
+        if "://" in target or not (ROOT / path).exists():
+            return link[0]  # MkDocs says what leads nowhere
+        where = site_path(path)
+        if where is not None:
+            return f"{image}[{text}]({relpath(where, dirname(page) or '.')}{anchor})"
+        return text if path in text else f"{text} (`{path}`)"
+
+    parts = CODE.split(markdown)  # every second one is a block of code
+    return "".join(part if i % 2 else LINK.sub(rewritten, part) for i, part in enumerate(parts))
+
+
+def site_path(path: str) -> str | None:
+    """Where the site has a file or folder of the repository; None where it has not."""
+    if path == f"docs/{HOME}":
+        return f"{HOME}#pages"
+    if path == HOME or path in OUTSIDE:
+        return path
+    if (ROOT / path / "report.html").is_file():
+        path = f"{path}/report.html"
+    if path.startswith("docs/") and (ROOT / path).is_file():
+        return path.removeprefix("docs/")
+    return None
+
+
+def api_page(package: str) -> str:
+    """A page of mkdocstrings about a package's modules."""
+    paths = (f"{package}.{module}".rstrip(".") for module in API[package])
+    return f"# API of {package}\n\n" + "\n".join(f"::: {path}\n" for path in paths)
