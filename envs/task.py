@@ -124,6 +124,8 @@ class Task:
 
     env_id: str
     """Gymnasium id."""
+    what: str = ""
+    """Two sentences: what is done, and what an episode is judged by."""
     settings: type[Any] | None = None
     """A pydantic dataclass of its settings, the keywords of `gymnasium.make`, with extra="forbid";
     None: not known, and checked by the environment alone."""

@@ -7,6 +7,10 @@ __all__ = ["TASK"]
 
 TASK = Task(
     env_id="BimanualSweep-v0",
+    what=(
+        "Two arms with spatulas bring balls from a table into two bowls, by a camera's pictures. "
+        "An episode is judged by the share of the balls that lie in the bowls."
+    ),
     settings=BimanualSweepConfig,
     embodiment=(
         "image_px",

@@ -7,6 +7,10 @@ __all__ = ["TASK"]
 
 TASK = Task(
     env_id="CarRacingRepeat-v0",
+    what=(
+        "A car seen from above is driven along a track by its picture, a new track every episode. "
+        "An episode is judged by the share of the track that it visits."
+    ),
     settings=CarRacingConfig,
     embodiment=("action_repeat", "largest_steer", "largest_gas", "largest_brake", "idle_drive"),
     outcomes=(

@@ -7,6 +7,10 @@ __all__ = ["TASK"]
 
 TASK = Task(
     env_id="SteppingStones-v0",
+    what=(
+        "A quadruped walks over stepping stones; a policy says how far from its nominal place each "
+        "foot lands. An episode succeeds where the robot walks far enough without a fall."
+    ),
     settings=SteppingStonesConfig,
     embodiment=(
         "cameras",

@@ -20,7 +20,14 @@ from training.studies.intervals import (
 )
 from training.studies.measures import Evaluation, condition_file, write_json
 from training.studies.results import Scores, pareto_front, read_scores, training_spread
-from training.studies.summary import Row, Summary, headline, summarise
+from training.studies.summary import (
+    Row,
+    Summary,
+    at_ceiling,
+    headline,
+    of_controls,
+    summarise,
+)
 
 
 def generator(seed=1):
@@ -209,17 +216,17 @@ def row(name, reward, ratio=None, fewer=None, attention=100, successes=2, half=0
     return Row(name, scores, (reward, reward), ratio, interval, *share, cost, fewer)
 
 
-def sentences(*rows, oracle=None, **settings):
+def compared(*rows, oracle=None, **settings):
+    """A study of these arms, "none" being its control, and what it came to."""
     arms = [{"name": one.name, "control": one.name == "none"} for one in rows]
-    study = StudyConfig(
-        title="T",
-        stages=({"trainer": "es", "config": "x"},),
-        arms=arms,
-        baseline="base",
-        **settings,
-    )
+    stages = ({"trainer": "es", "config": "x"},)
+    study = StudyConfig(title="T", stages=stages, arms=arms, baseline="base", **settings)
     references = {} if oracle is None else {"oracle": row("oracle", 5.0, successes=oracle)}
-    return headline(study, Summary({one.name: one for one in rows}, references, {}, {}))
+    return study, Summary({one.name: one for one in rows}, references, {}, {})
+
+
+def sentences(*rows, **settings):
+    return headline(*compared(*rows, **settings))
 
 
 def test_the_headline_is_made_from_the_figures():
@@ -309,6 +316,26 @@ def test_against_a_baseline_without_attention_nothing_is_saved(tmp_path):
     summary = summarise(study, tmp_path)
     assert summary.arms["look"].fewer is None
     assert headline(study, summary)[0].endswith("Its reward is not worse by more than 2 %.")
+
+
+def test_controls_stand_beside_the_headline():
+    base, none = row("base", 4.0, successes=4), row("none", 1.0, successes=1)
+    study, summary = compared(base, none)
+    assert of_controls(study, summary) == "Success: base 100.0 %; controls: none 25.0 %."
+    assert of_controls(*compared(base, row("other", 4.0))) == ""
+    placed = row("base", 4.0, placed=[[0.8, 0.8], [0.8, 0.6]])
+    alone = row("none", 1.0, placed=[[0.1, 0.1], [0.1, 0.1]])
+    said = of_controls(*compared(placed, alone))
+    assert said == "Share of balls in bowls: base 0.750; controls: none 0.100."
+
+
+def test_arms_at_the_ceiling_are_named():
+    """Not where nothing is near it, nor where one arm alone is."""
+    best, near, far = (row(name, 4.0, successes=n) for name, n in (("a", 4), ("b", 4), ("base", 0)))
+    assert at_ceiling(compared(best, near, far)[1]) == ["a", "b"]
+    assert at_ceiling(compared(best, far)[1]) == []
+    assert at_ceiling(compared(row("a", 4.0, successes=3), row("base", 4.0, successes=3))[1]) == []
+    assert at_ceiling(compared(row("base", 4.0, placed=[[1, 1], [1, 1]]))[1]) == []
 
 
 def test_the_headline_before_there_is_one():

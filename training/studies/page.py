@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from envs import Outcome
+from envs import Outcome, find_task
 from training import environments
 from training.studies.budget import budget_section
 from training.studies.charts import curve_charts, pareto_charts, training_charts
@@ -32,10 +32,14 @@ from training.studies.products import Film, Share
 from training.studies.results import commits
 from training.studies.runs import Run
 from training.studies.stages import stages_section
-from training.studies.summary import Row, Summary, headline
+from training.studies.summary import Row, Summary, at_ceiling, headline, of_controls
 
 __all__ = ["render"]
 
+SYMBOLS = (
+    "m: random projections of a feature map; n: of a hybrid's coefficient; F: length of a feature "
+    "vector; d: dimension of queries and keys; FLOPs: floating-point operations, 2 a multiply-add."
+)
 _SHAPES = {
     "o": "M 9 5 a 4 4 0 1 0 8 0 a 4 4 0 1 0 -8 0", "s": "M 9.5 1.5 h 7 v 7 h -7 z",
     "^": "M 13 1 l 4.5 8 h -9 z",
@@ -56,12 +60,14 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         missing: what is not done yet, in words.
         failed: what of it was tried, and why it failed.
     """
-    sentences = headline(study, summary)
+    lead, *sentences = filter(None, [of_controls(study, summary), *headline(study, summary)])
+    task = find_task(runs[0].job.env_id) if runs else None
     parts = [
         f"<h1>{escape(study.title)}</h1>",
-        f'<p class="lead">{escape(sentences[0])}</p>',
-        *(f"<p>{escape(sentence)}</p>" for sentence in sentences[1:]),
-        _failed(failed), _missing(missing),
+        f"<p>{escape(task.what)}</p>" if task is not None and task.what else "",
+        f'<p class="lead">{escape(lead)}</p>',
+        *(f"<p>{escape(sentence)}</p>" for sentence in sentences),
+        _alike(summary), _failed(failed), _missing(missing), note(SYMBOLS),
         "<h2>Results</h2>", _results(study, out, summary, runs), _results_note(study, summary),
         "<h2>Cost against reward</h2>", _legend(study), _charts(pareto_charts(study, summary)),
         note("Bars: 95 % interval of the mean reward over seeds and scenes. Ringed and "
@@ -80,6 +86,18 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         "<h2>How to run it again</h2>", _origin(study, summary, command, runs),
     ]  # fmt: skip
     return document(study.title, parts)
+
+
+def _alike(summary: Summary) -> str:
+    """What is said of arms at the ceiling."""
+    names = at_ceiling(summary)
+    if not names:
+        return ""
+    text = (
+        f"{len(names)} of {len(summary.arms)} arms are at the ceiling, marked with = below: by "
+        "success the task does not tell them apart. See where they can fail: curves, held-out loss."
+    )
+    return f"<p>{escape(text)}</p>"
 
 
 def _failed(failed: Sequence[str]) -> str:
@@ -180,13 +198,15 @@ def _results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run
         ("fewer", "times, than the baseline"), ("total", "MFLOPs a step"),
         ("latency", "ms a step"), ("parameters", ""), ("files", "first seed's"),
     ]  # fmt: skip
-    rows = []
+    rows, ceiling = [], at_ceiling(summary)
     numbers = {arm.name: i + 1 for i, arm in enumerate(study.arms)}
     for row in [*summary.arms.values(), *summary.references.values()]:
         scripted = row.name in study.references
         name = f"{row.name} (scripted)" if scripted else f"{numbers[row.name]}. {row.name}"
         name += " (baseline)" if row.name == study.baseline else ""
-        cells = [escape(name), "-" if scripted else str(row.scores.seeds), success_cell(row.scores)]
+        alike = "= " if row.name in ceiling else ""
+        seeds = "-" if scripted else str(row.scores.seeds)
+        cells = [escape(name), seeds, alike + success_cell(row.scores)]
         if first:
             cells.append(measured_cell(row.scores))
         rows.append([*cells, *_figures(row), _files(out, row.name, runs)])

@@ -14,7 +14,19 @@ from training.studies.intervals import Interval, mean_interval, ratio_interval
 from training.studies.measures import Measured, condition_file
 from training.studies.results import Scores, pareto_front, read_scores
 
-__all__ = ["Row", "Summary", "headline", "scores_at", "scores_of", "summarise"]
+__all__ = [
+    "Row",
+    "Summary",
+    "at_ceiling",
+    "headline",
+    "of_controls",
+    "scores_at",
+    "scores_of",
+    "summarise",
+]
+
+CEILING = 0.95
+"""Share of success from which on a task is nearly always done."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,38 @@ def _share_of(ours: Scores, oracle: Scores) -> Interval | None:
         return low / oracle.success, high / oracle.success
     between = ratio_interval(ours.successes, oracle.successes)
     return None if between is None else (max(between[0], 0.0), between[1])
+
+
+def of_controls(study: StudyConfig, summary: Summary) -> str:
+    """What every control reaches beside the headline arm, of what the task is judged by; nothing
+    where one of them, or all controls, are not measured."""
+    told = summary.arms.get(study.headline or study.baseline)
+    controls = [row for name, row in summary.arms.items() if name in study.controls]
+    others = [row for row in controls if told is not None and row.name != told.name]
+    if told is None or not others:
+        return ""
+    outcome = told.scores.headline if told.scores.measured is not None else None
+    what = "success" if outcome is None else outcome.full_label
+    said = ", ".join(f"{row.name} {_reached(row.scores)}" for row in others)
+    return f"{what[:1].upper()}{what[1:]}: {told.name} {_reached(told.scores)}; controls: {said}."
+
+
+def _reached(scores: Scores) -> str:
+    if scores.mean_measured is not None:
+        return f"{scores.mean_measured[0]:.3f}"
+    return f"{100 * scores.success:.1f} %"
+
+
+def at_ceiling(summary: Summary) -> list[str]:
+    """Arms of whose success the interval holds the most that an arm or the oracle has, where that
+    is nearly always: the task does not tell these apart. None of a task judged otherwise."""
+    arms = list(summary.arms.values())
+    if not arms or any(row.scores.measured is not None for row in arms):
+        return []
+    oracle = [summary.references[name] for name in ("oracle",) if name in summary.references]
+    most = max(row.scores.success for row in (*arms, *oracle))
+    near = [row.name for row in arms if row.scores.success_interval[1] >= most]
+    return near if most >= CEILING and len(near) > 1 else []
 
 
 def headline(study: StudyConfig, summary: Summary) -> list[str]:
