@@ -142,7 +142,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
             handed.append(found)
         images = {pictures.key for pictures in self.sight.observations.pictures}
         others = {key: values for key, values in observations.items() if key not in images}
-        return {**others, _HANDED: torch.cat(handed, 1)}, seen
+        carried = seen if self.config.carries else None
+        return {**others, _HANDED: torch.cat(handed, 1)}, carried
 
     @torch.no_grad()
     def prepared(

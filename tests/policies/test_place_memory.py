@@ -179,6 +179,13 @@ def test_a_decision_costs_the_same_however_long_the_episode(stones, walk, arm):
     assert len(set(costs[1:])) == 1
 
 
+def test_a_recurrent_controller_carries_its_own_numbers_alone(stones, walk):
+    """Not the cells that the present frame is read in."""
+    policy = build(stones, memory="gru", hidden=(16, 24))
+    policy.act(walk[0][0])
+    assert policy.carried == 24
+
+
 def test_a_decision_of_exact_memory_costs_more_and_more(stones, walk):
     policy = build(stones)
     linear = count(lambda: policy.act(walk[0][0])).by_component["score"]
