@@ -6,20 +6,10 @@ import pytest
 
 from tests import words
 
-MENDED = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "examples/README.md",
-    "docs/README.md",
-    "docs/attention.md",
-    "docs/glossary.md",
-    "docs/install.md",
-    "docs/memory.md",
-    "docs/own_policy.md",
-    "docs/papers.md",
-    "docs/policies.md",
-)
-"""Pages whose sentences keep to the limits: add the next one here when it does."""
+UNMENDED = ("docs/place_memory.md",)
+"""Pages that have longer sentences yet: take one out when it keeps to the limits."""
+PAGES = [str(path.relative_to(words.ROOT)) for path in words.covered()]
+MENDED = [name for name in PAGES if name not in UNMENDED]
 
 
 def texts(page: str) -> list[str]:
@@ -99,7 +89,6 @@ def test_the_median_of_readme_counts(tmp_path, capsys, monkeypatch) -> None:
 
 
 def test_all_pages_are_covered() -> None:
-    names = [str(path.relative_to(words.ROOT)) for path in words.covered()]
-    assert names[:3] == ["README.md", "CONTRIBUTING.md", "examples/README.md"]
-    assert {"docs/README.md", "docs/attention.md"} < set(names)
-    assert set(MENDED) <= set(names)
+    assert PAGES[:3] == ["README.md", "CONTRIBUTING.md", "examples/README.md"]
+    assert {"docs/README.md", "docs/attention.md"} < set(PAGES)
+    assert set(UNMENDED) < set(PAGES)
