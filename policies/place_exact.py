@@ -13,7 +13,8 @@ from policies.place_steps import SteppedPlaces
 __all__ = ["ExactPlaces", "ExactState"]
 
 _NOTHING = -1e4
-"""Logarithm of the weight of a token that is no more: no infinity, which has no gradient."""
+"""Logarithm of the weight of a token that is no more, less twice kappa, so that every other token
+outweighs it: no infinity, which has no gradient."""
 
 
 class ExactState(NamedTuple):
@@ -69,7 +70,8 @@ class ExactPlaces(SteppedPlaces):
         """Shares of holes at places (batch, reads), 0 where nothing was written."""
         with component("score"):
             there = state.age.isfinite()
-            late = torch.where(there, state.log_weight + state.age * self.log_kept, _NOTHING)
+            nothing = _NOTHING - 2 * self.kappa
+            late = torch.where(there, state.log_weight + state.age * self.log_kept, nothing)
             cosines, sines = self._point(at_m)
             queries = (self.kappa * cosines, self.kappa * sines, torch.ones_like(cosines))
             keys = (state.cosines, state.sines, late)

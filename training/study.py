@@ -44,7 +44,7 @@ from training.studies.making import Unit, make
 from training.studies.measures import Conditions, Costs, episodes_in, unfinished
 from training.studies.page import render
 from training.studies.products import Film, Share
-from training.studies.record import pack, unpack
+from training.studies.record import Told, pack, unpack
 from training.studies.runs import (
     Run,
     StoppedError,
@@ -58,6 +58,7 @@ from training.studies.summary import summarise
 __all__ = ["load_config", "main"]
 
 STUDY, PAGE, PICTURE = "study.yaml", "report.html", "pareto.png"
+FOLDERS = ("runs", "evaluations")
 
 
 def all_runs(study: StudyConfig, path: Path, out: Path) -> list[list[Run]]:
@@ -139,15 +140,15 @@ class Page:
         return True
 
 
-def _check_directory(out: Path, study: StudyConfig) -> None:
-    """UserError when the directory belongs to something else."""
+def _check_directory(out: Path, study: StudyConfig, option: str = "--out") -> None:
+    """UserError when the directory that an option names belongs to something else."""
     saved = out / STUDY
     if saved.is_file():
         before = configuration.read_yaml(saved)
         title, recorded = before.get("title"), before.get("demonstrations")
         if title != study.title:
             raise UserError(
-                f"{out} holds another study, {title!r}, not {study.title!r}: give another --out"
+                f"{out} holds another study, {title!r}, not {study.title!r}: give another {option}"
             )
         if recorded is not None and recorded != study.demonstrations and _visible(out / "runs"):
             raise UserError(
@@ -155,7 +156,7 @@ def _check_directory(out: Path, study: StudyConfig) -> None:
                 f"{study.demonstrations!r}; give another --out"
             )
     elif out.exists() and (not out.is_dir() or _visible(out)):
-        raise UserError(f"{out} holds something that is no study: give another --out")
+        raise UserError(f"{out} holds something that is no study: give another {option}")
 
 
 def _visible(folder: Path) -> list[str]:
@@ -217,21 +218,28 @@ def _clean(out: Path) -> None:
             left.unlink()  # and none where more episodes follow
 
 
-def _told(units: Sequence[Unit], runs: list[list[Run]]) -> dict[str, dict[str, object]]:
-    """By run and by evaluation, what a record's tables say of it."""
+def _told(units: Sequence[Unit], runs: list[list[Run]]) -> Told:
+    """The runs and evaluations of the study, and what a record's tables say of each."""
     of_run: dict[str, dict[str, object]] = {
         run.directory.name: {"arm": run.arm.name, "training_seed": run.seed, "stage": run.stage + 1}
         for stages in runs
         for run in stages
     }
-    told = dict(of_run)
+    evaluations: dict[str, dict[str, object]] = {}
     for unit in units:
         if isinstance(unit, Conditions):
             of_policy = of_run.get(unit.who, {"arm": unit.who})
             for path, point in unit.points().items():
                 where = {"curve": unit.curve.name, "x": point.x} if unit.curve and point else {}
-                told[path.stem] = of_policy | where
-    return told
+                evaluations[path.stem] = of_policy | where
+    return Told(of_run, evaluations)
+
+
+def _check_record(record: Path, study: StudyConfig, out: Path) -> None:
+    """UserError where the record would be written over something else."""
+    if record.resolve() == out.resolve() or any((record / n).exists() for n in FOLDERS):
+        raise UserError(f"--record {record} is a study's own directory: give another one")
+    _check_directory(record, study, "--record")
 
 
 def _write_record(
@@ -249,6 +257,7 @@ def _write_record(
         for name in (PAGE, PICTURE):
             if (unpacked / name).is_file():
                 write_atomically(record / name, (unpacked / name).read_bytes())
+    print(f"wrote {record}")
 
 
 def _parser() -> ArgumentParser:
@@ -272,7 +281,7 @@ def _parser() -> ArgumentParser:
         "files without checkpoints, and nothing else",
     )  # fmt: skip
     parser.add_argument(
-        "--unpack", metavar="RECORD", help="begin --out, an empty directory, with such a record"
+        "--unpack", metavar="RECORD", help="begin --out with a record, where it is not begun yet"
     )
     return parser
 
@@ -283,14 +292,18 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     path = study_file(arguments.config)
     out = Path(arguments.out) if arguments.out else Path("studies") / path.stem
+    record = None if arguments.record is None else Path(arguments.record)
     try:
-        if arguments.unpack:
+        study = load_config(path, arguments.set)
+        if arguments.unpack is not None and not (out / STUDY).is_file():
+            _check_directory(Path(arguments.unpack), study, "--unpack")
+            all_runs(study, path, out)
             unpack(Path(arguments.unpack), out)
-        status = _run(path, out, arguments.set, arguments.page or arguments.record is not None)
-        if arguments.record is not None:
-            study = load_config(path, arguments.set)
-            _write_record(study, path, out, arguments.set, Path(arguments.record))
-            print(f"wrote {arguments.record}")
+        if record is not None:
+            _check_record(record, study, out)
+        status = _run(study, path, out, arguments.set, arguments.page or record is not None)
+        if record is not None:
+            _write_record(study, path, out, arguments.set, record)
         return status
     except (KeyboardInterrupt, StoppedError) as error:
         status = interrupted_status(error)
@@ -309,8 +322,9 @@ def _command(path: Path, overrides: Sequence[str], out: Path | None = None) -> s
     return command_line("training.study", *words, *(["--set", *overrides] if overrides else []))
 
 
-def _run(path: Path, out: Path, overrides: Sequence[str], page_alone: bool) -> int:
-    study = load_config(path, overrides)
+def _run(
+    study: StudyConfig, path: Path, out: Path, overrides: Sequence[str], page_alone: bool
+) -> int:
     check_device(study.device)
     _check_directory(out, study)
     runs = all_runs(study, path, out)

@@ -51,7 +51,7 @@ def files(out):
 
 def figures(out):
     """Evaluations by file name, without what depends on the place, the moment and the machine."""
-    varying = ("provenance", "checkpoint")
+    varying = ("provenance", "checkpoint", "earlier")
     return {
         path.name: {k: v for k, v in json.loads(path.read_text()).items() if k not in varying}
         for path in sorted((out / "evaluations").glob("*.json"))

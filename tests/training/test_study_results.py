@@ -177,7 +177,7 @@ def test_scores_of_evaluations(tmp_path):
         ),
         ('{"records": [{"reward": NaN}]}', "records.0.reward = nan, but input should be"),
         ('{"records": [{"reward": 1e308}]}', "records.0.reward = 1e[+]308, but input should be"),
-        ('{"records": []}', "holds no episodes; it is damaged"),
+        ('{"records": []}', "holds 0 episodes of 0 scenes; it is damaged"),
         ('{"records": [4]}', "records.0 = 4, but input should be an object"),
         ("{", "is damaged, or no JSON"),
     ],
@@ -330,12 +330,15 @@ def test_controls_stand_beside_the_headline():
 
 
 def test_arms_at_the_ceiling_are_named():
-    """Not where nothing is near it, nor where one arm alone is."""
-    best, near, far = (row(name, 4.0, successes=n) for name, n in (("a", 4), ("b", 4), ("base", 0)))
+    """By intervals that meet; not where nothing is near it, nor where one arm alone is."""
+    best, near, far = (row(name, 4.0, successes=n) for name, n in (("a", 4), ("b", 4), ("base", 3)))
+    assert far.scores.success_interval[1] >= best.scores.success_interval[0]
     assert at_ceiling(compared(best, near, far)[1]) == ["a", "b"]
     assert at_ceiling(compared(best, far)[1]) == []
-    assert at_ceiling(compared(row("a", 4.0, successes=3), row("base", 4.0, successes=3))[1]) == []
-    assert at_ceiling(compared(row("base", 4.0, placed=[[1, 1], [1, 1]]))[1]) == []
+    assert at_ceiling(compared(far, row("b", 4.0, successes=3))[1]) == []
+    whole = [[1.0, 1.0], [1.0, 1.0]]
+    both = (row(name, 4.0, successes=4, placed=whole) for name in ("a", "base"))
+    assert at_ceiling(compared(*both)[1]) == []
 
 
 def test_the_headline_before_there_is_one():

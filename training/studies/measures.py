@@ -66,6 +66,9 @@ class Episodes:
     """The episodes of an evaluation, as its file has them."""
 
     records: tuple[dict[str, Finite], ...]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    earlier: tuple[dict[str, Any], ...] = ()
+    """How many episodes were there before more followed, and their provenance."""
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -237,6 +240,10 @@ class Conditions:
                 _played(player, path) if path.is_file() else (),
             )
             entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
+            if path.is_file():
+                before = read_json(Episodes, path)
+                first = {"episodes": len(before.records), "provenance": before.provenance}
+                entry["earlier"] = [*before.earlier, first]
             if self.run is not None:
                 entry |= {"checkpoint": str(file), "checkpoint_sha256": sha256}
             entry["records"] = [record(e) | {"success": float(bool(e.success))} for e in episodes]
@@ -251,7 +258,10 @@ def episodes_in(path: Path) -> int:
 
 def _played(player: Player, path: Path) -> list[Episode]:
     """The episodes of a result."""
-    return [episode_of(one, player.task) for one in read_json(Episodes, path).records]
+    try:
+        return [episode_of(one, player.task) for one in read_json(Episodes, path).records]
+    except KeyError as error:
+        raise UserError(f"{path} is damaged: an episode has no {error}") from None
 
 
 def check_there(path: Path, run: Path) -> None:

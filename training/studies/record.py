@@ -2,20 +2,22 @@
 
 A study's directory holds a file for every evaluation and several for every run, so that it can go
 on after any interruption. A record holds the same results: every episode in one table, every
-iteration of training in another, and what else those files say in a third. `unpack` gives back the
-same files. Checkpoints, policies, films and TensorBoard's events are left out.
+iteration of training in another, and what else those files say in a third. `unpack` gives back
+files that hold the same. Checkpoints, policies, films and TensorBoard's events are left out.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
+import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, StringConstraints
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -24,10 +26,10 @@ from training.config import UserError
 from training.files import read_bytes, reason, write_atomically
 from training.state_files import check
 
-__all__ = ["EPISODES", "FACTS", "ITERATIONS", "pack", "unpack"]
+__all__ = ["EPISODES", "FACTS", "ITERATIONS", "Told", "pack", "unpack"]
 
 EPISODES, ITERATIONS, FACTS = "episodes.csv.gz", "iterations.csv.gz", "facts.json.gz"
-_MOST_BYTES = 2**28
+_MOST_BYTES, _MOST_CELLS = 2**26, 2**23
 _WHOLE = ("study.yaml", "costs.json")
 """Files of a study that a record holds as they are."""
 _OF_RUN = ("config.yaml", "provenance.json")
@@ -40,8 +42,12 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*$", max_l
 class Facts:
     """What the tables do not hold."""
 
+    tables: dict[str, str]
+    """SHA-256 of each."""
+    numbers: dict[Name, tuple[str, ...]]
+    """By evaluation, the names of its episodes' numbers."""
     evaluations: dict[Name, dict[str, Any]]
-    """By evaluation, what its file says; of `records`, the names of an episode's numbers."""
+    """By evaluation, what else its file says."""
     runs: dict[Name, dict[str, str]]
     """By run, its configuration and provenance as text, and the head of its metrics."""
     gaze: dict[Name, str]
@@ -49,7 +55,13 @@ class Facts:
 
 
 Row = dict[str, str]
-Told = Mapping[str, Mapping[str, Any]]
+
+
+class Told(NamedTuple):
+    """What a record is made of and, for whoever reads the tables, columns that say what it is."""
+
+    runs: Mapping[str, Mapping[str, Any]]
+    evaluations: Mapping[str, Mapping[str, Any]]
 
 
 def pack(out: Path, record: Path, told: Told) -> None:
@@ -58,47 +70,56 @@ def pack(out: Path, record: Path, told: Told) -> None:
     Args:
         out: the study's directory.
         record: the directory of the record, made where it is not there.
-        told: by evaluation and by run, columns for whoever reads the tables, as its arm.
+        told: runs and evaluations by the names of their files, those that are not there too.
 
-    Raises UserError where a file is damaged or a number is named as such a column, OSError where
-    nothing can be written.
+    Raises UserError where a file is damaged, OSError where nothing can be written.
     """
-    episodes, iterations = list[Row](), list[Row]()
-    evaluations: dict[str, dict[str, Any]] = {}
-    for path in sorted((out / "evaluations").glob("*.json")):
-        facts = json.loads(read_bytes(path))
-        columns = {"evaluation": path.stem} | _cells(told.get(path.stem, {}))
-        for one in facts["records"]:
-            if same := columns.keys() & one.keys():
-                raise UserError(f"{path}: an episode's number cannot be named {min(same)} here")
-            episodes.append(columns | _cells(one))
-        evaluations[path.stem] = facts | {"records": list(facts["records"][0]), "seeds": None}
+    episodes, iterations = list[tuple[Row, Row]](), list[tuple[Row, Row]]()
+    evaluations: dict[str, Any] = {}
+    numbers: dict[str, list[str]] = {}
+    for name, columns in told.evaluations.items():
+        path = out / "evaluations" / f"{name}.json"
+        if path.is_file():
+            facts = _json(_text(path), path)
+            records = facts.get("records") if isinstance(facts, dict) else None
+            if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+                raise UserError(f"{path} is damaged: it has no list of records")
+            where = {"evaluation": name} | _cells(columns)
+            episodes += [(where, _cells(one)) for one in records]
+            numbers[name] = list(dict.fromkeys(key for one in records for key in one))
+            evaluations[name] = facts | {"records": None, "seeds": None}
     runs: dict[str, dict[str, str]] = {}
-    for folder in sorted(path for path in (out / "runs").glob("*") if path.is_dir()):
-        runs[folder.name] = {
-            name: (folder / name).read_text("utf-8")
-            for name in _OF_RUN
-            if (folder / name).is_file()
+    for name, columns in told.runs.items():
+        folder = out / "runs" / name
+        if folder.is_dir():
+            there = [file for file in _OF_RUN if (folder / file).is_file()]
+            runs[name] = {file: _text(folder / file) for file in there}
+            path = folder / _METRICS
+            head, *lines = (_text(path) if path.is_file() else "").splitlines() or [""]
+            if head:
+                runs[name][_METRICS] = head
+                keys, where = head.split(","), {"run": name} | _cells(columns)
+                cells = (line.split(",") for line in lines)  # one may be cut short by a kill
+                iterations += [
+                    (where, dict(zip(keys, row, strict=True)))
+                    for row in cells
+                    if len(row) == len(keys)
+                ]
+    looks = {name: out / "gaze" / f"{name}.json" for name in told.runs}
+    gaze = {name: _text(path) for name, path in looks.items() if path.is_file()}
+    files = {name: _text(out / name).encode() for name in _WHOLE if (out / name).is_file()}
+    for name, rows in ((EPISODES, episodes), (ITERATIONS, iterations)):
+        files[name] = gzip.compress(_table(rows).encode(), mtime=0)
+    text = json.dumps(
+        {
+            "tables": {name: _sha256(files[name]) for name in (EPISODES, ITERATIONS)},
+            "numbers": numbers, "evaluations": evaluations, "runs": runs, "gaze": gaze,
         }
-        if (folder / _METRICS).is_file():
-            head, *rows = (folder / _METRICS).read_text("utf-8").splitlines()
-            runs[folder.name][_METRICS] = head
-            columns = {"run": folder.name} | _cells(told.get(folder.name, {}))
-            iterations += [
-                columns | dict(zip(head.split(","), row.split(","), strict=True)) for row in rows
-            ]
-    gaze = {path.stem: path.read_text("utf-8") for path in sorted((out / "gaze").glob("*.json"))}
-    text = json.dumps({"evaluations": evaluations, "runs": runs, "gaze": gaze})
+    )  # fmt: skip
+    files[FACTS] = gzip.compress(text.encode(), mtime=0)  # written last: they name the tables
     record.mkdir(parents=True, exist_ok=True)
-    for name in _WHOLE:
-        if (out / name).is_file():
-            write_atomically(record / name, read_bytes(out / name))
-    for name, whole in (
-        (EPISODES, _table(episodes)),
-        (ITERATIONS, _table(iterations)),
-        (FACTS, text),
-    ):
-        write_atomically(record / name, gzip.compress(whole.encode(), mtime=0))
+    for name, data in files.items():
+        write_atomically(record / name, data)
 
 
 def _cells(values: Mapping[str, Any]) -> Row:
@@ -106,55 +127,86 @@ def _cells(values: Mapping[str, Any]) -> Row:
     return {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
 
 
-def _table(rows: list[Row]) -> str:
-    columns = dict.fromkeys(key for row in rows for key in row)
+def _table(rows: list[tuple[Row, Row]]) -> str:
+    """CSV of what each row is of, and its own columns. Where both have a column of one name, that
+    of what it is of begins with "study_"."""
+    first = dict.fromkeys(key for where, _ in rows for key in where)
+    others = dict.fromkeys(key for _, own in rows for key in own)
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*(f"study_{key}" if key in others else key for key in first), *others])
+    for where, own in rows:
+        writer.writerow([*(where.get(key, "") for key in first), *(own.get(k, "") for k in others)])
     return text.getvalue()
 
 
 def unpack(record: Path, out: Path) -> None:
-    """Write a record's files into a study's directory, one that is not there or empty.
+    """Make a study's directory of a record, whole or not at all.
 
-    Raises UserError where the record is damaged or the directory is not empty, OSError where
-    nothing can be written.
+    Raises UserError where the record is damaged or the directory is there and not empty, OSError
+    where nothing can be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(
-            f"{out} must be empty to begin with the record {record}: give another --out"
-        )
-    facts = check(Facts, _json(_decompressed(record / FACTS), record / FACTS), record / FACTS)
-    episodes = _grouped(record / EPISODES, "evaluation")
-    iterations = _grouped(record / ITERATIONS, "run")
-    files = {
-        name: read_bytes(record / name).decode() for name in _WHOLE if (record / name).is_file()
-    }
-    for name, entry in facts.evaluations.items():
-        keys, rows = entry.get("records"), episodes.get(name, [])
-        if not isinstance(keys, list) or not rows:
-            raise UserError(f"{record / EPISODES} is damaged: it has no episodes of {name}")
-        records = [
-            {key: _json(row[key], record / EPISODES) for key in keys if row.get(key)}
-            for row in rows
-        ]
-        entry |= {"records": records, "seeds": [one.get("seed") for one in records]}
-        files[f"evaluations/{name}.json"] = json.dumps(entry, indent=1) + "\n"
-    for name, texts in facts.runs.items():
-        for file, text in texts.items():
-            if file == _METRICS:
-                keys = text.split(",")
-                lines = (",".join(row.get(k, "") for k in keys) for row in iterations.get(name, []))
-                text = "\n".join((text, *lines)) + "\n"
-            elif file not in _OF_RUN:
-                raise UserError(f"{record / FACTS} is damaged: a run has no file {file}")
-            files[f"runs/{name}/{file}"] = text
-    files |= {f"gaze/{name}.json": text for name, text in facts.gaze.items()}
+        raise UserError(f"{out} must be empty to begin with {record}: give another --out")
+    files = _files(record)
+    begun = out.with_name(f".{out.name}.unpacking")
+    shutil.rmtree(begun, ignore_errors=True)
     for name, text in files.items():
-        path = out / name
+        path = begun / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8", newline="")
+    if out.exists():
+        out.rmdir()
+    begun.rename(out)
+
+
+def _files(record: Path) -> dict[str, str]:
+    """The text of a study's files, by their places in its directory."""
+    facts_path, episodes_path = record / FACTS, record / EPISODES
+    facts = check(Facts, _json(_decompressed(facts_path), facts_path), facts_path)
+    for name in (EPISODES, ITERATIONS):
+        if _sha256(_bytes(record / name)) != facts.tables.get(name):
+            raise UserError(f"{record / name} is another table than {facts_path} was written with")
+    episodes, iterations = _grouped(episodes_path), _grouped(record / ITERATIONS)
+    files = {name: _text(record / name) for name in _WHOLE if (record / name).is_file()}
+    for name, entry in facts.evaluations.items():
+        keys, rows = facts.numbers.get(name, ()), episodes.get(name, [])
+        records = [{k: _json(row[k], episodes_path) for k in keys if row.get(k)} for row in rows]
+        if not records:
+            raise UserError(f"{episodes_path} is damaged: it has no episodes of {name}")
+        whole = entry | {"records": records, "seeds": [one.get("seed") for one in records]}
+        try:
+            files[f"evaluations/{name}.json"] = json.dumps(whole, indent=1) + "\n"
+        except RecursionError:
+            raise UserError(f"{facts_path} is damaged: {name} is nested too deep") from None
+    for name, texts in facts.runs.items():
+        for file, text in texts.items():
+            if file not in (*_OF_RUN, _METRICS):
+                raise UserError(f"{facts_path} is damaged: a run has no file {file}")
+            lines: Iterable[str] = [text]
+            if file == _METRICS:
+                keys = tuple(text.split(","))
+                found = iterations.get(name, [])
+                lines = (text, *(",".join(row.get(k, "") for k in keys) for row in found), "")
+            files[f"runs/{name}/{file}"] = "\n".join(lines)
+    return files | {f"gaze/{name}.json": text for name, text in facts.gaze.items()}
+
+
+def _bytes(path: Path) -> bytes:
+    """UserError where there is no such file of the record itself."""
+    try:
+        if path.is_symlink():
+            raise UserError(f"{path} is a link, where a file is needed")
+        return read_bytes(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return _bytes(path).decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is damaged: it is no text in UTF-8") from None
 
 
 def _json(text: str, path: Path) -> Any:
@@ -164,26 +216,34 @@ def _json(text: str, path: Path) -> Any:
         raise UserError(f"{path} is damaged: {text[:40]!r} is no JSON") from None
 
 
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def _decompressed(path: Path) -> str:
     """UserError where it is damaged, or larger than any record of ours."""
     try:
-        with gzip.open(io.BytesIO(read_bytes(path))) as file:
+        with gzip.open(io.BytesIO(_bytes(path))) as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise UserError(f"{path} holds more than {_MOST_BYTES / 2**20:.0f} MiB")
         return data.decode()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {reason(error)}") from None
-    except (EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
 
-def _grouped(path: Path, key: str) -> dict[str, list[Row]]:
-    """Rows of a table by a column, in their order."""
+def _grouped(path: Path) -> dict[str, list[Row]]:
+    """Rows of a table by its first column, in their order."""
     found: dict[str, list[Row]] = {}
+    cells = 0
     try:
-        for row in csv.DictReader(io.StringIO(_decompressed(path), newline="")):
-            found.setdefault(row.get(key) or "", []).append(row)
+        lines = csv.reader(io.StringIO(_decompressed(path), newline=""))
+        head = next(lines, [])
+        for row in lines:
+            cells += len(row)
+            if len(row) != len(head) or cells > _MOST_CELLS:
+                raise UserError(f"{path} is damaged, or too large: row {lines.line_num}")
+            found.setdefault(row[0], []).append(dict(zip(head[1:], row[1:], strict=True)))
     except csv.Error as error:
         raise UserError(f"{path} is damaged: {error}") from None
     return found

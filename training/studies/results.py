@@ -111,6 +111,7 @@ class Records:
 
     records: tuple[Record, ...]
     env: str = ""
+    seeds: tuple[Any, ...] | None = None
 
 
 def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
@@ -125,9 +126,11 @@ def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
         if not path.is_file():
             continue
         found = read_json(Records, path)
-        if not found.records:
+        wanted = len(found.records) if found.seeds is None else len(found.seeds)
+        if not found.records or len(found.records) != wanted:
             raise UserError(
-                f"{path} holds no episodes; it is damaged, and is made again once it is moved away"
+                f"{path} holds {len(found.records)} episodes of {wanted} scenes; it is damaged, "
+                "and is made again once it is moved away"
             )
         if len(found.records) < episodes:  # more of them follow
             continue

@@ -151,34 +151,41 @@ def _share_of(ours: Scores, oracle: Scores) -> Interval | None:
 
 def of_controls(study: StudyConfig, summary: Summary) -> str:
     """What every control reaches beside the headline arm, of what the task is judged by; nothing
-    where one of them, or all controls, are not measured."""
+    where that arm, or every control, is not measured."""
     told = summary.arms.get(study.headline or study.baseline)
     controls = [row for name, row in summary.arms.items() if name in study.controls]
     others = [row for row in controls if told is not None and row.name != told.name]
     if told is None or not others:
         return ""
-    outcome = told.scores.headline if told.scores.measured is not None else None
+    measured = all(row.scores.measured is not None for row in (told, *others))
+    outcome = told.scores.headline if measured else None
     what = "success" if outcome is None else outcome.full_label
-    said = ", ".join(f"{row.name} {_reached(row.scores)}" for row in others)
-    return f"{what[:1].upper()}{what[1:]}: {told.name} {_reached(told.scores)}; controls: {said}."
+    said = ", ".join(f"{row.name} {_reached(row.scores, measured)}" for row in others)
+    ours = _reached(told.scores, measured)
+    return f"{what[:1].upper()}{what[1:]}: {told.name} {ours}; controls: {said}."
 
 
-def _reached(scores: Scores) -> str:
-    if scores.mean_measured is not None:
+def _reached(scores: Scores, measured: bool) -> str:
+    if measured and scores.mean_measured is not None:
         return f"{scores.mean_measured[0]:.3f}"
     return f"{100 * scores.success:.1f} %"
 
 
 def at_ceiling(summary: Summary) -> list[str]:
-    """Arms of whose success the interval holds the most that an arm or the oracle has, where that
-    is nearly always: the task does not tell these apart. None of a task judged otherwise."""
+    """Arms that succeed nearly always, and as often as the best arm and the oracle, by intervals
+    that meet: the task does not tell these apart. None of a task judged otherwise."""
     arms = list(summary.arms.values())
     if not arms or any(row.scores.measured is not None for row in arms):
         return []
     oracle = [summary.references[name] for name in ("oracle",) if name in summary.references]
-    most = max(row.scores.success for row in (*arms, *oracle))
-    near = [row.name for row in arms if row.scores.success_interval[1] >= most]
-    return near if most >= CEILING and len(near) > 1 else []
+    best = max((row.scores for row in (*arms, *oracle)), key=lambda scores: scores.success)
+    least = best.success_interval[0]
+    near = [
+        row.name
+        for row in arms
+        if row.scores.success >= CEILING and row.scores.success_interval[1] >= least
+    ]
+    return near if len(near) > 1 else []
 
 
 def headline(study: StudyConfig, summary: Summary) -> list[str]:
