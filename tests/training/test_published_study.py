@@ -83,9 +83,6 @@ def table_row(row):
 def test_tables_quote_it(summary):
     rows = [table_row(row) for row in summary.arms.values()]
     assert quoted("docs/results.md", " ms |") == rows
-    in_readme = quoted("README.md", " ms |")
-    assert in_readme == [row for row in rows if row in in_readme]
-    assert len(in_readme) >= 6
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/results.md"])

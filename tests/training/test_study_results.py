@@ -321,12 +321,12 @@ def test_against_a_baseline_without_attention_nothing_is_saved(tmp_path):
 def test_controls_stand_beside_the_headline():
     base, none = row("base", 4.0, successes=4), row("none", 1.0, successes=1)
     study, summary = compared(base, none)
-    assert of_controls(study, summary) == "Success: base 100.0 %; controls: none 25.0 %."
+    assert of_controls(study, summary) == "Success: 100.0 % by base; controls: 25.0 % by none."
     assert of_controls(*compared(base, row("other", 4.0))) == ""
     placed = row("base", 4.0, placed=[[0.8, 0.8], [0.8, 0.6]])
     alone = row("none", 1.0, placed=[[0.1, 0.1], [0.1, 0.1]])
     said = of_controls(*compared(placed, alone))
-    assert said == "Share of balls in bowls: base 0.750; controls: none 0.100."
+    assert said == "Share of balls in bowls: 0.750 by base; controls: 0.100 by none."
 
 
 def test_arms_at_the_ceiling_are_named():

@@ -160,9 +160,9 @@ def of_controls(study: StudyConfig, summary: Summary) -> str:
     measured = all(row.scores.measured is not None for row in (told, *others))
     outcome = told.scores.headline if measured else None
     what = "success" if outcome is None else outcome.full_label
-    said = ", ".join(f"{row.name} {_reached(row.scores, measured)}" for row in others)
+    said = ", ".join(f"{_reached(row.scores, measured)} by {row.name}" for row in others)
     ours = _reached(told.scores, measured)
-    return f"{what[:1].upper()}{what[1:]}: {told.name} {ours}; controls: {said}."
+    return f"{what[:1].upper()}{what[1:]}: {ours} by {told.name}; controls: {said}."
 
 
 def _reached(scores: Scores, measured: bool) -> str:
@@ -281,10 +281,15 @@ def _against(row: Row, baseline: str) -> str:
     text = f"{row.name} earns {_times(row)} the reward of {baseline}"
     if row.fewer is None:
         return f"{text} ({count})."
-    amount = (
-        f"{row.fewer:.3g} times fewer" if row.fewer >= 1 else f"{1 / row.fewer:.3g} times as many"
-    )
+    amount = f"{_number(row.fewer)} times fewer"
+    if row.fewer < 1:
+        amount = f"{_number(1 / row.fewer)} times as many"
     return f"{text}, for {amount} attention FLOPs a step ({count})."
+
+
+def _number(times: float) -> str:
+    """To three digits, without an exponent."""
+    return f"{times:.3g}" if times < 999 else f"{times:,.0f}"
 
 
 def _measured(row: Row, base: Row, summary: Summary) -> list[str]:
