@@ -232,16 +232,16 @@ class Conditions:
             player = Player(
                 self.who, self.env_id, settings, file, device, self._repair, anyway=True
             )
+            before = read_json(Episodes, path) if path.is_file() else None
             episodes = play_on(
                 unfinished(path),
                 {"checkpoint_sha256": sha256, "env": settings, "device": device, **repair},
                 self._seeds,
                 partial(play, player, workers=self.study.workers or 1),
-                _played(player, path) if path.is_file() else (),
+                () if before is None else _played(player, before, path),
             )
             entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
-            if path.is_file():
-                before = read_json(Episodes, path)
+            if before is not None:
                 first = {"episodes": len(before.records), "provenance": before.provenance}
                 entry["earlier"] = [*before.earlier, first]
             if self.run is not None:
@@ -256,10 +256,10 @@ def episodes_in(path: Path) -> int:
     return len(read_json(Evaluation, path).seeds) if path.is_file() else 0
 
 
-def _played(player: Player, path: Path) -> list[Episode]:
-    """The episodes of a result."""
+def _played(player: Player, there: Episodes, path: Path) -> list[Episode]:
+    """The episodes that the result at `path` holds."""
     try:
-        return [episode_of(one, player.task) for one in read_json(Episodes, path).records]
+        return [episode_of(one, player.task) for one in there.records]
     except KeyError as error:
         raise UserError(f"{path} is damaged: an episode has no {error}") from None
 

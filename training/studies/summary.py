@@ -177,8 +177,9 @@ def at_ceiling(summary: Summary) -> list[str]:
     arms = list(summary.arms.values())
     if not arms or any(row.scores.measured is not None for row in arms):
         return []
-    oracle = [summary.references[name] for name in ("oracle",) if name in summary.references]
-    best = max((row.scores for row in (*arms, *oracle)), key=lambda scores: scores.success)
+    oracle = summary.references.get("oracle")
+    known = arms if oracle is None else [*arms, oracle]
+    best = max((row.scores for row in known), key=lambda scores: scores.success)
     least = best.success_interval[0]
     near = [
         row.name
