@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
+from tests import words
 from training import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -191,10 +192,7 @@ def test_readme_begins_with_what_it_is_and_how_to_start():
 def test_readme_is_short_and_so_are_its_sentences():
     text = re.sub(r"^```.*?^```", ". ", README, flags=re.MULTILINE | re.DOTALL)
     assert len(re.findall(r"\S*\w\S*", text)) < 650
-    lines = (line for line in text.splitlines() if not line.startswith(("#", "|", "!")))
-    prose = "\n".join(line or "." for line in lines)
-    sentences = re.split(r"[.:?!]\s|\n\* ", re.sub(r"\]\(.*?\)", "]", prose))
-    assert [s for s in sentences if len(re.findall(r"\S*\w\S*", s)) > 25] == []
+    assert [s for s in words.sentences(README) if s.words > 25] == []
 
 
 def test_every_page_is_listed():
