@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests import words
-from training import checkpoint
+from training.runs import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -10,7 +10,7 @@ alone, so the files are the same bytes however many processes record them.
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.demos"))
 
@@ -36,13 +36,17 @@ from gymnasium import spaces
 
 from envs import find_task
 from envs.task import SUCCESS
-from training import environments, run_log
-from training.checkpoint import CHECKPOINTS, make_env
-from training.command_lines import command_line
-from training.commands import exit_status, interrupted_status
-from training.config import ArgumentParser, UserError
-from training.demo.files import DemoReader, read_demo, read_recording, verify_demo
-from training.demo.format import (
+from training.command.command_lines import command_line
+from training.command.files import lock, write_atomically
+from training.command.progress import ProgressBar
+from training.command.signals import exit_status, interrupted_status
+from training.episodes import environments
+from training.episodes.environments import make_env
+from training.episodes.pool import WorkerDiedError
+from training.episodes.processes import ProcessPool
+from training.episodes.seeds import VALIDATION_SEEDS_FROM
+from training.evaluation.players import positive, settings_given
+from training.recordings.format import (
     EPISODES,
     MASTER,
     ArraySpec,
@@ -50,15 +54,13 @@ from training.demo.format import (
     check_same,
     observation_spec,
 )
-from training.demo.next_command import cloning_command
-from training.demo.recorder import SEGMENT_STEPS, Job, Task, record
-from training.demo.writer import decisive_packages, write_master
-from training.files import lock, write_atomically
-from training.players import positive, settings_given
-from training.pool import WorkerDiedError
-from training.processes import ProcessPool
-from training.progress import ProgressBar
-from training.seeds import VALIDATION_SEEDS_FROM
+from training.recordings.reader import DemoReader, read_demo, read_recording, verify_demo
+from training.recordings.recorder import SEGMENT_STEPS, Job, Task, record
+from training.recordings.writer import decisive_packages, write_master
+from training.runs import run_log
+from training.runs.checkpoint import CHECKPOINTS
+from training.settings.config import ArgumentParser, UserError
+from training.trainers.next_command import cloning_command
 
 __all__ = ["main", "run"]
 
@@ -203,7 +205,7 @@ def _rescue(job: Job, valid_share: float) -> str:
 
 def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
     """Write the summary and print it; `new` has the steps of the episodes just recorded."""
-    from training.demo.summary import PICTURE, SUMMARY, draw, summarise
+    from training.recordings.summary import PICTURE, SUMMARY, draw, summarise
 
     reader = DemoReader(directory)
     facts = summarise(reader)

@@ -5,16 +5,17 @@
     python -m training.flops configs/stepping_stones.yaml --vary \\
         feature_map=positive:256,softmax,angular_hybrid:8:8
 
-The policy acts on an observation of its environment while `training.op_counter` watches; its text
-says what counts how much. Latency is the median over many calls of `policy.act`, from observation
-to action, measured without the counter: wall time on a CPU, CUDA events on a GPU. Several policies
-are timed in turn, call by call, so that all of them see the machine's good and bad moments.
+The policy acts on an observation of its environment while `training.evaluation.op_counter` watches;
+its text says what counts how much. Latency is the median over many calls of `policy.act`, from
+observation to action, measured without the counter: wall time on a CPU, CUDA events on a GPU.
+Several policies are timed in turn, call by call, so that all of them see the machine's good and bad
+moments.
 """
 
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.flops"))
 
@@ -33,16 +34,18 @@ import torch
 from torch import nn
 
 import policies
-from training import checkpoint
-from training.any_config import load_any_config
-from training.commands import exit_status
-from training.config import ArgumentParser, UserError, read_overrides
-from training.files import led_to, write_atomically
-from training.job_config import SHORTHANDS
-from training.op_counter import OTHER
-from training.players import EVALUATION_SEED, admitted, check_device, positive, trained_in
-from training.run_log import provenance
-from training.step_cost import (
+from training.command.files import led_to, write_atomically
+from training.command.signals import exit_status
+from training.episodes.environments import make_env
+from training.evaluation.op_counter import OTHER
+from training.evaluation.players import (
+    EVALUATION_SEED,
+    admitted,
+    check_device,
+    positive,
+    trained_in,
+)
+from training.evaluation.step_cost import (
     COMPONENTS,
     StepCost,
     count,
@@ -50,6 +53,11 @@ from training.step_cost import (
     measure_all,
     median_ms,
 )
+from training.runs import checkpoint
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, read_overrides
+from training.trainers.job_config import SHORTHANDS
+from training.trainers.registry import load_any_config
 
 __all__ = [
     "COMPONENTS",
@@ -160,7 +168,7 @@ def _overrides(key: str, label: str) -> list[str]:
 
 def _prepare(target: _Target, device: str) -> tuple[Any, Any]:
     """The policy, and an observation of its environment."""
-    env = checkpoint.make_env(target.env_id, target.env_settings)
+    env = make_env(target.env_id, target.env_settings)
     try:
         policy: Any = target.build(env).to(device)
         observation, _ = env.reset(seed=EVALUATION_SEED)

@@ -7,7 +7,7 @@ python -m training.sight mine:act --env CarRacing-v3
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.sight"))
 
@@ -28,21 +28,27 @@ from typing import Any
 import gymnasium
 
 import envs
-from training import config
-from training.command_lines import command_line
-from training.commands import exit_status
-from training.config import ArgumentParser, UserError
-from training.evaluation_file import sha256_of
-from training.files import made_and_locked, write_atomically
-from training.players import EVALUATION_SEED, Player, add_arguments, find_players, positive
-from training.pool import WorkerDiedError, opened
-from training.progress import watched
-from training.run_log import provenance
-from training.sight_images import INTERVENTIONS, image_keys
-from training.sight_page import render
-from training.sight_play import ALL, Given, Scene, Stage, Subject, Task
-from training.sight_report import Report, report
-from training.suggestions import did_you_mean
+from training.command.command_lines import command_line
+from training.command.files import made_and_locked, write_atomically
+from training.command.progress import watched
+from training.command.signals import exit_status
+from training.command.suggestions import did_you_mean
+from training.episodes.pool import WorkerDiedError, opened
+from training.evaluation.evaluation_file import sha256_of
+from training.evaluation.players import (
+    EVALUATION_SEED,
+    Player,
+    add_arguments,
+    find_players,
+    positive,
+)
+from training.interventions.images import INTERVENTIONS, image_keys
+from training.interventions.page import render
+from training.interventions.play import ALL, Given, Scene, Stage, Subject, Task
+from training.interventions.report import Report, report
+from training.runs.run_log import provenance
+from training.settings import config
+from training.settings.config import ArgumentParser, UserError
 
 __all__ = ["Report", "main", "sight"]
 

@@ -10,7 +10,7 @@ done. The page is written anew as units are done, and says what is missing.
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.study"))
 
@@ -29,29 +29,23 @@ from pathlib import Path
 
 import torch
 
-from training import checkpoint, demos
-from training import config as configuration
-from training.command_lines import command_line
-from training.commands import exit_status, interrupted_status
-from training.config import ArgumentParser, UserError
-from training.environments import render_modes
-from training.files import lock, read_bytes, write_atomically
-from training.players import check_device
+from training import demos
+from training.command.command_lines import command_line
+from training.command.files import lock, read_bytes, write_atomically
+from training.command.signals import exit_status, interrupted_status
+from training.episodes.environments import make_env, render_modes
+from training.evaluation.players import check_device
+from training.settings import config as configuration
+from training.settings.config import ArgumentParser, UserError
 from training.studies.charts import pareto_picture
 from training.studies.config import CurveConfig, StudyConfig, load_config, study_file
-from training.studies.gaze import Look, has_gaze
-from training.studies.making import Unit, make
-from training.studies.measures import Conditions, Costs, episodes_in, unfinished
+from training.studies.evaluations import Conditions, Costs, episodes_in, unfinished
+from training.studies.gaze_section import Look, has_gaze
 from training.studies.page import render
-from training.studies.products import Film, Share
 from training.studies.record import Told, pack, unpack
-from training.studies.runs import (
-    Run,
-    StoppedError,
-    check_demonstrations,
-    check_policies,
-    runs_of,
-)
+from training.studies.runs import Run, StoppedError, check_demonstrations, check_policies, runs_of
+from training.studies.schedule import Unit, make
+from training.studies.shares import Film, Share
 from training.studies.stages import earlier_stages
 from training.studies.summary import summarise
 
@@ -104,7 +98,7 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
 
 
 def _can_be_filmed(run: Run) -> bool:
-    with closing(checkpoint.make_env(run.job.env_id, run.job.env)) as env:
+    with closing(make_env(run.job.env_id, run.job.env)) as env:
         return "rgb_array" in render_modes(env)
 
 

@@ -17,9 +17,10 @@ import pytest
 
 from tests.training.background import wait_for
 from tests.training.films import picture_of
-from training import demos, pool
-from training.demo import summary
-from training.demo.files import DemoReader
+from training import demos
+from training.episodes import pool
+from training.recordings import summary
+from training.recordings.reader import DemoReader
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = "tests.training.picture_env:Picture-v0"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from training import bc, study
-from training.state_files import read_json
-from training.studies import measures
-from training.studies.measures import Conditions, Costs, Measured
+from training.runs.state_files import read_json
+from training.studies import evaluations as measures
+from training.studies.evaluations import Conditions, Costs, Measured
 from training.studies.runs import check_policies
 
 FOLDER = Path(__file__).parents[2] / "configs" / "studies"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from training import config as configuration
-from training import run_log
-from training.config import UserError
-from training.files import lock
-from training.run_log import RunLog
+from training.command.files import lock
+from training.runs import run_log
+from training.runs.run_log import RunLog
+from training.settings import config as configuration
+from training.settings.config import UserError
 
 COLUMNS = ("iteration", "loss", "wall_s")
 CONFIG = {"seed": 3, "env": {"gap_m": [0.1, 0.2]}}

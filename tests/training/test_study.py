@@ -21,9 +21,10 @@ from tests.training.study_jobs import (
     figures,
     files,
     write_study,
-)  # fmt: skip
-from training import checkpoint, demos, study
-from training.studies.measures import Conditions
+)
+from training import demos, study
+from training.runs import checkpoint
+from training.studies.evaluations import Conditions
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from tests.training.published import ROOT, needs_studies, published, unpacked
 from training import study as study_command
-from training.bc_config import BCConfig
 from training.studies.config import StudyConfig
 from training.studies.decisions import decisions_section
 from training.studies.held_out import held_out_section
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import Row, Summary
+from training.trainers.bc_config import BCConfig
 
 STUDY = StudyConfig(
     title="T",

@@ -7,9 +7,11 @@ import pytest
 
 from tests.training.published import ROOT, needs_studies, unpacked
 from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
-from training import checkpoint, es_config, study
+from training import study
+from training.runs import checkpoint
 from training.studies.config import load_config
-from training.studies.measures import Costs, settings_of
+from training.studies.evaluations import Costs, settings_of
+from training.trainers import es_config
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,8 @@ import pytest
 
 import envs
 from tests.training import third_task  # noqa: F401 - registers Bare-v0
-from training import bc, checkpoint, demos, es, evaluate, flops, plots, rollout, study
+from training import bc, demos, es, evaluate, flops, plots, rollout, study
+from training.runs import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 RING, BARE = "ring:Ring-v0", "tests.training.third_task:Bare-v0"
