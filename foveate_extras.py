@@ -18,8 +18,8 @@ _POLICIES = ("gymnasium", "numpy", "pydantic")
 EXTRAS = {
     "sim": (*_POLICIES, "cv2", "daqp", "pybullet", "pybullet_data"),
     "train": (
-        *(*_POLICIES, "h5py", "matplotlib", "safetensors", "tensorboard", "tqdm", "yaml"),
-        "zlib_ng",
+        *(*_POLICIES, "h5py", "matplotlib", "safetensors", "scipy", "tensorboard", "tqdm"),
+        *("yaml", "zlib_ng"),
     ),
     "es": ("evotorch",),
     "ray": ("ray",),
@@ -41,6 +41,7 @@ NAMES = {
     "pybullet": "PyBullet",
     "pybullet_data": "PyBullet",
     "ray": "Ray",
+    "scipy": "SciPy",
     "sklearn": "scikit-learn",
     "stable_baselines3": "Stable-Baselines3",
     "tensorboard": "TensorBoard",
