@@ -4,6 +4,7 @@ import csv
 import gzip
 import hashlib
 import json
+import lzma
 
 import pytest
 
@@ -16,7 +17,7 @@ CONFIG = ROOT / "configs" / "studies" / "car_racing.yaml"
 
 
 def table(path):
-    with gzip.open(path, "rt", newline="") as file:
+    with lzma.open(path, "rt", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -30,6 +31,7 @@ def small(out):
         "runs/an-arm-s0/config.yaml": "seed: 0\n",
         "runs/an-arm-s0/metrics.csv": "iteration,loss\n1,0.30000000000000004\n2,nan\n",
         "gaze/an-arm-s0.json": '{"views": 3}\n',
+        "costs.json": '{"costs": {}}\n',
     }
     records = [  # not all have all numbers
         {"fell": True, "arm": 2.5, "seed": 100_000, "reward": 0.1 + 0.2, "success": 1.0},
@@ -66,6 +68,31 @@ def test_the_same_files_come_back(tmp_path):
     assert float(first["reward"]) == 0.1 + 0.2
     last = table(record / ITERATIONS)[-1]
     assert (last["arm"], last["loss"]) == ("an arm", "nan")
+
+
+def of_before(record):
+    """A record as it was written first: gzip, and the costs in a file of their own."""
+    facts = json.loads(lzma.decompress((record / FACTS).read_bytes()))
+    (record / "costs.json").write_text(facts.pop("costs"))
+    for name in (EPISODES, ITERATIONS):
+        data = gzip.compress(lzma.decompress((record / name).read_bytes()), mtime=0)
+        (record / name).unlink()
+        (record / name).with_suffix(".gz").write_bytes(data)
+        del facts["tables"][name]
+        facts["tables"][name.replace(".xz", ".gz")] = hashlib.sha256(data).hexdigest()
+    (record / FACTS).unlink()
+    (record / FACTS).with_suffix(".gz").write_bytes(gzip.compress(json.dumps(facts).encode()))
+
+
+def test_a_record_of_before_is_read_and_replaced(tmp_path):
+    record = packed(tmp_path)
+    now = {path.name: path.read_bytes() for path in record.iterdir()}
+    of_before(record)
+    unpack(record, tmp_path / "back")
+    for name, text in small(tmp_path / "again").items():
+        assert (tmp_path / "back" / name).read_text() == text
+    pack(tmp_path / "back", record, TOLD)
+    assert {path.name: path.read_bytes() for path in record.iterdir()} == now
 
 
 def test_a_record_is_the_same_for_the_same_study(tmp_path):
@@ -151,9 +178,9 @@ def test_a_directory_that_is_not_empty_is_refused(tmp_path):
 
 
 def with_facts(record, change):
-    facts = json.loads(gzip.decompress((record / FACTS).read_bytes()))
+    facts = json.loads(lzma.decompress((record / FACTS).read_bytes()))
     change(facts)
-    (record / FACTS).write_bytes(gzip.compress(json.dumps(facts).encode()))
+    (record / FACTS).write_bytes(lzma.compress(json.dumps(facts).encode()))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +217,7 @@ def test_damage_is_told(tmp_path):
         with pytest.raises(UserError, match=f"{name} is damaged"):
             unpack(record, tmp_path / "back")
         with_table(record, name, whole)
-    for name, data in (("study.yaml", b"\xff"), (FACTS, b"no gzip")):
+    for name, data in (("study.yaml", b"\xff"), (FACTS, b"no xz")):
         (record / name).write_bytes(data)
         with pytest.raises(UserError, match=f"{name} is damaged"):
             unpack(record, tmp_path / "back")
@@ -209,7 +236,7 @@ def test_no_more_is_read_than_a_record_can_have(tmp_path, monkeypatch, text, sai
     record = packed(tmp_path)
     monkeypatch.setattr("training.studies.record._MOST_BYTES", 2**20)
     monkeypatch.setattr("training.studies.record._MOST_CELLS", 5000)
-    with_table(record, EPISODES, gzip.compress(text))
+    with_table(record, EPISODES, lzma.compress(text))
     with pytest.raises(UserError, match=said):
         unpack(record, tmp_path / "back")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from training.pages.svg import share_styles
+
 __all__ = [
     "between",
     "document",
@@ -28,7 +30,8 @@ th { white-space: normal; min-width: 3rem; } th small { min-width: 4.2rem; }
 .wide th:first-child, .wide td:first-child { position: sticky; left: 0; background: Canvas; }
 .charts { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
-figure { margin: 0; } figure svg { display: block; width: 100%; max-width: 40rem; height: auto; }
+figure { margin: 0; } figure svg { display: block; width: 100%; max-width: 40rem;
+  height: auto; stroke-linejoin: round; }
 figure:has(> .panels) { grid-column: 1 / -1; overflow-x: auto; }
 figure > svg.panels { max-width: none; min-width: 48rem; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0;
@@ -40,7 +43,7 @@ pre { padding: .7rem; overflow-x: auto; } .text { text-align: left; white-space:
 
 def document(title: str, parts: Sequence[str]) -> str:
     """A whole page that loads nothing from elsewhere; empty parts are left out."""
-    return (
+    return share_styles(
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"

@@ -3,7 +3,8 @@
 A study's directory holds a file for every evaluation and several for every run, so that it can go
 on after any interruption. A record holds the same results: every episode in one table, every
 iteration of training in another, and what else those files say in a third. `unpack` gives back
-files that hold the same. Checkpoints, policies, films and TensorBoard's events are left out.
+files that hold the same. Checkpoints, policies, films and TensorBoard's events are left out. A
+record of before, whose files end in .gz beside a costs.json, is read as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import gzip
 import hashlib
 import io
 import json
+import lzma
 import shutil
 import zlib
 from collections.abc import Iterable, Mapping
@@ -28,10 +30,10 @@ from training.settings.config import UserError
 
 __all__ = ["EPISODES", "FACTS", "ITERATIONS", "Told", "pack", "unpack"]
 
-EPISODES, ITERATIONS, FACTS = "episodes.csv.gz", "iterations.csv.gz", "facts.json.gz"
+EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
-_WHOLE = ("study.yaml", "costs.json")
-"""Files of a study that a record holds as they are."""
+_STUDY, _COSTS = "study.yaml", "costs.json"
+"""Files of a study that a record holds as they are, the second among the facts."""
 _OF_RUN = ("config.yaml", "provenance.json")
 _METRICS = "metrics.csv"
 
@@ -52,6 +54,8 @@ class Facts:
     """By run, its configuration and provenance as text, and the head of its metrics."""
     gaze: dict[Name, str]
     """By run, where its policy looks, as text."""
+    costs: str | None = None
+    """What a step costs, as text."""
 
 
 Row = dict[str, str]
@@ -107,19 +111,29 @@ def pack(out: Path, record: Path, told: Told) -> None:
                 ]
     looks = {name: out / "gaze" / f"{name}.json" for name in told.runs}
     gaze = {name: _text(path) for name, path in looks.items() if path.is_file()}
-    files = {name: _text(out / name).encode() for name in _WHOLE if (out / name).is_file()}
+    costs = _text(out / _COSTS) if (out / _COSTS).is_file() else None
+    files = {_STUDY: _text(out / _STUDY).encode()} if (out / _STUDY).is_file() else {}
     for name, rows in ((EPISODES, episodes), (ITERATIONS, iterations)):
-        files[name] = gzip.compress(_table(rows).encode(), mtime=0)
+        files[name] = _compressed(_table(rows))
     text = json.dumps(
         {
             "tables": {name: _sha256(files[name]) for name in (EPISODES, ITERATIONS)},
             "numbers": numbers, "evaluations": evaluations, "runs": runs, "gaze": gaze,
+            "costs": costs,
         }
     )  # fmt: skip
-    files[FACTS] = gzip.compress(text.encode(), mtime=0)  # written last: they name the tables
+    files[FACTS] = _compressed(text)  # written last: they name the tables
     record.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         write_atomically(record / name, data)
+    for name in (EPISODES, ITERATIONS, FACTS):  # of a record of before in this place
+        (record / _of_before(name)).unlink(missing_ok=True)
+    (record / _COSTS).unlink(missing_ok=True)
+
+
+def _of_before(name: str) -> str:
+    """What a file of a record was called when gzip compressed it."""
+    return name.removesuffix(".xz") + ".gz"
 
 
 def _cells(values: Mapping[str, Any]) -> Row:
@@ -162,13 +176,17 @@ def unpack(record: Path, out: Path) -> None:
 
 def _files(record: Path) -> dict[str, str]:
     """The text of a study's files, by their places in its directory."""
-    facts_path, episodes_path = record / FACTS, record / EPISODES
+    names = [EPISODES, ITERATIONS, FACTS]
+    if not (record / FACTS).exists() and (record / _of_before(FACTS)).exists():
+        names = list(map(_of_before, names))
+    episodes_path, iterations_path, facts_path = (record / name for name in names)
     facts = check(Facts, _json(_decompressed(facts_path), facts_path), facts_path)
-    for name in (EPISODES, ITERATIONS):
-        if _sha256(_bytes(record / name)) != facts.tables.get(name):
-            raise UserError(f"{record / name} is another table than {facts_path} was written with")
-    episodes, iterations = _grouped(episodes_path), _grouped(record / ITERATIONS)
-    files = {name: _text(record / name) for name in _WHOLE if (record / name).is_file()}
+    for path in (episodes_path, iterations_path):
+        if _sha256(_bytes(path)) != facts.tables.get(path.name):
+            raise UserError(f"{path} is another table than {facts_path} was written with")
+    episodes, iterations = _grouped(episodes_path), _grouped(iterations_path)
+    files = {name: _text(record / name) for name in (_STUDY, _COSTS) if (record / name).is_file()}
+    files |= {} if facts.costs is None else {_COSTS: facts.costs}
     for name, entry in facts.evaluations.items():
         keys, rows = facts.numbers.get(name, ()), episodes.get(name, [])
         records = [{k: _json(row[k], episodes_path) for k in keys if row.get(k)} for row in rows]
@@ -220,15 +238,20 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _compressed(text: str) -> bytes:
+    return lzma.compress(text.encode(), preset=lzma.PRESET_EXTREME | 6)
+
+
 def _decompressed(path: Path) -> str:
     """UserError where it is damaged, or larger than any record of ours."""
+    reader = gzip.open if path.suffix == ".gz" else lzma.open
     try:
-        with gzip.open(io.BytesIO(_bytes(path))) as file:
+        with reader(io.BytesIO(_bytes(path))) as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise UserError(f"{path} holds more than {_MOST_BYTES / 2**20:.0f} MiB")
         return data.decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
 
