@@ -18,8 +18,8 @@ _POLICIES = ("gymnasium", "numpy", "pydantic")
 EXTRAS = {
     "sim": (*_POLICIES, "cv2", "daqp", "pybullet", "pybullet_data"),
     "train": (
-        *(*_POLICIES, "h5py", "matplotlib", "safetensors", "scipy", "tensorboard", "tqdm"),
-        *("yaml", "zlib_ng"),
+        *(*_POLICIES, "h5py", "jinja2", "markupsafe", "matplotlib", "PIL", "safetensors"),
+        *("scipy", "tensorboard", "tqdm", "yaml", "zlib_ng"),
     ),
     "es": ("evotorch",),
     "ray": ("ray",),
@@ -36,7 +36,10 @@ NAMES = {
     "daqp": "DAQP",
     "evotorch": "EvoTorch",
     "gymnasium": "Gymnasium",
+    "jinja2": "Jinja",
+    "markupsafe": "MarkupSafe",
     "matplotlib": "Matplotlib",
+    "PIL": "Pillow",
     "numpy": "NumPy",
     "pybullet": "PyBullet",
     "pybullet_data": "PyBullet",

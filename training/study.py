@@ -40,13 +40,11 @@ from training.settings.config import ArgumentParser, UserError
 from training.studies.charts import pareto_picture
 from training.studies.config import CurveConfig, StudyConfig, load_config, study_file
 from training.studies.evaluations import Conditions, Costs, episodes_in, unfinished
-from training.studies.gaze_section import Look, has_gaze
 from training.studies.page import render
 from training.studies.record import Told, pack, unpack
 from training.studies.runs import Run, StoppedError, check_demonstrations, check_policies, runs_of
 from training.studies.schedule import Unit, make
-from training.studies.shares import Film, Share
-from training.studies.stages import earlier_stages
+from training.studies.shares import Film, Look, Share, has_gaze
 from training.studies.summary import summarise
 
 __all__ = ["load_config", "main"]
@@ -81,7 +79,8 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
     for group in (leading, study.arms[len(leading) :]):
         of_group = [stages for stages in runs if stages[0].arm in group]
         last = [stages[-1] for stages in of_group]
-        earlier = [run for stages in of_group for run in earlier_stages(study, stages)]
+        compared = study.headline if study.compare_stages else None
+        earlier = [run for stages in of_group for run in stages[:-1] if run.arm.name == compared]
         for stages, run in zip(of_group, last, strict=True):
             units += [*stages, evaluated(run)]
             if run.has_no_policy():

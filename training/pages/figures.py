@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from training.pages.plots import shown
-from training.pages.svg import INK, finish
+from training.pages.svg import INK
 
-__all__ = ["HEIGHT_IN", "INK", "WIDTH_IN", "dress", "empty", "finish", "look", "name_all", "single"]
+__all__ = ["HEIGHT_IN", "WIDTH_IN", "dress", "empty", "look", "name_all", "single"]
 
 _COLOURS = (
     "#3b82d6", "#e07b1a", "#2f9e5b", "#d64545", "#9467d6", "#a0714f", "#d65fa8", "#7f8794",

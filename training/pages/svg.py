@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
+from markupsafe import Markup
+
 __all__ = ["INK", "finish", "share_styles"]
 
 INK = "#010203"
@@ -23,7 +25,7 @@ _FONT = re.compile(r"font-family: [^;]*;? ?")
 _NAMED = re.compile(r"(?<=#)[\w.-]+")
 
 
-def finish(figure: Any, title: str, kind: str = "") -> str:
+def finish(figure: Any, title: str, kind: str = "") -> Markup:
     """The figure as SVG that scales with its box and names itself to readers of the screen.
 
     `title` must differ between a page's figures; `kind` is its class in the page's style.
@@ -49,7 +51,7 @@ def finish(figure: Any, title: str, kind: str = "") -> str:
     root.attrib = {"role": "img", "aria-label": title, "viewBox": root.attrib["viewBox"]}
     if kind:
         root.set("class", kind)
-    return ElementTree.tostring(root, encoding="unicode").replace(" />", "/>")
+    return Markup(ElementTree.tostring(root, encoding="unicode").replace(" />", "/>"))
 
 
 def share_styles(page: str) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from training.pages.figures import INK, dress, empty, finish, look, name_all, single
+from training.pages.figures import dress, empty, look, name_all, single
+from training.pages.svg import INK, finish
 
 __all__ = ["OVERLAID", "Line", "draw_lines"]
 

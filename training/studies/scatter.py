@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from training.pages.figures import HEIGHT_IN, INK, WIDTH_IN, finish, look, name_all, single
+from training.pages.figures import HEIGHT_IN, WIDTH_IN, look, name_all, single
+from training.pages.svg import INK, finish
 
 __all__ = ["Point", "draw_picture", "draw_points"]
 
