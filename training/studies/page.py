@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from envs import find_task, tasks
+from envs import Task, find_task, tasks
 from training.episodes import environments
 from training.pages.figures import look
 from training.pages.html import page
@@ -40,7 +41,8 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         missing: what is not done yet, in words.
         failed: what of it was tried, and why it failed.
     """
-    outcomes = [task.headline_outcome for task in tasks()]
+    task = find_task(runs[0].job.env_id) if runs else None
+    outcomes = [one.headline_outcome for one in tasks()]
     versions = summary.provenance.get("versions", {})
     looks = {arm.name: look(number) for number, arm in enumerate(study.arms)}
     return page(
@@ -51,7 +53,8 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         command=command,
         missing=missing,
         failed=failed,
-        task=find_task(runs[0].job.env_id) if runs else None,
+        task=task,
+        scene=_scene(task),
         sentences=[*filter(None, [of_controls(study, summary)]), *headline(study, summary)],
         ceiling=at_ceiling(summary),
         one_seed=any(row.scores.seeds == 1 for row in summary.arms.values()),
@@ -79,6 +82,13 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         versions=", ".join(f"{name} {version}" for name, version in versions.items() if version),
         machine=summary.provenance.get("hardware", {}),
     )  # fmt: skip
+
+
+def _scene(task: Task | None) -> str:
+    """A picture of the task in base64; "" where there is none."""
+    if task is None or task.scene is None or not task.scene.is_file():
+        return ""
+    return base64.b64encode(task.scene.read_bytes()).decode()
 
 
 def _trained_on(curve: CurveConfig, runs: Sequence[Run]) -> str:
