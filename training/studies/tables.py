@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from training.evaluation.intervals import mean_interval, seeds_interval
 from training.pages.html import Column, Table, around, between, millions, table_of
 from training.runs.state_files import read_json
 from training.studies.config import CurveConfig, StudyConfig
-from training.studies.results import Scores, budget_of, read_training
+from training.studies.results import Scores, finished_runs
 from training.studies.runs import Run
 from training.studies.shares import Film, Look, Share
 from training.studies.summary import Row, Summary, at_ceiling, scores_at, scores_of
@@ -205,16 +205,9 @@ def held_out(study: StudyConfig, runs: Sequence[Run]) -> list[Table]:
 
 def _last_losses(runs: Sequence[Run], arm: str, stage: int) -> dict[int, float]:
     """The last held-out loss of an arm's finished runs, by seed."""
-    curves = {
-        run.seed: read_training(run.directory, run.job.iterations)
-        for run in runs
-        if (run.arm.name, run.stage) == (arm, stage)
-    }
-    known = {seed: curve.columns for seed, curve in curves.items() if curve is not None}
-    last = {
-        seed: columns["val_loss"][-1] for seed, columns in known.items() if "val_loss" in columns
-    }
-    return {seed: float(loss) for seed, loss in last.items() if math.isfinite(loss)}
+    columns = {seed: one.columns for seed, one in finished_runs(runs, arm, stage).items()}
+    last = {seed: float(one["val_loss"][-1]) for seed, one in columns.items() if "val_loss" in one}
+    return {seed: loss for seed, loss in last.items() if math.isfinite(loss)}
 
 
 def _over_seeds(values: Sequence[float], form: str) -> str:
@@ -339,7 +332,8 @@ def budget(study: StudyConfig, runs: Sequence[Run]) -> dict[str, Any] | None:
     for stage, settings in enumerate(study.stages):
         values: dict[str, set[float]] = {}
         for arm in study.arms:
-            spent = _spent(runs, arm.name, stage)
+            curves = finished_runs(runs, arm.name, stage).values()
+            spent = [{key: column[-1] for key, column in one.columns.items()} for one in curves]
             if not spent:
                 continue
             for one, key in ((one, key) for one in spent for key in _SPENT if key in one):
@@ -360,12 +354,6 @@ def budget(study: StudyConfig, runs: Sequence[Run]) -> dict[str, Any] | None:
             *((name, "a run") for name in _SPENT.values()),
             ("wall time", "minutes a run, mean"), ("what makes the arm", "")]  # fmt: skip
     return {"table": Table(head, rows, text=len(head) - 1), "sentence": text}
-
-
-def _spent(runs: Sequence[Run], arm: str, stage: int) -> list[Mapping[str, float]]:
-    of_arm = [run for run in runs if (run.arm.name, run.stage) == (arm, stage)]
-    curves = [read_training(run.directory, run.job.iterations) for run in of_arm]
-    return [budget_of(curve) for curve in curves if curve is not None]
 
 
 def _listed(words: Sequence[str]) -> str:
