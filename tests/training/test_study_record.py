@@ -5,9 +5,13 @@ import gzip
 import hashlib
 import json
 import lzma
+import re
+import shlex
+from html import unescape
 
 import pytest
 
+from tests.page_tables import differences, tables
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
 from training.settings.config import UserError
@@ -126,21 +130,64 @@ def test_a_study_that_is_damaged_is_told(tmp_path, name, data):
         pack(tmp_path / "out", tmp_path / "record", TOLD)
 
 
+def again(name, folder, *more):
+    """The page of a published study, written of its record; what it is made with."""
+    command = re.search("<pre>.*--config (.*)</pre>", (STUDIES / name / "report.html").read_text())
+    config, *rest = shlex.split(unescape(command[1]))
+    words = ["--config", str(ROOT / config), *rest, "--out", str(folder / name)]
+    assert study.main([*words, "--unpack", str(STUDIES / name), *more]) == 0
+    return words
+
+
+SMALLEST = "bimanual_sweep_choices"
+
+
 @needs_studies
 def test_a_published_record_is_written_again_with_its_page(tmp_path, capsys):
     """From its own files, whose numbers it does not change."""
-    out, kept = tmp_path / "car_racing", STUDIES / "car_racing"
-    words = ["--config", str(CONFIG), "--out", str(out), "--unpack", str(kept)]
-    assert study.main([*words, "--record", str(tmp_path / "again")]) == 0
+    kept, new = STUDIES / SMALLEST, tmp_path / "again"
+    words = again(SMALLEST, tmp_path, "--record", str(new))
     names = {path.name for path in kept.iterdir()}
-    assert {path.name for path in (tmp_path / "again").iterdir()} == names
+    assert {path.name for path in new.iterdir()} == names
     for name in names - {"pareto.png", "report.html"}:  # which fonts and versions change
-        assert (tmp_path / "again" / name).read_bytes() == (kept / name).read_bytes(), name
-    lead = '<p class="lead">'
-    pages = [(f / "report.html").read_text().partition(lead)[2][:300] for f in (out, kept)]
-    assert pages[0] == pages[1]
+        assert (new / name).read_bytes() == (kept / name).read_bytes(), name
+    pages = [(folder / "report.html").read_text() for folder in (kept, new)]
+    assert differences(*pages) == []
+    leads = [page.partition('<p class="lead">')[2][:300] for page in pages]
+    assert leads[0] == leads[1]
     assert "wrote" in capsys.readouterr().out
     assert study.main([*words, "--page"]) == 0  # what is begun goes on
+
+
+@needs_studies
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({one.parent.name for one in STUDIES.glob("*/study.yaml")}))
+def test_every_table_of_a_published_page_comes_of_its_record(tmp_path, name):
+    again(name, tmp_path, "--page")
+    kept = (STUDIES / name / "report.html").read_text()
+    assert len(tables(kept)) >= 3
+    assert differences(kept, (tmp_path / name / "report.html").read_text()) == []
+
+
+def test_a_difference_of_two_pages_is_told():
+    page = "<table><tr><th>arm</th></tr><tr><td>a <small>1 to 2</small></td></tr></table>"
+    assert differences(page, page.replace("<small>", "<b>").replace("</small>", "</b>")) == []
+    changed = page.replace("2", "3")
+    assert differences(page, changed) == ["table 1, row 1: ['a 1 to 2'] became ['a 1 to 3']"]
+    assert differences(page, "") == [
+        "table 1, row 0: ['arm'] became None", "table 1, row 1: ['a 1 to 2'] became None",
+    ]  # fmt: skip
+
+
+@needs_studies
+def test_the_records_are_small():
+    """Tables, one page and one picture each, 2 MB together."""
+    sizes = {path: path.stat().st_size for path in STUDIES.glob("*/*") if path.is_file()}
+    assert sum(sizes.values()) < 2_000_000
+    assert {path.name for path in sizes} == {
+        "episodes.csv.xz", "facts.json.xz", "iterations.csv.xz", "pareto.png", "report.html",
+        "study.yaml",
+    }  # fmt: skip
 
 
 @needs_studies

@@ -341,5 +341,13 @@ def test_arms_at_the_ceiling_are_named():
 
 
 def test_the_headline_before_there_is_one():
-    assert "Not enough is measured yet" in sentences(row("base", 4.0))[0]
+    study, found = compared(row("base", 4.0), row("a", 1.0))
+    del found.arms["a"]
+    assert "Not enough is measured yet" in headline(study, found)[0]
     assert "a ratio to it says nothing" in sentences(row("base", 0.0), row("a", 1.0))[0]
+
+
+def test_the_headline_of_one_arm_is_what_it_earns():
+    first, second = sentences(row("base", 4.0))
+    assert first == "base earns 4.000 (95 % interval 4.000 to 4.000)."
+    assert second.startswith("It succeeds in 50.0 % of the episodes")
