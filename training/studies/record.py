@@ -78,37 +78,8 @@ def pack(out: Path, record: Path, told: Told) -> None:
 
     Raises UserError where a file is damaged, OSError where nothing can be written.
     """
-    episodes, iterations = list[tuple[Row, Row]](), list[tuple[Row, Row]]()
-    evaluations: dict[str, Any] = {}
-    numbers: dict[str, list[str]] = {}
-    for name, columns in told.evaluations.items():
-        path = out / "evaluations" / f"{name}.json"
-        if path.is_file():
-            facts = _json(_text(path), path)
-            records = facts.get("records") if isinstance(facts, dict) else None
-            if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
-                raise UserError(f"{path} is damaged: it has no list of records")
-            where = {"evaluation": name} | _cells(columns)
-            episodes += [(where, _cells(one)) for one in records]
-            numbers[name] = list(dict.fromkeys(key for one in records for key in one))
-            evaluations[name] = facts | {"records": None, "seeds": None}
-    runs: dict[str, dict[str, str]] = {}
-    for name, columns in told.runs.items():
-        folder = out / "runs" / name
-        if folder.is_dir():
-            there = [file for file in _OF_RUN if (folder / file).is_file()]
-            runs[name] = {file: _text(folder / file) for file in there}
-            path = folder / _METRICS
-            head, *lines = (_text(path) if path.is_file() else "").splitlines() or [""]
-            if head:
-                runs[name][_METRICS] = head
-                keys, where = head.split(","), {"run": name} | _cells(columns)
-                cells = (line.split(",") for line in lines)  # one may be cut short by a kill
-                iterations += [
-                    (where, dict(zip(keys, row, strict=True)))
-                    for row in cells
-                    if len(row) == len(keys)
-                ]
+    episodes, numbers, evaluations = _evaluations(out, told)
+    iterations, runs = _runs(out, told)
     looks = {name: out / "gaze" / f"{name}.json" for name in told.runs}
     gaze = {name: _text(path) for name, path in looks.items() if path.is_file()}
     costs = _text(out / _COSTS) if (out / _COSTS).is_file() else None
@@ -129,6 +100,49 @@ def pack(out: Path, record: Path, told: Told) -> None:
     for name in (EPISODES, ITERATIONS, FACTS):  # of a record of before in this place
         (record / _of_before(name)).unlink(missing_ok=True)
     (record / _COSTS).unlink(missing_ok=True)
+
+
+def _evaluations(
+    out: Path, told: Told
+) -> tuple[list[tuple[Row, Row]], dict[str, list[str]], dict[str, Any]]:
+    """Rows of all episodes; by evaluation, the names of their numbers, and all else."""
+    rows: list[tuple[Row, Row]] = []
+    numbers, others = dict[str, list[str]](), dict[str, Any]()
+    for name, columns in told.evaluations.items():
+        path = out / "evaluations" / f"{name}.json"
+        if not path.is_file():
+            continue
+        facts = _json(_text(path), path)
+        records = facts.get("records") if isinstance(facts, dict) else None
+        if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+            raise UserError(f"{path} is damaged: it has no list of records")
+        where = {"evaluation": name} | _cells(columns)
+        rows += [(where, _cells(one)) for one in records]
+        numbers[name] = list(dict.fromkeys(key for one in records for key in one))
+        others[name] = facts | {"records": None, "seeds": None}
+    return rows, numbers, others
+
+
+def _runs(out: Path, told: Told) -> tuple[list[tuple[Row, Row]], dict[str, dict[str, str]]]:
+    """Rows of all iterations; by run, its texts and the head of its metrics."""
+    rows: list[tuple[Row, Row]] = []
+    texts: dict[str, dict[str, str]] = {}
+    for name, columns in told.runs.items():
+        folder = out / "runs" / name
+        if not folder.is_dir():
+            continue
+        there = [file for file in _OF_RUN if (folder / file).is_file()]
+        texts[name] = {file: _text(folder / file) for file in there}
+        path = folder / _METRICS
+        head, *lines = (_text(path) if path.is_file() else "").splitlines() or [""]
+        if head:
+            texts[name][_METRICS] = head
+            keys, where = head.split(","), {"run": name} | _cells(columns)
+            cells = (line.split(",") for line in lines)  # one may be cut short by a kill
+            rows += [
+                (where, dict(zip(keys, row, strict=True))) for row in cells if len(row) == len(keys)
+            ]
+    return rows, texts
 
 
 def _of_before(name: str) -> str:
