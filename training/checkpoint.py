@@ -24,6 +24,7 @@ import gymnasium
 from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
+from policies.pretrained.not_shipped import NOT_SHIPPED
 from training.config import UserError, validate
 from training.environments import ForeignId, make_env, other_robot
 from training.files import write_atomically
@@ -265,6 +266,8 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
     policies = shipped()
     if str(run_or_checkpoint) in policies:
         return policies[str(run_or_checkpoint)]
+    if str(run_or_checkpoint) in NOT_SHIPPED:
+        raise UserError(NOT_SHIPPED[str(run_or_checkpoint)].sentence(str(run_or_checkpoint)))
     raise UserError(
         f"{run_or_checkpoint} is neither a run directory, nor a checkpoint file, nor one of the "
         f"policies that come with the package ({', '.join(policies) or 'none'})"
