@@ -128,13 +128,13 @@ def test_every_command_is_on_the_page_of_training(tags, site):
         ("docs/a.md", "[a](../examples/README.md)", "[a](examples/README.md)"),
         (
             "docs/a.md",
-            "[how](../training/evaluation/gaze.py)",
-            "how (`training/evaluation/gaze.py`)",
+            "[how](../training/study.py)",
+            "how (`training/study.py`)",
         ),
         (
             "docs/a.md",
-            "[`training/evaluation/gaze.py`](../training/evaluation/gaze.py)",
-            "`training/evaluation/gaze.py`",
+            "[`training/study.py`](../training/study.py)",
+            "`training/study.py`",
         ),
         ("docs/a.md", "[a](studies/car_racing)", "[a](studies/car_racing/report.html)"),
         ("docs/a.md", "[a](nowhere.md)", "[a](nowhere.md)"),
