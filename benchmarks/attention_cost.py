@@ -24,10 +24,10 @@ import torch
 from torch import nn
 
 import attention
-from training.config import ArgumentParser, UserError, exit_status
-from training.flops import count, median_ms
-from training.players import check_device
-from training.run_log import provenance
+from training.evaluation.players import check_device
+from training.evaluation.step_cost import count, median_ms
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, exit_status
 
 SIZES = ((96, 4), (96, 8), (1536, 4), (1536, 8))
 """Tokens (patches of 4 x 4 pixels, or pixels, of two 24 x 32 images) and d."""

@@ -33,8 +33,8 @@ import attention
 from benchmarks.attention_peers import Attention, peers
 from benchmarks.live_memory import peak_bytes
 from benchmarks.report import make_parser, new_figure, save
-from training.config import exit_status
-from training.players import check_device
+from training.evaluation.players import check_device
+from training.settings.config import exit_status
 
 HEADS, DIM = 8, 64
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)

@@ -18,8 +18,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from policies import build
-from training import checkpoint, es, evaluate
-from training.config import ArgumentParser, exit_status
+from training import es, evaluate
+from training.episodes.environments import make_env
+from training.runs import checkpoint
+from training.settings.config import ArgumentParser, exit_status
 
 SELECTIONS = ("learned", "random", "all")
 
@@ -29,7 +31,7 @@ def swapped(source: Path, selection: str, target: Path) -> Path:
     trained = checkpoint.load(source)
     settings = {**trained.config["policy"], "selection": selection}
     config = {**trained.config, "policy": settings}
-    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+    with make_env(config["env_id"], config["env"]) as env:
         other = build(settings, env.observation_space, env.action_space)
     other.load_state_dict(trained.policy, strict=False)
     checkpoint.save(target, other.state_dict(), {}, config, trained.state)

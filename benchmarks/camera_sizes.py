@@ -6,8 +6,8 @@ Policies for SteppingStones-v0 with two cameras of that size, untrained, as what
 does not depend on what was learned: foothold votes over the pictures that attention masks, which
 differ in attention alone; then other ways to the action. They act in turn on one thread. The times
 are medians of CPU time, as other processes on the machine would lengthen wall time; of a policy
-that takes long a few calls. FLOPs are those of `training.op_counter`. What exact attention adds to
-the peak of the process's memory is the largest of its calls.
+that takes long a few calls. FLOPs are those of `training.evaluation.op_counter`. What exact
+attention adds to the peak of the process's memory is the largest of its calls.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ import torch
 
 import envs
 import policies
-from training.checkpoint import make_env
-from training.config import ArgumentParser, UserError, exit_status
-from training.files import write_atomically, writing
-from training.players import EVALUATION_SEED, positive
-from training.run_log import provenance
-from training.step_cost import ATTENTION, count
+from training.command.files import write_atomically, writing
+from training.episodes.environments import make_env
+from training.evaluation.players import EVALUATION_SEED, positive
+from training.evaluation.step_cost import ATTENTION, count
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, exit_status
 
 DECISION_MS = 50.0
 SIZES = ("24x32", "48x64", "96x128")

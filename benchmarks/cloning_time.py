@@ -20,10 +20,11 @@ from collections.abc import Sequence
 
 import torch
 
-from training import bc_config, checkpoint, cloning
-from training.config import ArgumentParser, exit_status
-from training.demonstrations import Demonstrations
-from training.starting import build_policy
+from training.episodes.environments import make_env
+from training.settings.config import ArgumentParser, exit_status
+from training.trainers import bc_config, cloning
+from training.trainers.labelled_walks import Demonstrations
+from training.trainers.lifecycle import build_policy
 
 PARTS = (8, 16, 32, 128)
 ARMS = {
@@ -38,7 +39,7 @@ SIZES = ["policy.patch=[2,2]", "policy.hidden=[64,32]", "updates=1"]
 
 def random_data(job: bc_config.BCConfig, generator: torch.Generator) -> Demonstrations:
     """A batch of random observations and actions."""
-    with checkpoint.make_env(job.env_id, job.env) as env:
+    with make_env(job.env_id, job.env) as env:
         observation, _ = env.reset(seed=0)
     size = job.batch_size
     shapes = {key: (size, *value.shape) for key, value in observation.items()}

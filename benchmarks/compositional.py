@@ -49,8 +49,8 @@ from attention.compositional import (
     Skeleton,
     image_skeleton,
 )
-from training.config import ArgumentParser, UserError, exit_status
-from training.run_log import provenance
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, exit_status
 
 Floats = NDArray[np.float64]
 

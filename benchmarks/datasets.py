@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from training.config import UserError
+from training.settings.config import UserError
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 TIMEOUT_S = 30.0

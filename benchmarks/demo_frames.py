@@ -24,12 +24,12 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from training.config import ArgumentParser, UserError, exit_status
-from training.demo.files import DemoReader
-from training.demo.format import ArraySpec, Recording
-from training.demo.writer import EpisodeWriter, write_master
-from training.players import positive
-from training.run_log import provenance
+from training.evaluation.players import positive
+from training.recordings.format import ArraySpec, Recording
+from training.recordings.reader import DemoReader
+from training.recordings.writer import EpisodeWriter, write_master
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, exit_status
 
 _SIZE = 500
 

@@ -11,13 +11,13 @@
                near one query cluster, noise of length 0.5
 
 Each map gets the m with which its features are as long as F allows, F = 64 to 1024, and is fitted
-to the data by `fit`. Errors are relative Frobenius norms, of the kernel matrix against exp(x.y)
-and of the attention output against exact softmax attention: medians over 7 draws of the random
-vectors, in float64, so that they are the maps' and not the arithmetic's. FLOPs are those of
+to the data by `fit`. Errors are relative Frobenius norms, of the kernel matrix against exp(x.y) and
+of the attention output against exact softmax attention: medians over 7 draws of the random vectors,
+in float64, so that they are the maps' and not the arithmetic's. FLOPs are those of
 `FeatureMap.attend` for a token (a query, a key and a value), counted as executed
-(`training.op_counter`). Beside the maps stand exact attention and the mean of all values, which
-costs next to nothing: a map is worth its FLOPs where it is well below that. Signed powers (poisson,
-geometric) refuse attention for negative entries, so only their kernel is measured.
+(`training.evaluation.op_counter`). Beside the maps stand exact attention and the mean of all
+values, which costs next to nothing: a map is worth its FLOPs where it is well below that. Signed
+powers (poisson, geometric) refuse attention for negative entries, so only their kernel is measured.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from torch.nn import functional
 
 import attention
 from benchmarks import report
-from training.config import exit_status
-from training.flops import count
+from training.evaluation.step_cost import count
+from training.settings.config import exit_status
 
 DIM = 64
 FULL = {"length": 512, "features": (64, 128, 256, 512, 1024), "draws": 7}

@@ -26,12 +26,12 @@ from typing import Any
 from unittest import mock
 
 from training import es
-from training import pool as pools
-from training.config import ArgumentParser, UserError, exit_status
-from training.players import positive
-from training.pool import Worker
-from training.run_log import provenance
-from training.workers import Outcome, Task
+from training.episodes import pool as pools
+from training.episodes.pool import Worker
+from training.evaluation.players import positive
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, exit_status
+from training.trainers.workers import Outcome, Task
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

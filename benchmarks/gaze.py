@@ -2,8 +2,9 @@
 
     python -m benchmarks.gaze RUN_OR_CHECKPOINT... [--episodes 4] [--distract KEY=VALUE]
 
-The oracle walks training terrains (`training.gaze`). With a distraction, the share of the pixels
-kept that it changed instead: the oracle, who needs no camera, makes the same walks without it.
+The oracle walks training terrains (`training.evaluation.gaze`). With a distraction, the share of
+the pixels kept that it changed instead: the oracle, who needs no camera, makes the same walks
+without it.
 """
 
 import os
@@ -13,10 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import sys
 from collections.abc import Sequence
 
-from training import checkpoint
-from training.config import ArgumentParser, UserError, exit_status
-from training.gaze import axes_ahead, distracted, gaze, oracle_views
-from training.players import positive, settings_given
+from training.evaluation.gaze import axes_ahead, distracted, gaze, oracle_views
+from training.evaluation.players import positive, settings_given
+from training.runs import checkpoint
+from training.settings.config import ArgumentParser, UserError, exit_status
 
 DISTRACTIONS = ("depth_false_returns", "depth_dropped_blocks", "clutter_per_m")
 

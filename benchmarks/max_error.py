@@ -20,7 +20,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from benchmarks import report
-from training.config import exit_status
+from training.settings.config import exit_status
 
 RADIUS = 3.0
 NAMES = {"phi": "trig", "psi": "trig_phase"}

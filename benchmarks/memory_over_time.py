@@ -28,13 +28,14 @@ from benchmarks import report
 from envs.stepping_stones.config import DECISION_S
 from policies import build_for
 from policies.place_config import PlaceMemoryConfig
-from training import bc, checkpoint
-from training.bc_config import BCConfig
-from training.config import UserError, exit_status
-from training.episode import run_episode
-from training.players import positive, scripted_policy
-from training.seeds import VALIDATION_SEEDS_FROM
-from training.step_cost import ATTENTION, count, thread_ms
+from training import bc
+from training.episodes.environments import make_env
+from training.episodes.episode import run_episode
+from training.episodes.seeds import VALIDATION_SEEDS_FROM
+from training.evaluation.players import positive, scripted_policy
+from training.evaluation.step_cost import ATTENTION, count, thread_ms
+from training.settings.config import UserError, exit_status
+from training.trainers.bc_config import BCConfig
 
 PRESET = "configs/stepping_stones_memory.yaml"
 WINDOW = round(1 / DECISION_S)
@@ -56,7 +57,7 @@ def walked(job: BCConfig, seconds: int, seed: int) -> tuple[Observations, dict[s
     UserError where its walk ends before.
     """
     seen: Observations = []
-    with checkpoint.make_env(job.env_id, {**job.env, "episode_s": float(seconds)}) as env:
+    with make_env(job.env_id, {**job.env, "episode_s": float(seconds)}) as env:
         policies = {}
         for name, changes in MEMORIES.items():
             assert isinstance(job.policy, PlaceMemoryConfig)

@@ -8,9 +8,9 @@ footholds. Every pose is walked on the same terrains as the cameras as they were
 lost is measured pair by pair. A pose is kept in the file as soon as it is walked; started again,
 the command goes on with what is missing.
 
-A loss is told from chance by random signs (`training.sight_verdict`), one-sided, all poses of a
-policy corrected together (Holm); the interval of a difference is Bonett and Price's, for paired
-shares, 95 % each.
+A loss is told from chance by random signs (`training.interventions.verdict`), one-sided, all poses
+of a policy corrected together (Holm); the interval of a difference is Bonett and Price's, for
+paired shares, 95 % each.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from typing import Any
 
 import numpy as np
 
-from training import checkpoint, config, environments
-from training.config import ArgumentParser, UserError, exit_status
-from training.evaluate import play
-from training.files import read_bytes, writing
-from training.files import write_atomically as write
-from training.players import EVALUATION_SEED, Player, find_players, positive
-from training.run_log import provenance
-from training.sight_verdict import chance, corrected, interval
-from training.suggestions import did_you_mean
+from training.command.files import read_bytes, writing
+from training.command.files import write_atomically as write
+from training.command.suggestions import did_you_mean
+from training.episodes import environments
+from training.evaluation.evaluator import play
+from training.evaluation.players import EVALUATION_SEED, Player, find_players, positive
+from training.interventions.verdict import chance, corrected, interval
+from training.runs import checkpoint
+from training.runs.run_log import provenance
+from training.settings import config
+from training.settings.config import ArgumentParser, UserError, exit_status
 
 SHIPPED = ("stepping_stones",)
 AS_IT_WAS = "as it was"

@@ -25,16 +25,16 @@ import torch
 
 from benchmarks import report
 from policies.place_config import PlaceMemoryConfig
-from training import config as configuration
-from training.bc_config import BCConfig
-from training.cloning import fit, validate
-from training.config import UserError, exit_status
-from training.demonstrations import Collector, Demonstrations, Task
-from training.players import positive
-from training.seeds import VALIDATION_SEEDS_FROM
-from training.starting import build_policy
+from training.episodes.seeds import VALIDATION_SEEDS_FROM
+from training.evaluation.players import positive
+from training.settings import config as configuration
+from training.settings.config import UserError, exit_status
 from training.studies.config import load_config, study_file
 from training.studies.runs import load_jobs
+from training.trainers.bc_config import BCConfig
+from training.trainers.cloning import fit, validate
+from training.trainers.labelled_walks import Collector, Demonstrations, Task
+from training.trainers.lifecycle import build_policy
 
 STUDY = "configs/studies/remembered_terrain.yaml"
 WIDTHS_M = (0.02, 0.03, 0.042, 0.06, 0.09, 0.16)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.config import ArgumentParser, UserError
-from training.run_log import provenance
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError
 
 
 def make_parser(module: str, doc: str | None) -> ArgumentParser:

@@ -25,10 +25,10 @@ import torch
 from benchmarks import report
 from policies import build_for
 from policies.place_config import PlaceMemoryConfig
-from training.config import UserError, exit_status
-from training.episode import run_episode
-from training.players import EVALUATION_SEED, Player, find_players, positive
-from training.studies.intervals import mean_interval, ratio_interval, share_interval
+from training.episodes.episode import run_episode
+from training.evaluation.intervals import mean_interval, ratio_interval, share_interval
+from training.evaluation.players import EVALUATION_SEED, Player, find_players, positive
+from training.settings.config import UserError, exit_status
 
 MEMORIES = ("linear", "exact")
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 import envs
 from benchmarks.report import make_parser, new_figure, save
-from training.config import UserError, exit_status
-from training.episode import Policy, run_episode
-from training.evaluate import standard_error
-from training.players import Player, find_players
-from training.seeds import VALIDATION_SEEDS_FROM
+from training.episodes.episode import Policy, run_episode
+from training.episodes.seeds import VALIDATION_SEEDS_FROM
+from training.evaluation.evaluator import standard_error
+from training.evaluation.players import Player, find_players
+from training.settings.config import UserError, exit_status
 
 SHIPPED = ("bimanual_sweep_angular_8x2",)
 OTHER_SCENE = VALIDATION_SEEDS_FROM + 9_000

@@ -30,7 +30,7 @@ from envs.bimanual_sweep.camera import SweepCamera
 from envs.bimanual_sweep.env import BimanualSweepEnv
 from envs.bimanual_sweep.scene import Scene
 from envs.bimanual_sweep.targets import ToolTargets
-from training.config import exit_status
+from training.settings.config import exit_status
 
 STEP_PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "inverse kinematics": ((ToolTargets, "move"),),

@@ -35,9 +35,9 @@ from envs.stepping_stones.locomotion import Locomotion
 from envs.stepping_stones.robot import Laikago
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
-from training.config import ArgumentParser, UserError, exit_status
-from training.players import EVALUATION_SEED, positive
-from training.run_log import provenance
+from training.evaluation.players import EVALUATION_SEED, positive
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, exit_status
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "physics": ((Laikago, "advance"),),

@@ -7,13 +7,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from policies.config import (
-    CONTROLLERS,
-    EXACT,
-    SeeingConfig,
-    check_controller,
-    check_feature_map,
-)
+from policies.config import CONTROLLERS, EXACT, SeeingConfig, check_controller, check_feature_map
 from policies.names import OwnName
 
 __all__ = [

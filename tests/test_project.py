@@ -16,7 +16,7 @@ import yaml
 
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from tests import words
-from training import checkpoint
+from training.runs import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -1,13 +1,14 @@
 """Train a policy by cloning a scripted expert: `python -m training.bc` (docs/training.md).
 
-A policy is cloned while the expert watches it (`training.dagger`), an implicit Vision-Performer
-from recorded demonstrations (`training.implicit_bc`); `policy.name` and `policy.form` decide.
+A policy is cloned while the expert watches it (`training.trainers.dagger`), an implicit
+Vision-Performer from recorded demonstrations (`training.trainers.implicit_cloning`); `policy.name`
+and `policy.form` decide.
 """
 
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.bc"))
 
@@ -20,17 +21,19 @@ from pathlib import Path
 
 import torch
 
-from training import bc_config, checkpoint, dagger, implicit_bc, implicit_bc_config
-from training.any_config import load_any_config
-from training.bc_config import BCConfig
-from training.command_lines import command_line, preset
-from training.commands import exit_status
-from training.config import UserError
-from training.devices import Group, open_group
-from training.implicit_bc_config import ImplicitBCConfig
-from training.job_config import describe_job, make_parser
-from training.overrides import assignment
-from training.starting import hold_and_train, own_names, print_next, start_run
+from training.command.command_lines import command_line, preset
+from training.command.signals import exit_status
+from training.runs import checkpoint
+from training.settings.config import UserError
+from training.settings.overrides import assignment
+from training.trainers import bc_config, dagger, implicit_bc_config
+from training.trainers import implicit_cloning as implicit_bc
+from training.trainers.bc_config import BCConfig
+from training.trainers.devices import Group, open_group
+from training.trainers.implicit_bc_config import ImplicitBCConfig
+from training.trainers.job_config import describe_job, make_parser
+from training.trainers.lifecycle import hold_and_train, own_names, print_next, start_run
+from training.trainers.registry import load_any_config
 
 __all__ = ["load_config", "main"]
 

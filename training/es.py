@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.es"))
 
@@ -11,9 +11,9 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-from training.commands import exit_status
-from training.es_config import FREE_ON_RESUME, ESConfig, load_config
-from training.job_config import describe_job, make_parser
+from training.command.signals import exit_status
+from training.trainers.es_config import FREE_ON_RESUME, ESConfig, load_config
+from training.trainers.job_config import describe_job, make_parser
 
 __all__ = ["ESConfig", "load_config", "main"]
 
@@ -31,7 +31,7 @@ def _main(argv: list[str] | None) -> int:
     args = parser.parse_args(argv)
 
     # Late, as --help needs none of what takes seconds to load.
-    from training.es_learner import prepare, train
-    from training.starting import train_and_tell
+    from training.trainers.es_learner import prepare, train
+    from training.trainers.lifecycle import train_and_tell
 
     return train_and_tell("training.es", args, PRESET, load_config, FREE_ON_RESUME, prepare, train)

@@ -7,7 +7,7 @@ The policy is one of this project, its updates are Stable-Baselines3's (extra `r
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.ppo"))
 
@@ -15,9 +15,9 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-from training.commands import exit_status
-from training.job_config import describe_job, make_parser
-from training.ppo_config import FREE_ON_RESUME, PPOConfig, load_config
+from training.command.signals import exit_status
+from training.trainers.job_config import describe_job, make_parser
+from training.trainers.ppo_config import FREE_ON_RESUME, PPOConfig, load_config
 
 __all__ = ["PPOConfig", "load_config", "main"]
 
@@ -35,7 +35,7 @@ def _main(argv: list[str] | None) -> int:
     args = parser.parse_args(argv)
 
     # Late, as --help needs none of what takes seconds to load.
-    from training.ppo_learner import prepare, train
-    from training.starting import train_and_tell
+    from training.trainers.lifecycle import train_and_tell
+    from training.trainers.ppo_learner import prepare, train
 
     return train_and_tell("training.ppo", args, PRESET, load_config, FREE_ON_RESUME, prepare, train)

@@ -8,7 +8,7 @@ python -m training.rollout --policy oracle --env BimanualSweep-v0 --video sweep.
 from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
-    from training.commands import open_command
+    from training.command.signals import open_command
 
     raise SystemExit(open_command("training.rollout"))
 
@@ -18,20 +18,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import gymnasium
 import torch
 
 from envs.display import has_display
-from training.commands import exit_status
-from training.config import ArgumentParser, UserError
-from training.environments import render_modes, step_s
-from training.episode import Episode, PolicyError, run_episode
-from training.live import LiveWindow, check_windows
-from training.outcomes import described, means_described
-from training.players import Player, add_arguments, find_players
-from training.video import FPS, FrameWriter, LastInfo, VideoRecorder, check_video_path
+from training.command.signals import exit_status
+from training.episodes.episode import Episode, PolicyError, run_episode
+from training.episodes.outcomes import means_described
+from training.evaluation.players import add_arguments, find_players
+from training.films.rollout import roll
+from training.films.video import check_video_path
+from training.settings.config import ArgumentParser, UserError
 
 __all__ = ["Episode", "PolicyError", "main", "run_episode"]
 
@@ -58,45 +55,6 @@ def _parser() -> ArgumentParser:
     return parser
 
 
-def _render_mode(player: Player, arguments: Any) -> str | None:
-    """How the environment is to draw; None where it need not, or cannot be filmed from outside."""
-    if not (arguments.render or arguments.video):
-        return None
-    with player.make_env() as env:
-        modes = render_modes(env)
-    if arguments.render:
-        check_windows(player.env_id, "human" in modes)
-    human = arguments.render and "human" in modes
-    return "human" if human else "rgb_array" if "rgb_array" in modes else None
-
-
-def _roll(player: Player, arguments: Any) -> list[Episode]:
-    """Run the episodes, print each, and write the video."""
-    mode = _render_mode(player, arguments)
-    episodes: list[Episode] = []
-    with LastInfo(player.make_env(mode)) as env:
-        fps = 1 / step_s(env, 1 / FPS)
-        writer = FrameWriter(arguments.video, fps) if arguments.video else None
-        recorder = VideoRecorder(env, writer, arguments.still_s, player.name) if writer else None
-        on_step = LiveWindow(env, fps, player.name) if arguments.render else recorder
-        policy = player.make_policy(env)
-        complete = False
-        try:
-            for seed in range(arguments.seed, arguments.seed + arguments.episodes):
-                if recorder:
-                    recorder.start_episode()
-                policy = player.for_episode(policy, env, seed)
-                episodes.append(run_episode(env, policy, seed, on_step=on_step))
-                if recorder:
-                    recorder.end_episode()
-                print(described(episodes[-1], player.task), flush=True)
-            complete = True
-        finally:
-            if writer:
-                writer.close(keep=complete)
-    return episodes
-
-
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
@@ -116,12 +74,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         files, arguments.policy, arguments.env, arguments.set, arguments.device,
         arguments.repair, own=arguments.own, anyway=arguments.anyway,
     )  # fmt: skip
-    try:
-        episodes = _roll(player, arguments)
-    except FloatingPointError as error:
-        raise UserError(f"{player.name}: {error}") from None
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"{player.env_id} cannot be drawn here: {error}") from None
+    seeds = range(arguments.seed, arguments.seed + arguments.episodes)
+    episodes = roll(player, seeds, arguments.video, arguments.still_s, arguments.render)
     print(means_described(episodes, player.task))
     if arguments.video:
         print(f"wrote {arguments.video}")

@@ -10,14 +10,7 @@ from attention.components import SCORE, component
 from attention.features.base import FeatureMap
 from attention.memory import delta, plain
 from attention.memory.delta import DeltaState
-from attention.memory.tokens import (
-    Written,
-    check_decay,
-    check_tokens,
-    check_written,
-    mapped,
-    split,
-)
+from attention.memory.tokens import Written, check_decay, check_tokens, check_written, mapped, split
 from attention.options import check_count, is_real
 from attention.own_maps import as_given
 from attention.precision import Float32Buffers, full_precision, working_dtype

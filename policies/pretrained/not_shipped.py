@@ -1,7 +1,7 @@
 """Policies that do not come with the package, and the command that makes each anew.
 
-Their files were large and unlike a shipped one in attention alone. Docs and records still name
-them, so `training.checkpoint.resolve` answers their names with the command. It gives the same bytes
+Their files were large and unlike a shipped one in attention alone. Records still name them,
+so `training.runs.checkpoint.resolve` answers their names with the command. It gives the same bytes
 only on a CPU of the kind that trained them.
 """
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import moved_cameras
-from training.players import find_players
+from training.evaluation.players import find_players
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "cameras" / "moved.json"

@@ -12,8 +12,8 @@ pytest.importorskip("stable_baselines3")
 
 from benchmarks import ppo_against_es
 from benchmarks.ppo_against_es import TASKS, Task, overrides, preset, smooth
-from training import es_config, ppo_config
-from training.plots import read_metrics
+from training.runs.metrics import read_metrics
+from training.trainers import es_config, ppo_config
 
 SMALL = {"env_id": TOY, "env": {"episode_s": 0.15}, "iterations": 1, "workers": 1,
          "policy": {"patch": [4, 4]}}  # fmt: skip

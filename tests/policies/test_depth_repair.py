@@ -15,8 +15,8 @@ from envs.stepping_stones.distraction import Distraction
 from policies.depth_repair import DepthRepair, fill_holes, holes_in
 from policies.observation import Observations
 from tests.policies.cases import ACTIONS, OBSERVATIONS, make, observation
-from training import checkpoint
-from training.episode import run_episode
+from training.episodes.episode import run_episode
+from training.runs import checkpoint
 
 FAR_M = 1.5
 SIZES = [(24, 32), (48, 64), (37, 50)]

@@ -8,7 +8,7 @@ import envs  # noqa: F401 - registers SteppingStones-v0
 import policies
 from policies.selection import straight_through
 from tests.policies.walks import walked
-from training.flops import count
+from training.evaluation.step_cost import count
 
 RANDOM = {"write_choice": "random"}
 

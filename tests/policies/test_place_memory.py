@@ -17,7 +17,7 @@ from policies.place_grid import PlaceGrid
 from policies.place_odometry import way
 from policies.size import numbers
 from tests.policies.walks import walked
-from training.flops import count
+from training.evaluation.step_cost import count
 
 ARMS = {
     "linear": {},

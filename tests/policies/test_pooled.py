@@ -8,8 +8,8 @@ from gymnasium import spaces
 import policies
 from policies import PooledPolicyConfig
 from policies.size import numbers
-from training.flops import count
-from training.workers import get_parameters
+from training.evaluation.step_cost import count
+from training.trainers.workers import get_parameters
 
 STONES = spaces.Dict(
     {

@@ -23,7 +23,7 @@ from tests.policies.vision_cases import (
     make,
     observation,
 )
-from training.flops import count
+from training.evaluation.step_cost import count
 
 HEADS = [
     {"head": "autoregressive"},

@@ -1,4 +1,4 @@
-"""Closed formulas for the FLOPs of token scores, under the conventions of `training.op_counter`.
+"""Closed formulas for the FLOPs of token scores, counted as `evaluation.op_counter` counts.
 
 Token scores are column sums of the kernel attention matrix. With L_x queries and L_y keys of
 dimension d, T = L_x + L_y, m random vectors, n of them for a lambda coefficient:

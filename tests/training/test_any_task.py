@@ -5,7 +5,8 @@ import csv
 import pytest
 import yaml
 
-from training import bc, checkpoint, es
+from training import bc, es
+from training.runs import checkpoint
 
 DOT = "tests.training.dot_env:Dot-v0"
 

@@ -17,12 +17,16 @@ from benchmarks.cloning_time import random_data
 from policies.footholds import FootholdVotes, two_bin_labels
 from tests.training.background import wait_for
 from tests.training.test_es import metrics
-from training import bc, checkpoint, cloning, dagger, demonstrations, es
-from training.bc_config import BCConfig, load_config
-from training.demonstrations import Demonstrations
-from training.errors import UserError
-from training.seeds import EVALUATION_SEEDS_FROM
-from training.starting import build_policy
+from training import bc, es
+from training.command.errors import UserError
+from training.episodes.environments import make_env
+from training.episodes.seeds import EVALUATION_SEEDS_FROM
+from training.runs import checkpoint
+from training.trainers import cloning, dagger
+from training.trainers import labelled_walks as demonstrations
+from training.trainers.bc_config import BCConfig, load_config
+from training.trainers.labelled_walks import Demonstrations
+from training.trainers.lifecycle import build_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.expert_env:Expert-v0"
@@ -73,7 +77,7 @@ def test_it_clones_the_real_expert(tmp_path):
     (row,) = metrics(run)
     assert float(row["val_loss"]) < math.log(25)
     policy, config = checkpoint.load_policy(run)
-    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+    with make_env(config["env_id"], config["env"]) as env:
         observation, _ = env.reset(seed=1)
         assert env.action_space.contains(policy.act(observation))
     assert float(policy.normaliser.count) == int(row["decisions"])
@@ -130,7 +134,7 @@ def test_an_unfinite_loss_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, 
 
 
 def test_a_loss_that_is_not_finite_reaches_no_parameter():
-    with checkpoint.make_env("SteppingStones-v0", {}) as env:
+    with make_env("SteppingStones-v0", {}) as env:
         policy = policies.build({}, env.observation_space, env.action_space)
     before = [parameter.clone() for parameter in policy.parameters()]
     images = torch.full((4, 2, 24, 32), torch.nan, dtype=torch.float16)
@@ -146,7 +150,7 @@ def test_a_loss_that_is_not_finite_reaches_no_parameter():
 @pytest.mark.parametrize("patch", [(4, 4), (1, 1)])
 def test_gradients_reach_queries_and_keys(controller, patch):
     config = policies.PolicyConfig(controller=controller, patch=patch)
-    with checkpoint.make_env("SteppingStones-v0", {}) as env:
+    with make_env("SteppingStones-v0", {}) as env:
         policy = policies.build(config, env.observation_space, env.action_space)
         seen = [env.reset(seed=seed)[0] for seed in (1, 2)]
     if controller == "vote":

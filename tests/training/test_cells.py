@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from training import bc, checkpoint, demos, es, ppo
+from training import bc, demos, es, ppo
+from training.runs import checkpoint
 
 DOT, PICTURE = "tests.training.dot_env:Dot-v0", "tests.training.picture_env:Picture-v0"
 OWN = "tests.training.own_parts"

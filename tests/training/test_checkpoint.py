@@ -9,8 +9,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from training import checkpoint, flops, rollout
-from training.config import UserError
+from training import flops, rollout
+from training.episodes.environments import make_env
+from training.runs import checkpoint
+from training.settings.config import UserError
 
 TENSORS = {
     "weight": torch.linspace(0, 1, 6).reshape(2, 3),
@@ -164,7 +166,7 @@ def test_a_checkpoint_chooses_nothing_to_import(stranger, tmp_path, capsys):
 
 def test_a_configuration_of_ones_own_does(stranger, tmp_path):
     path = changed(tmp_path / "own.safetensors", env_id="stranger:SteppingStones-v0")
-    checkpoint.make_env("stranger:SteppingStones-v0", {}).close()
+    make_env("stranger:SteppingStones-v0", {}).close()
     assert stranger.exists()
     checkpoint.load_policy(path)  # and what is imported already stays allowed
 

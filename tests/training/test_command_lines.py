@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.training.study_jobs import write_study
-from training import bc, demos, es, evaluate, run_log
-from training.command_lines import command_line, option, preset
-from training.config import UserError
+from training import bc, demos, es, evaluate
+from training.command.command_lines import command_line, option, preset
+from training.runs import run_log
+from training.settings.config import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 ODD = "it's a run; $HOME"

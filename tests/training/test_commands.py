@@ -13,10 +13,14 @@ import torch
 import envs
 import policies
 from tests.training.films import picture_of
-from training import checkpoint, config, evaluate, flops, players, rollout
+from training import evaluate, flops, rollout
+from training.episodes.environments import make_env
 from training.es import ESConfig, load_config
-from training.starting import print_next
-from training.step_cost import ATTENTION
+from training.evaluation import players
+from training.evaluation.step_cost import ATTENTION, COMPONENTS, count
+from training.runs import checkpoint
+from training.settings import config
+from training.trainers.lifecycle import print_next
 
 SETTINGS = """
 env_id: SteppingStones-v0
@@ -40,7 +44,7 @@ def run(tmp_path_factory, recipe):
     directory = tmp_path_factory.mktemp("runs") / "first"
     (directory / "checkpoints").mkdir(parents=True)
     settings: ESConfig = load_config(recipe, ["policy.keep=0.25"])
-    with checkpoint.make_env(settings.env_id, settings.env) as env:
+    with make_env(settings.env_id, settings.env) as env:
         policy = policies.build(settings.policy, env.observation_space, env.action_space)
     path = directory / "checkpoints" / "000007.safetensors"
     checkpoint.save(path, policy.state_dict(), {}, config.dump(settings), {})
@@ -132,7 +136,7 @@ def test_flops_of_a_run_and_of_its_configuration_agree(run, recipe, tmp_path, ca
     assert one["flops"] == other["flops"]
     assert one["total"] == sum(one["flops"].values()) == sum(one["operators"].values())
     assert one["flops"]["other"] == 0
-    assert all(one["flops"][component] > 0 for component in flops.COMPONENTS)
+    assert all(one["flops"][component] > 0 for component in COMPONENTS)
     assert "controller" in capsys.readouterr().out
 
 
@@ -285,7 +289,7 @@ def test_flops_are_written_whole_or_not_at_all(recipe, tmp_path, monkeypatch, ca
 
 
 def test_every_kind_of_policy_can_be_counted():
-    with checkpoint.make_env("SteppingStones-v0", {}) as env:
+    with make_env("SteppingStones-v0", {}) as env:
         observation, _ = env.reset(seed=100_000)
         for variant in ("masking", "rank", "trans"):
             for feature_map in ("softmax", "angular_hybrid", "positive"):
@@ -294,7 +298,7 @@ def test_every_kind_of_policy_can_be_counted():
                         variant=variant, feature_map=feature_map, controller=controller
                     )
                     policy = policies.build(settings, env.observation_space, env.action_space)
-                    counter = flops.count(lambda act=policy.act: act(observation))
+                    counter = count(lambda act=policy.act: act(observation))
                     assert np.isfinite(counter.total)
                     assert counter.by_component["controller"] > 0
 

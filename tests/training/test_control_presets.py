@@ -5,9 +5,9 @@ import pytest
 
 from tests.training.test_es import ROOT
 from training import es
-from training.evaluate import play
-from training.players import EVALUATION_SEED, find_players
-from training.plots import read_metrics
+from training.evaluation.evaluator import play
+from training.evaluation.players import EVALUATION_SEED, find_players
+from training.runs.metrics import read_metrics
 
 
 def learned(preset, run, episodes, *changes):

@@ -14,9 +14,12 @@ import yaml
 
 import policies
 from tests.training.background import start, wait_for
-from training import checkpoint, es, es_learner
-from training.es_config import load_config
-from training.seeds import EVALUATION_SEEDS_FROM
+from training import es
+from training.episodes.environments import make_env
+from training.episodes.seeds import EVALUATION_SEEDS_FROM
+from training.runs import checkpoint
+from training.trainers import es_learner
+from training.trainers.es_config import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.toy_env:Toy-v0"
@@ -176,7 +179,7 @@ def test_the_policy_of_a_run_loads(job, tmp_path):
     run = train(job(iterations=1), tmp_path / "run")
     policy, config = checkpoint.load_policy(run)
     assert config["env_id"] == TOY
-    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+    with make_env(config["env_id"], config["env"]) as env:
         observation, _ = env.reset(seed=1)
         policy.reset()
         assert env.action_space.contains(policy.act(observation))

@@ -9,12 +9,14 @@ import pytest
 
 from tests.training import walk_env
 from training import evaluate as evaluation
-from training import plots, pool
-from training.config import UserError
-from training.evaluate import evaluate, main, summarise, wilson_interval
-from training.files import lock
-from training.players import find_players
-from training.rollout import Episode
+from training.command.files import lock
+from training.episodes import pool
+from training.episodes.episode import Episode
+from training.evaluate import main
+from training.evaluation.evaluator import evaluate, summarise, wilson_interval
+from training.evaluation.players import find_players
+from training.pages import plots
+from training.settings.config import UserError
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 
@@ -149,7 +151,7 @@ def test_an_evaluation_holds_its_directory_until_it_ends(tmp_path, monkeypatch):
         return iter(())
 
     monkeypatch.setattr(evaluation, "evaluate", refused)
-    monkeypatch.setattr("training.plots.plot_pareto", lambda *_: None)
+    monkeypatch.setattr("training.evaluate.plot_pareto", lambda *_: None)
     assert main(["--policy", "oracle", "--out", str(tmp_path), *WALK]) == 0
 
 

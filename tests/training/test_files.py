@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from tests.training.limits import files_of_at_most
-from training import files
-from training.board import Board
-from training.errors import UserError
+from training.command import files
+from training.command.errors import UserError
+from training.runs.board import Board
 
 
 def test_a_write_is_whole_or_nothing_and_names_its_file(tmp_path):

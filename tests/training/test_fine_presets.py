@@ -2,7 +2,8 @@
 
 import pytest
 
-from training import checkpoint, es, flops, rollout
+from training import es, flops, rollout
+from training.runs import checkpoint
 
 ONCE = ["iterations=1", "popsize=4", "terrains=1", "center_terrains=1", "workers=1"]
 

@@ -11,11 +11,11 @@ import attention
 from attention.scores import block_rows
 from tests.policies import vision_cases
 from tests.training import flop_formulas
-from training import step_cost
-from training.flops import COMPONENTS, comparison, count, measure, measure_all, table
+from training.evaluation import step_cost
+from training.evaluation.cost_table import comparison, table
+from training.evaluation.op_counter import OTHER, OpCounter, UncountedError
+from training.evaluation.step_cost import COMPONENTS, count, decisions_ms, measure, measure_all
 from training.flops import main as flops_main
-from training.op_counter import OTHER, OpCounter, UncountedError
-from training.step_cost import decisions_ms
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU"))]  # fmt: skip

@@ -16,11 +16,15 @@ import torch
 import yaml
 
 from tests.training.background import wait_for
-from training import bc, bc_learner, checkpoint, demos, implicit_bc
-from training.config import UserError
-from training.demo.batches import Prefetcher, frames_of_update
-from training.devices import Group
-from training.implicit_bc_config import ImplicitBCConfig, load_config
+from training import bc, demos
+from training.episodes.environments import make_env
+from training.recordings.batches import Prefetcher, frames_of_update
+from training.runs import checkpoint
+from training.settings.config import UserError
+from training.trainers import implicit_cloning as implicit_bc
+from training.trainers import implicit_learner as bc_learner
+from training.trainers.devices import Group
+from training.trainers.implicit_bc_config import ImplicitBCConfig, load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = "tests.training.picture_env:Picture-v0"
@@ -100,7 +104,7 @@ def test_it_learns_and_acts(job, tmp_path, head):
     assert float(rows[1]["success"]) == 0.0  # odd seeds and half the steps never succeed
     assert float(rows[-1]["in_bowls"]) == 1.0
     policy, config = checkpoint.load_policy(run)
-    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+    with make_env(config["env_id"], config["env"]) as env:
         missed, wanted = [], []
         for seed in range(100, 110):
             observation, _ = env.reset(seed=seed)
@@ -384,6 +388,6 @@ def test_a_broken_policy_does_not_look_sound(job, tmp_path):
     run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
     policy, config = checkpoint.load_policy(run)
     poisoned(policy)
-    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+    with make_env(config["env_id"], config["env"]) as env:
         observation, _ = env.reset(seed=0)
     assert np.isnan(policy.act(observation)).any()

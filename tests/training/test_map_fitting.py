@@ -16,11 +16,13 @@ import policies
 from attention.hybrid.clusters import k_means
 from policies.feature_maps import map_state
 from tests.training import test_bc, test_es, test_implicit_bc
-from training import bc, checkpoint, es
-from training import config as configuration
-from training.es_config import load_config
-from training.starting import build_policy
-from training.workers import EpisodeWorker, Setup, Task, get_parameters
+from training import bc, es
+from training.episodes.environments import make_env
+from training.runs import checkpoint
+from training.settings import config as configuration
+from training.trainers.es_config import load_config
+from training.trainers.lifecycle import build_policy
+from training.trainers.workers import EpisodeWorker, Setup, Task, get_parameters
 
 recorded = test_implicit_bc.recorded
 CLUSTERED = {
@@ -93,7 +95,7 @@ def test_a_fitted_policy_acts_the_same_once_it_is_loaded(kind, train):
     run = train(kind, "run", "iterations=2")
     saved = checkpoint.load(checkpoint.resolve(run))
     loaded, config = checkpoint.load_policy(run)
-    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+    with make_env(config["env_id"], config["env"]) as env:
         observation, _ = env.reset(seed=1)
         fresh = policies.build(loaded.config, env.observation_space, env.action_space)
     changed = fresh.act(observation)
@@ -108,7 +110,7 @@ def test_a_fitted_policy_acts_the_same_once_it_is_loaded(kind, train):
 def own_tokens(run, count=8):
     """A run's policy, and its queries and keys of some observations."""
     policy, config = checkpoint.load_policy(run)
-    with checkpoint.make_env(config["env_id"], config["env"]) as env:
+    with make_env(config["env_id"], config["env"]) as env:
         seen = [env.reset(seed=seed)[0] for seed in range(count)]
     return policy, *policy.selection.project(policy.attended_tokens(stacked(seen)))
 

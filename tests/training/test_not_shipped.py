@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from policies.pretrained.not_shipped import NOT_SHIPPED
-from training import bc, checkpoint, evaluate, flops, rollout, sight, study
-from training.command_lines import preset
-from training.errors import UserError
-from training.studies.config import study_file
-from training.studies.products import Share
+from training import bc, evaluate, flops, rollout, sight
+from training.command.command_lines import preset
+from training.command.errors import UserError
+from training.runs import checkpoint
+from training.studies.config import load_config, study_file
+from training.studies.plan import all_runs, plan
+from training.studies.shares import Share
 
 OF_STUDIES = sorted(name for name, made in NOT_SHIPPED.items() if ".study " in made.command)
 
@@ -57,13 +59,13 @@ def test_the_command_trains_one_arm_of_a_committed_study(name, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)  # a command for any directory
     file = study_file(given)
     assert file.is_file()
-    alone, whole = study.load_config(file, overrides), study.load_config(file)
+    alone, whole = load_config(file, overrides), load_config(file)
     assert len(alone.arms) == len(alone.seeds) == 1
     assert alone.arms[0].set == next(a for a in whole.arms if a.name == alone.arms[0].name).set
     assert alone.seeds[0] in whole.seeds
     assert alone.stages == whole.stages
     out = Path("studies") / file.stem
-    units = study.plan(alone, out, study.all_runs(alone, file, out))
+    units = plan(alone, out, all_runs(alone, file, out))
     assert [unit.path for unit in units if isinstance(unit, Share)] == [Path(made.path)]
 
 

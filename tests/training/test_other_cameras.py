@@ -4,8 +4,9 @@ import gymnasium
 import pytest
 
 import envs  # noqa: F401
-from training import checkpoint, rollout
-from training.errors import UserError
+from training import rollout
+from training.command.errors import UserError
+from training.runs import checkpoint
 
 DENSE, VOTE, SWEEP = "stepping_stones_angular_8x8", "stepping_stones", "bimanual_sweep_angular_8x2"
 OTHER = [

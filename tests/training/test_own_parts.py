@@ -13,7 +13,8 @@ from gymnasium import spaces
 
 import policies
 from policies import names
-from training import bc, checkpoint, es, evaluate, flops, rollout
+from training import bc, es, evaluate, flops, rollout
+from training.runs import checkpoint
 
 DOT, OWN = "tests.training.dot_env:Dot-v0", "tests.training.own_parts"
 PICTURE, NUMBER = spaces.Box(0, 255, (16, 20, 3), np.uint8), spaces.Box(-1.0, 1.0, (1,), np.float32)

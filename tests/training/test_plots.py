@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 import envs
-from training import dagger, es_learner, implicit_bc, plots
-from training.config import UserError
-from training.plots import main, plot_pareto, read_metrics
+from training.pages import plots
+from training.pages.plots import plot_pareto
+from training.plots import main
+from training.runs.metrics import read_metrics
+from training.settings.config import UserError
+from training.trainers import dagger, es_learner
+from training.trainers import implicit_cloning as implicit_bc
 
 COLUMNS = es_learner.columns(envs.STEPPING_STONES)
 SWEEP_COLUMNS = implicit_bc.columns(envs.BIMANUAL_SWEEP)

@@ -14,10 +14,10 @@ import torch
 from tests.training.background import ROOT, start, wait_for
 from tests.training.pool_workers import Odd, Squares
 from tests.training.test_es import SMALL as SMALL
-from training import pool
-from training.config import UserError
-from training.pool import InProcessPool, WorkerDiedError, open_pool
-from training.processes import ProcessPool
+from training.episodes import pool
+from training.episodes.pool import InProcessPool, WorkerDiedError, open_pool
+from training.episodes.processes import ProcessPool
+from training.settings.config import UserError
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ class Doubling:
 
 
 UNGUARDED = """
-from training.processes import ProcessPool
+from training.episodes.processes import ProcessPool
 from tests.training.pool_workers import Squares
 
 workers = ProcessPool(Squares, 2)

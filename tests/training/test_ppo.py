@@ -17,15 +17,17 @@ import policies
 from policies.heads import head_for
 from tests.training.background import start, wait_for
 from tests.training.test_es import ROOT, TOY, checkpoints, metrics, same_results
-from training import checkpoint, es, evaluate, flops, plots, rollout
-from training.any_config import load_any_config
-from training.exploration import Explorer, Task, draw, log_probability
-from training.ppo_config import PPOConfig
+from training import es, evaluate, flops, plots, rollout
+from training.runs import checkpoint
+from training.trainers.exploration import Explorer, Task, draw, log_probability
+from training.trainers.ppo_config import PPOConfig
+from training.trainers.registry import load_any_config
 
 pytest.importorskip("stable_baselines3")
 
-from training import ppo, ppo_learner
-from training.ppo_update import _buffer, discounted
+from training import ppo
+from training.trainers import ppo_learner
+from training.trainers.ppo_update import _buffer, discounted
 
 DOT = "tests.training.dot_env:Dot-v0"
 SMALL = {

@@ -11,7 +11,7 @@ import termios
 import pytest
 
 PROGRAM = """
-from training.progress import ProgressBar
+from training.command.progress import ProgressBar
 bar = ProgressBar(total=3, unit="it", mininterval=0)
 for _ in range(3):
     bar.set_postfix_str("reward 1.5", refresh=False)

@@ -11,9 +11,10 @@ import yaml
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from training import bc, checkpoint, es, evaluate, flops, rollout, run_log
-from training.checkpoint import in_run
-from training.config import read_yaml
+from training import bc, es, evaluate, flops, rollout
+from training.runs import checkpoint, run_log
+from training.runs.checkpoint import in_run
+from training.settings.config import read_yaml
 
 TOY = {
     "env_id": "tests.training.toy_env:Toy-v0", "env": {"episode_s": 0.1}, "iterations": 7,

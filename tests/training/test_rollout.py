@@ -13,8 +13,8 @@ from envs.bimanual_sweep import BimanualSweepConfig
 from envs.stepping_stones import SteppingStonesConfig
 from tests.training import walk_env
 from training import rollout
-from training.live import LiveWindow
-from training.rollout import Episode, PolicyError, run_episode
+from training.episodes.episode import Episode, PolicyError, run_episode
+from training.films.live import LiveWindow
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from training import config as configuration
-from training import run_log
-from training.config import UserError
-from training.files import lock
-from training.run_log import RunLog
+from training.command.files import lock
+from training.runs import run_log
+from training.runs.run_log import RunLog
+from training.settings import config as configuration
+from training.settings.config import UserError
 
 COLUMNS = ("iteration", "loss", "wall_s")
 CONFIG = {"seed": 3, "env": {"gap_m": [0.1, 0.2]}}
@@ -52,7 +52,7 @@ def test_everything_exists_before_the_first_iteration(run):
 
 def test_the_command_is_that_of_any_machine(monkeypatch, tmp_path):
     for program, words in (
-        (Path(run_log.__file__).parent / "study.py", ["python", "-m", "training.study"]),
+        (Path(run_log.__file__).parents[1] / "study.py", ["python", "-m", "training.study"]),
         (tmp_path / "bin" / "foveate-study", ["foveate-study"]),
     ):
         monkeypatch.setattr("sys.argv", [str(program), "--config", "x.yaml"])

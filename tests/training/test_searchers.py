@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from training import checkpoint, searchers
-from training.searchers import ARSConfig, CMAESConfig, PGPEConfig
+from training.runs import checkpoint
+from training.trainers import searchers
+from training.trainers.searchers import ARSConfig, CMAESConfig, PGPEConfig
 
 DIM = 12
 SCALES = torch.logspace(0, 2, DIM, dtype=torch.float64)

@@ -5,7 +5,14 @@ from itertools import product
 import numpy as np
 import pytest
 
-from training.sight_verdict import FALSE_ALARMS, Evidence, chance, corrected, decide, interval
+from training.interventions.verdict import (
+    FALSE_ALARMS,
+    Evidence,
+    chance,
+    corrected,
+    decide,
+    interval,
+)
 
 RNG = np.random.default_rng(0)
 

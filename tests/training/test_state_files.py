@@ -11,10 +11,12 @@ from safetensors.torch import load_file, save_file
 
 from tests.training.study_jobs import conduct
 from tests.training.test_full_disk import BC, ES
-from training import bc, checkpoint, es, es_learner, evaluate, flops, plots, rollout
-from training.errors import UserError
-from training.gaze import Gaze
-from training.state_files import Count, check, read_json
+from training import bc, es, evaluate, flops, plots, rollout
+from training.command.errors import UserError
+from training.evaluation.gaze import Gaze
+from training.runs import checkpoint
+from training.runs.state_files import Count, check, read_json
+from training.trainers import es_learner
 
 
 def refused(capsys, command, arguments, *sentences):

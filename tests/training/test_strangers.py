@@ -9,10 +9,12 @@ import pytest
 import torch
 
 import envs
-from training import checkpoint, environments, es_config, implicit_bc_config
-from training import config as configuration
-from training.errors import UserError
+from training.command.errors import UserError
+from training.episodes import environments
+from training.runs import checkpoint
+from training.settings import config as configuration
 from training.studies.config import StudyConfig
+from training.trainers import es_config, implicit_bc_config
 
 HUGE = 10**12
 MB = 2**10  # of `ru_maxrss`, which counts KiB

@@ -21,9 +21,11 @@ from tests.training.study_jobs import (
     figures,
     files,
     write_study,
-)  # fmt: skip
-from training import checkpoint, demos, study
-from training.studies.measures import Conditions
+)
+from training import demos, study
+from training.runs import checkpoint
+from training.studies.evaluations import Conditions
+from training.studies.plan import all_runs, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -382,9 +384,9 @@ def test_the_page_alone(plain, tmp_path):
                          ids=lambda path: path.stem)  # fmt: skip
 def test_shipped_studies_load(preset, tmp_path):
     settings = study.load_config(preset)
-    runs = study.all_runs(settings, preset, tmp_path / "out")
+    runs = all_runs(settings, preset, tmp_path / "out")
     assert len(runs) == len(settings.seeds) * len(settings.arms)
-    for unit in study.plan(settings, tmp_path / "out", runs):
+    for unit in plan(settings, tmp_path / "out", runs):
         unit.check()
 
 

@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
+from training.evaluation.intervals import mean_interval
 from training.studies.config import StudyConfig
 from training.studies.controls import controls_table
-from training.studies.intervals import mean_interval
-from training.studies.measures import condition_file
+from training.studies.evaluations import condition_file
 
 SUCCESSES = {
     "one": [[1, 1, 0, 0], [1, 0, 0, 0]],

@@ -5,14 +5,14 @@ import re
 import numpy as np
 
 from tests.training.published import ROOT, needs_studies, published, unpacked
-from training import study as study_command
-from training.bc_config import BCConfig
 from training.studies.config import StudyConfig
 from training.studies.decisions import decisions_section
 from training.studies.held_out import held_out_section
+from training.studies.plan import all_runs
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import Row, Summary
+from training.trainers.bc_config import BCConfig
 
 STUDY = StudyConfig(
     title="T",
@@ -98,7 +98,7 @@ def test_studies_from_before_have_held_out_losses_and_no_times():
     config, measured = published("stepping_stones_repair")
     path = ROOT / "configs" / "studies" / "stepping_stones_repair.yaml"
     out = unpacked("stepping_stones_repair")
-    stages = study_command.all_runs(config, path, out)
+    stages = all_runs(config, path, out)
     found = rows_of(held_out_section(config, [run for some in stages for run in some]))
     assert {arm.name for arm in config.arms} <= set(found)
     assert decisions_section(config, measured) == []

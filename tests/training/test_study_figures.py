@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from training.studies.lines import OVERLAID, Line, draw_lines
+from training.studies.line_charts import OVERLAID, Line, draw_lines
 from training.studies.scatter import Point, draw_picture, draw_points
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
-from training.config import UserError
+from training.settings.config import UserError
 from training.studies.record import EPISODES, FACTS, ITERATIONS, Told, pack, unpack
 
 CONFIG = ROOT / "configs" / "studies" / "car_racing.yaml"

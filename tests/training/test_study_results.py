@@ -6,28 +6,21 @@ import numpy as np
 import pytest
 
 import envs
-from training.config import UserError
-from training.plots import Curve
-from training.run_log import provenance
-from training.state_files import read_json
-from training.studies.config import StudyConfig
-from training.studies.intervals import (
+from training.evaluation.intervals import (
     mean_interval,
     ratio_interval,
     seeds_interval,
     share_interval,
     t_quantile,
 )
-from training.studies.measures import Evaluation, condition_file, write_json
+from training.runs.metrics import Curve
+from training.runs.run_log import provenance
+from training.runs.state_files import read_json
+from training.settings.config import UserError
+from training.studies.config import StudyConfig
+from training.studies.evaluations import Evaluation, condition_file, write_json
 from training.studies.results import Scores, pareto_front, read_scores, training_spread
-from training.studies.summary import (
-    Row,
-    Summary,
-    at_ceiling,
-    headline,
-    of_controls,
-    summarise,
-)
+from training.studies.summary import Row, Summary, at_ceiling, headline, of_controls, summarise
 
 
 def generator(seed=1):

@@ -8,8 +8,9 @@ import pytest
 from tests.training import walk_env
 from tests.training.background import start, wait_for
 from tests.training.study_jobs import WALK, checkpoints, conduct, figures, write_study
-from training import checkpoint, study
-from training.studies.measures import Conditions, condition_file, unfinished
+from training import study
+from training.runs import checkpoint
+from training.studies.evaluations import Conditions, condition_file, unfinished
 
 SEEDS = [100_000, 100_001, 100_002, 100_003, 100_004]
 

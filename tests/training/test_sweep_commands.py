@@ -8,7 +8,12 @@ import pytest
 
 import policies
 from tests.training.films import frames_of, picture_of
-from training import checkpoint, config, evaluate, flops, players, rollout
+from training import evaluate, flops, rollout
+from training.episodes.environments import make_env
+from training.evaluation import players
+from training.films import rollout as roll
+from training.runs import checkpoint
+from training.settings import config
 
 SWEEP = ["--env", "BimanualSweep-v0"]
 SHORT = ["--set", "episode_s=0.3", "balls=4"]
@@ -35,7 +40,7 @@ def learner(tmp_path_factory, recipe):
     settings = policies.VisionPolicyConfig(
         **{k: v for k, v in run["policy"].items() if k != "patch"}, patch=(20, 20)
     )
-    with checkpoint.make_env(run["env_id"], run["env"]) as env:
+    with make_env(run["env_id"], run["env"]) as env:
         policy = policies.build(settings, env.observation_space, env.action_space)
     saved = {**run, "policy": config.dump(settings)}
     checkpoint.save(path, policy.state_dict(), {}, saved, {})
@@ -119,7 +124,7 @@ def test_a_film_of_the_oracle(tmp_path):
 
 def test_a_still_shows_the_picture_beside_its_attention(learner, tmp_path):
     still = tmp_path / "still.png"
-    seen, drawn = [], rollout.run_episode
+    seen, drawn = [], roll.run_episode
     arguments = [str(learner), "--set", "episode_s=0.3", "--video", str(still)]
 
     def watched(env, policy, seed, *, on_step):
@@ -130,7 +135,7 @@ def test_a_still_shows_the_picture_beside_its_attention(learner, tmp_path):
         return drawn(env, policy, seed, on_step=keep)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rollout, "run_episode", watched)
+        patch.setattr(roll, "run_episode", watched)
         assert rollout.main([*arguments, "--still-s", "0.2"]) == 0
     picture = picture_of(still)
     rgb, attention = seen[1]

@@ -14,10 +14,10 @@ import policies
 from tests.training import picture_env, walk_env  # noqa: F401 - register theirs
 from tests.training.films import frames_of, picture_of
 from training import rollout
-from training.config import UserError
-from training.film import Scene
-from training.overlays import MARGIN
-from training.video import SUFFIXES, FrameWriter
+from training.films.film import Scene
+from training.films.overlays import MARGIN
+from training.films.video import SUFFIXES, FrameWriter
+from training.settings.config import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,9 +6,9 @@ import time
 import pytest
 import yaml
 
-from training import config
-from training.errors import UserError
-from training.yaml_text import MAX_BYTES, MAX_NODES, parse, read_yaml, to_yaml
+from training.command.errors import UserError
+from training.settings import config
+from training.settings.yaml_text import MAX_BYTES, MAX_NODES, parse, read_yaml, to_yaml
 
 
 def nested(first, line):

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from html import escape
 
+from training.pages.html import note, table
 from training.studies.charts import finished_runs
 from training.studies.config import StudyConfig
-from training.studies.html import note, table
 from training.studies.results import budget_of
 from training.studies.runs import Run
 

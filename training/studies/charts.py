@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from envs import find_task
-from training.outcomes import outcomes_of
-from training.plots import Curve, panels
+from training.episodes.outcomes import outcomes_of
+from training.evaluation.intervals import Interval
+from training.pages.plots import panels
+from training.runs.metrics import Curve
 from training.studies.config import CurveConfig, StudyConfig
-from training.studies.intervals import Interval
-from training.studies.lines import Line, draw_lines
+from training.studies.line_charts import Line, draw_lines
 from training.studies.results import Scores, read_training, training_spread
 from training.studies.runs import Run
 from training.studies.scatter import Point, draw_picture, draw_points

@@ -15,10 +15,10 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from policies.choices import Repair
-from training import config as configuration
-from training.config import UserError
-from training.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
-from training.suggestions import like_files
+from training.command.suggestions import like_files
+from training.episodes.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
+from training.settings import config as configuration
+from training.settings.config import UserError
 
 __all__ = [
     "ArmConfig",

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from training.pages.html import table
+from training.studies.cells import gain_cell
 from training.studies.config import CurveConfig, StudyConfig
-from training.studies.html import gain_cell, table
 from training.studies.summary import scores_of
 
 __all__ = ["controls_table"]

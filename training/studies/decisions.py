@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from training.pages.html import millions, note, table
 from training.studies.config import StudyConfig
-from training.studies.html import millions, note, table
 from training.studies.summary import Summary
 
 __all__ = ["decisions_section"]

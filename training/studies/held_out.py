@@ -8,9 +8,9 @@ from html import escape
 
 import numpy as np
 
+from training.evaluation.intervals import seeds_interval
+from training.pages.html import between, note, table
 from training.studies.config import StudyConfig
-from training.studies.html import between, note, table
-from training.studies.intervals import seeds_interval
 from training.studies.results import read_training
 from training.studies.runs import Run
 

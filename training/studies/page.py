@@ -9,28 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from envs import Outcome, find_task
-from training import environments
+from training.episodes import environments
+from training.pages.figures import look
+from training.pages.html import between, document, millions, note, table
 from training.studies.budget import budget_section
+from training.studies.cells import measured_cell, success_cell
 from training.studies.charts import curve_charts, pareto_charts, training_charts
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.controls import controls_table
 from training.studies.decisions import decisions_section
-from training.studies.figures import look
-from training.studies.gaze import gaze_section
+from training.studies.gaze_section import gaze_section
 from training.studies.held_out import held_out_section
-from training.studies.html import (
-    between,
-    document,
-    measured_cell,
-    millions,
-    note,
-    success_cell,
-    table,
-)  # fmt: skip
-from training.studies.lines import OVERLAID
-from training.studies.products import Film, Share
+from training.studies.line_charts import OVERLAID
 from training.studies.results import commits
 from training.studies.runs import Run
+from training.studies.shares import Film, Share
 from training.studies.stages import stages_section
 from training.studies.summary import Row, Summary, at_ceiling, headline, of_controls
 

@@ -22,9 +22,9 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import ConfigDict, StringConstraints
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from training.config import UserError
-from training.files import read_bytes, reason, write_atomically
-from training.state_files import check
+from training.command.files import read_bytes, reason, write_atomically
+from training.runs.state_files import check
+from training.settings.config import UserError
 
 __all__ = ["EPISODES", "FACTS", "ITERATIONS", "Told", "pack", "unpack"]
 

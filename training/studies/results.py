@@ -12,11 +12,11 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from envs import Outcome, find_task
-from training.config import UserError
-from training.plots import Curve, read_metrics
-from training.run_log import PROVENANCE, Provenance
-from training.state_files import Finite, State, check, read_json
-from training.studies.intervals import Interval, mean_interval, share_interval
+from training.evaluation.intervals import Interval, mean_interval, share_interval
+from training.runs.metrics import Curve, read_metrics
+from training.runs.run_log import PROVENANCE, Provenance
+from training.runs.state_files import Finite, State, check, read_json
+from training.settings.config import UserError
 from training.studies.runs import Run, iterations_made
 
 __all__ = [

@@ -10,30 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import (
-    bc,
-    bc_config,
-    checkpoint,
-    es,
-    es_config,
-    es_learner,
-    ppo,
-    ppo_config,
-    ppo_learner,
-    run_log,
-)
-from training import config as configuration
-from training import implicit_bc_config as implicit_config
-from training.any_config import JobConfig
-from training.bc_learner import load_data
-from training.config import UserError
-from training.job_config import as_before, missing_keys
-from training.overrides import assignment, merge, read_overrides
-from training.players import check_device
-from training.plots import read_metrics
-from training.resuming import check_same_job, first_difference
-from training.starting import build_policy, typed_again
+from training import bc, es, ppo
+from training.evaluation.players import check_device
+from training.runs import checkpoint, run_log
+from training.runs.metrics import read_metrics
+from training.settings import config as configuration
+from training.settings.config import UserError
+from training.settings.overrides import assignment, merge, read_overrides
 from training.studies.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
+from training.trainers import bc_config, es_config, es_learner, ppo_config, ppo_learner
+from training.trainers import implicit_bc_config as implicit_config
+from training.trainers.implicit_learner import load_data
+from training.trainers.job_config import as_before, missing_keys
+from training.trainers.lifecycle import build_policy, typed_again
+from training.trainers.registry import JobConfig
+from training.trainers.resuming import check_same_job, first_difference
 
 __all__ = [
     "Run",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from training.studies.figures import HEIGHT_IN, INK, WIDTH_IN, finish, look, name_all, single
+from training.pages.figures import HEIGHT_IN, INK, WIDTH_IN, finish, look, name_all, single
 
 __all__ = ["Point", "draw_picture", "draw_points"]
 

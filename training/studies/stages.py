@@ -7,8 +7,9 @@ from html import escape
 from pathlib import Path
 
 from envs import tasks
+from training.pages.html import note, table
+from training.studies.cells import gain_cell, measured_cell, success_cell
 from training.studies.config import CurveConfig, PointConfig, StudyConfig
-from training.studies.html import gain_cell, measured_cell, note, success_cell, table
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import scores_at

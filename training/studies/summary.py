@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.state_files import read_json
+from training.evaluation.intervals import Interval, mean_interval, ratio_interval
+from training.runs.state_files import read_json
 from training.studies.config import CurveConfig, PointConfig, StudyConfig, slug
-from training.studies.intervals import Interval, mean_interval, ratio_interval
-from training.studies.measures import Measured, condition_file
+from training.studies.evaluations import Measured, condition_file
 from training.studies.results import Scores, pareto_front, read_scores
 
 __all__ = [

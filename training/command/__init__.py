@@ -1,0 +1,1 @@
+"""Command lines: arguments, signals, exit status, progress, and sentences for errors."""

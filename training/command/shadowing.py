@@ -1,0 +1,92 @@
+"""Whether our packages are the ones that Python finds, and what they need is there, too.
+
+Their names are common words. `python -m` looks in the working directory first, so a folder or file
+of a user's own there called `policies`, say, hides ours; and another distribution may install a
+package of the same name, as PyPI has an `attention`. A console script looks beside itself first.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+from foveate_extras import MissingExtraError, require
+from training.command.signals import command_name
+
+__all__ = ["check_extras", "check_own_packages"]
+
+_MARKS = {
+    "attention": "RandomFeatureAttention",
+    "policies": "PolicyConfig",
+    "envs": "SteppingStones",
+    "configs": "",
+    "sim_assets": "",
+}
+"""What the `__init__.py` of each of our packages speaks of, by which it is known as ours."""
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def check_own_packages() -> None:
+    """End a command, exit status 2, with a sentence where a package of another's hides one of ours;
+    ImportError in a program that imports us. A console script finds ours."""
+    if _hidden() is not None and command_name() is not None and sys.argv[:1] != ["-m"]:
+        sys.path.insert(0, str(_ROOT))
+    problem = _hidden()
+    if problem is not None:
+        _end(ImportError(problem))
+
+
+def _hidden() -> str | None:
+    return next(filter(None, (_problem(name, mark) for name, mark in _MARKS.items())), None)
+
+
+def check_extras(extra: str) -> None:
+    """The same where what comes with an extra is not installed."""
+    try:
+        require(command_name() or "training", extra)
+    except MissingExtraError as error:
+        _end(error)
+
+
+def _end(problem: ImportError) -> NoReturn:
+    if command_name() is None:
+        raise problem
+    print(f"error: {problem}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _problem(name: str, mark: str) -> str | None:
+    ours = _ROOT / name / "__init__.py"
+    found = _found(name)
+    if found is None:  # importing it will tell
+        return None
+    if found.resolve() == ours:
+        if mark in ours.read_text(encoding="utf-8", errors="replace"):
+            return None
+        return (
+            f"{ours.parent} is not Foveate's package {name}, as another distribution was installed "
+            "over it: install Foveate again, in an environment without that one"
+        )
+    place = found.parent if found.name == "__init__.py" else found
+    package, _, command = (command_name() or "").partition(".")
+    remedy = "rename it, or keep it off Python's path"
+    if command and found.resolve().is_relative_to(Path.cwd()):
+        remedy = "start in another directory"
+    if package == "training" and command:
+        remedy = f"run the console script foveate-{command} in place of python -m, or {remedy}"
+    return f"{place} hides Foveate's package {name}: {remedy}"
+
+
+def _found(name: str) -> Path | None:
+    """The file that `import name` would run, or the folder of a package without one."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # ValueError: of a module that was made by hand
+        return None
+    if spec is None:
+        return None
+    if spec.origin is not None:
+        return Path(spec.origin)
+    return next((Path(folder) for folder in spec.submodule_search_locations or ()), None)

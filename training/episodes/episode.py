@@ -1,0 +1,123 @@
+"""The only episode loop: training, evaluation and video all run `run_episode`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+import envs
+
+
+class Policy(Protocol):
+    """What the loop needs of a policy, learned or scripted."""
+
+    def reset(self) -> None:
+        """Forget everything that was carried over from an earlier episode."""
+
+    def act(self, observation: Any) -> np.ndarray:
+        """Action (action_dim,) for one observation of the environment."""
+
+
+class PolicyError(FloatingPointError):
+    """A policy gave an action that is not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """What one episode came to."""
+
+    seed: int
+    """Seed given to `env.reset`."""
+    reward: float
+    """Undiscounted sum of the rewards."""
+    steps: int
+    """Decisions taken."""
+    success: bool | None
+    """`info["success"]` at the end; None for environments without it."""
+    outcomes: dict[str, float]
+    """What the environment's description says that an episode is judged by, by name: those that
+    `info` holds at the end; of an event 1.0 or 0.0."""
+    info: dict[str, Any] = field(repr=False)
+    """The last `info` of the environment."""
+
+
+OnStep = Callable[[gymnasium.Env, Any, np.ndarray, float, Policy], None]
+
+
+def run_episode(
+    env: gymnasium.Env,
+    policy: Policy,
+    seed: int,
+    *,
+    options: dict[str, Any] | None = None,
+    on_step: OnStep | None = None,
+) -> Episode:
+    """Run one episode of `policy` in `env`, from `reset(seed=seed, options=options)` to its end.
+
+    `on_step(env, observation, action, reward, policy)` is called after every step with the
+    observation that the action answers. Raises PolicyError when an action is not finite, before
+    the environment sees it, and FloatingPointError when the rewards do not add up to a number.
+    """
+    observation, info = env.reset(seed=seed, options=options)
+    policy.reset()
+    total, steps, terminated, truncated = 0.0, 0, False, False
+    while not (terminated or truncated):
+        action = policy.act(observation)
+        if not _is_finite(action):
+            raise PolicyError(
+                f"policy output (action) at step {steps} of the episode with seed {seed} is "
+                f"{np.array2string(np.asarray(action), precision=3, threshold=12)}, "
+                "where every number must be finite"
+            )
+        following, reward, terminated, truncated, info = env.step(action)
+        total += float(reward)
+        steps += 1
+        if on_step is not None:
+            on_step(env, observation, action, float(reward), policy)
+        observation = following
+    if not math.isfinite(total):
+        raise FloatingPointError(
+            f"the rewards of the episode with seed {seed} add up to {total}, "
+            "where a finite number is expected"
+        )
+    return Episode(
+        seed=seed,
+        reward=total,
+        steps=steps,
+        success=bool(info["success"]) if "success" in info else None,
+        outcomes=_outcomes(env, info),
+        info=info,
+    )
+
+
+def _is_finite(action: Any) -> bool:
+    """Whether every number of an action is, in whichever parts they come."""
+    if isinstance(action, tuple):
+        return all(map(_is_finite, action))
+    return bool(np.isfinite(action).all())
+
+
+def _outcomes(env: gymnasium.Env, info: Mapping[str, Any]) -> dict[str, float]:
+    """FloatingPointError where one is no number."""
+    task = envs.task_of(env)
+    outcomes = () if task is None else task.outcomes
+    try:
+        return {one.name: float(info[one.name]) for one in outcomes if one.name in info}
+    except (TypeError, ValueError):
+        odd = {one.name: info[one.name] for one in outcomes if one.name in info}
+        raise FloatingPointError(
+            f"info holds {odd}, where numbers are needed, as the description of "
+            f"{envs.name_of(env)} has them"
+        ) from None
+
+
+def finite_numbers(info: Mapping[str, Any]) -> dict[str, float]:
+    """What of an environment's `info` can be written down: its finite numbers."""
+    kinds = (bool, int, float, np.bool_, np.integer, np.floating)
+    numbers = {key: float(value) for key, value in info.items() if isinstance(value, kinds)}
+    return {key: value for key, value in numbers.items() if math.isfinite(value)}

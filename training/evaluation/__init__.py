@@ -1,0 +1,1 @@
+"""Policies measured: reward, success, intervals, FLOPs, latency and gaze."""

@@ -1,0 +1,132 @@
+"""The directory of an evaluation: who may write there, and what a stopped one has left."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic.dataclasses import dataclass
+
+from training.command.files import made_and_locked, read_bytes, reason, write_atomically
+from training.episodes.environments import completed
+from training.episodes.outcomes import outcomes_of
+from training.evaluation.players import Player
+from training.runs.state_files import Count, Finite, State, check
+from training.settings.config import UserError
+
+__all__ = ["PARETO", "RESULTS", "Entry", "claim", "is_free", "sha256_of", "write_entries"]
+
+RESULTS, PARETO = "evaluation.json", "pareto.png"
+
+
+@dataclass(frozen=True, config=State)
+class Entry:
+    """What is read of an entry of evaluation.json."""
+
+    name: str
+    env: str
+    env_settings: dict[str, Any]
+    seeds: tuple[Count, ...]
+    success_rate: Finite | None
+    success_interval_95: tuple[Finite, Finite] | None
+    reward_mean: Finite
+    reward_sem: Finite | None
+    flops_per_step: Count | None
+    latency_ms_per_step: Finite
+    parameters: Count
+    checkpoint_sha256: str | None = None
+    repair: str | None = None
+
+
+@contextmanager
+def claim(
+    out: Path | None, players: Sequence[Player], seeds: Sequence[int]
+) -> Iterator[tuple[Path | None, list[dict[str, Any]]]]:
+    """The output directory, made, known to be writable, and locked, with the results of the first
+    players that a stopped evaluation, the same as this, left there; or None without any.
+
+    UserError when it holds a finished evaluation, or another.
+    """
+    if out is None:
+        yield None, []
+        return
+    with made_and_locked(out) as directory:
+        there, kept = _found(directory, players, seeds)
+        if there and not kept:
+            raise UserError(
+                f"--out {out} holds another evaluation ({there[0]}): give another directory"
+            )
+        try:
+            write_entries(directory, kept)
+            if not kept:
+                (directory / RESULTS).unlink()
+        except OSError as error:
+            raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
+        yield directory, kept
+
+
+def is_free(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> bool:
+    """Whether it holds no results but those of this very evaluation, stopped before its end."""
+    try:
+        there, kept = _found(directory, players, seeds)
+    except UserError:
+        return False
+    return bool(kept) or not there
+
+
+def _found(
+    directory: Path, players: Sequence[Player], seeds: Sequence[int]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The files of results that are there, and the entries that an evaluation can go on from."""
+    there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
+    return there, _kept(directory / RESULTS, players, seeds) if there == [RESULTS] else []
+
+
+def _kept(path: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """The entries of a file that are those of the first players; [] of another evaluation.
+
+    UserError when it is damaged.
+    """
+    try:
+        entries = json.loads(read_bytes(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read as results: {error}") from None
+    if not isinstance(entries, list) or len(entries) > len(players):
+        return []
+    for entry, player in zip(entries, players, strict=False):
+        known = check(Entry, entry, path)
+        settings = json.loads(json.dumps(player.env_settings))
+        env_settings = json.loads(json.dumps(completed(player.env_id, known.env_settings)))
+        theirs = (known.name, known.env, env_settings, known.seeds)
+        ours = (player.name, player.env_id, settings, tuple(seeds))
+        policy = (known.checkpoint_sha256, known.repair)
+        if (*theirs, *policy) != (*ours, sha256_of(player), player.repair):
+            return []
+        check(dict[str, Finite], _outcome_figures(entry, player), path)
+    return entries
+
+
+def _outcome_figures(entry: dict[str, Any], player: Player) -> dict[str, Any]:
+    """What an entry holds of the task's outcomes, null left out."""
+    names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(player.task)]
+    keys = itertools.chain.from_iterable(names)
+    return {key: entry[key] for key in keys if entry.get(key) is not None}
+
+
+def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:
+    """Write all entries there are. Raises OSError."""
+    text = json.dumps(entries, indent=1, allow_nan=False)
+    write_atomically(directory / RESULTS, (text + "\n").encode())
+
+
+def sha256_of(player: Player) -> str | None:
+    """Of a learned policy's file."""
+    if player.checkpoint is None:
+        return None
+    with player.checkpoint.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""Policies seen: films, live windows and pictures of attention and memory."""

@@ -1,0 +1,1 @@
+"""Whether a policy looks: pictures are changed, and rewards compared."""

@@ -1,0 +1,157 @@
+"""Whether a policy looks, from what it loses when its images are replaced, on the same scenes.
+
+**The test.** A policy to whose outcome its images do not matter comes, in a scene, as likely to one
+outcome as to the other, with its own images and with those of an intervention. So the differences
+are as likely as their negatives, and the chance that random signs make their sum as large as it is,
+is the p-value (Fisher 1935, The Design of Experiments, section 21): exact for any distribution and
+few scenes. All p-values that one answer rests on are corrected together by Holm 1979, Scandinavian
+Journal of Statistics 6, those apart that no signs could make small, as all differences are zero
+(Tarone 1990, Biometrics 46). A policy that does not look is said to look with a chance of at most
+`FALSE_ALARMS`.
+
+**That it does not look** is more than that no loss was seen: each interval must lie within a
+smallest loss that matters. The upper end is that of the differences and one more scene that loses
+all there is to lose: of 20 scenes alike one still cannot know that 1 in 10 is not otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.evaluation.intervals import Interval, mean_interval
+
+__all__ = ["FALSE_ALARMS", "Evidence", "Verdict", "chance", "corrected", "decide", "interval"]
+
+FALSE_ALARMS = 0.05
+_EXACT = 14
+"""Up to so many scenes every choice of signs is tried."""
+_DRAWS, _AT_ONCE = 50_000, 1_000
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an intervention did, measured by one outcome."""
+
+    name: str
+    """In words."""
+    lost: NDArray[np.float64]
+    """What each scene lost, (scenes,)."""
+    to_lose: float | None
+    """How far the policy lies above the floor; None where it does not, as far as can be told."""
+    p: float
+    """Chance of such a loss for a policy that does not look, corrected for all tests."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An answer, and why."""
+
+    looks: bool | None
+    reason: str
+
+
+def chance(lost: NDArray[np.float64]) -> float:
+    """One-sided p-value of a mean loss by random signs, of differences (scenes,)."""
+    moved = lost[lost != 0]
+    if not moved.size:
+        return 1.0
+    scale = float(np.abs(moved).max())
+    moved = moved / scale
+    least = float(moved.sum()) - 1e-9 * len(moved)
+    if len(moved) <= _EXACT:
+        bits = np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved)) & 1
+        return float(((2 * bits - 1) @ moved >= least).mean())
+    rng = np.random.default_rng(0)
+    as_large = sum(
+        int(((2 * rng.integers(0, 2, (_AT_ONCE, len(moved))) - 1) @ moved >= least).sum())
+        for _ in range(_DRAWS // _AT_ONCE)
+    )
+    return (1 + as_large) / (1 + _DRAWS)
+
+
+def corrected(chances: Sequence[float]) -> list[float]:
+    """p-values such that any below a level are false alarms together as rarely as that (Holm)."""
+    order = sorted(range(len(chances)), key=lambda i: chances[i])
+    result, last = [1.0] * len(chances), 0.0
+    possible = sum(p < 1 for p in chances)
+    for rank, i in enumerate(order[:possible]):
+        last = max(last, min(1.0, chances[i] * (possible - rank)))
+        result[i] = last
+    return result
+
+
+def interval(values: NDArray[np.float64], binary: bool = False) -> Interval | None:
+    """95 % interval of the mean difference over scenes; None of a single scene.
+
+    `binary`: between what happens or does not. One more difference of each sign is added, so that
+    scenes all alike do not make it seem certain (Bonett and Price 2012, Journal of Educational and
+    Behavioral Statistics 37(4)).
+    """
+    if len(values) < 2:
+        return None
+    if not binary:
+        return mean_interval(values[None])
+    low, high = mean_interval(np.append(values, (1, -1))[None])
+    return max(low, -1.0), min(high, 1.0)
+
+
+def decide(
+    evidence: Sequence[Evidence], acted_otherwise: int, scenes: int, smallest_loss: float
+) -> Verdict:
+    """The answer.
+
+    Args:
+        evidence: of every intervention that decides, by every outcome, where other images were
+            shown.
+        acted_otherwise: scenes in which any of these changed an action.
+        scenes: how many there are.
+        smallest_loss: share of what the policy has to lose, below which a loss is none.
+    """
+    if not evidence:
+        return Verdict(None, "no intervention showed it other images than its own")
+    if not acted_otherwise:
+        return Verdict(False, f"no action of {_scenes(scenes)} changed with its images")
+    surest = min(evidence, key=lambda found: found.p)
+    if surest.p <= FALSE_ALARMS:
+        return Verdict(True, f"it loses {surest.name} (p = {surest.p:.2g}, corrected)")
+    losing = [found for found in evidence if found.to_lose is not None]
+    if not losing:
+        return Verdict(None, "it comes to no more than the floor, so there is nothing to lose")
+    too_few = math.ceil(math.log2(len(evidence) / FALSE_ALARMS))
+    if scenes < too_few:
+        return Verdict(None, f"{_scenes(scenes)} cannot tell: at least {too_few} are needed")
+    widest = max(_bounds(found)[1] for found in losing)
+    least = min(_bounds(found)[0] for found in losing)
+    if -smallest_loss < least and widest < smallest_loss:
+        return Verdict(
+            False,
+            f"it acts otherwise in {acted_otherwise} of {_scenes(scenes)}, but loses at most "
+            f"{widest:.0%} of what it has over the floor",
+        )
+    if widest < smallest_loss:
+        return Verdict(None, "its images matter, but not for the better: it gains without them")
+    return Verdict(
+        None,
+        f"it may lose up to {widest:.0%} of what it has over the floor, or nothing: more episodes "
+        "would tell",
+    )
+
+
+def _scenes(count: int) -> str:
+    return f"{count} episode{'s' if count > 1 else ''}"
+
+
+def _bounds(found: Evidence) -> tuple[float, float]:
+    """Between which shares of what there is to lose the loss lies, 95 %."""
+    assert found.to_lose is not None
+    shares = found.lost / found.to_lose
+    if len(shares) < 2:
+        return -math.inf, math.inf
+    low, high = mean_interval(shares[None])
+    more = mean_interval(np.append(shares, max(1.0, float(shares.max())))[None])
+    return low, max(high, more[1])

@@ -1,0 +1,1 @@
+"""Pictures and pieces of HTML."""

@@ -1,0 +1,97 @@
+"""A safetensors file by its header: which tensors it says it has, before any of them is read."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from training.command.errors import UserError
+from training.command.files import check_regular, reason
+
+__all__ = ["read_header", "read_tensors", "sha256_of_tensors"]
+
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "C64": torch.complex64,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
+    "BOOL": torch.bool,
+}  # fmt: skip
+_MOST_BYTES = 2**30
+"""Of a file: the largest policy, with its optimiser; those here have megabytes."""
+_MOST_HEADER_BYTES = 2**24
+"""Of a header, the run's configuration in it; one has kilobytes."""
+
+
+def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The metadata, and every tensor by name, on the meta device: its shape and type alone.
+
+    UserError when it is no such file, is cut short, or is larger than any of ours. That the
+    tensors fill the file without gaps or overlaps is safetensors' own check: no more memory than
+    the file has bytes can be asked for.
+    """
+    try:
+        check_regular(path)
+        _check_size(path)
+        with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return file.metadata() or {}, {k: _like(path, k, v) for k, v in slices.items()}
+    except (SafetensorError, OSError) as error:
+        raise _not_whole(path, error) from None
+
+
+def read_tensors(path: Path, names: list[str]) -> dict[str, Tensor]:
+    """These tensors. UserError when they cannot be read."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            # Copies: aligned as computed tensors are, and safe when the file is cut short later.
+            return {name: file.get_tensor(name).clone() for name in names}
+    except (SafetensorError, OSError) as error:
+        raise _not_whole(path, error) from None
+
+
+def sha256_of_tensors(path: Path) -> str:
+    """Of the bytes after the header. UserError when they cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(8 + int.from_bytes(file.read(8), "little"))
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise _not_whole(path, error) from None
+
+
+def _check_size(path: Path) -> None:
+    with path.open("rb") as file:
+        header = int.from_bytes(file.read(8), "little")
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise UserError(
+            f"{path} has {size} bytes, where at most {_MOST_BYTES} are read as a checkpoint"
+        )
+    if _MOST_HEADER_BYTES < header < size:
+        raise UserError(
+            f"{path} has a header of {header} bytes, where at most {_MOST_HEADER_BYTES} are read"
+        )
+
+
+def _like(path: Path, name: str, part: object) -> Tensor:
+    """A tensor of the shape and type that a file says, without contents."""
+    shape, dtype = part.get_shape(), part.get_dtype()  # type: ignore[attr-defined]
+    try:
+        return torch.empty(shape, dtype=_DTYPES[dtype], device="meta")
+    except (KeyError, RuntimeError, TypeError, ValueError, OverflowError):
+        raise UserError(
+            f"{path}: tensor {name} is {tuple(shape)} of {dtype}, which PyTorch does not have"
+        ) from None
+
+
+def _not_whole(path: Path, error: Exception) -> UserError:
+    why = reason(error) if isinstance(error, OSError) else error
+    return UserError(
+        f"{path} is not a complete safetensors file ({why}); it may have been cut short or be of "
+        "another kind"
+    )

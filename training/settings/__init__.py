@@ -1,0 +1,1 @@
+"""Settings from YAML and `--set`: read, merged, checked."""

@@ -1,0 +1,1 @@
+"""Trainers: evolution strategies, cloning, implicit cloning, PPO, and what they share."""

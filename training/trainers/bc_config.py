@@ -1,0 +1,88 @@
+"""What a training run by behaviour cloning is made of: `BCConfig`."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+import envs
+import policies
+from training.trainers.job_config import load_job
+
+__all__ = ["FREE_ON_RESUME", "BCConfig", "load_config"]
+
+FREE_ON_RESUME = ("iterations", "workers")
+"""Keys that a resumed run may change: no result depends on them."""
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class BCConfig:
+    """A training run by behaviour cloning with dataset aggregation (DAgger)."""
+
+    trainer: Literal["bc"] = "bc"
+    """Which trainer the file is for."""
+    iterations: int = Field(default=3, ge=1, le=10**9)
+    """Rounds: train on everything collected, then let the policy walk and collect more."""
+    expert_episodes: int = Field(default=40, ge=2, le=10**5)
+    """Episodes that the disturbed expert acts in before the first round."""
+    episodes: int = Field(default=30, ge=2, le=10**5)
+    """Episodes that the policy acts in after each round, labelled by the expert; the share of
+    them that succeed is `success`."""
+    disturbance: float = Field(default=0.1, ge=0, le=1)
+    """Standard deviation of the noise on the expert's actions, in units of the action; the labels
+    have none."""
+    disturbance_steps: float = Field(default=10.0, ge=1, le=1e6)
+    """Decisions over which that noise is correlated."""
+    held_out: float = Field(default=0.1, gt=0, le=0.5)
+    """Share of the episodes that only `val_loss` is computed on: rounded down, at least one."""
+    updates: int = Field(default=1500, ge=1, le=10**9)
+    """Gradient steps a round; the learning rate falls from its peak to zero in each."""
+    batch_size: int = Field(default=256, ge=1, le=2**14)
+    """Decisions a gradient step."""
+    sequence: int = Field(default=32, ge=1, le=2**14)
+    """Decisions in a row that gradients pass back through, for policies that remember (lstm, gru,
+    last_action); a gradient step is of batch_size / sequence such rows."""
+    learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
+    """Peak learning rate of Adam."""
+    weight_decay: float = Field(default=0.0, ge=0, le=1e6)
+    """Decoupled weight decay (AdamW), as a share of the learning rate."""
+    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
+    """Gradients longer than this are shortened to it."""
+    fit_after: int | None = Field(default=1000, ge=1)
+    """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
+    (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
+    once; null: never."""
+    speed_weight: float = Field(default=5.0, ge=0, le=1e6)
+    """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
+    workers: int = Field(default=2, ge=1, le=4096)
+    """Episodes run at the same time, each in a process of its own."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of terrains, noise and batches (the initial policy has `policy.init_seed`)."""
+    episode_s: float | None = None
+    """Length of an episode, seconds: shorthand of `env.episode_s`."""
+    feature_map: str | None = None
+    """Attention's feature map: shorthand of `policy.feature_map`."""
+    num_features: int | None = None
+    """Random vectors m: shorthand of `policy.num_features`."""
+    num_lambda_features: int | None = None
+    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
+    env_id: str = envs.STEPPING_STONES
+    """Gymnasium id of an environment with `expert_action()`."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, keywords of `gymnasium.make`."""
+    policy: policies.PolicySettings = policies.PolicyConfig()
+    """The policy."""
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
+    """Latest checkpoints that are kept, besides the one before training."""
+
+
+def load_config(path: str | Path, overrides: list[str]) -> BCConfig:
+    """The configuration with every default filled in; UserError when something is wrong."""
+    return load_job(BCConfig, path, overrides)

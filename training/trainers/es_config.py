@@ -1,0 +1,119 @@
+"""What a training run by evolution strategies is made of: `ESConfig`."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+import envs
+from policies.config import PolicyConfig
+from policies.kinds import PolicySettings
+from training.settings import config as configuration
+from training.settings.config import UserError
+from training.trainers.job_config import load_job
+from training.trainers.searcher_config import CMAESConfig, SearcherConfig
+
+__all__ = ["FREE_ON_RESUME", "ESConfig", "load_config"]
+
+FREE_ON_RESUME = ("iterations", "workers", "ray_address")
+"""Keys that a resumed run may change: no result depends on them."""
+_MOST_EPISODES = 10**6
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class ESConfig:
+    """A training run by evolution strategies."""
+
+    trainer: Literal["es"] = "es"
+    """Which trainer the file is for."""
+    iterations: int = Field(default=300, ge=1, le=10**9)
+    """Updates of the search distribution."""
+    popsize: int = Field(default=12, ge=2, le=10_000)
+    """Candidates an iteration; even for antithetic searchers (pgpe, ars)."""
+    terrains: int = Field(default=2, ge=1, le=10_000)
+    """Episodes of each candidate an iteration, each on its own terrain."""
+    common_terrains: Literal["pair", "population"] = "population"
+    """Who shares terrains (and noise): candidates 2i and 2i + 1, or all candidates."""
+    center_terrains: int = Field(default=2, ge=1, le=10_000)
+    """Episodes of the centre an iteration; their mean is `center_reward`."""
+    workers: int = Field(default=2, ge=1, le=4096)
+    """Episodes run at the same time, each in a process; 1 needs no process but this."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of candidates, terrains and noise (the initial policy has `policy.init_seed`)."""
+    ray_address: str | None = None
+    """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
+    init_from: str | None = None
+    """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
+    episode_s: float | None = None
+    """Length of an episode, seconds: shorthand of `env.episode_s`."""
+    feature_map: str | None = None
+    """Attention's feature map: shorthand of `policy.feature_map`."""
+    num_features: int | None = None
+    """Random vectors m: shorthand of `policy.num_features`."""
+    num_lambda_features: int | None = None
+    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
+    env_id: str = envs.STEPPING_STONES
+    """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, keywords of `gymnasium.make`."""
+    policy: PolicySettings = PolicyConfig()
+    """The policy."""
+    searcher: SearcherConfig = Field(default=CMAESConfig(), discriminator="name")
+    """The searcher."""
+    curriculum: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000)
+    """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
+    fit_after: int | None = Field(default=10, ge=1)
+    """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
+    of a clustered hybrid) are fitted to the centre's own queries and keys, once; null: never. What
+    `init_from` names keeps maps that its own training fitted."""
+    advance_at: float = Field(default=0.6, gt=0, le=1)
+    """Success rate of the population at which the next level begins."""
+    advance_window: int = Field(default=1, ge=1, le=10**6)
+    """Iterations at a level over which that success rate is averaged."""
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
+    """Latest checkpoints that are kept, besides the one before training."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        antithetic = self.searcher.name != "cmaes"
+        if antithetic and self.popsize % 2:
+            raise ValueError(
+                f"popsize must be even with searcher.name = {self.searcher.name}, "
+                f"which draws pairs, got {self.popsize}"
+            )
+        if self.common_terrains == "pair" and not antithetic:
+            raise ValueError(
+                "common_terrains = pair needs a searcher that draws pairs (pgpe, ars), "
+                f"got searcher.name = {self.searcher.name}"
+            )
+        if self.popsize * self.terrains > _MOST_EPISODES:
+            raise ValueError(
+                f"popsize times terrains, the episodes of an iteration, must be at most "
+                f"{_MOST_EPISODES}, got {self.popsize} times {self.terrains}"
+            )
+        return self
+
+
+def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
+    """The configuration with every default filled in; UserError when something is wrong."""
+    config = load_job(ESConfig, path, overrides)
+    task = envs.find_task(config.env_id)
+    if task is None or task.settings is None:
+        return config
+    source = configuration.source(path, overrides)
+    for i, level in enumerate(config.curriculum):
+        if set(level) - set(task.per_episode):
+            raise UserError(
+                f"{source}: curriculum.{i} may hold {' and '.join(task.per_episode) or 'nothing'}, "
+                f"which an episode may change, got {', '.join(sorted(level))}"
+            )
+        settings = {**config.env, **level}
+        configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
+    return config

@@ -1,0 +1,114 @@
+"""What cloning from recorded demonstrations is made of: `ImplicitBCConfig`."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+import envs
+import policies
+from training.trainers.job_config import load_job
+
+__all__ = ["FREE_ON_RESUME", "ImplicitBCConfig", "load_config"]
+
+FREE_ON_RESUME = (
+    "iterations", "workers", "readers", "episodes", "evaluate_every", "demonstrations", "device",
+)  # fmt: skip
+"""Keys that a resumed run may change. With other `iterations` the learning rate goes on along its
+new schedule, another `device` rounds otherwise; the policy does not depend on the others, as the
+`demonstrations` must be the same ones in another place."""
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class ImplicitBCConfig:
+    """A training run by behaviour cloning of recorded demonstrations, with a Vision-Performer."""
+
+    trainer: Literal["bc"] = "bc"
+    """Which trainer the file is for."""
+    demonstrations: str = "demos/sweep"
+    """Directory that `python -m training.demos` wrote."""
+    demos_used: int | None = Field(default=None, ge=1, le=10**9)
+    """How many of its training demonstrations to use, from the first; null: all."""
+    iterations: int = Field(default=200, ge=1, le=10**9)
+    """Rounds of `updates` gradient steps; each writes a row and a checkpoint."""
+    updates: int = Field(default=100, ge=1, le=10**9)
+    """Gradient steps a round."""
+    batch_size: int = Field(default=64, ge=1, le=2**14)
+    """Frames a gradient step, over all devices together."""
+    learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
+    """Peak learning rate of AdamW; it falls along a cosine over the whole run ..."""
+    final_learning_rate: float = Field(default=1e-5, ge=0, le=1e6)
+    """... to this one."""
+    warm_up: int = Field(default=200, ge=0, le=10**9)
+    """Gradient steps over which the learning rate rises to its peak."""
+    weight_decay: float = Field(default=0.01, ge=0, le=1e6)
+    """Decoupled weight decay (AdamW), as a share of the learning rate."""
+    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
+    """Gradients longer than this are shortened to it."""
+    fit_after: int | None = Field(default=1000, ge=1)
+    """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
+    (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
+    once; null: never."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Type of matrix products (mixed precision: parameters and energies stay float32)."""
+    not_finite: Literal["stop", "skip"] = "stop"
+    """When a batch's loss or gradient is not finite, after reporting it: stop, or skip it."""
+    val_frames: int = Field(default=512, ge=1, le=10**9)
+    """Frames of held-out demonstrations that `val_loss` is computed on."""
+    evaluate_every: int = Field(default=50, ge=0, le=10**9)
+    """Rounds between closed-loop evaluations, and one after the last; 0: none at all."""
+    episodes: int = Field(default=4, ge=1, le=10**4)
+    """Episodes of a closed-loop evaluation, on scenes that are in no demonstration."""
+    readers: int = Field(default=1, ge=1, le=256)
+    """Threads that read frames ahead, each process its own."""
+    threads: int = Field(default=2, ge=1, le=1024)
+    """Threads that a process computes with."""
+    workers: int = Field(default=2, ge=1, le=4096)
+    """Processes of the closed-loop evaluation."""
+    device: str = "cpu"
+    """PyTorch device: cpu or cuda; under torchrun each process takes its own GPU."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of batches and negatives (the initial policy has `policy.init_seed`)."""
+    episode_s: float | None = None
+    """Length of an episode, seconds: shorthand of `env.episode_s`."""
+    feature_map: str | None = None
+    """Attention's feature map: shorthand of `policy.feature_map`."""
+    num_features: int | None = None
+    """Random vectors m: shorthand of `policy.num_features`."""
+    num_lambda_features: int | None = None
+    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
+    env_id: str = envs.BIMANUAL_SWEEP
+    """Gymnasium id."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, keywords of `gymnasium.make`."""
+    policy: policies.VisionPolicyConfig = policies.VisionPolicyConfig()
+    """The policy."""
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
+    """Latest checkpoints that are kept, besides the one before training."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        policy = self.policy
+        if policy.attend and policy.embed_dim == policy.heads and policy.qk_length is not None:
+            raise ValueError(
+                "policy.qk_length must be null where heads have one dimension (embed_dim = heads = "
+                f"{policy.heads}), whose length alone can be learned, got {policy.qk_length}"
+            )
+        if self.final_learning_rate > self.learning_rate:
+            raise ValueError(
+                f"final_learning_rate must be at most learning_rate = {self.learning_rate}, "
+                f"got {self.final_learning_rate}"
+            )
+        return self
+
+
+def load_config(path: str | Path, overrides: list[str]) -> ImplicitBCConfig:
+    """The configuration with every default filled in; UserError when something is wrong."""
+    return load_job(ImplicitBCConfig, path, overrides)

@@ -1,0 +1,310 @@
+"""The training loop of proximal policy optimisation, and what a run goes on from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass as checked_dataclass
+from torch import Tensor
+
+import envs
+import policies
+from foveate_extras import require
+from policies import RunningStatistics
+from policies.seeing import SeeingPolicy
+from training.episodes.environments import make_env
+from training.episodes.outcomes import episode_columns, episode_values
+from training.episodes.pool import Pool
+from training.episodes.seeds import derived_seeds
+from training.evaluation.players import check_device
+from training.runs import checkpoint, run_log
+from training.runs.state_files import Count, Finite, State
+from training.settings import config as configuration
+from training.settings.config import UserError
+from training.trainers.exploration import Explorer, Rollout, Task
+from training.trainers.lifecycle import state_of
+from training.trainers.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
+from training.trainers.optimiser_state import optimiser_tensors, set_optimiser
+from training.trainers.ppo_config import PPOConfig, critic_settings
+from training.trainers.workers import explained, open_pool
+
+if TYPE_CHECKING:
+    from stable_baselines3 import PPO
+
+__all__ = ["columns", "prepare", "train"]
+
+_UPDATE, _CENTER, _FIRST_WAVE = 0, 1, 2
+_CRITIC, _OPTIMISER, _LOG_STD = "critic/", "optimiser/", "log_std"
+_FIGURES = {
+    "policy_loss": "train/policy_gradient_loss",
+    "value_loss": "train/value_loss",
+    "entropy_loss": "train/entropy_loss",
+    "approx_kl": "train/approx_kl",
+    "clip_fraction": "train/clip_fraction",
+    "explained_variance": "train/explained_variance",
+}
+"""Columns of metrics.csv, and what Stable-Baselines3 calls them."""
+
+
+def columns(env_id: str) -> tuple[str, ...]:
+    """Of metrics.csv."""
+    return (*episode_columns(envs.find_task(env_id)), *_FIGURES, "exploration", "wall_s")
+
+
+@checked_dataclass(config=ConfigDict(extra="forbid"))
+class Progress:
+    """Counters of a run; with actor, critic and optimiser, all that a checkpoint holds."""
+
+    iteration: Count = 0
+    env_steps: Count = 0
+    episodes: Count = 0
+    fitted: bool = False
+    """Whether the policies' feature maps are fitted to their queries and keys."""
+    returns: list[Finite] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    """Count, mean and sum of squared deviations of discounted returns so far."""
+
+    def scale(self, rollouts: Sequence[Rollout], gamma: float) -> float:
+        """Their standard deviation, these episodes' returns included: what rewards are divided
+        by."""
+        from training.trainers.ppo_update import discounted
+
+        count, mean, m2 = self.returns
+        total = RunningStatistics(count, np.array([mean]), np.array([m2]))
+        for rollout in rollouts:
+            total = total.update(discounted(rollout.rewards, gamma)[:, None])
+        self.returns = [total.count, float(total.mean[0]), float(total.m2[0])]
+        return math.sqrt(self.returns[2] / self.returns[0]) or 1.0
+
+
+@checked_dataclass(frozen=True, config=State)
+class _Saved:
+    """What a run goes on from, beside tensors."""
+
+    progress: Progress
+    optimiser_tensors: Count
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """Actor, critic, and Stable-Baselines3's PPO around them."""
+
+    actor: SeeingPolicy
+    critic: SeeingPolicy
+    model: PPO
+
+    @property
+    def networks(self) -> tuple[SeeingPolicy, SeeingPolicy]:
+        """Actor and critic."""
+        return self.actor, self.critic
+
+    @property
+    def log_std(self) -> Tensor:
+        """Of the noise on an action's numbers."""
+        found = self.model.policy.log_std
+        assert isinstance(found, Tensor)
+        return found.detach()
+
+
+def prepare(config: PPOConfig) -> _Learner:
+    """The learner before training; UserError where it cannot begin,
+    MissingExtraError without Stable-Baselines3."""
+    require("training.ppo", "rl")
+    from training.trainers.ppo_update import make_model
+
+    check_device(config.device)
+    value = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+    judge = critic_settings(config, "the configuration")
+    with make_env(config.env_id, config.env) as env:
+        geometry = getattr(env.unwrapped, "geometry", None)
+        with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
+            actor: SeeingPolicy = policies.build_for(config.policy, env, typed=False)
+        with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
+            critic: SeeingPolicy = policies.build(
+                judge, env.observation_space, value, geometry=geometry, typed=False
+            )
+        space = env.observation_space
+    if hasattr(actor.controller, "state_size"):
+        raise UserError(
+            "policy.controller must remember nothing in training.ppo, which learns from single "
+            f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
+        )
+    if config.init_from is not None:
+        checkpoint.load_into(actor, checkpoint.load(checkpoint.resolve(config.init_from)))
+    return _Learner(actor, critic, make_model(config, space, actor, critic))
+
+
+def save(run: Path, learner: _Learner, progress: Progress, config: PPOConfig) -> None:
+    """Write the iteration's checkpoint: the policy, and what else training goes on from."""
+    optimiser = optimiser_tensors(learner.model.policy.optimizer)
+    critic = learner.critic.state_dict()
+    tensors = {_LOG_STD: learner.log_std}
+    tensors |= {_CRITIC + name: tensor for name, tensor in critic.items()}
+    tensors |= {_OPTIMISER + name: tensor for name, tensor in optimiser.items()}
+    state = {"progress": dataclasses.asdict(progress), "optimiser_tensors": len(optimiser)}
+    plain = configuration.dump(config)
+    checkpoint.save_in_run(run, progress.iteration, learner.actor, tensors, plain, state)
+
+
+def load(start: checkpoint.Checkpoint, learner: _Learner) -> Progress:
+    """Set a learner to what a checkpoint holds; UserError when that is another's."""
+    saved = state_of(start, _Saved)
+    checkpoint.load_into(learner.actor, start)
+    known = {_CRITIC + name: tensor for name, tensor in learner.critic.state_dict().items()}
+    known[_LOG_STD] = learner.log_std
+    found = {k: v for k, v in start.search.items() if not k.startswith(_OPTIMISER)}
+    checkpoint.check_tensors(start.path, "critic", found, known)
+    learner.log_std.copy_(found.pop(_LOG_STD))
+    learner.critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items()})
+    set_optimiser(learner.model.policy.optimizer, start, saved.optimiser_tensors, _OPTIMISER)
+    return saved.progress
+
+
+def train(config: PPOConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
+    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
+    learner = prepare(config)
+    progress = Progress()
+    if start is not None:
+        progress = load(start, learner)
+    else:
+        progress.fitted = (
+            config.init_from is not None
+            and checkpoint.load(checkpoint.resolve(config.init_from)).has_fitted_maps
+        )
+        save(run, learner, progress, config)
+    sizes = [sum(p.numel() for p in network.parameters()) for network in learner.networks]
+    print(f"{sizes[0]} parameters, {sizes[1]} of the critic, in {run}", flush=True)
+    if progress.iteration >= config.iterations:
+        return
+    announce(learner.actor, config.fit_after, progress.fitted, config.iterations)
+    settings = config.env_id, config.env, configuration.dump(config)["policy"], config.temperature
+    with (
+        closing(
+            open_pool(partial(Explorer, *settings), config.workers, config.ray_address)
+        ) as pool,
+        closing(
+            run_log.RunLog(
+                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
+            )
+        ) as log,
+    ):
+        torch.set_num_threads(config.threads)
+        learn(config, run, learner, progress, pool, log)
+
+
+def explore(
+    config: PPOConfig, iteration: int, learner: _Learner, pool: Pool[Task, Rollout]
+) -> tuple[list[Rollout], list[Rollout]]:
+    """An iteration's episodes without exploration, and those with it: waves of `episodes`, until
+    they have `steps` steps. That no result depends on the workers, no wave ends early."""
+    state = {name: tensor.numpy(force=True) for name, tensor in learner.actor.state_dict().items()}
+    log_std = learner.log_std.cpu().numpy()
+    seeds = derived_seeds(config.seed, iteration, _CENTER, config.center_episodes)
+    tasks = [Task(seed, state, None) for seed in seeds]
+    found: list[Rollout] = []
+    wave = _FIRST_WAVE
+    while sum(len(rollout.rewards) for rollout in found) < config.steps:
+        seeds = derived_seeds(config.seed, iteration, wave, config.episodes)
+        tasks += [Task(seed, state, log_std) for seed in seeds]
+        with explained():
+            found += pool.run(tasks)
+        tasks, wave = [], wave + 1
+    return found[: config.center_episodes], found[config.center_episodes :]
+
+
+def learn(
+    config: PPOConfig, run: Path, learner: _Learner, progress: Progress,
+    pool: Pool[Task, Rollout], log: run_log.RunLog,
+) -> None:  # fmt: skip
+    """The training loop: explore, update, log, save."""
+    from training.trainers.ppo_update import update
+
+    task, earlier_s = envs.find_task(config.env_id), float(log.last.get("wall_s", 0.0))
+    began = time.perf_counter()
+    while progress.iteration < config.iterations:
+        lap = time.perf_counter()
+        progress.iteration += 1
+
+        calm, tried = explore(config, progress.iteration, learner, pool)
+        center, episodes = ([rollout.episode for rollout in part] for part in (calm, tried))
+        exploration = float(learner.log_std.exp().mean()) if len(learner.log_std) else math.nan
+
+        unit = progress.scale(tried, config.gamma)
+        seed = derived_seeds(config.seed, progress.iteration, _UPDATE, 1)[0]
+        figures = update(learner.model, tried, unit, seed)
+        check_finite(learner, progress.iteration)
+        take_statistics(learner, tried)
+        fit_maps(config, learner, progress, tried)
+
+        steps = sum(episode.steps for episode in center + episodes)
+        rewards = [episode.reward for episode in episodes]
+        progress.env_steps += steps
+        progress.episodes += len(center) + len(episodes)
+        now = time.perf_counter()
+        row = {
+            "iteration": progress.iteration,
+            "env_steps": progress.env_steps,
+            "episodes": progress.episodes,
+            "reward_mean": float(np.mean(rewards)),
+            "reward_max": float(np.max(rewards)),
+            **episode_values(task, center, episodes),
+            **{column: float(figures[name]) for column, name in _FIGURES.items()},
+            "exploration": exploration,
+            "wall_s": round(earlier_s + now - began, 3),
+        }
+        log.row(row, f"reward {row['center_reward']:.3g}, {steps / (now - lap):.0f} steps/s")
+        save(run, learner, progress, config)
+
+
+def check_finite(learner: _Learner, iteration: int) -> None:
+    """UserError when an update has left numbers that are not finite."""
+    if all(bool(p.isfinite().all()) for p in learner.model.policy.parameters()):
+        return
+    raise UserError(
+        f"training stopped: the update of iteration {iteration} gives parameters that are not "
+        "finite; the last checkpoint is intact (a lower learning_rate may help)"
+    )
+
+
+def seen_in(rollouts: Sequence[Rollout]) -> dict[str, Tensor]:
+    """All observations, each part (N, ...)."""
+    keys = rollouts[0].observations
+    return {
+        k: torch.from_numpy(np.concatenate([r.observations[k] for r in rollouts])) for k in keys
+    }
+
+
+def take_statistics(learner: _Learner, rollouts: Sequence[Rollout]) -> None:
+    """Add what was seen to what observations are normalised by, from the next iteration on."""
+    device = learner.log_std.device
+    for rollout in rollouts:
+        seen = {key: part.to(device) for key, part in seen_in([rollout]).items()}
+        for network in learner.networks:
+            total = network.normaliser.statistics.merge(network.statistics_of(seen))
+            network.normaliser.statistics = total
+
+
+def fit_maps(
+    config: PPOConfig, learner: _Learner, progress: Progress, rollouts: Sequence[Rollout]
+) -> None:
+    """Fit the feature maps, when that is due, to what was seen."""
+    if not is_due(config.fit_after, progress.fitted, progress.iteration):
+        return
+    seen = seen_in(rollouts)
+    rows = torch.from_numpy(evenly(len(next(iter(seen.values()))), OBSERVATIONS))
+    chosen = {key: part[rows].to(learner.log_std.device) for key, part in seen.items()}
+    with sound():
+        for network in learner.networks:
+            network.fit_attention(chosen)
+    progress.fitted = True

@@ -1,0 +1,244 @@
+"""What a stopped run goes on from: `--resume RUN`, or one of its checkpoints.
+
+A checkpoint is fit when its file is whole, it is of the run's configuration and of the iteration
+that its name says, and metrics.csv holds the rows of all iterations up to it. Where the newest is
+not, the error names the newest that is, and the command that goes on from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from training.command.command_lines import command_line
+from training.runs import checkpoint, run_log
+from training.runs.checkpoint import Checkpoint
+from training.settings import config as configuration
+from training.settings.config import UserError
+from training.trainers.job_config import as_before, resolved
+
+__all__ = ["check_same_job", "first_difference", "iterations_done", "resume", "set_aside_later"]
+
+T = TypeVar("T")
+
+
+class _OtherJobError(UserError):
+    """A checkpoint was trained with another configuration than its run's."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A run as its config.yaml describes it."""
+
+    run: Path
+    file: Path
+    kind: type[Any]
+    config: dict[str, Any]
+    free: tuple[str, ...]
+    """Keys that a resumed run may change."""
+
+
+def resume(
+    command: str, args: argparse.Namespace, load: Callable[[Any, list[str]], T],
+    free_on_resume: Callable[[T], tuple[str, ...]],
+) -> tuple[T, Path, Checkpoint | None]:  # fmt: skip
+    """Configuration, directory and checkpoint of the run that the command line goes on with.
+
+    The arguments are those of `starting.start_run`. UserError when the run cannot go on.
+    """
+    run, chosen = _place(args)
+    file = _configuration_file(run, args)
+    before, words = _saved(file, load, chosen)
+    config = load(args.config or file, [*words, *args.set])
+    job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
+    after = configuration.dump(config)
+    if job.config.keys() != after.keys():
+        raise UserError(
+            f"policy.name = {after['policy']['name']!r} differs from "
+            f"{job.config['policy']['name']!r} in {file}; a resumed run keeps its kind of policy"
+        )
+    changed = first_difference(after, job.config, job.free)
+    if changed is not None:
+        key, here, there = changed
+        raise UserError(
+            f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
+            f"{', '.join(job.free)} alone"
+        )
+    if chosen is None and run_log.has_rows(run):  # the first checkpoint comes before the first row
+        raise UserError(
+            f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
+            f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
+        )
+    start = None if chosen is None else _start(chosen, job, command, args)
+    done = iterations_done(start)
+    if after["iterations"] < done:
+        raise UserError(
+            f"iterations = {after['iterations']}, but {run} has done {done}; a resumed run needs "
+            "at least as many"
+        )
+    return config, run, start
+
+
+def _place(args: argparse.Namespace) -> tuple[Path, Path | None]:
+    """The run directory, and the checkpoint in it that is named, or its newest, or None."""
+    given = Path(args.resume)
+    named = given.suffix == ".safetensors" and not given.is_dir()
+    run = given.parent.parent if named else given
+    found = checkpoint.in_run(run)
+    if named and given not in found:
+        raise UserError(
+            f"--resume takes a run directory, or one of the checkpoints of a run, got {given}; "
+            f"those of {run} are {', '.join(path.name for path in found) or 'none'}"
+        )
+    if args.out is not None and Path(args.out) != run:
+        raise UserError(f"--resume {run} writes there, so --out {args.out} cannot be given too")
+    return run, given if named else next(reversed(found), None)
+
+
+def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
+    """The run's config.yaml; where it is missing, restored from the newest whole checkpoint."""
+    saved = run / run_log.CONFIG
+    if saved.is_file():
+        return saved
+    whole = checkpoint.newest_whole(run)
+    if whole is None:
+        raise UserError(f"{run} holds no run to resume: there is no {saved}")
+    config = checkpoint.read(whole).config
+    asked = configuration.read_yaml(args.config) if args.config else {}
+    if ":" in config.get("env_id", "") and asked.get("env_id") != config["env_id"]:
+        raise UserError(
+            f"there is no {saved}, and {whole} names an environment that would be imported, "
+            f"{str(config['env_id'])!r}, which only a configuration of your own may ask for; give "
+            "that with --config"
+        )
+    try:
+        with run_log.lock(run):
+            run_log.write_config(run, json.loads(json.dumps(config)))
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"there is no {saved}, and it cannot be written: {error}") from None
+    print(f"there was no {saved}; it is restored from {whole}")
+    return saved
+
+
+def _saved(
+    file: Path, load: Callable[[Any, list[str]], T], chosen: Path | None
+) -> tuple[T, list[str]]:
+    """The configuration in a run's file, and overrides for keys that the run is too old to know;
+    UserError when it has been damaged."""
+    try:
+        words = as_before(configuration.read_yaml(file))
+        return load(file, words), words
+    except UserError as error:
+        if chosen is None:
+            raise
+        raise UserError(
+            f"{error}; mend that, or remove {file}, which is then restored from the checkpoint"
+        ) from None
+
+
+def _start(chosen: Path, job: _Job, command: str, args: argparse.Namespace) -> Checkpoint:
+    """The chosen checkpoint; UserError when it is not fit, with what to do instead."""
+    try:
+        return _fit(chosen, job)
+    except UserError as error:
+        others = (path for path in reversed(checkpoint.in_run(job.run)) if path != chosen)
+        instead = next((path for path in others if _is_fit(path, job)), None)
+        if instead is not None:
+            words = ["--resume", str(instead)]
+            words += ["--config", args.config] if args.config else []
+            words += ["--set", *args.set] if args.set else []
+            raise UserError(
+                f"{error}; the newest checkpoint that this run can go on from is {instead}: "
+                f"{command_line(command, *words)}"
+            ) from None
+        if isinstance(error, _OtherJobError):
+            raise UserError(
+                f"{error}; put that back, or remove {job.file}, which is then restored from the "
+                "checkpoint"
+            ) from None
+        raise
+
+
+def _is_fit(path: Path, job: _Job) -> bool:
+    try:
+        _fit(path, job)
+    except UserError:
+        return False
+    return True
+
+
+def _fit(path: Path, job: _Job) -> Checkpoint:
+    """A checkpoint that the run can go on from; UserError says why another is not."""
+    start = checkpoint.read(path)
+    done = iterations_done(start)
+    if done != checkpoint.iteration_of(path):
+        raise UserError(
+            f"{path} holds iteration {done}, not that of its name; it may be a copy from elsewhere"
+        )
+    check_same_job(start, job.kind, job.config, job.free, job.file)
+    run_log.check_rows(job.run, done)
+    return start
+
+
+def check_same_job(
+    start: Checkpoint, kind: type[Any], config: dict[str, Any], free: Collection[str], file: Path
+) -> None:
+    """UserError when a checkpoint was trained with another configuration than `config`, of the
+    class `kind` and from `file`, by more than the keys that are `free`."""
+    trained = resolved(kind, start.config, str(start.path))
+    changed = first_difference(config, trained, free)
+    if changed is not None:
+        key, here, there = changed
+        raise _OtherJobError(
+            f"{key} = {here!r} in {file} differs from {there!r}, with which {start.path} was "
+            f"trained; a resumed run may change {', '.join(free)} alone"
+        )
+
+
+def first_difference(
+    here: dict[str, Any], there: dict[str, Any], free: Collection[str] = ()
+) -> tuple[str, Any, Any] | None:
+    """The first key, dotted where nested, whose values differ, and both; None when none does."""
+    for key in {**there, **here}:
+        ours, theirs = here.get(key), there.get(key)
+        if key in free or ours == theirs:
+            continue
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            below = first_difference(ours, theirs)
+            if below is not None:
+                return f"{key}.{below[0]}", *below[1:]
+        return key, ours, theirs
+    return None
+
+
+def iterations_done(start: Checkpoint | None) -> int:
+    """How many iterations a run has behind it; UserError for a checkpoint that is not a run's."""
+    if start is None:
+        return 0
+    progress = start.state.get("progress")
+    done = progress.get("iteration") if isinstance(progress, dict) else None
+    if type(done) is not int or done < 0:
+        raise UserError(
+            f"{start.path} holds no progress of a run, so none can go on from it; it may be a "
+            "policy alone"
+        )
+    return done
+
+
+def set_aside_later(start: Checkpoint) -> None:
+    """Rename the run's checkpoints that are later than the one that it goes on from."""
+    try:
+        aside = checkpoint.set_aside_after(start.path)
+    except OSError as error:
+        raise UserError(
+            f"cannot set aside the checkpoints after {start.path}: {error.strerror}"
+        ) from None
+    if aside:
+        print(
+            f"going on from {start.path}; later checkpoints are kept as *.aside until their "
+            "iterations are done again"
+        )

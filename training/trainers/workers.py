@@ -1,0 +1,156 @@
+"""Episodes for a trainer, and what runs them: this process, others, or those of a Ray cluster.
+
+An episode's outcome depends on its `Task` alone, and outcomes come back in the order of the tasks,
+so that a training run is the same bit for bit whatever runs the episodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import policies
+from policies.observation import copied
+from training.episodes import pool
+from training.episodes.environments import make_env
+from training.episodes.episode import Episode, run_episode
+from training.episodes.pool import Pool, WorkerDiedError
+from training.episodes.seeds import EVALUATION_SEEDS_FROM
+from training.runs.checkpoint import policy_settings
+from training.settings.config import UserError
+from training.trainers.map_fitting import evenly
+
+__all__ = [
+    "EpisodeWorker",
+    "Outcome",
+    "Pool",
+    "Setup",
+    "Task",
+    "explained",
+    "get_parameters",
+    "open_pool",
+    "set_parameters",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker needs to build its environment and policy: plain data and arrays."""
+
+    env_id: str
+    env: dict[str, Any]
+    policy: dict[str, Any]
+    state: dict[str, Tensor]
+    """The policy's `state_dict`: random projections and everything else that is not searched."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One episode of one candidate."""
+
+    parameters: Tensor
+    """Searched parameters of the policy, (parameters,) float64."""
+    statistics: policies.RunningStatistics
+    """What observations are normalised by, frozen during an iteration."""
+    seed: int
+    options: dict[str, Any]
+    maps: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    """What the policy's feature maps were fitted to since the pool was opened; may be empty."""
+    kept: int = 0
+    """How many of the observations seen the outcome is to hold."""
+
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an episode came to, and the statistics of what was seen in it."""
+
+    episode: Episode
+    statistics: policies.RunningStatistics
+    observations: list[dict[str, np.ndarray]] = dataclasses.field(default_factory=list)
+    """At most `Task.kept` of the episode, spread evenly over it, by the names of their parts."""
+
+
+def get_parameters(policy: nn.Module) -> Tensor:
+    """The searched parameters of a policy as one vector, float64."""
+    searched = [p.detach().flatten().double() for p in policy.parameters() if p.requires_grad]
+    return torch.cat(searched) if searched else torch.zeros(0, dtype=torch.float64)
+
+
+def set_parameters(policy: nn.Module, vector: Tensor) -> None:
+    """Set the searched parameters of a policy from one vector."""
+    searched = [p for p in policy.parameters() if p.requires_grad]
+    pieces = vector.split([p.numel() for p in searched])
+    with torch.no_grad():
+        for parameter, piece in zip(searched, pieces, strict=True):
+            parameter.copy_(piece.view_as(parameter))
+
+
+class EpisodeWorker:
+    """One environment and one policy; runs one task at a time."""
+
+    def __init__(self, setup: Setup) -> None:
+        torch.set_num_threads(1)
+        self._env = make_env(setup.env_id, setup.env)
+        settings = policy_settings(setup.policy, "policy")
+        self._policy = policies.build_for(settings, self._env)
+        self._policy.load_state_dict(setup.state)
+
+    def run(self, task: Task) -> Outcome:
+        """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
+        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
+        set_parameters(self._policy, task.parameters)
+        if task.maps:
+            self._policy.load_state_dict(task.maps, strict=False)
+        self._policy.normaliser.statistics = task.statistics
+        measured: list[np.ndarray] = []
+        seen: list[dict[str, np.ndarray]] = []
+
+        def keep(env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
+            measured.append(policy.measured(observation))
+            if task.kept:
+                seen.append(copied(observation))
+
+        with torch.no_grad():
+            episode = run_episode(
+                self._env, self._policy, task.seed, options=task.options, on_step=keep
+            )
+        empty = policies.RunningStatistics.empty(len(measured[0]))
+        statistics = empty.update(np.stack(measured))
+        kept = [seen[i] for i in evenly(len(seen), task.kept)]
+        return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what an episode stops training by into a UserError: numbers that are not finite, or
+    workers that die."""
+    try:
+        yield
+    except (FloatingPointError, WorkerDiedError) as error:
+        raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
+
+
+def open_pool(
+    make: Callable[[], pool.Worker[T, R]], workers: int, ray_address: str | None
+) -> Pool[T, R]:
+    """As `pool.open_pool`, for a trainer: it says that other processes take seconds to begin."""
+    if workers > 1 or ray_address is not None:
+        print(f"starting {workers} workers on {ray_address or 'this machine'} ...", flush=True)
+    return pool.open_pool(make, workers, ray_address)
