@@ -1,8 +1,8 @@
 """Policies that do not come with the package, and the command that makes each anew.
 
-Their files were large and unlike a shipped one in attention alone. Records still name them,
-so `training.runs.checkpoint.resolve` answers their names with the command. It gives the same bytes
-only on a CPU of the kind that trained them.
+They were large, and most differ from a shipped one in attention alone. `checkpoint.resolve` answers
+their names with the command. It gives the same bytes only on a CPU of the kind that trained them,
+and `stepping_stones_clone` is older than today's initial attention: another one of its kind.
 """
 
 from __future__ import annotations
