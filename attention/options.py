@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Unpack, get_args, get_origin
 
 import torch
 
@@ -27,7 +27,10 @@ def check_options(
 
 
 def keywords(function: Callable[..., Any]) -> set[str] | None:
-    """Names of the parameters of a function or class; None where any keyword is taken."""
+    """Names of the parameters of a function or class; None where any keyword is taken.
+
+    `**options: Unpack[T]` takes the keys of the TypedDict T.
+    """
     names: set[str] = set()
     chain = function.__mro__ if isinstance(function, type) else (function,)
     for part in chain:
@@ -36,9 +39,25 @@ def keywords(function: Callable[..., Any]) -> set[str] | None:
         except (TypeError, ValueError):  # of some functions in C
             return None
         names |= {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-        if not any(p.kind == p.VAR_KEYWORD for p in parameters):
+        others = [p.annotation for p in parameters if p.kind == p.VAR_KEYWORD]
+        if not others:
             return names
+        if get_origin(others[0]) is Unpack:
+            typed = get_args(others[0])[0]
+            return names | typed.__required_keys__ | typed.__optional_keys__
     return None
+
+
+def check_keywords(cls: type[Any], options: dict[str, Any]) -> None:
+    """Raise TypeError, as Python does, for an option that the constructor of `cls` lacks.
+
+    The sentence names the class that was called, and not the base that was passed the option.
+    """
+    known = keywords(cls.__init__)
+    for option in options:
+        if known is not None and option not in known:
+            takes = ", ".join(sorted(known - {"self"}))
+            raise TypeError(f"{cls.__name__} takes the arguments {takes}, got {option!r}")
 
 
 def is_integer(value: object) -> bool:

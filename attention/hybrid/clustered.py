@@ -47,8 +47,9 @@ class ClusteredHybrid(FeatureMap):
     Positive for zero-one with real A, else signed.
 
     Args:
-        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
-            `ProjectedFeatures`. All bases share the omegas.
+        dim, num_features: d and m.
+        kernel, projection, seed, heads, dtype, device: as in `MapOptions`. All bases share the
+            omegas.
         query_centers, key_centers: (nq, d) and (nk, d), or (heads, ...); `fit` finds them by
             k-means (needs scikit-learn). Until then they are zero and every A is the identity.
         num_query_clusters, num_key_clusters: nq and nk; default 2, or those of the centres given.
@@ -152,7 +153,7 @@ class ClusteredHybrid(FeatureMap):
             "lambda_projection", lambda_projection, num_lambda_features, dim, *place
         )
         self.lambda_map = gaussian_features(
-            lambda_features, dim, num_lambda_features, taus, seed, heads, None, None
+            lambda_features, dim, num_lambda_features, projection=taus, seed=seed, heads=heads
         ).to(omega)
         self.default = BASES[default_base](
             dim, num_features, kernel=kernel, projection=None, heads=heads
