@@ -12,6 +12,7 @@ from torch import Tensor
 
 import attention
 from attention.features import PositiveFeatures
+from tests.attention import cases
 
 NAMES = attention.available()
 COMPARISONS = ("elu", "harmonic", "relu")
@@ -43,8 +44,7 @@ def attention_case(name: str, *counts: int) -> tuple[attention.FeatureMap, Tenso
 
 
 def tokens(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return 0.7 * torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return 0.7 * cases.tokens(*shape, seed=seed, dtype=torch.float64)
 
 
 def kernel_matrix(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:

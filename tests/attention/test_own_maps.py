@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import attention
 from attention import RandomFeatureAttention
 from attention.features import PositiveFeatures
+from tests.attention.cases import tokens
 from tests.attention.own_maps import Cosines, Taylor, no_map, positive_of_seed_5
 
 MODULE = "tests.attention.own_maps"
@@ -30,10 +31,6 @@ MAPS: dict[str, Any] = {
     "partial": lambda: partial(Cosines, shift=0.3),
     "typed name": lambda: f"{MODULE}:Cosines",
 }
-
-
-def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def layer(kind: str, **options: Any) -> RandomFeatureAttention:
