@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
-from attention.features import FeatureMap, ScaledFeatures
-from attention.features.base import LogFeatures, scaled_exp, scaled_token_scores
+from attention.features import ScaledFeatures
+from attention.features.base import LogFeatures, scaled_exp
 from attention.features.cluster_diagonal import cluster_diagonal
-from attention.features.complex_valued import real_form
+from attention.features.complex_valued import TwoSided, real_form
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.hybrid.bases import BASES, resolve_lambda_projection
 from attention.hybrid.cluster_pairs import pair_logarithms
@@ -41,7 +41,7 @@ def _set_diagonals(hybrid: Any, _: object) -> None:
     hybrid._set_diagonals()
 
 
-class ClusteredHybrid(FeatureMap):
+class ClusteredHybrid(TwoSided):
     """F = nq nk t m for zero-one, nq nk R (t m + T) + T for Gaussian; t is 2 for complex A, else 1.
 
     Positive for zero-one with real A, else signed.
@@ -171,31 +171,6 @@ class ClusteredHybrid(FeatureMap):
             return self.num_pairs * width
         default, rho = self.default.output_dim, self.lambda_map.output_dim
         return self.num_pairs * rho * (width + default) + default
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._features(x, key=False)
-
-    def keys(self, y: Tensor) -> Tensor:
-        return self._features(y, key=True)
-
-    def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        return self._scaled_features(x, key=False)
-
-    def scaled_keys(self, y: Tensor) -> ScaledFeatures:
-        return self._scaled_features(y, key=True)
-
-    def log_queries(self, x: Tensor) -> LogFeatures | None:
-        return self._log_features(x, key=False)
-
-    def log_keys(self, y: Tensor) -> LogFeatures | None:
-        return self._log_features(y, key=True)
-
-    def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
-        """As `FeatureMap.token_scores`, from scaled features.
-
-        An |A_k| far from 1 makes single features overflow where their products with keys do not.
-        """
-        return scaled_token_scores(self.scaled_queries(x), self.scaled_keys(y))
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
