@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from attention.options import check_keywords
+from attention.options import check_keywords, spell_out
 
 
 class Rebuilt(nn.Module):
@@ -21,6 +21,10 @@ class Rebuilt(nn.Module):
     """
 
     _made_of: tuple[tuple[Any, ...], dict[str, Any], torch.dtype]
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        spell_out(cls)
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         check_keywords(cls, options)

@@ -3,8 +3,9 @@
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
+from inspect import Parameter
 from numbers import Integral, Real
-from typing import Any, Unpack, get_args, get_origin
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -27,10 +28,7 @@ def check_options(
 
 
 def keywords(function: Callable[..., Any]) -> set[str] | None:
-    """Names of the parameters of a function or class; None where any keyword is taken.
-
-    `**options: Unpack[T]` takes the keys of the TypedDict T.
-    """
+    """Names of the parameters of a function or class; None where any keyword is taken."""
     names: set[str] = set()
     chain = function.__mro__ if isinstance(function, type) else (function,)
     for part in chain:
@@ -39,13 +37,26 @@ def keywords(function: Callable[..., Any]) -> set[str] | None:
         except (TypeError, ValueError):  # of some functions in C
             return None
         names |= {p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
-        others = [p.annotation for p in parameters if p.kind == p.VAR_KEYWORD]
-        if not others:
+        if not any(p.kind == p.VAR_KEYWORD for p in parameters):
             return names
-        if get_origin(others[0]) is Unpack:
-            typed = get_args(others[0])[0]
-            return names | typed.__required_keys__ | typed.__optional_keys__
     return None
+
+
+def spell_out(cls: type[Any]) -> None:
+    """Show `inspect.signature(cls)` the keywords of T where a constructor has
+    `**options: Unpack[T]`, with the defaults of the base; `...` for one that the base lacks."""
+    init = vars(cls).get("__init__")
+    if init is None:
+        return
+    signature = inspect.signature(init)
+    *own, last = signature.parameters.values()
+    if get_origin(last.annotation) is not Unpack:
+        return
+    above = inspect.signature(cls.__mro__[1]).parameters
+    for name, annotation in get_type_hints(get_args(last.annotation)[0]).items():
+        default = above[name].default if name in above else ...
+        own.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    init.__signature__ = signature.replace(parameters=own)
 
 
 def check_keywords(cls: type[Any], options: dict[str, Any]) -> None:
@@ -53,10 +64,12 @@ def check_keywords(cls: type[Any], options: dict[str, Any]) -> None:
 
     The sentence names the class that was called, and not the base that was passed the option.
     """
-    known = keywords(cls.__init__)
+    known = inspect.signature(cls).parameters
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in known.values()):
+        return
     for option in options:
-        if known is not None and option not in known:
-            takes = ", ".join(sorted(known - {"self"}))
+        if option not in known:
+            takes = ", ".join(sorted(known))
             raise TypeError(f"{cls.__name__} takes the arguments {takes}, got {option!r}")
 
 

@@ -39,9 +39,10 @@ class Shifted(DiscreteFeatures):
         *,
         shift: Tensor | None = None,
         margin: float = MARGIN,
+        device: torch.device | str | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(dim, num_features, **options)
+        super().__init__(dim, num_features, device=device, **options)
         if not is_real(margin) or not 0 <= margin < math.inf:
             raise ValueError(f"margin must be a finite number of at least 0, got {margin!r}")
         heads = self.heads

@@ -1,6 +1,7 @@
 """What every feature map promises, whatever its formula."""
 
 import copy
+import inspect
 import pickle
 from functools import partial
 from typing import Any
@@ -24,6 +25,8 @@ RANDOM = tuple(name for name in NAMES if name not in DETERMINISTIC)
 FIXED = ("angular_hybrid", "hyperbolic", "positive", "trig", "trig_phase", *COMPARISONS)
 """Maps without parameters to fit."""
 DOUBLE = {"dtype": torch.float64}
+SPELLED_OUT = [name for name in NAMES if not name.endswith("_plus")]
+"""The others pass on what they do not know."""
 
 
 def attention_case(name: str, *counts: int) -> tuple[attention.FeatureMap, Tensor, Tensor, Tensor]:
@@ -199,6 +202,21 @@ def test_errors_name_the_argument(name: str) -> None:
         attention.feature_map(name, 4, 4, kernel="laplace")
     with pytest.raises(ValueError, match=f"{name} takes the options .*dtype.*, got 'sigmoid'"):
         attention.feature_map(name, 4, 4, sigmoid=1)
+
+
+@pytest.mark.parametrize("name", SPELLED_OUT)
+def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name: str) -> None:
+    """Also those that it passes on to its base, under its own name."""
+    made = type(attention.feature_map(name, 4, 6))
+    told = inspect.signature(made).parameters
+    settings = ("kernel", "projection", "seed", "heads", "dtype", "device")
+    defaults = ("softmax", "orthogonal", 0, None, None, None)
+    assert tuple(told[setting].default for setting in settings) == defaults
+    arguments = ", ".join(sorted(told))
+    with pytest.raises(
+        TypeError, match=f"^{made.__name__} takes the arguments {arguments}, got 's"
+    ):
+        made(4, 6, sed=1)
 
 
 @pytest.mark.parametrize("name", RANDOM)
