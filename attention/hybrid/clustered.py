@@ -61,7 +61,7 @@ class ClusteredHybrid(TwoSided):
         num_lambda_features: n, number of random vectors tau.
         lambda_scale: t, width of the regions around the centres.
         lambda_features: "positive", or "trig", whose coefficient is exact at the centres.
-        lambda_projection: as in `BipolarHybrid`.
+        lambda_projection: as in `HybridOptions`.
         default_base: name of the base for what the coefficients leave, T features.
 
     Raises ValueError for unknown names, numbers out of range and tensors of another shape.
