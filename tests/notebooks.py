@@ -22,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "notebooks"
 DOTS_PER_INCH = 80
+COLOURS = 64
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -56,12 +57,14 @@ def run_cell(source: str, names: dict[str, Any]) -> None:
 def drawn() -> Iterator[dict[str, Any]]:
     """What Matplotlib has drawn since it was last asked, as outputs of a cell."""
     from matplotlib import pyplot
+    from PIL import Image
 
     for number in pyplot.get_fignums():
-        picture = io.BytesIO()
+        drawing, picture = io.BytesIO(), io.BytesIO()
         figure = pyplot.figure(number)
-        figure.savefig(picture, format="png", dpi=DOTS_PER_INCH, bbox_inches="tight")
+        figure.savefig(drawing, dpi=DOTS_PER_INCH, bbox_inches="tight")
         pyplot.close(figure)
+        Image.open(drawing).convert("RGB").quantize(COLOURS).save(picture, "png", optimize=True)
         data = {"image/png": base64.b64encode(picture.getvalue()).decode()}
         yield {"output_type": "display_data", "data": data, "metadata": {}}
 
