@@ -21,7 +21,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "notebooks"
-DOTS_PER_INCH = 80
+DOTS_PER_INCH = 100
 COLOURS = 64
 
 
