@@ -18,10 +18,10 @@ from training.command.progress import watched
 from training.episodes.episode import Episode, Policy, finite_numbers, run_episode
 from training.episodes.outcomes import mean_success, outcomes_of
 from training.episodes.pool import Pool, WorkerDiedError, opened
-from training.evaluation.evaluation_file import sha256_of
 from training.evaluation.players import Player
 from training.evaluation.step_cost import measure
 from training.runs import run_log
+from training.runs.fingerprint import sha256_of
 from training.settings.config import UserError
 
 __all__ = [
@@ -183,7 +183,7 @@ def _origin(player: Player) -> dict[str, Any]:
     origin: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
     if player.checkpoint is not None:
         origin["checkpoint"] = str(player.checkpoint)
-        origin["checkpoint_sha256"] = sha256_of(player)
+        origin["checkpoint_sha256"] = sha256_of(player.checkpoint)
     return origin
 
 
