@@ -207,7 +207,7 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
         (
             {},
             {"env": {"wind": 0.1}},
-            "with other settings: env_settings.wind = 0.0, but the study now has 0.1",
+            "with other settings: env_settings.wind = None, but the study now has 0.1",
         ),
         ({}, {"title": "Another"}, "holds another study, 'A small study', not 'Another'"),
     ):

@@ -85,20 +85,20 @@ def _kept(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> l
     there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
     if not there:
         return []
-    another = f"--out {directory} holds another evaluation ({there[0]})"
-    path, advice = directory / RESULTS, "give another directory"
+    another, path = f"--out {directory} holds another evaluation ({there[0]})", directory / RESULTS
     try:
         entries = json.loads(read_bytes(path)) if there == [RESULTS] else []
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as results: {error}") from None
     if not isinstance(entries, list) or not 0 < len(entries) <= len(players):
-        raise UserError(f"{another}: {advice}")
+        raise UserError(f"{another}: give another directory")
     for entry, player in zip(entries, players, strict=False):
         known = dataclasses.asdict(check(Entry, entry, path))
         known["env_settings"] = completed(player.env_id, known["env_settings"])
         now = _made_from(player, seeds)
         for change in differences(fingerprint({key: known[key] for key in now}), now):
-            raise UserError(f"{another}, where {entry['name']} has {change.told()}: {advice}")
+            of_one = f"{known['name']} with {change.told()}"
+            raise UserError(f"{another}, of {of_one}: give another directory")
         check(dict[str, Finite], _outcome_figures(entry, player), path)
     return entries
 

@@ -27,6 +27,7 @@ from training.settings.config import UserError
 __all__ = [
     "episode_of",
     "evaluate",
+    "origin",
     "play",
     "record",
     "standard_error",
@@ -179,12 +180,13 @@ def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
     }
 
 
-def _origin(player: Player) -> dict[str, Any]:
-    origin: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
+def origin(player: Player) -> dict[str, Any]:
+    """Where an entry of evaluation.json comes from."""
+    found: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
     if player.checkpoint is not None:
-        origin["checkpoint"] = str(player.checkpoint)
-        origin["checkpoint_sha256"] = sha256_of(player.checkpoint)
-    return origin
+        found["checkpoint"] = str(player.checkpoint)
+        found["checkpoint_sha256"] = sha256_of(player.checkpoint)
+    return found
 
 
 def play(player: Player, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
@@ -217,6 +219,6 @@ def evaluate(
             episodes = list(_episodes(pool, player, seeds, progress))
             entry = summarise(player, episodes)
             _add_costs(entry, player, seeds[0])
-            entry |= _origin(player)
+            entry |= origin(player)
             entry["records"] = [record(episode) for episode in episodes]
             yield entry

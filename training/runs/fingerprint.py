@@ -1,7 +1,7 @@
-"""One answer to "was this made from the same inputs?": what they were, what they are, which differs.
+"""Whether an output was made from the same inputs as now, and which of them differs.
 
-Every output says beside itself what it was made from: a run in config.yaml and its checkpoints, an
-evaluation and the costs of a study in their JSON, demonstrations in an attribute of their files.
+Every output says what it was made from: a run in config.yaml and its checkpoints, an evaluation and
+the costs of a study in their JSON, demonstrations in an attribute of their files.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import json
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import filterfalse
@@ -22,7 +23,7 @@ from training.command.files import write_atomically
 from training.episodes import environments
 from training.episodes.environments import make_env
 from training.episodes.episode import Episode
-from training.evaluation.evaluator import episode_of, play, record, summarise
+from training.evaluation.evaluator import episode_of, origin, play, record, summarise
 from training.evaluation.players import Player
 from training.evaluation.step_cost import decisions_ms, measure_all
 from training.runs import checkpoint
@@ -232,23 +233,18 @@ class Conditions:
                 self.who, self.env_id, settings, file, device, self._repair, anyway=True
             )
             before = read_json(Episodes, path) if path.is_file() else None
-            made_from = fingerprint(
-                {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
-            )
+            inputs = {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
             episodes = play_on(
                 unfinished(path),
-                made_from,
+                fingerprint(inputs),
                 self._seeds,
                 partial(play, player, workers=self.study.workers or 1),
                 () if before is None else _played(player, before, path),
             )
-            entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
+            entry = summarise(player, episodes) | origin(player)
             if before is not None:
                 first = {"episodes": len(before.records), "provenance": before.provenance}
                 entry["earlier"] = [*before.earlier, first]
-            if self.run is not None:
-                sha256 = made_from["checkpoint_sha256"]
-                entry |= {"checkpoint": str(file), "checkpoint_sha256": sha256}
             entry["records"] = [record(e) | {"success": float(bool(e.success))} for e in episodes]
             write_json(path, entry)
             unfinished(path).unlink()
@@ -300,33 +296,30 @@ class Costs:
 
     def _measured(self) -> dict[str, Any]:
         """By arm, all that the costs follow from."""
-        measured: dict[str, Any] = {}
+        measured = {}
         for run in self.runs:
             policy = _policy_facts(run.job.policy)
             env = settings_of(run.job.env_id, run.job.env, self.study.env)
             measured[run.arm.name] = {"policy": policy, "env": env, "device": self.study.device}
-        return fingerprint(measured)
+        return measured
 
     def done(self) -> bool:
         """Whether every arm as it is now was measured, and among the others."""
         if not self.path.is_file():
             return False
-        here, env_id = self._measured(), self.runs[0].job.env_id
-        measured = read_json(Measured, self.path).measured
-        there = {name: measured.get(name) for name in here}
-        for facts in there.values():
-            if isinstance(facts, dict):
-                facts["env"] = environments.completed(env_id, facts.get("env"))
-                facts["policy"] = self._completed(facts.get("policy"))
-        return not differences(there, here)
+        here, there = fingerprint(self._measured()), read_json(Measured, self.path).measured
+        return not differences({name: self._completed(there.get(name)) for name in here}, here)
 
-    def _completed(self, policy: Any) -> Any:
-        """A policy's settings with the defaults of what was added since; what is none, as it is."""
-        try:
-            settings = checkpoint.policy_settings(policy, self.path)
-        except (UserError, AttributeError):
-            return policy
-        return fingerprint(_policy_facts(settings))
+    def _completed(self, facts: Any) -> Any:
+        """What an arm was measured with, and the defaults of what was added since; what is no such
+        thing, as it is."""
+        if not isinstance(facts, dict):
+            return facts
+        env, policy = (facts.get(name) for name in ("env", "policy"))
+        with contextlib.suppress(UserError, AttributeError):
+            policy = _policy_facts(checkpoint.policy_settings(policy, self.path))
+        env = environments.completed(self.runs[0].job.env_id, env)
+        return fingerprint({**facts, "env": env, "policy": policy})
 
     def check(self) -> None:
         """Nothing to refuse: costs are measured again when arms change."""
