@@ -62,7 +62,8 @@ def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):
     curves[1]["repair"] = "full"
     assert conduct(write_study(tmp_path, {"iterations": 1}, **arm), out) == 2
     assert (
-        "other settings: repair = 'holes', but the study now has 'full'" in capsys.readouterr().err
+        "was measured with repair = 'holes', but the study now has 'full'"
+        in capsys.readouterr().err
     )
 
 

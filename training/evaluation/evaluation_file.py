@@ -95,19 +95,17 @@ def _kept(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> l
     for entry, player in zip(entries, players, strict=False):
         known = dataclasses.asdict(check(Entry, entry, path))
         known["env_settings"] = completed(player.env_id, known["env_settings"])
-        now = _made_from(player, seeds)
+        now = fingerprint(
+            {
+                "name": player.name, "env": player.env_id, "env_settings": player.env_settings,
+                "seeds": seeds, "checkpoint_sha256": player.checkpoint, "repair": player.repair,
+            }
+        )  # fmt: skip
         for change in differences(fingerprint({key: known[key] for key in now}), now):
             of_one = f"{known['name']} with {change.told()}"
             raise UserError(f"{another}, of {of_one}: give another directory")
         check(dict[str, Finite], _outcome_figures(entry, player), path)
     return entries
-
-
-def _made_from(player: Player, seeds: Sequence[int]) -> dict[str, Any]:
-    """All that an entry follows from, by its names there."""
-    policy = {"checkpoint_sha256": player.checkpoint, "repair": player.repair}
-    env = {"env": player.env_id, "env_settings": player.env_settings}
-    return fingerprint({"name": player.name, **env, "seeds": seeds, **policy})
 
 
 def _outcome_figures(entry: dict[str, Any], player: Player) -> dict[str, Any]:

@@ -183,9 +183,8 @@ def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
 def origin(player: Player) -> dict[str, Any]:
     """Where an entry of evaluation.json comes from."""
     found: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
-    if player.checkpoint is not None:
-        found["checkpoint"] = str(player.checkpoint)
-        found["checkpoint_sha256"] = sha256_of(player.checkpoint)
+    if (file := player.checkpoint) is not None:
+        found |= {"checkpoint": str(file), "checkpoint_sha256": sha256_of(file)}
     return found
 
 

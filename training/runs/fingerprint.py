@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Difference", "differences", "fingerprint", "sha256_of"]
+__all__ = ["Difference", "differences", "fingerprint", "sha256_of", "version_of"]
 
 _MOST = 80  # characters of a value in a sentence
 
@@ -57,13 +58,18 @@ def differences(
 
 def sha256_of(source: Path | Iterable[bytes]) -> str:
     """Of a file, or of these bytes in turn, in hexadecimal digits. OSError of a file."""
-    if isinstance(source, Path):
-        with source.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
     digest = hashlib.sha256()
-    for part in source:
+    for part in [source.read_bytes()] if isinstance(source, Path) else source:
         digest.update(part)
     return digest.hexdigest()
+
+
+def version_of(package: str) -> str | None:
+    """None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _plain(value: Any) -> Any:

@@ -205,19 +205,15 @@ class Conditions:
             before = dataclasses.asdict(read_json(Evaluation, path))
             if self.run is not None:
                 check_there(path, self.run)
-            both = min(len(before["seeds"]), len(self._seeds))  # more can follow, or be left out
-            before["seeds"] = before["seeds"][:both]
+            seeds = self._seeds[: len(before["seeds"])]  # more can follow, or be left out
+            before["seeds"] = before["seeds"][: len(seeds)]
             before["env_settings"] = environments.completed(self.env_id, before["env_settings"])
-            now = {
-                "env_settings": settings, "seeds": self._seeds[:both], "repair": self._repair,
-                "checkpoint_sha256": there[-1] if there else before["checkpoint_sha256"],
-            }  # fmt: skip
+            now = {**before, "env_settings": settings, "seeds": seeds, "repair": self._repair}
+            now["checkpoint_sha256"] = there[-1] if there else before["checkpoint_sha256"]
             for change in differences(fingerprint(before), fingerprint(now)):
-                what = {"checkpoint_sha256": "another policy", "seeds": "other scenes"}
                 raise UserError(
-                    f"{path} was measured with {what.get(change.key, 'other settings')}: "
-                    f"{change.told('the study now has')}; give another --out, or move that file "
-                    "away"
+                    f"{path} was measured with {change.told('the study now has')}; give another "
+                    "--out, or move that file away"
                 )
 
     def do(self) -> None:

@@ -55,8 +55,8 @@ class Look(Product):
         policy, _ = checkpoint.load_policy(self.run.directory)
         past_m, ahead = depth_edges(env_id).past_m, axes_ahead(settings, env_id)
         found = dataclasses.asdict(gaze(policy, views, past_m, ahead))
-        origin = {"checkpoint_sha256": sha256_of(checkpoint.resolve(self.run.directory))}
-        write_json(self.path, found | origin | {"views": len(views)})
+        sha256 = sha256_of(checkpoint.resolve(self.run.directory))
+        write_json(self.path, {**found, "checkpoint_sha256": sha256, "views": len(views)})
 
 
 def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:

@@ -91,9 +91,8 @@ def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str
     used = [reader.demos[i] for i in (*chosen, *held_out)]
     lengths = [(demo.seed, len(demo)) for demo in used]
     facts = json.dumps([reader.recording.to_json(), len(chosen), lengths])
-    arrays = ((demo.actions, demo.rewards, *demo.arrays.values()) for demo in used)
-    numbers = (values.tobytes() for of_demo in arrays for values in of_demo)
-    return sha256_of(chain([facts.encode()], numbers))
+    arrays = (a for demo in used for a in (demo.actions, demo.rewards, *demo.arrays.values()))
+    return sha256_of(chain([facts.encode()], (values.tobytes() for values in arrays)))
 
 
 def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:

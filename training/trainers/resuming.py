@@ -57,12 +57,9 @@ def resume(
     config = load(args.config or file, [*words, *args.set])
     job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
     after = configuration.dump(config)
-    if job.config.keys() != after.keys():
-        raise UserError(
-            f"policy.name = {after['policy']['name']!r} differs from "
-            f"{job.config['policy']['name']!r} in {file}; a resumed run keeps its kind of policy"
-        )
-    for key, there, here in differences(job.config, after, job.free):
+    changed = differences(job.config, after, job.free)
+    changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
+    for key, there, here in changed:
         raise UserError(
             f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
             f"{', '.join(job.free)} alone"
