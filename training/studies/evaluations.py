@@ -311,10 +311,10 @@ class Costs:
         thing, as it is."""
         if not isinstance(facts, dict):
             return facts
-        env, policy = (facts.get(name) for name in ("env", "policy"))
+        policy: Any = facts.get("policy")
         with contextlib.suppress(UserError, AttributeError):
             policy = _policy_facts(checkpoint.policy_settings(policy, self.path))
-        env = environments.completed(self.runs[0].job.env_id, env)
+        env = environments.completed(self.runs[0].job.env_id, facts.get("env"))
         return fingerprint({**facts, "env": env, "policy": policy})
 
     def check(self) -> None:
