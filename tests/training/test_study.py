@@ -203,8 +203,12 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
         ({"iterations": 3}, {}, "was trained with iterations = 6, but the study now has 3"),
         ({"searcher": {"name": "ars"}}, {}, "was trained with searcher.name = 'pgpe', but"),
         ({}, {"arms": arms}, "with feature_map = 'softmax', but the study now has 'trig'"),
-        ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with other scenes (seeds)"),
-        ({}, {"env": {"wind": 0.1}}, "oracle.json was measured with other settings (env_settings)"),
+        ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with seeds = [100000, 100001"),
+        (
+            {},
+            {"env": {"wind": 0.1}},
+            "oracle.json was measured with env_settings.wind = None, but the study now has 0.1",
+        ),
         ({}, {"title": "Another"}, "holds another study, 'A small study', not 'Another'"),
     ):
         refused(capsys, write_study(tmp_path, job, **changes), out, sentence)

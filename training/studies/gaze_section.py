@@ -14,9 +14,10 @@ from policies import PolicyConfig
 from training.evaluation.gaze import Gaze, axes_ahead, depth_edges, gaze, oracle_views
 from training.pages.html import note, table
 from training.runs import checkpoint
+from training.runs.fingerprint import sha256_of
 from training.runs.state_files import read_json
 from training.studies.config import StudyConfig
-from training.studies.evaluations import checkpoint_sha256, settings_of, write_json
+from training.studies.evaluations import settings_of, write_json
 from training.studies.runs import Run
 from training.studies.shares import Product
 
@@ -54,8 +55,8 @@ class Look(Product):
         policy, _ = checkpoint.load_policy(self.run.directory)
         past_m, ahead = depth_edges(env_id).past_m, axes_ahead(settings, env_id)
         found = dataclasses.asdict(gaze(policy, views, past_m, ahead))
-        origin = {"checkpoint_sha256": checkpoint_sha256(self.run.directory)}
-        write_json(self.path, found | origin | {"views": len(views)})
+        sha256 = sha256_of(checkpoint.resolve(self.run.directory))
+        write_json(self.path, {**found, "checkpoint_sha256": sha256, "views": len(views)})
 
 
 def gaze_section(study: StudyConfig, runs: Sequence[Run]) -> list[str]:

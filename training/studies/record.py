@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 import shutil
@@ -23,6 +22,7 @@ from pydantic import ConfigDict, StringConstraints
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from training.command.files import read_bytes, reason, write_atomically
+from training.runs.fingerprint import sha256_of
 from training.runs.state_files import check
 from training.settings.config import UserError
 
@@ -112,7 +112,7 @@ def pack(out: Path, record: Path, told: Told) -> None:
         files[name] = gzip.compress(_table(rows).encode(), mtime=0)
     text = json.dumps(
         {
-            "tables": {name: _sha256(files[name]) for name in (EPISODES, ITERATIONS)},
+            "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
             "numbers": numbers, "evaluations": evaluations, "runs": runs, "gaze": gaze,
         }
     )  # fmt: skip
@@ -165,7 +165,7 @@ def _files(record: Path) -> dict[str, str]:
     facts_path, episodes_path = record / FACTS, record / EPISODES
     facts = check(Facts, _json(_decompressed(facts_path), facts_path), facts_path)
     for name in (EPISODES, ITERATIONS):
-        if _sha256(_bytes(record / name)) != facts.tables.get(name):
+        if sha256_of([_bytes(record / name)]) != facts.tables.get(name):
             raise UserError(f"{record / name} is another table than {facts_path} was written with")
     episodes, iterations = _grouped(episodes_path), _grouped(record / ITERATIONS)
     files = {name: _text(record / name) for name in _WHOLE if (record / name).is_file()}
@@ -214,10 +214,6 @@ def _json(text: str, path: Path) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise UserError(f"{path} is damaged: {text[:40]!r} is no JSON") from None
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _decompressed(path: Path) -> str:
