@@ -24,226 +24,22 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import gymnasium
 import torch
-from torch import nn
 
-import policies
 from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status
-from training.episodes.environments import make_env
-from training.evaluation.op_counter import OTHER
-from training.evaluation.players import (
-    EVALUATION_SEED,
-    admitted,
-    check_device,
-    positive,
-    trained_in,
-)
-from training.evaluation.step_cost import (
-    COMPONENTS,
-    StepCost,
-    count,
-    measure,
-    measure_all,
-    median_ms,
-)
-from training.runs import checkpoint
+from training.evaluation.cost_table import comparison, table
+from training.evaluation.players import admitted, check_device, positive
+from training.evaluation.step_cost import measure_all
 from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, read_overrides
-from training.trainers.job_config import SHORTHANDS
-from training.trainers.registry import load_any_config
+from training.settings.config import ArgumentParser, UserError
+from training.trainers.targets import prepare, targets_of, variants
 
-__all__ = [
-    "COMPONENTS",
-    "StepCost",
-    "comparison",
-    "count",
-    "main",
-    "measure",
-    "measure_all",
-    "median_ms",
-    "table",
-]
-
-
-@dataclass(frozen=True)
-class _Target:
-    """A policy to measure: `build` gives it for an open environment."""
-
-    name: str
-    env_id: str
-    env_settings: dict[str, Any]
-    build: Callable[[gymnasium.Env], nn.Module]
-
-
-def _targets(
-    given: str, env_id: str | None, overrides: list[str], variants: Mapping[str, list[str]]
-) -> list[_Target]:
-    """What a word of the command line means: one policy, or one for each variant."""
-    path = Path(given)
-    if path.suffix in (".yaml", ".yml"):
-        if not variants:
-            variants = {" ".join([path.name, *overrides]): overrides}
-        targets = [_configured(label, path, settings) for label, settings in variants.items()]
-        for target in targets:
-            if env_id not in (None, target.env_id):
-                raise UserError(f"--env {env_id}: {given} is for {target.env_id}")
-        return targets
-    for option, used in (("--set", overrides), ("--vary", variants)):
-        if used:
-            raise UserError(f"{option} changes YAML configurations; {given} is a trained policy")
-    file = checkpoint.resolve(given)
-    trained = checkpoint.load(file).config
-    return [
-        _Target(
-            path.name or given,
-            trained_in(given, trained.get("env_id", ""), env_id),
-            trained.get("env", {}),
-            lambda env: checkpoint.load_policy(file, env)[0],
-        )
-    ]
-
-
-def _configured(name: str, path: Path, overrides: list[str]) -> _Target:
-    config = load_any_config(path, overrides)
-
-    def build(env: gymnasium.Env) -> nn.Module:
-        with checkpoint.fitting(f"{name}: its policy does not fit here"):
-            return policies.build_for(config.policy, env, typed=False)
-
-    return _Target(name, config.env_id, config.env, build)
-
-
-def _variants(given: str | None, overrides: list[str]) -> dict[str, list[str]]:
-    """--vary KEY=VALUE,... as overrides by label, beside those of --set that hold for all; a
-    feature map may be NAME:m:n, where m and n go before those of --set."""
-    if given is None:
-        return {}
-    key, _, text = given.partition("=")
-    try:
-        values, reason = read_overrides([f"values=[{text}]"])["values"], ""
-    except UserError as error:
-        values, reason = [], f" ({str(error).removeprefix('--set values')})"
-    if not key or not values:
-        raise UserError(f"--vary takes KEY=VALUE,VALUE,..., got {given!r}{reason}")
-    variants: dict[str, list[str]] = {}
-    for value in values:
-        label = value if isinstance(value, str) else json.dumps(value)
-        if label in variants:
-            raise UserError(f"--vary {key}: {label} is given twice")
-        own = _overrides(key, label)
-        settings = [override.partition("=")[0] for override in own]
-        kept = [o for o in overrides if not _sets(o, settings[1:])]
-        twice = next((o for o in overrides if _sets(o, settings[:1])), None)
-        if twice is not None:
-            raise UserError(
-                f"--vary {key} and --set {twice} are the same setting; give one of them"
-            )
-        variants[label] = kept + own
-    return variants
-
-
-def _sets(override: str, keys: list[str]) -> bool:
-    """Whether a `key=value` is of one of these keys, shorthand or not."""
-    given = override.partition("=")[0].strip()
-    return SHORTHANDS.get(given, given) in [SHORTHANDS.get(key, key) for key in keys]
-
-
-def _overrides(key: str, label: str) -> list[str]:
-    section, dot, field = key.rpartition(".")
-    if field != "feature_map":
-        return [f"{key}={label}"]
-    parts = label.split(":")
-    if len(parts) > 3:
-        raise UserError(f"--vary {key}: a feature map is NAME, NAME:m or NAME:m:n, got {label!r}")
-    fields = (field, "num_features", "num_lambda_features")
-    return [f"{section}{dot}{name}={part}" for name, part in zip(fields, parts, strict=False)]
-
-
-def _prepare(target: _Target, device: str) -> tuple[Any, Any]:
-    """The policy, and an observation of its environment."""
-    env = make_env(target.env_id, target.env_settings)
-    try:
-        policy: Any = target.build(env).to(device)
-        observation, _ = env.reset(seed=EVALUATION_SEED)
-        policy.reset()
-    finally:
-        env.close()
-    return policy, observation
-
-
-_TITLES = {"tokens": "tokenising"}
-"""Of components whose names would be read as counts."""
-
-
-def table(costs: Mapping[str, StepCost]) -> str:
-    """The costs as text, one policy a line: the FLOPs of its components, of what of them is
-    attention and of the whole step, and its median time, milliseconds.
-
-    Components beyond COMPONENTS have a column where a policy has any of them, and so have the
-    numbers that it carries from step to step.
-    """
-    found = {name for cost in costs.values() for name, flops in cost.flops.items() if flops}
-    more = sorted(found - {*COMPONENTS, OTHER})
-    columns = [*COMPONENTS[:-1], *more, COMPONENTS[-1], OTHER]
-    width = max(28, *map(len, costs))
-    titles = [_TITLES.get(column, column) for column in [*columns, "attention", "total"]]
-    states = any(cost.state for cost in costs.values())
-    lines = [
-        f"{'FLOPs/step':<{width}}"
-        + "".join(f"{title:>14}" for title in titles)
-        + f"{'ms/step':>10}{'parameters':>12}"
-        + f"{'state':>10}" * states
-    ]
-    for name, cost in costs.items():
-        values = [*(cost.flops.get(c, 0) for c in columns), cost.attention, cost.total]
-        numbers = "".join(f"{value:>14,}" for value in values)
-        state = f"{cost.state:>10,}" * states
-        lines.append(
-            f"{name:<{width}}{numbers}{cost.latency_ms:>10.3f}{cost.parameters:>12,}{state}"
-        )
-    return "\n".join(lines)
-
-
-_COMPARED: dict[str, Callable[[StepCost], float | None]] = {
-    "attention FLOPs": lambda cost: cost.attention,
-    "encoding FLOPs": lambda cost: cost.encode_flops,
-    "step FLOPs": lambda cost: cost.total,
-    "attention ms": lambda cost: cost.attention_ms,
-    "encoding ms": lambda cost: cost.encode_ms,
-    "repair ms": lambda cost: cost.repair_ms,
-    "step ms": lambda cost: cost.latency_ms,
-}
-
-
-def comparison(costs: Mapping[str, StepCost]) -> str:
-    """The costs beside each other as text, one policy a line, each with its ratio to the first.
-
-    Attention is projection, exponentials and score; encoding is all from the picture to what the
-    head gets; the step is all from the observation to the action.
-    """
-    first = next(iter(costs.values()))
-    every = costs.values()
-    shown = {t: of for t, of in _COMPARED.items() if any(of(cost) is not None for cost in every)}
-    width = max(28, *map(len, costs))
-    lines = [f"{'variant':<{width}}" + "".join(f"{title:>16}{'ratio':>7}" for title in shown)]
-    for name, cost in costs.items():
-        cells = [_compared(of(cost), of(first)) for of in shown.values()]
-        lines.append(f"{name:<{width}}" + "".join(cells))
-    return "\n".join(lines)
-
-
-def _compared(value: float | None, first: float | None) -> str:
-    if value is None:
-        return f"{'-':>16}{'-':>7}"
-    number = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
-    return f"{number:>16}" + (f"{value / first:>7.3f}" if first else f"{'-':>7}")
+__all__ = ["main"]
 
 
 def _parser() -> ArgumentParser:
@@ -294,22 +90,22 @@ def run(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     torch.set_num_threads(1)
     check_device(arguments.device)
-    variants = _variants(arguments.vary, arguments.set)
+    by_label = variants(arguments.vary, arguments.set)
     targets = [
         (given, target)
         for given in arguments.targets
-        for target in _targets(given, arguments.env, arguments.set, variants)
+        for target in targets_of(given, arguments.env, arguments.set, by_label)
     ]
     names = [target.name for _, target in targets]
     subjects = {}
     for given, target in targets:
         name = target.name
         if names.count(name) > 1:
-            name = f"{given} {name}" if variants else given
-        subjects[name] = _prepare(target, arguments.device)
+            name = f"{given} {name}" if by_label else given
+        subjects[name] = prepare(target, arguments.device)
     costs = measure_all(subjects, arguments.device, arguments.calls)
     print(table(costs))
-    if variants:
+    if by_label:
         print(f"\n{comparison(costs)}")
     if arguments.json:
         results = {

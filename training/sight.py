@@ -19,130 +19,25 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import gymnasium
-
-import envs
 from training.command.command_lines import command_line
 from training.command.files import made_and_locked, write_atomically
-from training.command.progress import watched
 from training.command.signals import exit_status
-from training.command.suggestions import did_you_mean
-from training.episodes.pool import WorkerDiedError, opened
-from training.evaluation.evaluation_file import sha256_of
-from training.evaluation.players import (
-    EVALUATION_SEED,
-    Player,
-    add_arguments,
-    find_players,
-    positive,
-)
-from training.interventions.images import INTERVENTIONS, image_keys
+from training.evaluation.evaluator import origin
+from training.evaluation.players import Player, add_arguments, find_players, positive
+from training.interventions.images import INTERVENTIONS
 from training.interventions.page import render
-from training.interventions.play import ALL, Given, Scene, Stage, Subject, Task
-from training.interventions.report import Report, report
-from training.runs.run_log import provenance
+from training.interventions.report import Report
+from training.interventions.sight import EPISODES, SMALLEST_LOSS, sight, sight_of
 from training.settings import config
 from training.settings.config import ArgumentParser, UserError
 
 __all__ = ["Report", "main", "sight"]
 
-EPISODES, SMALLEST_LOSS = 20, 0.2
 RESULTS, PAGE = "sight.json", "sight.html"
-
-
-def sight(
-    policy: Any,
-    make_env: Callable[[], gymnasium.Env],
-    *,
-    seeds: Sequence[int] = range(EVALUATION_SEED, EVALUATION_SEED + EPISODES),
-    images: Collection[str] = (),
-    interventions: Collection[str] = INTERVENTIONS,
-    smallest_loss: float = SMALLEST_LOSS,
-    workers: int = 1,
-    name: str = "policy",
-) -> Report:
-    """Whether a policy looks.
-
-    Args:
-        policy: an object with `act(observation)` and, where it remembers, `reset()`; a function of
-            an observation; or a class of such objects, which is called with the environment.
-        make_env: makes the environment, which is closed again.
-        seeds: of the scenes, all different; as many following the largest are those whose images
-            are lent.
-        images: parts of the observation that are replaced; default: all that are images.
-        interventions: of `INTERVENTIONS`; swap and freeze decide.
-        smallest_loss: share of what the policy has over the floor, below which a loss is none.
-        workers: processes; with several, `policy` and `make_env` are pickled.
-        name: of the policy, in the report.
-
-    Raises UserError where there are no images, or a number is not finite.
-    """
-    return _sight(
-        Given(policy, make_env), name, seeds, images, interventions, smallest_loss, workers
-    )
-
-
-def _sight(
-    subject: Subject,
-    name: str,
-    seeds: Sequence[int],
-    images: Collection[str],
-    interventions: Collection[str],
-    smallest_loss: float,
-    workers: int,
-    progress: bool = False,
-) -> Report:
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise UserError(f"seeds must be at least one, all different, got {list(seeds)}")
-    unknown = [kind for kind in interventions if kind not in INTERVENTIONS]
-    if unknown or not interventions:
-        raise UserError(
-            f"interventions must be some of {', '.join(INTERVENTIONS)}, got {', '.join(unknown)}"
-        )
-    with subject.make_env() as env:
-        identity, task = envs.name_of(env), envs.task_of(env)
-        keys = _chosen(env, identity, images)
-    groups = {ALL: keys}
-    if len(keys) > 1:
-        groups |= {key: [key] for key in keys}
-    tasks = [Task(seed, max(seeds) + 1 + i) for i, seed in enumerate(seeds)]
-    make = partial(Stage, subject, groups, [k for k in INTERVENTIONS if k in interventions])
-    scenes = _play(make, tasks, min(workers, len(tasks)), name, progress)
-    headline = None if task is None else task.headline_outcome
-    lower_is_better = [headline.name] if headline and headline.better == "down" else []
-    return report(name, identity, scenes, smallest_loss, lower_is_better)
-
-
-def _chosen(env: gymnasium.Env, identity: str, images: Collection[str]) -> list[str]:
-    """The parts that are replaced. UserError where there are none."""
-    there = image_keys(env.observation_space)
-    if not there:
-        raise UserError(
-            f"{identity} has no images: no part of its observation is a Box of 2 to 4 dimensions"
-        )
-    for key in images:
-        if key not in there:
-            raise UserError(
-                f"{key} is no image of {identity}, whose images are {', '.join(there)}"
-                f"{did_you_mean(key, there)}"
-            )
-    return [key for key in there if key in images or not images]
-
-
-def _play(
-    make: Callable[[], Stage], tasks: Sequence[Task], workers: int, name: str, progress: bool
-) -> list[Scene]:
-    try:
-        with opened(make, workers) as pool, closing(pool.in_order(tasks)) as results:
-            return list(watched(results, name, len(tasks), "scene", progress))
-    except (FloatingPointError, WorkerDiedError) as error:
-        raise UserError(f"{name}: {error}") from None
 
 
 def _parser() -> ArgumentParser:
@@ -204,9 +99,7 @@ def _write(directory: Path, found: Report, player: Player, words: Sequence[str])
         **found.plain(),
         "env_settings": player.env_settings,
         **({} if player.repair is None else {"repair": player.repair}),
-        "checkpoint": None if player.checkpoint is None else str(player.checkpoint),
-        "checkpoint_sha256": sha256_of(player),
-        "provenance": provenance({"env": player.env_settings}),
+        **origin(player),
     }
     page = render(found, command_line("training.sight", *words))
     text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
@@ -229,7 +122,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     config.check_finite(player.env_settings, f"the environment of {player.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     with _claimed(arguments.out) as directory:
-        found = _sight(
+        found = sight_of(
             player, player.name, seeds, arguments.images, arguments.interventions,
             arguments.smallest_loss, arguments.workers, progress=sys.stderr.isatty(),
         )  # fmt: skip

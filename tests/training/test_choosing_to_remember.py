@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from training import study
+from training.studies.plan import all_runs
 from training.studies.runs import check_policies
 
 FILE = Path(__file__).parents[2] / "configs" / "studies" / "choosing_to_remember.yaml"
@@ -11,7 +12,7 @@ FILE = Path(__file__).parents[2] / "configs" / "studies" / "choosing_to_remember
 def test_arms_are_all_and_two_choices_of_as_many_pixels(tmp_path):
     settings = study.load_config(FILE, ["seeds=[0]"])
     written = []
-    for (run,) in study.all_runs(settings, FILE, tmp_path / "out"):
+    for (run,) in all_runs(settings, FILE, tmp_path / "out"):
         check_policies((run,), settings.curves)
         policy = run.job.policy
         written.append((policy.write_tokens, policy.write_choice))

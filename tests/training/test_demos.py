@@ -19,7 +19,7 @@ from tests.training.background import wait_for
 from tests.training.films import picture_of
 from training import demos
 from training.episodes import pool
-from training.recordings import summary
+from training.recordings import session, summary
 from training.recordings.reader import DemoReader
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -242,7 +242,7 @@ def die(*_):
 
 
 def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, capsys):
-    monkeypatch.setattr(demos, "verify_demo", die)
+    monkeypatch.setattr(session, "verify_demo", die)
     monkeypatch.setattr(pool, "RETRIES", 1)
     assert demos.main(["--verify", str(recorded), "--workers", "1"]) == 2
     sentence = "a worker process died (killed, or out of memory), 2 times over episode 0"

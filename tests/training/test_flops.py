@@ -12,9 +12,9 @@ from attention.scores import block_rows
 from tests.policies import vision_cases
 from tests.training import flop_formulas
 from training.evaluation import step_cost
+from training.evaluation.cost_table import comparison, table
 from training.evaluation.op_counter import OTHER, OpCounter, UncountedError
 from training.evaluation.step_cost import COMPONENTS, count, decisions_ms, measure, measure_all
-from training.flops import comparison, table
 from training.flops import main as flops_main
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(

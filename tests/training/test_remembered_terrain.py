@@ -9,6 +9,7 @@ from training import bc, study
 from training.runs.state_files import read_json
 from training.studies import evaluations as measures
 from training.studies.evaluations import Conditions, Costs, Measured
+from training.studies.plan import all_runs
 from training.studies.runs import check_policies
 
 FOLDER = Path(__file__).parents[2] / "configs" / "studies"
@@ -21,7 +22,7 @@ WRONGLY = ", told wrongly in training"
 def first_seed(tmp_path_factory):
     out = tmp_path_factory.mktemp("study") / "out"
     settings = study.load_config(FILE, ["seeds=[0]"])
-    return settings, out, study.all_runs(settings, FILE, out)
+    return settings, out, all_runs(settings, FILE, out)
 
 
 def test_every_arm_is_built_and_its_cost_counted(first_seed, monkeypatch):
@@ -81,7 +82,7 @@ def test_other_studies_of_memories_can_be_run(tmp_path, name):
     """Their arms are built, and evaluated in the same conditions."""
     path = FOLDER / f"{name}.yaml"
     settings = study.load_config(path, ["seeds=[0]"])
-    runs = study.all_runs(settings, path, tmp_path)
+    runs = all_runs(settings, path, tmp_path)
     for stages in runs:
         check_policies(stages, settings.curves)
     for curve in (None, *settings.curves):
@@ -97,7 +98,7 @@ def test_other_studies_of_memories_can_be_run(tmp_path, name):
 def test_the_other_camera_is_another_one():
     path = FOLDER / "another_camera.yaml"
     settings = study.load_config(path, ["seeds=[0]"])
-    runs = study.all_runs(settings, path, Path("out"))
+    runs = all_runs(settings, path, Path("out"))
     (learned,) = (stages[0].job for stages in runs if stages[0].arm.name == settings.headline)
     shipped = bc.load_config(path.parents[1] / "stepping_stones_memory_learned.yaml", [])
     assert learned.policy == shipped.policy

@@ -52,7 +52,7 @@ def test_everything_exists_before_the_first_iteration(run):
 
 def test_the_command_is_that_of_any_machine(monkeypatch, tmp_path):
     for program, words in (
-        (Path(run_log.__file__).parent / "study.py", ["python", "-m", "training.study"]),
+        (Path(run_log.__file__).parents[1] / "study.py", ["python", "-m", "training.study"]),
         (tmp_path / "bin" / "foveate-study", ["foveate-study"]),
     ):
         monkeypatch.setattr("sys.argv", [str(program), "--config", "x.yaml"])

@@ -25,6 +25,7 @@ from tests.training.study_jobs import (
 from training import demos, study
 from training.runs import checkpoint
 from training.studies.evaluations import Conditions
+from training.studies.plan import all_runs, plan
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -202,8 +203,12 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
         ({"iterations": 3}, {}, "was trained with iterations = 6, but the study now has 3"),
         ({"searcher": {"name": "ars"}}, {}, "was trained with searcher.name = 'pgpe', but"),
         ({}, {"arms": arms}, "with feature_map = 'softmax', but the study now has 'trig'"),
-        ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with other scenes (seeds)"),
-        ({}, {"env": {"wind": 0.1}}, "oracle.json was measured with other settings (env_settings)"),
+        ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with seeds = [100000, 100001"),
+        (
+            {},
+            {"env": {"wind": 0.1}},
+            "oracle.json was measured with env_settings.wind = None, but the study now has 0.1",
+        ),
         ({}, {"title": "Another"}, "holds another study, 'A small study', not 'Another'"),
     ):
         refused(capsys, write_study(tmp_path, job, **changes), out, sentence)
@@ -383,9 +388,9 @@ def test_the_page_alone(plain, tmp_path):
                          ids=lambda path: path.stem)  # fmt: skip
 def test_shipped_studies_load(preset, tmp_path):
     settings = study.load_config(preset)
-    runs = study.all_runs(settings, preset, tmp_path / "out")
+    runs = all_runs(settings, preset, tmp_path / "out")
     assert len(runs) == len(settings.seeds) * len(settings.arms)
-    for unit in study.plan(settings, tmp_path / "out", runs):
+    for unit in plan(settings, tmp_path / "out", runs):
         unit.check()
 
 

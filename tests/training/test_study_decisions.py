@@ -6,8 +6,8 @@ import numpy as np
 from markupsafe import escape
 
 from tests.training.published import ROOT, needs_studies, published, unpacked
-from training import study as study_command
 from training.studies.config import StudyConfig
+from training.studies.plan import all_runs
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import Row, Summary
@@ -98,7 +98,7 @@ def test_studies_from_before_have_held_out_losses_and_no_times():
     config, measured = published("stepping_stones_repair")
     path = ROOT / "configs" / "studies" / "stepping_stones_repair.yaml"
     out = unpacked("stepping_stones_repair")
-    stages = study_command.all_runs(config, path, out)
+    stages = all_runs(config, path, out)
     found = rows_of(*held_out(config, [run for some in stages for run in some]))
     assert {arm.name for arm in config.arms} <= set(found)
     assert decisions(measured) is None

@@ -7,10 +7,10 @@ import pytest
 
 from tests.training.published import ROOT, needs_studies, unpacked
 from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
-from training import study
 from training.runs import checkpoint
 from training.studies.config import load_config
 from training.studies.evaluations import Costs, settings_of
+from training.studies.plan import all_runs, plan
 from training.trainers import es_config
 
 
@@ -32,7 +32,7 @@ def test_leading_arms_have_all_seeds_and_curves_first(tmp_path):
     changes = {"arms": arms, "baseline": "a", "curves": [CURVE], "leading_arms": 2}
     path = write_study(tmp_path, **changes)
     config, out = load_config(path), tmp_path / "out"
-    labels = [unit.label for unit in study.plan(config, out, study.all_runs(config, path, out))]
+    labels = [unit.label for unit in plan(config, out, all_runs(config, path, out))]
     made = [label.split()[1] + (" curve" if "along" in label else "") for label in labels
             if label.startswith(("train", "evaluate")) and "oracle" not in label]  # fmt: skip
     order = list(dict.fromkeys(made))
@@ -61,7 +61,10 @@ def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):
     assert "nothing to do" in capsys.readouterr().out
     curves[1]["repair"] = "full"
     assert conduct(write_study(tmp_path, {"iterations": 1}, **arm), out) == 2
-    assert "measured with other settings (repair)" in capsys.readouterr().err
+    assert (
+        "was measured with repair = 'holes', but the study now has 'full'"
+        in capsys.readouterr().err
+    )
 
 
 def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, capsys):
@@ -81,7 +84,7 @@ def test_costs_of_published_studies_are_not_measured_again(name):
     """Settings that policies have been given since have the value that acts as before."""
     path, out = ROOT / "configs" / "studies" / f"{name}.yaml", unpacked(name)
     config = load_config(path)
-    runs = study.all_runs(config, path, out)
+    runs = all_runs(config, path, out)
     assert Costs(config, out, tuple(stages[-1] for stages in runs[: len(config.arms)])).done()
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 import lzma
@@ -25,6 +24,7 @@ from pydantic import ConfigDict, StringConstraints
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from training.command.files import read_bytes, reason, write_atomically
+from training.runs.fingerprint import sha256_of
 from training.runs.state_files import check
 from training.settings.config import UserError
 
@@ -88,7 +88,7 @@ def pack(out: Path, record: Path, told: Told) -> None:
         files[name] = _compressed(_table(rows))
     text = json.dumps(
         {
-            "tables": {name: _sha256(files[name]) for name in (EPISODES, ITERATIONS)},
+            "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
             "numbers": numbers, "evaluations": evaluations, "runs": runs, "gaze": gaze,
             "costs": costs,
         }
@@ -196,7 +196,7 @@ def _files(record: Path) -> dict[str, str]:
     episodes_path, iterations_path, facts_path = (record / name for name in names)
     facts = check(Facts, _json(_decompressed(facts_path), facts_path), facts_path)
     for path in (episodes_path, iterations_path):
-        if _sha256(_bytes(path)) != facts.tables.get(path.name):
+        if sha256_of([_bytes(path)]) != facts.tables.get(path.name):
             raise UserError(f"{path} is another table than {facts_path} was written with")
     episodes, iterations = _grouped(episodes_path), _grouped(iterations_path)
     files = {name: _text(record / name) for name in (_STUDY, _COSTS) if (record / name).is_file()}
@@ -246,10 +246,6 @@ def _json(text: str, path: Path) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise UserError(f"{path} is damaged: {text[:40]!r} is no JSON") from None
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _compressed(text: str) -> bytes:

@@ -17,10 +17,10 @@ from training.evaluation.gaze import axes_ahead, depth_edges, gaze, oracle_views
 from training.evaluation.players import find_players
 from training.films.rollout import roll
 from training.runs import checkpoint
+from training.runs.fingerprint import sha256_of
 from training.studies.config import StudyConfig
 from training.studies.evaluations import (
     check_there,
-    checkpoint_sha256,
     settings_of,
     write_json,
 )
@@ -120,8 +120,8 @@ class Look(Product):
         policy, _ = checkpoint.load_policy(self.run.directory)
         past_m, ahead = depth_edges(env_id).past_m, axes_ahead(settings, env_id)
         found = dataclasses.asdict(gaze(policy, views, past_m, ahead))
-        origin = {"checkpoint_sha256": checkpoint_sha256(self.run.directory)}
-        write_json(self.path, found | origin | {"views": len(views)})
+        sha256 = sha256_of(checkpoint.resolve(self.run.directory))
+        write_json(self.path, {**found, "checkpoint_sha256": sha256, "views": len(views)})
 
 
 def has_gaze(run: Run) -> bool:

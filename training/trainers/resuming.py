@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 from training.command.command_lines import command_line
 from training.runs import checkpoint, run_log
 from training.runs.checkpoint import Checkpoint
+from training.runs.fingerprint import differences
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.trainers.job_config import as_before, resolved
 
-__all__ = ["check_same_job", "first_difference", "iterations_done", "resume", "set_aside_later"]
+__all__ = ["check_same_job", "iterations_done", "resume", "set_aside_later"]
 
 T = TypeVar("T")
 
@@ -56,14 +57,9 @@ def resume(
     config = load(args.config or file, [*words, *args.set])
     job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
     after = configuration.dump(config)
-    if job.config.keys() != after.keys():
-        raise UserError(
-            f"policy.name = {after['policy']['name']!r} differs from "
-            f"{job.config['policy']['name']!r} in {file}; a resumed run keeps its kind of policy"
-        )
-    changed = first_difference(after, job.config, job.free)
-    if changed is not None:
-        key, here, there = changed
+    changed = differences(job.config, after, job.free)
+    changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
+    for key, there, here in changed:
         raise UserError(
             f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
             f"{', '.join(job.free)} alone"
@@ -190,29 +186,11 @@ def check_same_job(
     """UserError when a checkpoint was trained with another configuration than `config`, of the
     class `kind` and from `file`, by more than the keys that are `free`."""
     trained = resolved(kind, start.config, str(start.path))
-    changed = first_difference(config, trained, free)
-    if changed is not None:
-        key, here, there = changed
+    for key, there, here in differences(trained, config, free):
         raise _OtherJobError(
             f"{key} = {here!r} in {file} differs from {there!r}, with which {start.path} was "
             f"trained; a resumed run may change {', '.join(free)} alone"
         )
-
-
-def first_difference(
-    here: dict[str, Any], there: dict[str, Any], free: Collection[str] = ()
-) -> tuple[str, Any, Any] | None:
-    """The first key, dotted where nested, whose values differ, and both; None when none does."""
-    for key in {**there, **here}:
-        ours, theirs = here.get(key), there.get(key)
-        if key in free or ours == theirs:
-            continue
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            below = first_difference(ours, theirs)
-            if below is not None:
-                return f"{key}.{below[0]}", *below[1:]
-        return key, ours, theirs
-    return None
 
 
 def iterations_done(start: Checkpoint | None) -> int:

@@ -1,0 +1,181 @@
+"""A study as a whole: what is missing is made, then the page and the record are written."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from training.command.command_lines import command_line
+from training.command.files import lock, write_atomically
+from training.evaluation.players import check_device
+from training.recordings.request import parser
+from training.recordings.request import plan as plan_recording
+from training.recordings.session import record_all
+from training.settings.config import UserError
+from training.studies.charts import pareto_picture
+from training.studies.config import StudyConfig
+from training.studies.directory import (
+    PAGE,
+    PICTURE,
+    STUDY,
+    check_directory,
+    clean,
+    make_directory,
+    write_config,
+)
+from training.studies.page import render
+from training.studies.plan import all_runs, plan, told
+from training.studies.record import pack, unpack
+from training.studies.runs import Run, check_demonstrations, check_policies
+from training.studies.schedule import make
+from training.studies.summary import summarise
+
+__all__ = ["Page", "begin_with", "check_record", "command_of", "make_study", "write_record"]
+
+FOLDERS = ("runs", "evaluations")
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page and its picture, and where they are written."""
+
+    study: StudyConfig
+    out: Path
+    command: str
+    runs: list[list[Run]] = field(repr=False)
+
+    def write(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
+        """Write it if that changes it, and say whether it did.
+
+        Args:
+            missing: what is not done yet.
+            failed: what of it was tried, and why it failed.
+        """
+        runs = [run for stages in self.runs for run in stages]
+        summary = summarise(self.study, self.out)
+        page = render(self.study, self.out, summary, self.command, runs, missing, failed).encode()
+        path = self.out / PAGE
+        same = path.is_file() and path.read_bytes() == page
+        if same and (self.out / PICTURE).is_file():
+            return False
+        picture = pareto_picture(self.study, summary)
+        if same and picture is None:
+            return False
+        if picture is not None:
+            write_atomically(self.out / PICTURE, picture)
+        write_atomically(path, page)
+        return True
+
+
+def _unfinished(runs: list[list[Run]]) -> list[list[Run]]:
+    """The stages of a seed of every arm that has a run to make."""
+    arms: dict[str, list[Run]] = {}
+    for stages in runs:
+        if not all(run.done() for run in stages):
+            arms.setdefault(stages[0].arm.name, stages)
+    return list(arms.values())
+
+
+def _record(study: StudyConfig) -> None:
+    """Record what is cloned, as far as it is not there."""
+    if study.demonstrations is not None:
+        words = parser().parse_args(shlex.split(study.demonstrations))
+        record_all(plan_recording(words), words.episodes, words.workers, words.valid_share)
+
+
+def check_record(record: Path, study: StudyConfig, out: Path) -> None:
+    """UserError where the record would be written over something else."""
+    if record.resolve() == out.resolve() or any((record / n).exists() for n in FOLDERS):
+        raise UserError(f"--record {record} is a study's own directory: give another one")
+    check_directory(record, study, "--record")
+
+
+def write_record(
+    study: StudyConfig, path: Path, out: Path, overrides: Sequence[str], record: Path
+) -> None:
+    """The record of what is there, and the page as it is written from it."""
+    runs = all_runs(study, path, out)
+    pack(out, record, told(plan(study, out, runs), runs))
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked = Path(folder) / out.name
+        unpack(record, unpacked)
+        runs = all_runs(study, path, unpacked)
+        missing = [unit.label for unit in plan(study, unpacked, runs) if not unit.done()]
+        Page(study, unpacked, command_of(path, overrides), runs).write(missing)
+        for name in (PAGE, PICTURE):
+            if (unpacked / name).is_file():
+                write_atomically(record / name, (unpacked / name).read_bytes())
+    print(f"wrote {record}")
+
+
+def begin_with(record: Path, study: StudyConfig, path: Path, out: Path) -> None:
+    """Begin a directory with a record, where it is not begun yet. UserError when it cannot be."""
+    if not (out / STUDY).is_file():
+        check_directory(record, study, "--unpack")
+        all_runs(study, path, out)
+        unpack(record, out)
+
+
+def command_of(path: Path, overrides: Sequence[str], out: Path | None = None) -> str:
+    """What runs the study, as a shell takes it."""
+    words = ["--config", str(path), *(["--out", str(out)] if out else [])]
+    return command_line("training.study", *words, *(["--set", *overrides] if overrides else []))
+
+
+def make_study(
+    study: StudyConfig, path: Path, out: Path, overrides: Sequence[str], page_alone: bool
+) -> int:
+    """Make what is not there yet, or the page alone; the exit status, 2 where parts failed.
+
+    Args:
+        study: as it is resolved.
+        path: its file.
+        out: its directory.
+        overrides: of `--set`, for the command that is told.
+        page_alone: write the page from what is there.
+
+    Raises:
+        UserError: a configuration is bad, or the directory is another's.
+        StoppedError: a run was stopped.
+    """
+    check_device(study.device)
+    check_directory(out, study)
+    runs = all_runs(study, path, out)
+    every = [run for stages in runs for run in stages]
+    units = plan(study, out, runs)
+    for unit in units:
+        unit.check()
+    for run in every:
+        run.check_trained()
+    check_demonstrations(every, begin=False)
+    page = Page(study, out, command_of(path, overrides), runs)
+    missing = [unit.label for unit in units if not unit.done()]
+    if page_alone or not missing:
+        make_directory(out)
+        if not (out / STUDY).is_file() or not missing:
+            write_config(out, study)
+        written = page.write(missing)
+        print(f"{'wrote' if written else 'nothing to do; see'} {out / PAGE}")
+        return 0
+    for stages in _unfinished(runs):
+        check_policies(stages, study.curves)
+    make_directory(out)
+    with lock(out):
+        write_config(out, study)
+        clean(out)
+        if _unfinished(runs):
+            _record(study)
+            check_demonstrations(every, begin=True)
+        failures = make(units, page.write, study.parallel)
+    if failures.reasons:
+        print(
+            f"{len(failures.reasons)} parts failed, {out / PAGE} lists them; try them again with: "
+            f"{command_of(path, overrides, out)}",
+            flush=True,
+        )
+        return 2
+    print(f"done: {out / PAGE}")
+    return 0
