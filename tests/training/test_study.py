@@ -185,7 +185,7 @@ def test_arms_and_seeds_can_be_added(plain, tmp_path):
     out = tmp_path / "out"
     assert conduct(few, out, "--set", "seeds=[1]") == 0
     assert [path.name for path in (out / "runs").iterdir()] == ["favor-m-16-s1"]
-    assert "--set &#x27;seeds=[1]&#x27;" in (out / "report.html").read_text()
+    assert "--set &#39;seeds=[1]&#39;" in (out / "report.html").read_text()
     before = files(out / "runs")
     assert conduct(write_study(tmp_path), out) == 0
     assert {path: files(out / "runs")[path] for path in before} == before
