@@ -16,7 +16,7 @@ from training.evaluation.gaze import Gaze, depth_edges
 from training.evaluation.intervals import mean_interval, seeds_interval
 from training.pages.html import Column, Table, around, between, millions, table_of
 from training.runs.state_files import read_json
-from training.studies.config import CurveConfig, StudyConfig
+from training.studies.config import CurveConfig, PointConfig, StudyConfig
 from training.studies.results import Scores, finished_runs
 from training.studies.runs import Run
 from training.studies.shares import Film, Look, Share
@@ -224,15 +224,17 @@ def stages(study: StudyConfig, out: Path, runs: Sequence[Run]) -> Table | None:
     by_stage = [
         [run.directory.name for run in of_arm if run.stage == i] for i in range(len(study.stages))
     ]
-    places = [
+    places: list[tuple[str, CurveConfig | None, PointConfig | None]] = [("the task", None, None)]
+    places += [
         (f"{curve.name}, {point.x:g}", curve, point)
         for curve in study.curves
         for point in curve.points
         if not curve.is_of_the_task(point)
     ]
     rows, all_shares = [], True
-    for name, *place in [("the task", None, None), *places]:
-        there = [s for who in by_stage if (s := scores_at(study, out, who, *place)) is not None]
+    for name, curve, point in places:
+        found = [scores_at(study, out, who, curve, point) for who in by_stage]
+        there = [scores for scores in found if scores is not None]
         if len(there) == len(by_stage):
             shares = there[0].are_shares
             all_shares = all_shares and shares
