@@ -19,6 +19,7 @@ from training.command.errors import UserError, shown
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
 from training.settings.overrides import (
+    Overrides,
     fill_shorthands,
     merge,
     merge_distinct,
@@ -97,7 +98,7 @@ def combine(
     data: dict[str, Any],
     changes: dict[str, Any],
     path: str | Path,
-    overrides: list[str],
+    overrides: Overrides,
     shorthands: dict[str, str] | None = None,
     names: Callable[[dict[str, Any]], Iterable[str]] | None = None,
 ) -> T:

@@ -11,12 +11,12 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from training.trainers.job_config import load_job
+from training.command.command_lines import command_line, preset
+from training.settings.overrides import assignment
+from training.trainers.trainer import Trainer
 
-__all__ = ["FREE_ON_RESUME", "BCConfig", "load_config"]
+__all__ = ["BC", "BCConfig", "load_config"]
 
-FREE_ON_RESUME = ("iterations", "workers")
-"""Keys that a resumed run may change: no result depends on them."""
 
 
 @dataclass(
@@ -83,6 +83,20 @@ class BCConfig:
     """Latest checkpoints that are kept, besides the one before training."""
 
 
-def load_config(path: str | Path, overrides: list[str]) -> BCConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    return load_job(BCConfig, path, overrides)
+def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
+    finetune = preset("stepping_stones_finetune.yaml")
+    start = assignment("init_from", str(run))
+    command = command_line("training.es", "--config", finetune, "--set", start)
+    return [(command, "improve it by evolution strategies")]
+
+
+BC = Trainer(
+    name="bc",
+    config=BCConfig,
+    learner="training.trainers.dagger",
+    summary="Train a policy by cloning a scripted expert.",
+    preset="stepping_stones_clone.yaml",
+    following=_following,
+)
+"""No result depends on what a resumed run may change."""
+load_config = BC.load

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import field
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -14,13 +13,11 @@ from policies.config import PolicyConfig
 from policies.kinds import PolicySettings
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.job_config import load_job
+from training.trainers.trainer import Trainer
 from training.trainers.searcher_config import CMAESConfig, SearcherConfig
 
-__all__ = ["FREE_ON_RESUME", "ESConfig", "load_config"]
+__all__ = ["ES", "ESConfig", "load_config"]
 
-FREE_ON_RESUME = ("iterations", "workers", "ray_address")
-"""Keys that a resumed run may change: no result depends on them."""
 _MOST_EPISODES = 10**6
 
 
@@ -101,13 +98,11 @@ class ESConfig:
         return self
 
 
-def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    config = load_job(ESConfig, path, overrides)
+def _check(config: ESConfig, source: str) -> None:
+    """UserError for a curriculum that the environment does not take."""
     task = envs.find_task(config.env_id)
     if task is None or task.settings is None:
-        return config
-    source = configuration.source(path, overrides)
+        return
     for i, level in enumerate(config.curriculum):
         if set(level) - set(task.per_episode):
             raise UserError(
@@ -116,4 +111,16 @@ def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
             )
         settings = {**config.env, **level}
         configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
-    return config
+
+
+ES = Trainer(
+    name="es",
+    config=ESConfig,
+    learner="training.trainers.es_learner",
+    summary="Train a policy by evolution strategies.",
+    preset="stepping_stones.yaml",
+    free_on_resume=("iterations", "workers", "ray_address"),
+    check=_check,
+)
+"""No result depends on what a resumed run may change."""
+load_config = ES.load

@@ -143,13 +143,15 @@ class Explorer:
     Args:
         env_id, env, policy: as in the configuration.
         temperature: that logits of choices are divided by before they are drawn.
+        opened: the environment, where it is open already.
     """
 
     def __init__(
-        self, env_id: str, env: dict[str, Any], policy: dict[str, Any], temperature: float = 1.0
-    ) -> None:
+        self, env_id: str, env: dict[str, Any], policy: dict[str, Any], temperature: float = 1.0,
+        opened: gymnasium.Env | None = None,
+    ) -> None:  # fmt: skip
         torch.set_num_threads(1)
-        self._env = _Ending(make_env(env_id, env))
+        self._env = _Ending(opened or make_env(env_id, env))
         self._policy = policies.build_for(policy_settings(policy, "policy"), self._env)
         self._temperature = temperature
 

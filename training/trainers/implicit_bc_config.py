@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import field
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -11,16 +10,10 @@ from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from training.trainers.job_config import load_job
+from training.trainers.trainer import Trainer
 
-__all__ = ["FREE_ON_RESUME", "ImplicitBCConfig", "load_config"]
+__all__ = ["IMPLICIT_BC", "ImplicitBCConfig", "load_config"]
 
-FREE_ON_RESUME = (
-    "iterations", "workers", "readers", "episodes", "evaluate_every", "demonstrations", "device",
-)  # fmt: skip
-"""Keys that a resumed run may change. With other `iterations` the learning rate goes on along its
-new schedule, another `device` rounds otherwise; the policy does not depend on the others, as the
-`demonstrations` must be the same ones in another place."""
 
 
 @dataclass(
@@ -109,6 +102,19 @@ class ImplicitBCConfig:
         return self
 
 
-def load_config(path: str | Path, overrides: list[str]) -> ImplicitBCConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    return load_job(ImplicitBCConfig, path, overrides)
+IMPLICIT_BC = Trainer(
+    name="bc",
+    config=ImplicitBCConfig,
+    learner="training.trainers.implicit_cloning",
+    where="where policy.name is vision_performer, and policy.form not pooled",
+    free_on_resume=(
+    "iterations", "workers", "readers", "episodes", "evaluate_every", "demonstrations", "device",
+),
+    in_processes=True,
+    clones_recordings=True,
+    following=lambda config, run: [],
+)
+"""A resumed run may change several keys. With other `iterations` the learning rate goes on along its
+new schedule, another `device` rounds otherwise; the policy does not depend on the others, as the
+`demonstrations` must be the same ones in another place."""
+load_config = IMPLICIT_BC.load

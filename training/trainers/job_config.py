@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,11 +13,12 @@ from training.command.files import CONFIG, METRICS
 from training.episodes import environments
 from training.settings import config as configuration
 from training.settings.config import UserError
+from training.settings.overrides import Overrides
 
 __all__ = [
     "SHORTHANDS",
-    "as_before",
     "describe_job",
+    "is_of_run",
     "load_job",
     "make_parser",
     "missing_keys",
@@ -45,7 +45,7 @@ _OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "c
 """The same of one kind of policy."""
 
 
-def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
+def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     """A trainer's configuration, every default filled in; UserError when something is wrong.
 
     Where `overrides` name another environment than the file, what the file says of its own does not
@@ -58,7 +58,7 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     if isinstance(asked, str) and not environments.same(asked, str(own)):
         others = (*_OF_ENV, "policy") if _is_shipped(Path(path)) else _OF_ENV
         data = {key: value for key, value in data.items() if key not in others}
-    of_run = _is_of_run(Path(path))  # which somebody else may have written
+    of_run = is_of_run(path)  # which somebody else may have written
     if asked is not None or not of_run:
         environments.find_task(str(own if asked is None else asked))
     if _another_kind(data, changes):
@@ -109,8 +109,9 @@ def _is_shipped(path: Path) -> bool:
     return path.resolve().is_relative_to(Path(str(resources.files("configs"))).resolve())
 
 
-def _is_of_run(path: Path) -> bool:
+def is_of_run(path: str | Path) -> bool:
     """Whether a configuration is that of a run directory."""
+    path = Path(path)
     return path.name == CONFIG and (path.parent / METRICS).exists()
 
 
@@ -151,11 +152,6 @@ def missing_keys(known: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in _BEFORE.items() if key not in known}
 
 
-def as_before(known: Collection[str]) -> list[str]:
-    """The same as overrides of that configuration."""
-    return [f"{key}={json.dumps(value)}" for key, value in missing_keys(known).items()]
-
-
 def describe_job(cls: type[Any]) -> str:
     """Every field for --help, and those of its default environment: key, default, type, unit."""
     env = configuration.describe(_settings(cls.env_id), "env.")
@@ -165,14 +161,14 @@ def describe_job(cls: type[Any]) -> str:
 def make_parser(
     command: str, description: str, fields: str, preset: str
 ) -> configuration.ArgumentParser:
-    """The parser of the arguments that `start_run` reads; `fields` describes the configuration."""
+    """The parser of the arguments that `lifecycle.run_command` reads; `fields` describes the configuration."""
     parser = configuration.ArgumentParser(
         prog=f"python -m {command}",
         description=description,
         epilog=f"fields of the configuration, for --set and --config, with defaults:\n{fields}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset})")
+    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset or 'none'})")
     parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
     parser.add_argument(
         "--resume",

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +27,13 @@ from policies.observation import copied, parts_of
 from training.command.files import check_regular, write_atomically
 from training.episodes.environments import make_env
 from training.episodes.episode import Episode, Policy, run_episode
-from training.episodes.pool import open_pool
+from training.episodes.pool import Pool
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
 from training.runs.checkpoint import check_tensors, policy_settings
 from training.settings.config import UserError
 from training.trainers.workers import explained
 
-__all__ = ["Collector", "Demonstrations", "Layout", "Task", "Walk", "layout_of"]
+__all__ = ["Demonstrations", "Layout", "Task", "Walk", "Walker", "layout_of", "walked"]
 
 Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 """Shape and type of what is stored of a decision, by its name in a file."""
@@ -254,12 +253,15 @@ class _Labelled:
         return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
 
 
-class _Walker:
-    """One environment and one policy; walks one task at a time."""
+class Walker:
+    """One environment, which may be `opened` already, and one policy; walks one task at a time."""
 
-    def __init__(self, env_id: str, env: dict[str, Any], policy: dict[str, Any]) -> None:
+    def __init__(
+        self, env_id: str, env: dict[str, Any], policy: dict[str, Any],
+        opened: gymnasium.Env | None = None,
+    ) -> None:  # fmt: skip
         torch.set_num_threads(1)
-        self._env = make_env(env_id, env)
+        self._env = opened or make_env(env_id, env)
         self._layout = layout_of(self._env)
         self._policy = policies.build_for(policy_settings(policy, "policy"), self._env)
 
@@ -281,30 +283,11 @@ class _Walker:
         return Walk(dataclasses.replace(episode, info={}), parts, actions, taken)
 
     def close(self) -> None:
+        """Close the environment."""
         self._env.close()
 
 
-class Collector:
-    """Walks tasks in this process, or in several others.
-
-    Args:
-        env_id, env, policy: environment and policy, as in a run's configuration.
-        workers: how many processes.
-
-    Raises:
-        UserError: if the environment cannot be made; with several workers, `walk` does.
-    """
-
-    def __init__(
-        self, env_id: str, env: dict[str, Any], policy: dict[str, Any], workers: int
-    ) -> None:
-        self._pool = open_pool(partial(_Walker, env_id, env, policy), workers)
-
-    def walk(self, tasks: Sequence[Task]) -> list[Walk]:
-        """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
-        with explained():
-            return self._pool.run(tasks)
-
-    def close(self) -> None:
-        """Release processes and environments."""
-        self._pool.close()
+def walked(pool: Pool[Task, Walk], tasks: Sequence[Task]) -> list[Walk]:
+    """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
+    with explained():
+        return pool.run(tasks)

@@ -13,13 +13,10 @@ import envs
 import policies
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.job_config import load_job
+from training.trainers.trainer import Trainer
 
-__all__ = ["FREE_ON_RESUME", "PPOConfig", "critic_settings", "load_config"]
+__all__ = ["PPO", "PPOConfig", "critic_settings", "load_config"]
 
-FREE_ON_RESUME = ("iterations", "workers", "ray_address", "device")
-"""Keys that a resumed run may change: no result depends on them, except that another device rounds
-otherwise."""
 
 
 @dataclass(
@@ -152,8 +149,15 @@ def critic_settings(
     return found
 
 
-def load_config(path: str | Path, overrides: list[str]) -> PPOConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    config = load_job(PPOConfig, path, overrides)
-    critic_settings(config, configuration.source(path, overrides))
-    return config
+PPO = Trainer(
+    name="ppo",
+    config=PPOConfig,
+    learner="training.trainers.ppo_learner",
+    summary="Train a policy by proximal policy optimisation.",
+    preset="stepping_stones_ppo.yaml",
+    free_on_resume=("iterations", "workers", "ray_address", "device"),
+    check=critic_settings,
+)
+"""No result depends on what a resumed run may change, except that another device rounds
+otherwise."""
+load_config = PPO.load

@@ -8,22 +8,31 @@ not, the error names the newest that is, and the command that goes on from it.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from training.command.command_lines import command_line
 from training.runs import checkpoint, run_log
 from training.runs.checkpoint import Checkpoint
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.job_config import as_before, resolved
+from training.settings.overrides import read_overrides
+from training.trainers.job_config import missing_keys, resolved
+from training.trainers.registry import load_any_config, trainer_of
 
-__all__ = ["check_same_job", "first_difference", "iterations_done", "resume", "set_aside_later"]
-
-T = TypeVar("T")
+__all__ = [
+    "check_same_job",
+    "first_difference",
+    "go_on",
+    "iterations_done",
+    "resume",
+    "set_aside_later",
+]
 
 
 class _OtherJobError(UserError):
@@ -43,18 +52,45 @@ class _Job:
 
 
 def resume(
-    command: str, args: argparse.Namespace, load: Callable[[Any, list[str]], T],
-    free_on_resume: Callable[[T], tuple[str, ...]],
-) -> tuple[T, Path, Checkpoint | None]:  # fmt: skip
-    """Configuration, directory and checkpoint of the run that the command line goes on with.
+    args: argparse.Namespace, load: Callable[[Any, Any], Any]
+) -> tuple[Any, Path, Checkpoint | None]:
+    """Configuration, directory and checkpoint of the run that a command line goes on with.
 
-    The arguments are those of `starting.start_run`. UserError when the run cannot go on.
+    Args:
+        args: of `training.trainers.job_config.make_parser`.
+        load: reads a configuration from a path and overrides.
+
+    UserError when the run cannot go on.
     """
     run, chosen = _place(args)
     file = _configuration_file(run, args)
-    before, words = _saved(file, load, chosen)
-    config = load(args.config or file, [*words, *args.set])
-    job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
+    before, missing = _saved(file, load, chosen)
+    config = load(args.config or file, {**missing, **read_overrides(args.set)})
+    words = ["--config", args.config] if args.config else []
+    words += ["--set", *args.set] if args.set else []
+    return config, run, _start_of(run, chosen, before, config, words)
+
+
+def go_on(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
+    """What a run goes on with from its newest checkpoint: its own configuration with what it may
+    change from `config`. UserError when it cannot go on."""
+    trainer = trainer_of(config)
+    chosen = next(reversed(checkpoint.in_run(run)), None)
+    before, _ = _saved(run / run_log.CONFIG, partial(load_any_config, trainer=trainer.name), chosen)
+    if type(before) is type(config):
+        changed = {key: getattr(config, key) for key in trainer.free_on_resume}
+        config = dataclasses.replace(before, **changed)
+    return config, _start_of(run, chosen, before, config, [])
+
+
+def _start_of(
+    run: Path, chosen: Path | None, before: Any, config: Any, words: list[str]
+) -> Checkpoint | None:
+    """The checkpoint that a run goes on from, which was configured as `before` and now is as
+    `config`; UserError when it cannot, `words` being the command line's beside --resume."""
+    trainer, file = trainer_of(config), run / run_log.CONFIG
+    free = trainer.free_on_resume
+    job = _Job(run, file, type(before), configuration.dump(before), free)
     after = configuration.dump(config)
     if job.config.keys() != after.keys():
         raise UserError(
@@ -73,14 +109,14 @@ def resume(
             f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
             f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
         )
-    start = None if chosen is None else _start(chosen, job, command, args)
+    start = None if chosen is None else _start(chosen, job, trainer.command, words)
     done = iterations_done(start)
     if after["iterations"] < done:
         raise UserError(
             f"iterations = {after['iterations']}, but {run} has done {done}; a resumed run needs "
             "at least as many"
         )
-    return config, run, start
+    return start
 
 
 def _place(args: argparse.Namespace) -> tuple[Path, Path | None]:
@@ -125,13 +161,13 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
 
 
 def _saved(
-    file: Path, load: Callable[[Any, list[str]], T], chosen: Path | None
-) -> tuple[T, list[str]]:
-    """The configuration in a run's file, and overrides for keys that the run is too old to know;
-    UserError when it has been damaged."""
+    file: Path, load: Callable[[Any, Any], Any], chosen: Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """The configuration in a run's file, and the keys that the run is too old to know; UserError
+    when it has been damaged."""
     try:
-        words = as_before(configuration.read_yaml(file))
-        return load(file, words), words
+        missing = missing_keys(configuration.read_yaml(file))
+        return load(file, missing), missing
     except UserError as error:
         if chosen is None:
             raise
@@ -140,7 +176,7 @@ def _saved(
         ) from None
 
 
-def _start(chosen: Path, job: _Job, command: str, args: argparse.Namespace) -> Checkpoint:
+def _start(chosen: Path, job: _Job, command: str, words: list[str]) -> Checkpoint:
     """The chosen checkpoint; UserError when it is not fit, with what to do instead."""
     try:
         return _fit(chosen, job)
@@ -148,12 +184,9 @@ def _start(chosen: Path, job: _Job, command: str, args: argparse.Namespace) -> C
         others = (path for path in reversed(checkpoint.in_run(job.run)) if path != chosen)
         instead = next((path for path in others if _is_fit(path, job)), None)
         if instead is not None:
-            words = ["--resume", str(instead)]
-            words += ["--config", args.config] if args.config else []
-            words += ["--set", *args.set] if args.set else []
             raise UserError(
                 f"{error}; the newest checkpoint that this run can go on from is {instead}: "
-                f"{command_line(command, *words)}"
+                f"{command_line(command, '--resume', instead, *words)}"
             ) from None
         if isinstance(error, _OtherJobError):
             raise UserError(

@@ -7,21 +7,21 @@ so that a training run is the same bit for bit whatever runs the episodes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 import policies
 from policies.observation import copied
-from training.episodes import pool
 from training.episodes.environments import make_env
 from training.episodes.episode import Episode, run_episode
-from training.episodes.pool import Pool, WorkerDiedError
+from training.episodes.pool import WorkerDiedError
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
 from training.runs.checkpoint import policy_settings
 from training.settings.config import UserError
@@ -30,17 +30,12 @@ from training.trainers.map_fitting import evenly
 __all__ = [
     "EpisodeWorker",
     "Outcome",
-    "Pool",
     "Setup",
     "Task",
     "explained",
     "get_parameters",
-    "open_pool",
     "set_parameters",
 ]
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -99,11 +94,11 @@ def set_parameters(policy: nn.Module, vector: Tensor) -> None:
 
 
 class EpisodeWorker:
-    """One environment and one policy; runs one task at a time."""
+    """One environment, which may be open already, and one policy; runs one task at a time."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, env: gymnasium.Env | None = None) -> None:
         torch.set_num_threads(1)
-        self._env = make_env(setup.env_id, setup.env)
+        self._env = env or make_env(setup.env_id, setup.env)
         settings = policy_settings(setup.policy, "policy")
         self._policy = policies.build_for(settings, self._env)
         self._policy.load_state_dict(setup.state)
@@ -145,12 +140,3 @@ def explained() -> Iterator[None]:
         yield
     except (FloatingPointError, WorkerDiedError) as error:
         raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
-
-
-def open_pool(
-    make: Callable[[], pool.Worker[T, R]], workers: int, ray_address: str | None
-) -> Pool[T, R]:
-    """As `pool.open_pool`, for a trainer: it says that other processes take seconds to begin."""
-    if workers > 1 or ray_address is not None:
-        print(f"starting {workers} workers on {ray_address or 'this machine'} ...", flush=True)
-    return pool.open_pool(make, workers, ray_address)
