@@ -18,7 +18,6 @@ from training.trainers.trainer import Trainer
 __all__ = ["BC", "BCConfig", "load_config"]
 
 
-
 @dataclass(
     frozen=True,
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),

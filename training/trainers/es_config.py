@@ -13,8 +13,8 @@ from policies.config import PolicyConfig
 from policies.kinds import PolicySettings
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.trainer import Trainer
 from training.trainers.searcher_config import CMAESConfig, SearcherConfig
+from training.trainers.trainer import Trainer
 
 __all__ = ["ES", "ESConfig", "load_config"]
 

@@ -15,7 +15,6 @@ from training.trainers.trainer import Trainer
 __all__ = ["IMPLICIT_BC", "ImplicitBCConfig", "load_config"]
 
 
-
 @dataclass(
     frozen=True,
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
@@ -108,13 +107,19 @@ IMPLICIT_BC = Trainer(
     learner="training.trainers.implicit_cloning",
     where="where policy.name is vision_performer, and policy.form not pooled",
     free_on_resume=(
-    "iterations", "workers", "readers", "episodes", "evaluate_every", "demonstrations", "device",
-),
+        "iterations",
+        "workers",
+        "readers",
+        "episodes",
+        "evaluate_every",
+        "demonstrations",
+        "device",
+    ),
     in_processes=True,
     clones_recordings=True,
     following=lambda config, run: [],
 )
-"""A resumed run may change several keys. With other `iterations` the learning rate goes on along its
-new schedule, another `device` rounds otherwise; the policy does not depend on the others, as the
+"""With other `iterations` a resumed run's learning rate goes on along its new schedule, another
+`device` rounds otherwise. The policy does not depend on what else it may change, as the
 `demonstrations` must be the same ones in another place."""
 load_config = IMPLICIT_BC.load

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +19,27 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import nn
 
-import policies
+import envs
 from policies import VisionPerformerPolicy
 from policies.feature_maps import map_state
 from training.episodes import environments
-from training.episodes.environments import make_env
+from training.episodes.episode import Episode
 from training.episodes.outcomes import mean_of, mean_success, outcomes_of
+from training.episodes.pool import Pool
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.evaluator import play
-from training.evaluation.players import Player, check_device
 from training.recordings.batches import Batch, FrameSet, Prefetcher, frames_of_update
 from training.recordings.reader import DemoReader
 from training.runs import checkpoint
 from training.runs.state_files import Count, State
 from training.settings import config as configuration
 from training.settings.config import UserError
+from training.trainers import lifecycle
 from training.trainers.devices import Group
 from training.trainers.implicit_bc_config import ImplicitBCConfig
 from training.trainers.lifecycle import state_of
 from training.trainers.map_fitting import OBSERVATIONS, is_due, sound
 from training.trainers.optimiser_state import optimiser_tensors, set_optimiser
+from training.trainers.workers import Play, PlayWorker, explained
 
 __all__ = ["NOT_FINITE", "Fit", "Job", "Learner", "learning_rate"]
 
@@ -179,7 +181,7 @@ class Learner:
             )
         self.frames_per_update = min(config.batch_size, len(self._frames))
         self._basis = Basis(job.identity, group.size)
-        self._pool: Pool[Task, Episode] | None = None
+        self._pool: Pool[Play, Episode] | None = None
         self.iteration, self.fitted = 0, False
         if start is not None:
             saved = state_of(start, _Saved)
@@ -332,11 +334,13 @@ class Learner:
         torch.set_num_threads(1)
         if self._pool is None:
             settings = config.env_id, config.env, configuration.dump(config)["policy"]
-            self._pool = self._job.open_pool(partial(Player, *settings))
+            self._pool = self._job.open_pool(
+                partial(PlayWorker, *settings), min(config.workers, config.episodes)
+            )
         state = {name: part.numpy(force=True) for name, part in self.policy.state_dict().items()}
         seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config.episodes)
         with explained():
-            episodes = self._pool.run([Task(seed, state) for seed in seeds])
+            episodes = self._pool.run([Play(seed, state) for seed in seeds])
         torch.set_num_threads(threads)
         names = [outcome.name for outcome in outcomes_of(envs.find_task(config.env_id))]
         return {"success": mean_success(episodes), **{n: mean_of(episodes, n) for n in names}}

@@ -161,7 +161,7 @@ def describe_job(cls: type[Any]) -> str:
 def make_parser(
     command: str, description: str, fields: str, preset: str
 ) -> configuration.ArgumentParser:
-    """The parser of the arguments that `lifecycle.run_command` reads; `fields` describes the configuration."""
+    """The parser of what `lifecycle.run_command` reads; `fields` describes the configuration."""
     parser = configuration.ArgumentParser(
         prog=f"python -m {command}",
         description=description,

@@ -22,16 +22,14 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from torch import Tensor
 
-import policies
 from policies.observation import copied, parts_of
 from training.command.files import check_regular, write_atomically
-from training.episodes.environments import make_env
 from training.episodes.episode import Episode, Policy, run_episode
 from training.episodes.pool import Pool
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
-from training.runs.checkpoint import check_tensors, policy_settings
+from training.runs.checkpoint import check_tensors
 from training.settings.config import UserError
-from training.trainers.workers import explained
+from training.trainers.workers import PolicyWorker, explained
 
 __all__ = ["Demonstrations", "Layout", "Task", "Walk", "Walker", "layout_of", "walked"]
 
@@ -253,24 +251,18 @@ class _Labelled:
         return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
 
 
-class Walker:
-    """One environment, which may be `opened` already, and one policy; walks one task at a time."""
+class Walker(PolicyWorker):
+    """Walks with the expert beside it."""
 
-    def __init__(
-        self, env_id: str, env: dict[str, Any], policy: dict[str, Any],
-        opened: gymnasium.Env | None = None,
-    ) -> None:  # fmt: skip
-        torch.set_num_threads(1)
-        self._env = opened or make_env(env_id, env)
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
         self._layout = layout_of(self._env)
-        self._policy = policies.build_for(policy_settings(policy, "policy"), self._env)
 
     def run(self, task: Task) -> Walk:
         """Walk a task."""
         assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         if task.learner is not None:
-            state = {name: torch.from_numpy(value) for name, value in task.learner.items()}
-            self._policy.load_state_dict(state)
+            self.set_state(task.learner)
         learner = None if task.learner is None else self._policy
         walker = _Labelled(self._env, learner, task)
         episode = run_episode(self._env, walker, task.seed)
@@ -281,10 +273,6 @@ class Walker:
         action_type = self._layout[_ACTIONS][1]
         actions, taken = (np.stack(a).astype(action_type) for a in (walker.labels, walker.taken))
         return Walk(dataclasses.replace(episode, info={}), parts, actions, taken)
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._env.close()
 
 
 def walked(pool: Pool[Task, Walk], tasks: Sequence[Task]) -> list[Walk]:

@@ -85,20 +85,24 @@ class Job(Generic[C]):
             checkpoint.load_into(self.policy, before)
             self.fitted = before.has_fitted_maps
 
-    def open_pool(self, make: Callable[[gymnasium.Env | None], Worker[K, R]]) -> Pool[K, R]:
+    def open_pool(
+        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], workers: int | None = None
+    ) -> Pool[K, R]:
         """What runs the episodes of the run, to be closed.
 
         Args:
             make: gives a worker, one in this process for the environment that is open here, others
                 for one that they make themselves; for those it is pickled.
+            workers: how many; None: as configured.
         """
-        config, address = self.config, getattr(self.config, "ray_address", None)
-        if config.workers == 1 and address is None:
+        workers = self.config.workers if workers is None else workers
+        address = getattr(self.config, "ray_address", None)
+        if workers == 1 and address is None:
             self._given = True  # the worker closes it
             return InProcessPool(partial(make, self.env))
         self.close()
-        print(f"starting {config.workers} workers on {address or 'this machine'} ...", flush=True)
-        return pool.open_pool(partial(make, None), config.workers, address)
+        print(f"starting {workers} workers on {address or 'this machine'} ...", flush=True)
+        return pool.open_pool(partial(make, None), workers, address)
 
     def close(self) -> None:
         """Close the environment, unless a worker has it."""

@@ -18,7 +18,6 @@ from training.trainers.trainer import Trainer
 __all__ = ["PPO", "PPOConfig", "critic_settings", "load_config"]
 
 
-
 @dataclass(
     frozen=True,
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),

@@ -180,7 +180,7 @@ def train(job: Job, run: Path) -> None:
     if progress.iteration >= config.iterations:
         return
     announce(job.actor, config.fit_after, progress.fitted, config.iterations)
-    settings = config.env_id, config.env, configuration.dump(config)["policy"], config.temperature
+    settings = config.temperature, config.env_id, config.env, configuration.dump(config)["policy"]
     with (
         closing(job.open_pool(partial(Explorer, *settings))) as pool,
         closing(

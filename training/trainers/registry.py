@@ -48,9 +48,7 @@ def trainer_of(config: JobConfig) -> Trainer:
     return next(one for one in named(config.trainer) if one.config is type(config))
 
 
-def load_any_config(
-    path: str | Path, overrides: Overrides = (), trainer: str | None = None
-) -> Any:
+def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | None = None) -> Any:
     """The configuration of the trainer that is given, or that the file names; of several of that
     name, or of all where none is named, the one whose policy has the `policy.name` that is given
     and which knows most of the keys, the first of equals.

@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import policies
@@ -30,6 +31,9 @@ from training.trainers.map_fitting import evenly
 __all__ = [
     "EpisodeWorker",
     "Outcome",
+    "Play",
+    "PlayWorker",
+    "PolicyWorker",
     "Setup",
     "Task",
     "explained",
@@ -93,14 +97,59 @@ def set_parameters(policy: nn.Module, vector: Tensor) -> None:
             parameter.copy_(piece.view_as(parameter))
 
 
-class EpisodeWorker:
-    """One environment, which may be open already, and one policy; runs one task at a time."""
+class PolicyWorker:
+    """One environment and one policy; what it does with them is a subclass's.
 
-    def __init__(self, setup: Setup, env: gymnasium.Env | None = None) -> None:
+    Args:
+        env_id, env, policy: as in a run's configuration, plain data.
+        opened: the environment, where it is open already.
+    """
+
+    def __init__(
+        self, env_id: str, env: dict[str, Any], policy: dict[str, Any],
+        opened: gymnasium.Env | None = None,
+    ) -> None:  # fmt: skip
         torch.set_num_threads(1)
-        self._env = env or make_env(setup.env_id, setup.env)
-        settings = policy_settings(setup.policy, "policy")
-        self._policy = policies.build_for(settings, self._env)
+        self._env = make_env(env_id, env) if opened is None else opened
+        self._policy: Any = policies.build_for(policy_settings(policy, "policy"), self._env)
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Set the policy to a `state_dict` that was sent as arrays."""
+        self._policy.load_state_dict({name: torch.from_numpy(v) for name, v in state.items()})
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+@dataclass(frozen=True)
+class Play:
+    """One episode of a policy as it is."""
+
+    seed: int
+    learner: dict[str, NDArray[Any]]
+    """The policy's `state_dict`."""
+
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
+
+
+class PlayWorker(PolicyWorker):
+    """Plays episodes."""
+
+    def run(self, task: Play) -> Episode:
+        """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
+        self.set_state(task.learner)
+        with torch.no_grad():
+            episode = run_episode(self._env, self._policy, task.seed)
+        return dataclasses.replace(episode, info={})
+
+
+class EpisodeWorker(PolicyWorker):
+    """Runs episodes of candidates."""
+
+    def __init__(self, setup: Setup, opened: gymnasium.Env | None = None) -> None:
+        super().__init__(setup.env_id, setup.env, setup.policy, opened)
         self._policy.load_state_dict(setup.state)
 
     def run(self, task: Task) -> Outcome:
@@ -126,10 +175,6 @@ class EpisodeWorker:
         statistics = empty.update(np.stack(measured))
         kept = [seen[i] for i in evenly(len(seen), task.kept)]
         return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._env.close()
 
 
 @contextmanager
