@@ -305,7 +305,7 @@ def test_an_arm_that_fails_does_not_block_the_others(tmp_path, capsys):
     assert list(figures(out)) == ["favor-m-16-s0.json"]
     text = (out / "report.html").read_text()
     assert "not finished: 4 of its parts" in text
-    assert "train exact-s0-1 (es, 6 iterations): exit status 2, see the command" in text
+    assert "train exact-s0-1 (es, 6 iterations): training stopped: " in text
     assert f"evaluate exact-s0: not possible without {out / 'runs' / 'exact-s0'}" in text
     assert conduct(path, out) == 2
     assert "error: training stopped" in capsys.readouterr().err

@@ -41,6 +41,7 @@ __all__ = ["RayPool"]
 _MODULES = (
     *("attention", "policies", "envs", "training", "configs", "sim_assets"),
     "foveate_extras.py",
+    "foveate_settings.py",
 )
 PATIENCE_S = 300.0
 """How long to wait while no worker lives."""

@@ -203,7 +203,7 @@ class OpCounter(TorchDispatchMode):
                 result = func.decompose(*args, **kwargs)
             if result is NotImplemented:
                 raise UncountedError(
-                    f"operator {func} has no cost in the table of training/op_counter.py: "
+                    f"operator {func} has no cost in the table of {__name__}: "
                     "add it there, so that it is counted"
                 )
             return result

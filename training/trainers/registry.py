@@ -60,7 +60,7 @@ def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | 
     try:
         asked = () if given is None else named(given, "trainer" in changes or not is_of_run(path))
     except UserError as error:
-        hint = did_you_mean(str(given), [one.name for one in TRAINERS])
+        hint = "" if ":" in str(given) else did_you_mean(str(given), [t.name for t in TRAINERS])
         raise UserError(f"{source(path, overrides)}: {error}{hint}") from None
     if trainer is not None and asked and given != trainer:
         raise UserError(
