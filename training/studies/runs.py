@@ -92,7 +92,7 @@ class Run:
         for newest in checkpoint.in_run(self.directory)[-1:] if saved.is_file() else []:
             missing, own = missing_keys(configuration.read_yaml(saved)), trainer_of(self.job)
             there = configuration.dump(load_any_config(saved, missing, self.trainer))
-            check_same_job(checkpoint.load(newest), own.config, there, own.free_on_resume, saved)
+            check_same_job(checkpoint.load(newest), own, there, saved)
 
     def _check_start(self) -> None:
         """UserError when it began from another policy than the stage before has now."""

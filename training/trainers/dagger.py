@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from contextlib import closing
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -148,15 +147,7 @@ def train(job: Job, run: Path) -> None:
     if progress.iteration >= config.iterations:
         return
     announce(policy, config.fit_after, progress.fitted, config.iterations * config.updates)
-    settings = config.env_id, config.env, configuration.dump(config)["policy"]
-    with (
-        closing(job.open_pool(partial(Walker, *settings))) as pool,
-        closing(
-            run_log.RunLog(
-                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
-            )
-        ) as log,
-    ):
+    with job.opened(partial(Walker, *job.settings), run, progress.iteration) as (pool, log):
         learn(job, run, optimiser, progress, pool, log)
 
 

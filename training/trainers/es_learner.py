@@ -6,7 +6,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -198,16 +197,8 @@ def train(job: Job, run: Path) -> None:
     if progress.iteration >= config.iterations:
         return
     announce(policy, config.fit_after, progress.fitted, config.iterations)
-    plain = configuration.dump(config)["policy"]
-    setup = Setup(config.env_id, config.env, plain, policy.state_dict())
-    with (
-        closing(job.open_pool(partial(EpisodeWorker, setup))) as pool,
-        closing(
-            run_log.RunLog(
-                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
-            )
-        ) as log,
-    ):
+    setup = Setup(*job.settings, policy.state_dict())
+    with job.opened(partial(EpisodeWorker, setup), run, progress.iteration) as (pool, log):
         learn(job, run, progress, pool, log)
 
 

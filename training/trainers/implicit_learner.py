@@ -333,10 +333,9 @@ class Learner:
         config, threads = self.config, torch.get_num_threads()
         torch.set_num_threads(1)
         if self._pool is None:
-            settings = config.env_id, config.env, configuration.dump(config)["policy"]
-            self._pool = self._job.open_pool(
-                partial(PlayWorker, *settings), min(config.workers, config.episodes)
-            )
+            most = min(config.workers, config.episodes)
+            make = partial(PlayWorker, *self._job.settings)
+            self._pool = self._job.open_pool(make, most)
         state = {name: part.numpy(force=True) for name, part in self.policy.state_dict().items()}
         seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config.episodes)
         with explained():

@@ -70,7 +70,7 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
         return _names(cls, data)
 
     source = configuration.source(path, overrides)
-    given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
+    given = configuration.combine(cls, data, changes, path, overrides, _shorthands(cls), names)
     whole = _with_defaults(cls, configuration.dump(given), source)
     return configuration.validate(cls, whole, source)
 
@@ -124,6 +124,11 @@ def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any
     return configuration.dump(configuration.validate(cls, whole, source))
 
 
+def _shorthands(cls: type[Any]) -> dict[str, str]:
+    """Those that a configuration has."""
+    return {short: full for short, full in SHORTHANDS.items() if short in cls.__pydantic_fields__}
+
+
 def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
     settings = _settings(str(data.get("env_id", getattr(cls, "env_id", ""))))
     return configuration.keys(cls) + (
@@ -143,7 +148,7 @@ def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[st
         names = _names(cls, data)
         env = configuration.validate(settings, data["env"], source, "env.", names)
         data["env"] = configuration.dump(env)
-    configuration.fill_shorthands(data, SHORTHANDS, source)
+    configuration.fill_shorthands(data, _shorthands(cls), source)
     return data
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -42,7 +42,7 @@ __all__ = [
     "train",
 ]
 
-C = TypeVar("C", bound=JobConfig)
+C = TypeVar("C")
 K = TypeVar("K")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -55,8 +55,9 @@ class Job(Generic[C]):
     UserError when the environment cannot be made or the policy does not fit it.
     """
 
-    def __init__(self, config: C, start: Checkpoint | None = None) -> None:
-        self.config, self.start = config, start
+    def __init__(self, config: Any, start: Checkpoint | None = None) -> None:
+        self.config: C = config
+        self.start = start
         device = getattr(config, "device", None)
         if device is not None and current_group().is_first:  # others leave its GPU alone
             check_device(device)
@@ -85,6 +86,27 @@ class Job(Generic[C]):
             checkpoint.load_into(self.policy, before)
             self.fitted = before.has_fitted_maps
 
+    @property
+    def settings(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """What a worker is made for, as `PolicyWorker` takes it: plain data."""
+        plain = configuration.dump(self.config)
+        return plain["env_id"], plain["env"], plain["policy"]
+
+    @contextmanager
+    def opened(
+        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], run: Path, iteration: int
+    ) -> Iterator[tuple[Pool[K, R], run_log.RunLog]]:
+        """Workers that `make` gives, see `open_pool`, and the log of a run from an iteration."""
+        config: Any = self.config
+        columns = tuple(trainer_of(config).columns(config.env_id))
+        with (
+            closing(self.open_pool(make)) as pool,
+            closing(
+                run_log.RunLog(run, columns, iteration=iteration, total=config.iterations)
+            ) as log,
+        ):
+            yield pool, log
+
     def open_pool(
         self, make: Callable[[gymnasium.Env | None], Worker[K, R]], workers: int | None = None
     ) -> Pool[K, R]:
@@ -95,8 +117,9 @@ class Job(Generic[C]):
                 for one that they make themselves; for those it is pickled.
             workers: how many; None: as configured.
         """
-        workers = self.config.workers if workers is None else workers
-        address = getattr(self.config, "ray_address", None)
+        config: Any = self.config
+        workers = config.workers if workers is None else workers
+        address = getattr(config, "ray_address", None)
         if workers == 1 and address is None:
             self._given = True  # the worker closes it
             return InProcessPool(partial(make, self.env))
@@ -137,20 +160,30 @@ def state_of(start: Checkpoint, cls: type[T]) -> T:
 
 def train(config: JobConfig, run: str | Path) -> None:
     """Train in the directory `run`: from the beginning, or from the newest checkpoint of the run
-    that it holds, under `config` as far as a run may change that.
+    that it holds.
 
-    What the configuration names as "module:Class" is imported. UserError when it cannot begin, go
-    on or end; what is done is kept, after an interrupt too.
+    What the configuration names as "module:Class" is imported. UserError when it cannot begin, or
+    go on, or stops; what is done is kept, after an interrupt too.
     """
-    run, trainer, start = Path(run), trainer_of(config), None
+    run, start = Path(run), None
     admit_parts(config)
     goes_on = (run / run_log.CONFIG).is_file()
     if goes_on:
         config, start = go_on(config, run)
-    with closing(trainer.prepare(config, start)) as job:
+    with closing(_begin(config, run, start, goes_on)) as job:
+        _train(job, run, goes_on)
+
+
+def _begin(config: JobConfig, run: Path, start: Checkpoint | None, goes_on: bool) -> Job[Any]:
+    """A job and, unless it goes on, its run directory."""
+    job: Job[Any] = trainer_of(config).prepare(config, start)
+    try:
         if not goes_on:
             run_log.create(run, configuration.dump(config))
-        _train(job, run, goes_on)
+    except BaseException:
+        job.close()
+        raise
+    return job
 
 
 def admit_parts(config: JobConfig) -> None:
@@ -185,11 +218,12 @@ def run_command(trainer: Trainer, args: argparse.Namespace) -> int:
 def _in_group(trainer: Trainer, args: argparse.Namespace, group: Group) -> int:
     """The same in one of the processes that train together."""
     job: Job[Any] | None = None
+    goes_on = args.resume is not None
     outcome: tuple[Any, Path, Checkpoint | None] | UserError = UserError()
     try:
         if group.is_first:
-            job, run = _begin(trainer, args, group)
-            outcome = job.config, run, job.start
+            outcome = config, run, start = _asked(trainer, args, group)
+            job = _begin(config, run, start, goes_on)
     except UserError as error:
         outcome = error
     outcome = group.share(outcome)
@@ -202,7 +236,7 @@ def _in_group(trainer: Trainer, args: argparse.Namespace, group: Group) -> int:
             trainer.train(job, run)
             return 0
         try:
-            _train(job, run, args.resume is not None)
+            _train(job, run, goes_on)
         except KeyboardInterrupt as error:
             _print_interrupted(trainer, config, run)
             return interrupted_status(error)
@@ -210,8 +244,10 @@ def _in_group(trainer: Trainer, args: argparse.Namespace, group: Group) -> int:
     return 0
 
 
-def _begin(trainer: Trainer, args: argparse.Namespace, group: Group) -> tuple[Job[Any], Path]:
-    """What the command line asks for, and the directory of its run."""
+def _asked(
+    trainer: Trainer, args: argparse.Namespace, group: Group
+) -> tuple[Any, Path, Checkpoint | None]:
+    """The configuration, directory and checkpoint that the command line asks for."""
 
     def load(path: str | Path, overrides: Any) -> Any:
         config = load_any_config(path, overrides, trainer.name)
@@ -219,19 +255,11 @@ def _begin(trainer: Trainer, args: argparse.Namespace, group: Group) -> tuple[Jo
         return config
 
     if args.resume is not None:
-        config, run, start = resume(args, load)
-        return trainer_of(config).prepare(config, start), run
+        return resume(args, load)
     if not (args.config or trainer.preset):
         raise UserError("--config must name a file; this trainer has no preset")
     config = load(args.config or Path(str(resources.files("configs") / trainer.preset)), args.set)
-    job: Job[Any] = trainer_of(config).prepare(config)
-    try:
-        run = Path(args.out) if args.out else run_log.new_directory(config.env_id)
-        run_log.create(run, configuration.dump(config))
-    except BaseException:
-        job.close()
-        raise
-    return job, run
+    return config, Path(args.out) if args.out else run_log.new_directory(config.env_id), None
 
 
 def _check_group(config: Any, group: Group) -> None:

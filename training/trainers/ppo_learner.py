@@ -6,7 +6,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -180,15 +179,8 @@ def train(job: Job, run: Path) -> None:
     if progress.iteration >= config.iterations:
         return
     announce(job.actor, config.fit_after, progress.fitted, config.iterations)
-    settings = config.temperature, config.env_id, config.env, configuration.dump(config)["policy"]
-    with (
-        closing(job.open_pool(partial(Explorer, *settings))) as pool,
-        closing(
-            run_log.RunLog(
-                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
-            )
-        ) as log,
-    ):
+    make = partial(Explorer, config.temperature, *job.settings)
+    with job.opened(make, run, progress.iteration) as (pool, log):
         torch.set_num_threads(config.threads)
         learn(run, job, progress, pool, log)
 

@@ -24,6 +24,7 @@ from training.settings.config import UserError
 from training.settings.overrides import read_overrides
 from training.trainers.job_config import missing_keys, resolved
 from training.trainers.registry import load_any_config, trainer_of
+from training.trainers.trainer import Trainer
 
 __all__ = [
     "check_same_job",
@@ -44,11 +45,18 @@ class _Job:
     """A run as its config.yaml describes it."""
 
     run: Path
-    file: Path
-    kind: type[Any]
+    trainer: Trainer
     config: dict[str, Any]
-    free: tuple[str, ...]
-    """Keys that a resumed run may change."""
+
+    @property
+    def file(self) -> Path:
+        """Where that stands."""
+        return self.run / run_log.CONFIG
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Keys that a resumed run may change."""
+        return self.trainer.free_on_resume
 
 
 def resume(
@@ -72,14 +80,16 @@ def resume(
 
 
 def go_on(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
-    """What a run goes on with from its newest checkpoint: its own configuration with what it may
-    change from `config`. UserError when it cannot go on."""
+    """What a run goes on with from its newest checkpoint: `config`, but begun where it was, and by
+    what it knew of. UserError when it cannot go on."""
     trainer = trainer_of(config)
     chosen = next(reversed(checkpoint.in_run(run)), None)
-    before, _ = _saved(run / run_log.CONFIG, partial(load_any_config, trainer=trainer.name), chosen)
+    before, missing = _saved(
+        run / run_log.CONFIG, partial(load_any_config, trainer=trainer.name), chosen
+    )
     if type(before) is type(config):
-        changed = {key: getattr(config, key) for key in trainer.free_on_resume}
-        config = dataclasses.replace(before, **changed)
+        kept = [key for key in (*missing, "init_from") if trainer.has(key)]
+        config = dataclasses.replace(config, **{key: getattr(before, key) for key in kept})
     return config, _start_of(run, chosen, before, config, [])
 
 
@@ -88,10 +98,11 @@ def _start_of(
 ) -> Checkpoint | None:
     """The checkpoint that a run goes on from, which was configured as `before` and now is as
     `config`; UserError when it cannot, `words` being the command line's beside --resume."""
-    trainer, file = trainer_of(config), run / run_log.CONFIG
-    free = trainer.free_on_resume
-    job = _Job(run, file, type(before), configuration.dump(before), free)
-    after = configuration.dump(config)
+    job, after = (
+        _Job(run, trainer_of(before), configuration.dump(before)),
+        configuration.dump(config),
+    )
+    file = job.file
     if job.config.keys() != after.keys():
         raise UserError(
             f"policy.name = {after['policy']['name']!r} differs from "
@@ -109,7 +120,7 @@ def _start_of(
             f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
             f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
         )
-    start = None if chosen is None else _start(chosen, job, trainer.command, words)
+    start = None if chosen is None else _start(chosen, job, words)
     done = iterations_done(start)
     if after["iterations"] < done:
         raise UserError(
@@ -176,7 +187,7 @@ def _saved(
         ) from None
 
 
-def _start(chosen: Path, job: _Job, command: str, words: list[str]) -> Checkpoint:
+def _start(chosen: Path, job: _Job, words: list[str]) -> Checkpoint:
     """The chosen checkpoint; UserError when it is not fit, with what to do instead."""
     try:
         return _fit(chosen, job)
@@ -186,7 +197,7 @@ def _start(chosen: Path, job: _Job, command: str, words: list[str]) -> Checkpoin
         if instead is not None:
             raise UserError(
                 f"{error}; the newest checkpoint that this run can go on from is {instead}: "
-                f"{command_line(command, '--resume', instead, *words)}"
+                f"{command_line(job.trainer.command, '--resume', instead, *words)}"
             ) from None
         if isinstance(error, _OtherJobError):
             raise UserError(
@@ -212,17 +223,16 @@ def _fit(path: Path, job: _Job) -> Checkpoint:
         raise UserError(
             f"{path} holds iteration {done}, not that of its name; it may be a copy from elsewhere"
         )
-    check_same_job(start, job.kind, job.config, job.free, job.file)
+    check_same_job(start, job.trainer, job.config, job.file)
     run_log.check_rows(job.run, done)
     return start
 
 
-def check_same_job(
-    start: Checkpoint, kind: type[Any], config: dict[str, Any], free: Collection[str], file: Path
-) -> None:
-    """UserError when a checkpoint was trained with another configuration than `config`, of the
-    class `kind` and from `file`, by more than the keys that are `free`."""
-    trained = resolved(kind, start.config, str(start.path))
+def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file: Path) -> None:
+    """UserError when a checkpoint was trained with another configuration than `config`, of its
+    `own` trainer and from `file`, by more than a resumed run may change."""
+    free = own.free_on_resume
+    trained = resolved(own.config, start.config, str(start.path))
     changed = first_difference(config, trained, free)
     if changed is not None:
         key, here, there = changed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from training.settings.overrides import Overrides, source
 from training.trainers.job_config import load_job
@@ -14,36 +14,9 @@ from training.trainers.job_config import load_job
 __all__ = ["JobConfig", "Trainer"]
 
 
-class JobConfig(Protocol):
-    """A configuration of a run, whichever trainer's: a frozen dataclass."""
-
-    @property
-    def trainer(self) -> str:
-        """Name of its trainer."""
-
-    @property
-    def iterations(self) -> int:
-        """How far the run goes."""
-
-    @property
-    def env_id(self) -> str:
-        """Gymnasium id of the environment."""
-
-    @property
-    def env(self) -> dict[str, Any]:
-        """Its settings."""
-
-    @property
-    def policy(self) -> Any:
-        """The policy's settings."""
-
-    @property
-    def workers(self) -> int:
-        """Episodes run at the same time."""
-
-    @property
-    def checkpoints_kept(self) -> int:
-        """Latest checkpoints that are kept."""
+JobConfig = Any
+"""A configuration of a run, whichever trainer's: a frozen dataclass, at least with `trainer`,
+`iterations`, `workers`, `env_id`, `env`, `policy`, `seed` and `checkpoints_kept`."""
 
 
 @dataclass(frozen=True, kw_only=True)
