@@ -2,10 +2,10 @@
 
     python -m benchmarks.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
 
-RUN is a run's directory, a checkpoint or a policy that ships; without any, the study's hybrid
-and FAVOR+ that ship. In the second column every picture is the first one of a scene with other
-balls, and only the pose is the policy's own: what it still brings in is no work of vision.
-Validation scenes, from seed 90000.
+RUN is a run's directory, a checkpoint or a policy that ships; without any, the hybrid that ships.
+In the second column every picture is the first one of a scene with other balls, and only the pose
+is the policy's own: what it still brings in is no work of vision. Validation scenes, from seed
+90000.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from training.evaluation.evaluator import standard_error
 from training.evaluation.players import Player, find_players
 from training.settings.config import UserError, exit_status
 
-SHIPPED = ("bimanual_sweep_angular_8x2", "bimanual_sweep_favor_256")
+SHIPPED = ("bimanual_sweep_angular_8x2",)
 OTHER_SCENE = VALIDATION_SEEDS_FROM + 9_000
 COLUMNS = ("own pictures", "one of another scene")
 

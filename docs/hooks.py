@@ -38,8 +38,9 @@ API = {
         *("stepping_stones", "bimanual_sweep", "car_racing"),
     ),
     "training": (
-        *("es", "bc", "bc_config", "implicit_bc_config", "ppo", "demos", "rollout", "evaluate"),
-        *("sight", "flops", "plots", "study", "studies.config", "checkpoint", "errors"),
+        *("es", "bc", "ppo", "demos", "rollout", "evaluate", "sight", "flops", "plots", "study"),
+        *("episode", "trainers.es_config", "trainers.bc_config", "trainers.implicit_bc_config"),
+        *("trainers.ppo_config", "studies.config", "runs.checkpoint", "command.errors"),
     ),
 }
 """Public modules of each package, "" for itself; what is public of them is in `__all__`."""

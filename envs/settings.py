@@ -5,7 +5,7 @@ integer passes for a number. NumPy's scalars and arrays, lists and tuples stand 
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args
 
@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
+
+from foveate_settings import sentence
 
 __all__ = ["check_render_mode", "read_action", "read_options", "read_seed", "read_settings"]
 
@@ -135,23 +137,28 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def _known(cls: Any, loc: Sequence[int | str]) -> Collection[str]:
+    """The settings known where one is that is not."""
+    owner = cls
+    for part in loc[:-1]:
+        own = getattr(owner, "__pydantic_fields__", None)
+        # Of a mapping, the part is one of its keys.
+        owner = get_args(owner)[1] if own is None else own[str(part)].annotation
+    found: Collection[str] = owner.__pydantic_fields__
+    return found
+
+
 def _sentence(cls: type[Any], error: ErrorDetails, settings: Any) -> str:
-    key, message = ".".join(str(part) for part in error["loc"]), error["msg"]
     if error["type"] == "unexpected_keyword_argument":
-        owner: Any = cls
-        for part in error["loc"][:-1]:
-            own = getattr(owner, "__pydantic_fields__", None)
-            # Of a mapping, the part is one of its keys.
-            owner = get_args(owner)[1] if own is None else own[str(part)].annotation
-        known = ", ".join(sorted(owner.__pydantic_fields__))
-        return f"unknown setting {key!r}; the settings known there are {known}"
-    if error["type"] == "value_error":
-        return message.removeprefix("Value error, ")
-    if error["type"] == "missing":
-        return f"{key} is missing"
+        key = ".".join(str(part) for part in error["loc"])
+        known = _known(cls, error["loc"])
+        return sentence({**error}, lambda: known, key=repr(key), noun="setting")
+    if error["type"] in ("value_error", "missing"):
+        return sentence({**error}, tuple)
     came = settings
     for part in error["loc"]:  # pydantic shows NaN as None
         came = came[part]
+    message = error["msg"]
     for json_name, name in _NAMES.items():
         message = message.replace(json_name, name)
-    return f"{key} = {_shown(came)}, but {message[:1].lower()}{message[1:]}"
+    return sentence({**error, "input": came, "msg": message}, tuple, shown=_shown)

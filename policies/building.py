@@ -9,6 +9,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
+from foveate_settings import sentence
 from policies.config import PolicyConfig
 from policies.geometry import Geometry
 from policies.iap import ImplicitAttentionPolicy
@@ -203,12 +204,4 @@ def _validate(cls: type[Any], settings: dict[str, Any], known: list[str]) -> Any
     try:
         return TypeAdapter(cls).validate_python(settings)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    key, message = ".".join(str(part) for part in first["loc"]), first["msg"]
-    if first["type"] == "unexpected_keyword_argument":
-        raise ValueError(f"unknown key {key}; the keys known there are {', '.join(known)}")
-    if first["type"] == "value_error":
-        raise ValueError(message.removeprefix("Value error, "))
-    if first["type"] == "missing":
-        raise ValueError(f"{key} is missing")
-    raise ValueError(f"{key} = {first['input']!r}, but {message[:1].lower()}{message[1:]}")
+        raise ValueError(sentence(error.errors(include_url=False)[0], lambda: known)) from None

@@ -84,33 +84,53 @@ def lines() -> dict[str, int]:
     return count
 
 
+GROUND = ("command", "settings")
+"""Rooms that nearly all others import from."""
+
+
 def draw(out: Path) -> None:
-    """A box a room, its floor as height, an arrow to each room that it imports from."""
+    """A box a room, its floor as height, an arrow to each room that it imports from.
+
+    Ground rooms have one wide box each and no arrows. An arrow is faint where others lead there.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     size, where = lines(), {}
-    figure, axis = plt.subplots(figsize=(7.0, 8.2), layout="constrained")
+    found = {pair: who for pair, who in arrows().items() if pair[1] not in GROUND}
+    figure, axis = plt.subplots(figsize=(7.0, 7.4), layout="constrained")
     for height, floor in enumerate(FLOORS):
         for place, room in enumerate(floor):
-            middle = place - (len(floor) - 1) / 2
-            where[room] = (2.6 * middle + (0.0 if len(floor) > 1 else 0.5 * (-1) ** height), height)
-    for one, other in arrows():
+            aside = 0.0 if room in GROUND else 0.55 * (-1) ** height
+            middle = 2.6 * (place - (len(floor) - 1) / 2)
+            where[room] = (middle if len(floor) > 1 else aside, height)
+    for one, other in found:
         bend = 0.08 * (where[one][1] - where[other][1] - 1)
+        others = any((one, room) in found and _leads(found, room, other) for room in where)
         axis.annotate(
             "", xy=where[other], xytext=where[one],
-            arrowprops={"arrowstyle": "->", "color": "#8aa0b8", "lw": 0.7, "shrinkA": 13,
-                        "shrinkB": 13, "connectionstyle": f"arc3,rad={bend:.2f}"},
+            arrowprops={"arrowstyle": "->", "color": "#b9c6d4" if others else "#1f3d5c",
+                        "lw": 0.6 if others else 1.4, "shrinkA": 14, "shrinkB": 14,
+                        "connectionstyle": f"arc3,rad={bend:.2f}"},
         )  # fmt: skip
     for room, (x, y) in where.items():
         box = {"boxstyle": "round,pad=0.35", "facecolor": "#eef3f8", "edgecolor": "#34526f"}
         label = f"{room}\n{size.get(room, 0):,} lines"
+        if room in GROUND:
+            label = f"{room}: {size[room]:,} lines, used on every floor".center(92)
         axis.text(x, y, label, ha="center", va="center", fontsize=9, bbox=box)
-    axis.set(xlim=(-4.2, 4.2), ylim=(-0.6, len(FLOORS) - 0.4))
+    axis.set(xlim=(-4.2, 4.2), ylim=(-0.4, len(FLOORS) - 0.5))
     axis.axis("off")
     figure.savefig(out, dpi=110)
+
+
+def _leads(found: Arrows, one: str, other: str) -> bool:
+    """Whether a room imports from another, by way of others or not."""
+    if one == other:
+        return False
+    return any(b == other or _leads(found, b, other) for a, b in found if a == one)
 
 
 def main() -> None:

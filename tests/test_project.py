@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
+from policies.pretrained.not_shipped import NOT_SHIPPED
 from tests import words
 from training.runs import checkpoint
 
@@ -209,7 +210,7 @@ def test_links_lead_somewhere(document):
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_documented_commands_exist(words, capsys, monkeypatch):
-    """The module, each option, each preset and each `--set` are known."""
+    """The module, each option, each preset, each `--set` and each policy are known."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "follow_light"))
     module = importlib.import_module(words[0])
     with pytest.raises(SystemExit) as leaving:
@@ -217,6 +218,7 @@ def test_documented_commands_exist(words, capsys, monkeypatch):
     assert leaving.value.code == 0
     known = re.findall(r"--[\w-]+", capsys.readouterr().out)
     assert [word for word in words if word.startswith("--") and word not in known] == []
+    assert [word for word in words if word in NOT_SHIPPED] == []
     files = [word for word in words if word.startswith("configs/")]
     assert [file for file in files if not (ROOT / file).is_file()] == []
     if words[0] in DEFAULT_PRESETS:

@@ -33,7 +33,7 @@ def walk():
     """Observations of a shipped policy on the stones, and its actions."""
     torch.set_num_threads(1)
     with gymnasium.make("SteppingStones-v0") as env:
-        policy, _ = checkpoint.load_policy(checkpoint.resolve("stepping_stones_favor_16"), env)
+        policy, _ = checkpoint.load_policy(checkpoint.resolve("stepping_stones_favor_256"), env)
         seen, _ = env.reset(seed=7)
         observations, actions = [], []
         for _ in range(30):

@@ -17,7 +17,7 @@ from training import evaluate, flops, rollout
 from training.episodes.environments import make_env
 from training.es import ESConfig, load_config
 from training.evaluation import players
-from training.evaluation.step_cost import ATTENTION
+from training.evaluation.step_cost import ATTENTION, COMPONENTS, count
 from training.runs import checkpoint
 from training.settings import config
 from training.trainers.lifecycle import print_next
@@ -136,7 +136,7 @@ def test_flops_of_a_run_and_of_its_configuration_agree(run, recipe, tmp_path, ca
     assert one["flops"] == other["flops"]
     assert one["total"] == sum(one["flops"].values()) == sum(one["operators"].values())
     assert one["flops"]["other"] == 0
-    assert all(one["flops"][component] > 0 for component in flops.COMPONENTS)
+    assert all(one["flops"][component] > 0 for component in COMPONENTS)
     assert "controller" in capsys.readouterr().out
 
 
@@ -298,7 +298,7 @@ def test_every_kind_of_policy_can_be_counted():
                         variant=variant, feature_map=feature_map, controller=controller
                     )
                     policy = policies.build(settings, env.observation_space, env.action_space)
-                    counter = flops.count(lambda act=policy.act: act(observation))
+                    counter = count(lambda act=policy.act: act(observation))
                     assert np.isfinite(counter.total)
                     assert counter.by_component["controller"] > 0
 

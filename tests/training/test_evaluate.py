@@ -270,7 +270,7 @@ def test_repair_of_depth_is_of_the_evaluation_and_not_of_the_policy(tmp_path):
 
 
 def test_repair_is_refused_where_a_policy_has_none(capsys):
-    assert main(["bimanual_sweep_softmax", "--repair", "full"]) == 2
+    assert main(["bimanual_sweep_angular_8x2", "--repair", "full"]) == 2
     assert "repair full" in capsys.readouterr().err
 
 
@@ -278,10 +278,10 @@ def test_repair_is_refused_where_a_policy_has_none(capsys):
     ("policy", "settings", "other"),
     [
         ("stepping_stones", "front_camera={pitch_deg: 80}", ""),
-        ("stepping_stones_clone", "front_camera={pitch_deg: 80}", "front_camera"),
-        ("stepping_stones_clone", "foothold_forward_m=0.1", "foothold_forward_m"),
-        ("stepping_stones_clone", "stone_width_m=0.6", ""),
-        ("stepping_stones_clone", "front_camera={pitch_deg: 90}", ""),
+        ("stepping_stones_angular_8x8", "front_camera={pitch_deg: 80}", "front_camera"),
+        ("stepping_stones_angular_8x8", "foothold_forward_m=0.1", "foothold_forward_m"),
+        ("stepping_stones_angular_8x8", "stone_width_m=0.6", ""),
+        ("stepping_stones_angular_8x8", "front_camera={pitch_deg: 90}", ""),
     ],
 )
 def test_another_body_is_met_with_a_word_unless_the_policy_adapts(capsys, policy, settings, other):

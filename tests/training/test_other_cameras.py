@@ -8,7 +8,7 @@ from training import rollout
 from training.command.errors import UserError
 from training.runs import checkpoint
 
-DENSE, VOTE, SWEEP = "stepping_stones_clone", "stepping_stones", "bimanual_sweep_angular_8x2"
+DENSE, VOTE, SWEEP = "stepping_stones_angular_8x8", "stepping_stones", "bimanual_sweep_angular_8x2"
 OTHER = [
     (DENSE, "SteppingStones-v0", {"front_camera": {"pitch_deg": 70.0}}, "front_camera"),
     (DENSE, "SteppingStones-v0", {"belly_camera": {"pitch_deg": 75.0}}, "belly_camera"),

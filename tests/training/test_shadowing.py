@@ -25,8 +25,8 @@ def installed(tmp_path_factory):
     for name in ("training", "attention", "policies", "envs", "configs", "sim_assets"):
         (place / name).mkdir()
         shutil.copy(ROOT / name / "__init__.py", place / name)
-    for name in ("foveate_extras.py", "training/shadowing.py"):
-        shutil.copy(ROOT / name, place / name)
+    shutil.copy(ROOT / "foveate_extras.py", place)
+    shutil.copytree(ROOT / "training/command", place / "training/command")
     (place / "training/es.py").write_text("import policies.config\n")
     (place / "policies/config.py").write_text("print('ours')\n")
     (place / "policies/__init__.py").write_text("PolicyConfig = None\n")

@@ -146,7 +146,7 @@ def test_films_plots_and_costs(described, bare, tmp_path, capsys):
 
 def test_plots_name_what_the_description_says(described, monkeypatch):
     found = []
-    monkeypatch.setattr(plots, "_save", lambda figure, out: found.append(figure))
+    monkeypatch.setattr("training.pages.plots._save", lambda figure, out: found.append(figure))
     ran(plots, described, "--out", "x.png")
     titles = [axis.get_title() for axis in found[0].axes]
     assert titles == ["reward per episode, search centre", "distance (rad)", "success of the search centre"]  # fmt: skip  # noqa: E501

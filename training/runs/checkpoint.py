@@ -24,6 +24,7 @@ import gymnasium
 from safetensors import torch as safetensors_torch
 from torch import Tensor, nn
 
+from policies.pretrained.not_shipped import NOT_SHIPPED
 from training.command.files import write_atomically
 from training.command.suggestions import did_you_mean
 from training.episodes.environments import ForeignId, make_env, other_robot
@@ -264,6 +265,8 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
     policies = shipped()
     if str(run_or_checkpoint) in policies:
         return policies[str(run_or_checkpoint)]
+    if str(run_or_checkpoint) in NOT_SHIPPED:
+        raise UserError(NOT_SHIPPED[str(run_or_checkpoint)].sentence(str(run_or_checkpoint)))
     raise UserError(
         f"{run_or_checkpoint} is neither a run directory, nor a checkpoint file, nor one of the "
         f"policies that come with the package ({', '.join(policies) or 'none'})"

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from foveate_settings import sentence
 from training.command.errors import UserError, shown
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
@@ -191,25 +192,20 @@ def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str
     place, owner = _locate(cls, first["loc"])
     key = (prefix + ".".join(place)).removesuffix(".")
     more = "" if error.error_count() == 1 else f" (and {error.error_count() - 1} more like this)"
+    said = sentence({**first}, lambda: _fields(owner), key=key, shown=shown)
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        there = ", ".join(sorted(_fields(owner)))
-        hint = did_you_mean(key, [*names] or keys(cls, prefix))
-        return f"unknown key {key}; the keys known there are {there}{more}{hint}"
-    message = first["msg"].removeprefix("Value error, ")
+        return f"{said}{more}{did_you_mean(key, [*names] or keys(cls, prefix))}"
     if first["type"] == "value_error":
-        choice = re.search(r"must be one of (?:the arms )?(.*), got '(.*?)'(;|$)", message)
-        message += did_you_mean(choice[2], choice[1].split(", ")) if choice else ""
-        return f"{key}: {message}{more}" if key else f"{message}{more}"
+        choice = re.search(r"must be one of (?:the arms )?(.*), got '(.*?)'(;|$)", said)
+        said += did_you_mean(choice[2], choice[1].split(", ")) if choice else ""
+        return f"{key}: {said}{more}" if key else f"{said}{more}"
     if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
         got = first.get("ctx", {}).get("tag", "nothing")
         known = choices_of(_fields(owner)[place[-1]].annotation)
         hint = did_you_mean(str(got), known)
         return f"{key}.name is {got}, where one of {', '.join(known)} is needed{more}{hint}"
-    if first["type"] in ("missing", "missing_argument"):
-        return f"{key} is missing{more}"
     choices = re.findall(r"'(.*?)'", str(first.get("ctx", {}).get("expected", "")))
-    hint = did_you_mean(str(first["input"]), choices)
-    return f"{key} = {shown(first['input'])}, but {message[:1].lower()}{message[1:]}{more}{hint}"
+    return f"{said}{more}{did_you_mean(str(first.get('input')), choices)}"
 
 
 def _fields(cls: Any) -> dict[str, Any]:

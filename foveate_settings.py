@@ -1,0 +1,43 @@
+"""What is wrong with a setting, in one sentence, from what pydantic says of it.
+
+Policies, environments and configurations all read settings. None of these packages needs another,
+so that what they share stands here, under a name that no folder of a user's hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+__all__ = ["sentence"]
+
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+
+
+def sentence(
+    error: Mapping[str, Any],
+    known: Callable[[], Iterable[str]],
+    *,
+    key: str | None = None,
+    noun: str = "key",
+    shown: Callable[[Any], str] = repr,
+) -> str:
+    """The sentence of one of a ValidationError's `errors()`.
+
+    Args:
+        error: its type, place, message and input.
+        known: gives the settings known where the error is.
+        key: the setting, dotted where nested (default: pydantic's place).
+        noun: what a setting is called.
+        shown: how a value is written.
+    """
+    name = ".".join(str(part) for part in error["loc"]) if key is None else key
+    message: str = error["msg"]
+    if error["type"] in _UNKNOWN:
+        there = ", ".join(sorted(known()))
+        return f"unknown {noun} {name}; the {noun}s known there are {there}"
+    if error["type"] == "value_error":
+        return message.removeprefix("Value error, ")
+    if error["type"] in ("missing", "missing_argument"):
+        return f"{name} is missing"
+    return f"{name} = {shown(error['input'])}, but {message[:1].lower()}{message[1:]}"

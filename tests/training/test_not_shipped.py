@@ -1,0 +1,78 @@
+"""Shipped policies are few and small; the names of others are answered with their commands."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from policies.pretrained.not_shipped import NOT_SHIPPED
+from training import bc, evaluate, flops, rollout, sight
+from training.command.command_lines import preset
+from training.command.errors import UserError
+from training.runs import checkpoint
+from training.studies.config import load_config, study_file
+from training.studies.plan import all_runs, plan
+from training.studies.shares import Share
+
+OF_STUDIES = sorted(name for name, made in NOT_SHIPPED.items() if ".study " in made.command)
+
+
+def test_shipped_policies_take_less_than_5_mb():
+    assert sum(path.stat().st_size for path in checkpoint.shipped().values()) < 5e6
+
+
+def test_a_policy_is_shipped_or_not():
+    assert checkpoint.shipped().keys() & NOT_SHIPPED.keys() == set()
+
+
+@pytest.mark.parametrize("name", NOT_SHIPPED)
+def test_the_name_of_a_policy_that_is_not_shipped_is_answered_with_its_command(name):
+    with pytest.raises(UserError) as caught:
+        checkpoint.resolve(name)
+    made = NOT_SHIPPED[name]
+    assert str(caught.value) == (
+        f"{name} no longer comes with the package; this makes it anew, as {made.path}: "
+        f"{made.command}"
+    )
+
+
+@pytest.mark.parametrize("command", [rollout, evaluate, flops, sight])
+def test_commands_answer_so_in_one_line(command, capsys):
+    assert command.main(["stepping_stones_softmax"]) == 2
+    error = capsys.readouterr().err
+    assert NOT_SHIPPED["stepping_stones_softmax"].command in error
+    assert error.count("\n") == 1
+
+
+def test_a_file_or_run_of_that_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("stepping_stones_softmax").touch()
+    assert checkpoint.resolve("stepping_stones_softmax") == Path("stepping_stones_softmax")
+
+
+@pytest.mark.parametrize("name", OF_STUDIES)
+def test_the_command_trains_one_arm_of_a_committed_study(name, tmp_path, monkeypatch):
+    made = NOT_SHIPPED[name]
+    *command, given, option = shlex.split(made.command)[:6]
+    assert [*command, option] == ["python", "-m", "training.study", "--config", "--set"]
+    overrides = shlex.split(made.command)[6:]
+    monkeypatch.chdir(tmp_path)  # a command for any directory
+    file = study_file(given)
+    assert file.is_file()
+    alone, whole = load_config(file, overrides), load_config(file)
+    assert len(alone.arms) == len(alone.seeds) == 1
+    assert alone.arms[0].set == next(a for a in whole.arms if a.name == alone.arms[0].name).set
+    assert alone.seeds[0] in whole.seeds
+    assert alone.stages == whole.stages
+    out = Path("studies") / file.stem
+    units = plan(alone, out, all_runs(alone, file, out))
+    assert [unit.path for unit in units if isinstance(unit, Share)] == [Path(made.path)]
+
+
+def test_every_other_command_trains_by_a_committed_preset():
+    (name,) = NOT_SHIPPED.keys() - set(OF_STUDIES)
+    *start, module, option, out = shlex.split(NOT_SHIPPED[name].command)
+    assert [*start, module, option] == ["python", "-m", "training.bc", "--out"]
+    assert out == NOT_SHIPPED[name].path
+    assert preset(bc.PRESET).stem == name
+    assert bc.load_config(preset(bc.PRESET), []).env_id == "SteppingStones-v0"
