@@ -17,7 +17,7 @@ from training.settings import config as configuration
 from training.trainers import registry
 from training.trainers.lifecycle import Job
 from training.trainers.trainer import Trainer
-from training.trainers.workers import EpisodeWorker, Setup, Task, get_parameters, set_parameters
+from training.trainers.workers import EpisodeWorker, Task, get_parameters, set_parameters
 
 NAME = f"{__spec__.name}:TRAINER"
 
@@ -55,8 +55,8 @@ def train(job, run):
     if job.start is not None:
         iteration, best = (job.start.state[key] for key in ("progress", "best"))
         iteration = iteration["iteration"]
-    setup = Setup(*job.settings, policy.state_dict())
-    with job.opened(partial(EpisodeWorker, setup), run, iteration) as (pool, log):
+    make = partial(EpisodeWorker, policy.state_dict(), *job.settings)
+    with job.opened(make, run, iteration) as (pool, log):
         while iteration < config.iterations:
             iteration += 1
             draw = torch.Generator().manual_seed(1000 * config.seed + iteration)

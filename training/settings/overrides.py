@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from training.command.errors import UserError, shown
@@ -29,7 +29,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 def source(path: Any, overrides: Overrides) -> str:
     """Where a setting comes from, for error sentences."""
     if isinstance(overrides, Mapping):
-        overrides = [assignment(key, value) for key, value in _flat(overrides)]
+        overrides = [assignment(key, value) for key, value in overrides.items()]
     words = " ".join(word if len(word) <= 100 else f"{word[:100]}..." for word in overrides)
     return f"{path} with --set {words}" if overrides else str(path)
 
@@ -75,15 +75,6 @@ def nest(names: list[str], value: Any) -> dict[str, Any]:
     for name in reversed(names[:-1]):
         inner = {name: inner}
     return inner
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values with their dotted keys."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def merge(into: dict[str, Any], new: dict[str, Any]) -> None:

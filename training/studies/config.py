@@ -20,7 +20,6 @@ from training.episodes.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.trainers.registry import TRAINERS, named
-from training.trainers.trainer import Trainer
 
 __all__ = [
     "ArmConfig",
@@ -55,11 +54,6 @@ class StageConfig:
     def _possible(self) -> Self:
         named(self.trainer)
         return self
-
-    @property
-    def trainers(self) -> tuple[Trainer, ...]:
-        """Those that its configuration may be for."""
-        return named(self.trainer)
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -190,7 +184,7 @@ class StudyConfig:
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
             self.demonstrations is None
             or not all(
-                any(one.clones_recordings for one in stage.trainers) for stage in self.stages
+                any(one.clones_recordings for one in named(stage.trainer)) for stage in self.stages
             )
         ):
             raise ValueError(
@@ -220,7 +214,7 @@ class StudyConfig:
                     f"{curve.episodes}"
                 )
         for i, stage in enumerate(self.stages[1:], 1):
-            if not stage.trainers[0].has("init_from"):
+            if not named(stage.trainer)[0].has("init_from"):
                 able = dict.fromkeys(one.name for one in TRAINERS if one.has("init_from"))
                 raise ValueError(
                     f"stages.{i}.trainer must be {' or '.join(able)}, which can start from the "

@@ -195,7 +195,7 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
             job, trainer = run.job, trainer_of(run.job)
             if trainer.has("init_from"):  # which is not there yet
                 job = _changed(job, init_from=None)
-            prepare = Job if trainer.clones_recordings else trainer.prepare  # nor are those
+            prepare = Job if trainer.clones_recordings else trainer.module.prepare  # nor are those
             with closing(prepare(job)) as prepared:
                 policy = prepared.policy
             if before is not None:
@@ -243,7 +243,7 @@ def check_demonstrations(runs: Sequence[Run], begin: bool) -> None:
         if saved:
             identity = checkpoint.load(saved[-1]).state.get("basis", {}).get("demonstrations")
         elif begin and key not in begun and not run.done():
-            identity = trainer_of(job).identity(job)
+            identity = trainer_of(job).module.identity(job)
             begun.add(key)
         else:
             continue

@@ -20,6 +20,7 @@ import envs
 import policies
 from policies.feature_maps import map_state
 from policies.seeing import SeeingPolicy as Policy
+from training.episodes import environments
 from training.episodes.outcomes import episode_columns, episode_values
 from training.episodes.pool import Pool
 from training.episodes.seeds import derived_seeds
@@ -34,7 +35,6 @@ from training.trainers.map_fitting import OBSERVATIONS, announce, evenly, is_due
 from training.trainers.workers import (
     EpisodeWorker,
     Outcome,
-    Setup,
     Task,
     explained,
     get_parameters,
@@ -141,6 +141,7 @@ class Job(lifecycle.Job[ESConfig]):
 
     def prepare(self) -> None:
         """The searcher, as `start` has it."""
+        self.step_s = environments.step_s(self.env)
         config, start, parameters = self.config, self.start, get_parameters(self.policy)
         _check_population(config, len(parameters))
         try:
@@ -197,8 +198,8 @@ def train(job: Job, run: Path) -> None:
     if progress.iteration >= config.iterations:
         return
     announce(policy, config.fit_after, progress.fitted, config.iterations)
-    setup = Setup(*job.settings, policy.state_dict())
-    with job.opened(partial(EpisodeWorker, setup), run, progress.iteration) as (pool, log):
+    make = partial(EpisodeWorker, policy.state_dict(), *job.settings)
+    with job.opened(make, run, progress.iteration) as (pool, log):
         learn(job, run, progress, pool, log)
 
 

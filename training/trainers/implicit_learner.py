@@ -23,7 +23,6 @@ import envs
 from policies import VisionPerformerPolicy
 from policies.feature_maps import map_state
 from training.episodes import environments
-from training.episodes.episode import Episode
 from training.episodes.outcomes import mean_of, mean_success, outcomes_of
 from training.episodes.pool import Pool
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
@@ -35,11 +34,12 @@ from training.settings import config as configuration
 from training.settings.config import UserError
 from training.trainers import lifecycle
 from training.trainers.devices import Group
+from training.trainers.exploration import Explorer, Rollout, Task
 from training.trainers.implicit_bc_config import ImplicitBCConfig
 from training.trainers.lifecycle import state_of
 from training.trainers.map_fitting import OBSERVATIONS, is_due, sound
 from training.trainers.optimiser_state import optimiser_tensors, set_optimiser
-from training.trainers.workers import Play, PlayWorker, explained
+from training.trainers.workers import explained
 
 __all__ = ["NOT_FINITE", "Fit", "Job", "Learner", "learning_rate"]
 
@@ -181,7 +181,7 @@ class Learner:
             )
         self.frames_per_update = min(config.batch_size, len(self._frames))
         self._basis = Basis(job.identity, group.size)
-        self._pool: Pool[Play, Episode] | None = None
+        self._pool: Pool[Task, Rollout] | None = None
         self.iteration, self.fitted = 0, False
         if start is not None:
             saved = state_of(start, _Saved)
@@ -334,12 +334,13 @@ class Learner:
         torch.set_num_threads(1)
         if self._pool is None:
             most = min(config.workers, config.episodes)
-            make = partial(PlayWorker, *self._job.settings)
+            make = partial(Explorer, 1.0, *self._job.settings)
             self._pool = self._job.open_pool(make, most)
         state = {name: part.numpy(force=True) for name, part in self.policy.state_dict().items()}
         seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config.episodes)
         with explained():
-            episodes = self._pool.run([Play(seed, state) for seed in seeds])
+            played = self._pool.run([Task(seed, state, None) for seed in seeds])
+        episodes = [rollout.episode for rollout in played]
         torch.set_num_threads(threads)
         names = [outcome.name for outcome in outcomes_of(envs.find_task(config.env_id))]
         return {"success": mean_success(episodes), **{n: mean_of(episodes, n) for n in names}}

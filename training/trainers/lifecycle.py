@@ -62,8 +62,6 @@ class Job(Generic[C]):
         if device is not None and current_group().is_first:  # others leave its GPU alone
             check_device(device)
         self.env, self._given = make_env(config.env_id, config.env), False
-        self.step_s = environments.step_s(self.env)
-        """Simulated seconds of a step; NaN where they are unknown."""
         self.fitted = False
         """Whether another run has fitted its feature maps."""
         try:
@@ -98,7 +96,7 @@ class Job(Generic[C]):
     ) -> Iterator[tuple[Pool[K, R], run_log.RunLog]]:
         """Workers that `make` gives, see `open_pool`, and the log of a run from an iteration."""
         config: Any = self.config
-        columns = tuple(trainer_of(config).columns(config.env_id))
+        columns = trainer_of(config).module.columns(config.env_id)
         with (
             closing(self.open_pool(make)) as pool,
             closing(
@@ -176,7 +174,7 @@ def train(config: JobConfig, run: str | Path) -> None:
 
 def _begin(config: JobConfig, run: Path, start: Checkpoint | None, goes_on: bool) -> Job[Any]:
     """A job and, unless it goes on, its run directory."""
-    job: Job[Any] = trainer_of(config).prepare(config, start)
+    job: Job[Any] = trainer_of(config).module.prepare(config, start)
     try:
         if not goes_on:
             run_log.create(run, configuration.dump(config))
@@ -202,7 +200,7 @@ def _train(job: Job[Any], run: Path, goes_on: bool) -> None:
             run_log.record_resume(run, done, configuration.dump(job.config))
         if job.start is not None:
             set_aside_later(job.start)
-        trainer_of(job.config).train(job, run)
+        trainer_of(job.config).module.train(job, run)
 
 
 def run_command(trainer: Trainer, args: argparse.Namespace) -> int:
@@ -231,9 +229,9 @@ def _in_group(trainer: Trainer, args: argparse.Namespace, group: Group) -> int:
         raise outcome
     config, run, start = outcome
     trainer = trainer_of(config)
-    with closing(job or trainer.prepare(config, start)) as job:
+    with closing(job or trainer.module.prepare(config, start)) as job:
         if not group.is_first:
-            trainer.train(job, run)
+            trainer.module.train(job, run)
             return 0
         try:
             _train(job, run, goes_on)

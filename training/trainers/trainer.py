@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +29,7 @@ class Trainer:
     """Class of its configurations, see `JobConfig`; `trainer` is its name by default."""
     learner: str
     """Module that trains, imported late: `columns(env_id)` of metrics.csv, `prepare(config, start)`
-    that gives a `lifecycle.Job`, and `train(job, run)`."""
+    that gives a `lifecycle.Job` or raises UserError, and `train(job, run)`."""
     summary: str = ""
     """What --help says."""
     preset: str = ""
@@ -65,23 +65,7 @@ class Trainer:
             self.check(config, source(path, overrides))
         return config
 
-    def columns(self, env_id: str) -> Sequence[str]:
-        """Of metrics.csv."""
-        found: Sequence[str] = import_module(self.learner).columns(env_id)
-        return found
-
-    def prepare(self, config: Any, start: Any = None) -> Any:
-        """A `lifecycle.Job`, to be closed: the run as it begins, or goes on from a checkpoint.
-
-        UserError for one that cannot begin; nothing is written.
-        """
-        return import_module(self.learner).prepare(config, start)
-
-    def train(self, job: Any, run: Path) -> None:
-        """Train a job in its run directory."""
-        import_module(self.learner).train(job, run)
-
-    def identity(self, config: Any) -> str:
-        """What tells the recorded demonstrations of a configuration from others."""
-        found: str = import_module(self.learner).identity(config)
-        return found
+    @property
+    def module(self) -> Any:
+        """The learner, imported."""
+        return import_module(self.learner)

@@ -31,26 +31,12 @@ from training.trainers.map_fitting import evenly
 __all__ = [
     "EpisodeWorker",
     "Outcome",
-    "Play",
-    "PlayWorker",
     "PolicyWorker",
-    "Setup",
     "Task",
     "explained",
     "get_parameters",
     "set_parameters",
 ]
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a worker needs to build its environment and policy: plain data and arrays."""
-
-    env_id: str
-    env: dict[str, Any]
-    policy: dict[str, Any]
-    state: dict[str, Tensor]
-    """The policy's `state_dict`: random projections and everything else that is not searched."""
 
 
 @dataclass(frozen=True)
@@ -122,35 +108,17 @@ class PolicyWorker:
         self._env.close()
 
 
-@dataclass(frozen=True)
-class Play:
-    """One episode of a policy as it is."""
-
-    seed: int
-    learner: dict[str, NDArray[Any]]
-    """The policy's `state_dict`."""
-
-    def __str__(self) -> str:
-        return f"the episode with seed {self.seed}"
-
-
-class PlayWorker(PolicyWorker):
-    """Plays episodes."""
-
-    def run(self, task: Play) -> Episode:
-        """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
-        self.set_state(task.learner)
-        with torch.no_grad():
-            episode = run_episode(self._env, self._policy, task.seed)
-        return dataclasses.replace(episode, info={})
-
-
 class EpisodeWorker(PolicyWorker):
-    """Runs episodes of candidates."""
+    """Runs episodes of candidates.
 
-    def __init__(self, setup: Setup, opened: gymnasium.Env | None = None) -> None:
-        super().__init__(setup.env_id, setup.env, setup.policy, opened)
-        self._policy.load_state_dict(setup.state)
+    Args:
+        state: the policy's `state_dict`: random projections and all else that is not searched.
+        others: of `PolicyWorker`.
+    """
+
+    def __init__(self, state: dict[str, Tensor], *others: Any) -> None:
+        super().__init__(*others)
+        self._policy.load_state_dict(state)
 
     def run(self, task: Task) -> Outcome:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
