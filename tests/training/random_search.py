@@ -3,18 +3,16 @@
 python -m tests.training.random_search --config FILE
 """
 
-from dataclasses import field
 from functools import partial
-from typing import Any
 
 import torch
-from pydantic import ConfigDict
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-import policies
 from training.runs import checkpoint
 from training.settings import config as configuration
 from training.trainers import registry
+from training.trainers.job_config import STRICT, JobConfig
 from training.trainers.lifecycle import Job
 from training.trainers.trainer import Trainer
 from training.trainers.workers import EpisodeWorker, Task, get_parameters, set_parameters
@@ -22,23 +20,18 @@ from training.trainers.workers import EpisodeWorker, Task, get_parameters, set_p
 NAME = f"{__spec__.name}:TRAINER"
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
-class RandomSearchConfig:
+@dataclass(frozen=True, config=STRICT)
+class RandomSearchConfig(JobConfig):
     """A training run by random search."""
 
     trainer: str = NAME
-    iterations: int = 3
-    candidates: int = 3
+    """Which trainer the file is for."""
+    candidates: int = Field(default=3, ge=1)
     """Candidates an iteration."""
-    sigma: float = 0.3
+    sigma: float = Field(default=0.3, gt=0)
     """Standard deviation of a step, in units of the policy's parameters."""
-    workers: int = 1
-    seed: int = 0
     init_from: str | None = None
-    env_id: str = "SteppingStones-v0"
-    env: dict[str, Any] = field(default_factory=dict)
-    policy: policies.PolicySettings = policies.PolicyConfig()
-    checkpoints_kept: int = 5
+    """Start from this policy."""
 
 
 def columns(env_id):

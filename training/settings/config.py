@@ -292,6 +292,12 @@ def describe(cls: Any, prefix: str = "") -> str:
     return "\n".join(f"  {head}{which}\n      {text}" for head, which, text in found)
 
 
+def _description(cls: Any, name: str) -> str:
+    """A field's, which may stand in a class that `cls` derives from."""
+    fields = (_fields(base).get(name) for base in cls.__mro__)
+    return next((field.description for field in fields if field and field.description), "")
+
+
 def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str]]:
     """Of every field: key, default and type; of which choice it is; and description.
 
@@ -312,7 +318,7 @@ def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str
             found.append((head, which + own, text))
         if not members:
             shown = "" if field.is_required() else f" = {json.dumps(default, default=str)}"
-            text = " ".join((field.description or "").split())
+            text = " ".join(_description(cls, name).split())
             allowed = _type_name(field.annotation) + _limits(field.metadata)
             found.append((f"{prefix}{name}{shown}   [{allowed}]", "", text))
     return found

@@ -19,11 +19,10 @@ from training.settings.config import UserError
 from training.settings.overrides import merge, read_overrides
 from training.studies.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
 from training.trainers import registry as trainers
-from training.trainers.job_config import missing_keys
+from training.trainers.job_config import JobConfig, missing_keys
 from training.trainers.lifecycle import Job, build_policy, train
 from training.trainers.registry import load_any_config, trainer_of
 from training.trainers.resuming import check_same_job, first_difference
-from training.trainers.trainer import JobConfig
 
 __all__ = [
     "Run",
@@ -73,10 +72,8 @@ class Run:
         if not saved.is_file():
             return
         there = configuration.dump(load_any_config(saved, trainer=self.trainer))
-        free = {
-            *trainer_of(self.job).free_on_resume,
-            *(["init_from"] if self.stage else []),
-        } - _OF_THE_STUDY
+        free = {*trainer_of(self.job).free_on_resume} | ({"init_from"} if self.stage else set())
+        free -= _OF_THE_STUDY
         free |= missing_keys(configuration.read_yaml(saved)).keys()
         changed = first_difference(configuration.dump(self.job), there, free)
         if changed is not None:
@@ -113,7 +110,8 @@ class Run:
 
     def do(self) -> None:
         """Train from the beginning, or from its latest checkpoint."""
-        if not checkpoint.in_run(self.directory):  # none yet, or removed: it begins anew
+        begun = (self.directory / run_log.CONFIG).is_file()
+        if begun and not checkpoint.in_run(self.directory):  # they were removed: it begins anew
             (self.directory / run_log.METRICS).unlink(missing_ok=True)
         with contextlib.redirect_stdout(io.StringIO()):  # what it says is about the run alone
             try:

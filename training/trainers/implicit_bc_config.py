@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import envs
 import policies
+from training.trainers.job_config import STRICT, JobConfig
 from training.trainers.trainer import Trainer
 
 __all__ = ["IMPLICIT_BC", "ImplicitBCConfig", "load_config"]
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
-class ImplicitBCConfig:
+@dataclass(frozen=True, config=STRICT)
+class ImplicitBCConfig(JobConfig):
     """A training run by behaviour cloning of recorded demonstrations, with a Vision-Performer."""
 
     trainer: Literal["bc"] = "bc"
@@ -66,24 +63,10 @@ class ImplicitBCConfig:
     """Processes of the closed-loop evaluation."""
     device: str = "cpu"
     """PyTorch device: cpu or cuda; under torchrun each process takes its own GPU."""
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of batches and negatives (the initial policy has `policy.init_seed`)."""
-    episode_s: float | None = None
-    """Length of an episode, seconds: shorthand of `env.episode_s`."""
-    feature_map: str | None = None
-    """Attention's feature map: shorthand of `policy.feature_map`."""
-    num_features: int | None = None
-    """Random vectors m: shorthand of `policy.num_features`."""
-    num_lambda_features: int | None = None
-    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
     env_id: str = envs.BIMANUAL_SWEEP
     """Gymnasium id."""
-    env: dict[str, Any] = field(default_factory=dict)
-    """Settings of the environment, keywords of `gymnasium.make`."""
     policy: policies.VisionPolicyConfig = policies.VisionPolicyConfig()
     """The policy."""
-    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
-    """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

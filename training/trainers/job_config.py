@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Sequence
+from dataclasses import field
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
 import envs
+import policies
 from training.command.files import CONFIG, METRICS
 from training.episodes import environments
 from training.settings import config as configuration
@@ -17,6 +22,8 @@ from training.settings.overrides import Overrides
 
 __all__ = [
     "SHORTHANDS",
+    "STRICT",
+    "JobConfig",
     "describe_job",
     "is_of_run",
     "load_job",
@@ -26,6 +33,40 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+"""Of all configurations."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class JobConfig:
+    """What a training run is made of, whichever trainer's; each has a subclass."""
+
+    trainer: str = ""
+    """Which trainer the file is for."""
+    iterations: int = Field(default=100, ge=1, le=10**9)
+    """Rows of metrics.csv, and checkpoints."""
+    workers: int = Field(default=2, ge=1, le=4096)
+    """Episodes run at the same time, each in a process; 1 needs no process but this."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of all that is random but the initial policy, which has `policy.init_seed`."""
+    episode_s: float | None = None
+    """Length of an episode, seconds: shorthand of `env.episode_s`."""
+    feature_map: str | None = None
+    """Attention's feature map: shorthand of `policy.feature_map`."""
+    num_features: int | None = None
+    """Random vectors m: shorthand of `policy.num_features`."""
+    num_lambda_features: int | None = None
+    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
+    env_id: str = envs.STEPPING_STONES
+    """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, keywords of `gymnasium.make`."""
+    policy: policies.PolicySettings = policies.PolicyConfig()
+    """The policy."""
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
+    """Latest checkpoints that are kept, besides the one before training."""
+
 
 SHORTHANDS = {
     "episode_s": "env.episode_s",
@@ -70,7 +111,7 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
         return _names(cls, data)
 
     source = configuration.source(path, overrides)
-    given = configuration.combine(cls, data, changes, path, overrides, _shorthands(cls), names)
+    given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
     whole = _with_defaults(cls, configuration.dump(given), source)
     return configuration.validate(cls, whole, source)
 
@@ -124,11 +165,6 @@ def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any
     return configuration.dump(configuration.validate(cls, whole, source))
 
 
-def _shorthands(cls: type[Any]) -> dict[str, str]:
-    """Those that a configuration has."""
-    return {short: full for short, full in SHORTHANDS.items() if short in cls.__pydantic_fields__}
-
-
 def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
     settings = _settings(str(data.get("env_id", getattr(cls, "env_id", ""))))
     return configuration.keys(cls) + (
@@ -148,7 +184,7 @@ def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[st
         names = _names(cls, data)
         env = configuration.validate(settings, data["env"], source, "env.", names)
         data["env"] = configuration.dump(env)
-    configuration.fill_shorthands(data, _shorthands(cls), source)
+    configuration.fill_shorthands(data, SHORTHANDS, source)
     return data
 
 

@@ -28,9 +28,10 @@ from training.runs.state_files import check
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.trainers.devices import Group, current_group, open_group
+from training.trainers.job_config import JobConfig
 from training.trainers.registry import load_any_config, trainer_of
 from training.trainers.resuming import go_on, iterations_done, resume, set_aside_later
-from training.trainers.trainer import JobConfig, Trainer
+from training.trainers.trainer import Trainer
 
 __all__ = [
     "Job",
@@ -42,7 +43,7 @@ __all__ = [
     "train",
 ]
 
-C = TypeVar("C")
+C = TypeVar("C", bound=JobConfig)
 K = TypeVar("K")
 R = TypeVar("R")
 T = TypeVar("T")
@@ -55,9 +56,8 @@ class Job(Generic[C]):
     UserError when the environment cannot be made or the policy does not fit it.
     """
 
-    def __init__(self, config: Any, start: Checkpoint | None = None) -> None:
-        self.config: C = config
-        self.start = start
+    def __init__(self, config: C, start: Checkpoint | None = None) -> None:
+        self.config, self.start = config, start
         device = getattr(config, "device", None)
         if device is not None and current_group().is_first:  # others leave its GPU alone
             check_device(device)
@@ -95,7 +95,7 @@ class Job(Generic[C]):
         self, make: Callable[[gymnasium.Env | None], Worker[K, R]], run: Path, iteration: int
     ) -> Iterator[tuple[Pool[K, R], run_log.RunLog]]:
         """Workers that `make` gives, see `open_pool`, and the log of a run from an iteration."""
-        config: Any = self.config
+        config = self.config
         columns = trainer_of(config).module.columns(config.env_id)
         with (
             closing(self.open_pool(make)) as pool,
@@ -115,7 +115,7 @@ class Job(Generic[C]):
                 for one that they make themselves; for those it is pickled.
             workers: how many; None: as configured.
         """
-        config: Any = self.config
+        config = self.config
         workers = config.workers if workers is None else workers
         address = getattr(config, "ray_address", None)
         if workers == 1 and address is None:

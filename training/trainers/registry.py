@@ -17,9 +17,9 @@ from training.settings.overrides import Overrides, source
 from training.trainers.bc_config import BC
 from training.trainers.es_config import ES
 from training.trainers.implicit_bc_config import IMPLICIT_BC
-from training.trainers.job_config import describe_job, is_of_run, make_parser
+from training.trainers.job_config import JobConfig, describe_job, is_of_run, make_parser
 from training.trainers.ppo_config import PPO
-from training.trainers.trainer import JobConfig, Trainer
+from training.trainers.trainer import Trainer
 
 __all__ = ["TRAINERS", "JobConfig", "load_any_config", "main", "named", "trainer_of"]
 

@@ -84,9 +84,8 @@ def go_on(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
     what it knew of. UserError when it cannot go on."""
     trainer = trainer_of(config)
     chosen = next(reversed(checkpoint.in_run(run)), None)
-    before, missing = _saved(
-        run / run_log.CONFIG, partial(load_any_config, trainer=trainer.name), chosen
-    )
+    load = partial(load_any_config, trainer=trainer.name)
+    before, missing = _saved(run / run_log.CONFIG, load, chosen)
     if type(before) is type(config):
         kept = [key for key in (*missing, "init_from") if trainer.has(key)]
         config = dataclasses.replace(config, **{key: getattr(before, key) for key in kept})
@@ -98,11 +97,8 @@ def _start_of(
 ) -> Checkpoint | None:
     """The checkpoint that a run goes on from, which was configured as `before` and now is as
     `config`; UserError when it cannot, `words` being the command line's beside --resume."""
-    job, after = (
-        _Job(run, trainer_of(before), configuration.dump(before)),
-        configuration.dump(config),
-    )
-    file = job.file
+    job = _Job(run, trainer_of(before), configuration.dump(before))
+    after, file = configuration.dump(config), job.file
     if job.config.keys() != after.keys():
         raise UserError(
             f"policy.name = {after['policy']['name']!r} differs from "

@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from training.settings.overrides import Overrides, source
-from training.trainers.job_config import load_job
+from training.trainers.job_config import JobConfig, load_job
 
-__all__ = ["JobConfig", "Trainer"]
-
-
-JobConfig = Any
-"""A configuration of a run, whichever trainer's: a frozen dataclass, at least with `trainer`,
-`iterations`, `workers`, `env_id`, `env`, `policy`, `seed` and `checkpoints_kept`."""
+__all__ = ["Trainer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +20,8 @@ class Trainer:
 
     name: str
     """The value of `trainer` in a YAML; "module:NAME" of one that is not in the registry."""
-    config: type[Any]
-    """Class of its configurations, see `JobConfig`; `trainer` is its name by default."""
+    config: type[JobConfig]
+    """Class of its configurations, whose `trainer` is its name by default."""
     learner: str
     """Module that trains, imported late: `columns(env_id)` of metrics.csv, `prepare(config, start)`
     that gives a `lifecycle.Job` or raises UserError, and `train(job, run)`."""
