@@ -74,7 +74,7 @@ class Run:
         there = configuration.dump(load_any_config(saved, trainer=self.trainer))
         free = {*trainer_of(self.job).free_on_resume} | ({"init_from"} if self.stage else set())
         free -= _OF_THE_STUDY
-        free |= missing_keys(configuration.read_yaml(saved)).keys()
+        free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
         changed = first_difference(configuration.dump(self.job), there, free)
         if changed is not None:
             name, new, old = changed
@@ -87,7 +87,8 @@ class Run:
         """UserError when the configuration in the directory is not that of its last checkpoint."""
         saved = self.directory / run_log.CONFIG
         for newest in checkpoint.in_run(self.directory)[-1:] if saved.is_file() else []:
-            missing, own = missing_keys(configuration.read_yaml(saved)), trainer_of(self.job)
+            own = trainer_of(self.job)
+            missing = missing_keys(own.config, configuration.read_yaml(saved))
             there = configuration.dump(load_any_config(saved, missing, self.trainer))
             check_same_job(checkpoint.load(newest), own, there, saved)
 

@@ -159,7 +159,7 @@ def is_of_run(path: str | Path) -> bool:
 def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
     """Plain data of a configuration that an earlier version may have written, every default of this
     one filled in; UserError names the `source` when something is wrong."""
-    data = {**missing_keys(data), **data}
+    data = {**missing_keys(cls, data), **data}
     given = configuration.dump(configuration.validate(cls, data, source))
     whole = _with_defaults(cls, given, source)
     return configuration.dump(configuration.validate(cls, whole, source))
@@ -188,9 +188,11 @@ def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[st
     return data
 
 
-def missing_keys(known: Collection[str]) -> dict[str, Any]:
-    """What a run of an earlier version did, for keys that its configuration does not know."""
-    return {key: value for key, value in _BEFORE.items() if key not in known}
+def missing_keys(cls: type[JobConfig], known: Collection[str]) -> dict[str, Any]:
+    """What a run of an earlier version did, for keys of `cls` that its configuration does not
+    know."""
+    fields = cls.__dataclass_fields__
+    return {k: value for k, value in _BEFORE.items() if k in fields and k not in known}
 
 
 def describe_job(cls: type[Any]) -> str:

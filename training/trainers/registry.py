@@ -57,8 +57,9 @@ def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | 
     """
     data, changes = read_yaml(path), read_overrides(overrides)
     given = changes.get("trainer", data.get("trainer"))
+    typed = given == trainer or "trainer" in changes or not is_of_run(path)
     try:
-        asked = () if given is None else named(given, "trainer" in changes or not is_of_run(path))
+        asked = () if given is None else named(given, typed)
     except UserError as error:
         hint = "" if ":" in str(given) else did_you_mean(str(given), [t.name for t in TRAINERS])
         raise UserError(f"{source(path, overrides)}: {error}{hint}") from None

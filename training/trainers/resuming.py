@@ -173,8 +173,9 @@ def _saved(
     """The configuration in a run's file, and the keys that the run is too old to know; UserError
     when it has been damaged."""
     try:
-        missing = missing_keys(configuration.read_yaml(file))
-        return load(file, missing), missing
+        before = load(file, {})
+        missing = missing_keys(type(before), configuration.read_yaml(file))
+        return dataclasses.replace(before, **missing), missing
     except UserError as error:
         if chosen is None:
             raise
