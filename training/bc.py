@@ -28,7 +28,7 @@ __all__ = ["load_config", "main"]
 
 def load_config(path: str | Path, overrides: Overrides = ()) -> BCConfig | ImplicitBCConfig:
     """The configuration of either kind of cloning; UserError when something is wrong."""
-    return registry.load_any_config(path, overrides, "bc")  # type: ignore[no-any-return]
+    return registry.load_any_config(path, overrides, "bc")
 
 
 def main(argv: list[str] | None = None) -> int:

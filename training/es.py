@@ -22,7 +22,7 @@ __all__ = ["ESConfig", "load_config", "main"]
 
 def load_config(path: str | Path, overrides: Overrides = ()) -> ESConfig:
     """The configuration with every default filled in; UserError when something is wrong."""
-    return registry.load_any_config(path, overrides, "es")  # type: ignore[no-any-return]
+    return registry.load_any_config(path, overrides, "es")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ __all__ = ["PPOConfig", "load_config", "main"]
 
 def load_config(path: str | Path, overrides: Overrides = ()) -> PPOConfig:
     """The configuration with every default filled in; UserError when something is wrong."""
-    return registry.load_any_config(path, overrides, "ppo")  # type: ignore[no-any-return]
+    return registry.load_any_config(path, overrides, "ppo")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -237,7 +237,8 @@ def test_more_episodes_can_follow_and_fewer_be_read(plain, tmp_path, capsys):
 
 TWICE = [{"name": "a b"}, {"name": "A-B"}]
 MISTAKES = [
-    ({"stages": [{"trainer": "sac", "config": "es.yaml"}]}, "stages.0.trainer = 'sac', but"),
+    ({"stages": [{"trainer": "sac", "config": "es.yaml"}]},
+     "stages.0: trainer must be one of es, bc, ppo, got 'sac'"),
     ({"stages": [{"trainer": "es", "config": "x.yaml"}]}, "stage configuration x.yaml is neither"),
     ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es or ppo,"),
     ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "arm names must differ"),

@@ -194,7 +194,8 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
             job, trainer = run.job, trainer_of(run.job)
             if trainer.has("init_from"):  # which is not there yet
                 job = _changed(job, init_from=None)
-            prepare = Job if trainer.clones_recordings else trainer.module.prepare  # nor are those
+            # Nor are recordings.
+            prepare: Any = Job if trainer.clones_recordings else trainer.module.prepare
             with closing(prepare(job)) as prepared:
                 policy = prepared.policy
             if before is not None:

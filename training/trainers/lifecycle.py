@@ -140,7 +140,8 @@ def build_policy(
     UserError when the environment cannot be made or the policy does not fit it.
     """
     with make_env(env_id, env) as opened:
-        return _built(env_id, config, opened), environments.step_s(opened)
+        policy, step_s = _built(env_id, config, opened), environments.step_s(opened)
+    return policy, step_s
 
 
 def _built(env_id: str, config: policies.AnyPolicyConfig, env: gymnasium.Env) -> Any:
