@@ -132,9 +132,9 @@ def iterations_made(run: Path) -> int:
     return int(made[-1]) if len(made) else 0
 
 
-def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list[JobConfig]:
+def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list[Any]:
     """The stages' configurations for an arm and seed; UserError when one is bad."""
-    jobs: list[JobConfig] = []
+    jobs: list[Any] = []
     for stage in study.stages:
         file = stage_file(path, stage.config)
         own: dict[str, Any] = dict.fromkeys(study.seed_keys, seed)

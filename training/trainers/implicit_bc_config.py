@@ -65,7 +65,7 @@ class ImplicitBCConfig(JobConfig):
     """PyTorch device: cpu or cuda; under torchrun each process takes its own GPU."""
     env_id: str = envs.BIMANUAL_SWEEP
     """Gymnasium id."""
-    policy: policies.VisionPolicyConfig = policies.VisionPolicyConfig()
+    policy: policies.VisionPolicyConfig = policies.VisionPolicyConfig()  # type: ignore[assignment]
     """The policy."""
 
     @model_validator(mode="after")

@@ -92,7 +92,8 @@ def _asked_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
 
 def _policies_of(trainer: Trainer) -> list[type[Any]]:
     """Classes of the policies' settings that a trainer takes."""
-    return [*choices_of(trainer.config.__pydantic_fields__["policy"].annotation).values()]
+    config: Any = trainer.config
+    return [*choices_of(config.__pydantic_fields__["policy"].annotation).values()]
 
 
 def main(name: str, argv: Sequence[str] | None = None) -> int:
