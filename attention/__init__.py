@@ -9,9 +9,10 @@ An estimate of a kernel, and scores of tokens:
     scores = fm.token_scores(x, y)                       # column sums, O(L)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from attention import compositional, kernels, recurrent, theory
+from attention import kernels, recurrent, theory
 from attention.components import component, current_component
 from attention.diagnosis import Diagnosis, diagnose
 from attention.exact import ExactSoftmax
@@ -25,6 +26,7 @@ from attention.registry import available, feature_map, find_map
 from attention.scores import softmax_token_scores, token_scores
 
 if TYPE_CHECKING:
+    from attention import compositional as compositional
     from attention.estimators import RandomFeatures as RandomFeatures
 
 __all__ = [
@@ -54,12 +56,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """RandomFeatures, imported when it is first asked for: it needs scikit-learn.
+    """What is imported when it is first asked for: `compositional`, and RandomFeatures.
 
-    Hence it is not in `__all__`, whose names need PyTorch alone.
+    The latter needs scikit-learn. Hence it is not in `__all__`, whose names need PyTorch alone.
     """
-    if name != "RandomFeatures":
-        raise AttributeError(f"module 'attention' has no attribute {name!r}")
-    from attention.estimators import RandomFeatures
-
-    return RandomFeatures
+    if name == "compositional":
+        return import_module("attention.compositional")
+    if name == "RandomFeatures":
+        return import_module("attention.estimators").RandomFeatures
+    raise AttributeError(f"module 'attention' has no attribute {name!r}")

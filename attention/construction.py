@@ -11,6 +11,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from attention.options import check_keywords, spell_out
+
 
 class Rebuilt(nn.Module):
     """A module that keeps its constructor's arguments, and its own numbers when it leaves "meta".
@@ -20,7 +22,12 @@ class Rebuilt(nn.Module):
 
     _made_of: tuple[tuple[Any, ...], dict[str, Any], torch.dtype]
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        spell_out(cls)
+
     def __new__(cls, *args: Any, **options: Any) -> Self:
+        check_keywords(cls, options)
         made = super().__new__(cls)
         kept = {name: _kept(value) for name, value in options.items()}
         made.__dict__["_made_of"] = tuple(map(_kept, args)), kept, torch.get_default_dtype()

@@ -3,8 +3,9 @@
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable
+from inspect import Parameter
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Unpack, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -39,6 +40,37 @@ def keywords(function: Callable[..., Any]) -> set[str] | None:
         if not any(p.kind == p.VAR_KEYWORD for p in parameters):
             return names
     return None
+
+
+def spell_out(cls: type[Any]) -> None:
+    """Show `inspect.signature(cls)` the keywords of T where a constructor has
+    `**options: Unpack[T]`, with the defaults of the base; `...` for one that the base lacks."""
+    init = vars(cls).get("__init__")
+    if init is None:
+        return
+    signature = inspect.signature(init)
+    *own, last = signature.parameters.values()
+    if get_origin(last.annotation) is not Unpack:
+        return
+    above = inspect.signature(cls.__mro__[1]).parameters
+    for name, annotation in get_type_hints(get_args(last.annotation)[0]).items():
+        default = above[name].default if name in above else ...
+        own.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    init.__signature__ = signature.replace(parameters=own)
+
+
+def check_keywords(cls: type[Any], options: dict[str, Any]) -> None:
+    """Raise TypeError, as Python does, for an option that the constructor of `cls` lacks.
+
+    The sentence names the class that was called, and not the base that was passed the option.
+    """
+    known = inspect.signature(cls).parameters
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    for option in options:
+        if option not in known:
+            takes = ", ".join(sorted(known))
+            raise TypeError(f"{cls.__name__} takes the arguments {takes}, got {option!r}")
 
 
 def is_integer(value: object) -> bool:

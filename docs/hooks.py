@@ -1,11 +1,14 @@
-"""What MkDocs cannot do by itself: pages from outside docs/, links out of it, and the API's pages.
+"""What MkDocs cannot do by itself: pages from outside docs/, links out of it, notebooks, the API.
 
 The pages are written for a repository's host, where links lead to any file. In the site a link to
 a page leads to that page, one to a study's folder to its report, and one to any other file or
-folder outside docs/ is text that names it.
+folder outside docs/ is text that names it. A notebook is shown with what its cells show.
 """
 
+import base64
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from posixpath import dirname, join, normpath, relpath
 from typing import Any
@@ -44,14 +47,28 @@ API = {
     ),
 }
 """Public modules of each package, "" for itself; what is public of them is in `__all__`."""
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from outside docs/ and those of the API."""
+    """Add the pages from outside docs/, the notebooks, and the pages of the API."""
     for path in OUTSIDE:
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+    for path in NOTEBOOKS:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        parts, pictures = [], {}
+        for number, cell in enumerate(notebook["cells"]):
+            parts.append(as_markdown(cell))
+            for picture in pictures_of(cell):
+                name = f"{path.stem}-{number}.png"
+                pictures[name] = picture
+                parts.append(f"![What the cell draws]({name})")
+        page = "\n\n".join(parts)
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=page))
+        for name, picture in pictures.items():
+            files.append(File.generated(config, f"notebooks/{name}", content=picture))
     for package in API:
         files.append(File.generated(config, f"api/{package}.md", content=api_page(package)))
     return files
@@ -94,9 +111,31 @@ def site_path(path: str) -> str | None:
         return path
     if (ROOT / path / "report.html").is_file():
         path = f"{path}/report.html"
+    if path.endswith(".ipynb"):
+        path = f"{path.removesuffix('.ipynb')}.md"
+        return path.removeprefix("docs/")
     if path.startswith("docs/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
     return None
+
+
+def as_markdown(cell: dict[str, Any]) -> str:
+    """A notebook's cell, with what it prints."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return source
+    first, _, rest = source.partition("\n")
+    parts = [f"```bash\n{rest}\n```" if first == "%%bash" else f"```python\n{source}\n```"]
+    streams = (out for out in cell["outputs"] if out["output_type"] == "stream")
+    parts += [f"```text\n{''.join(out['text']).rstrip()}\n```" for out in streams]
+    return "\n\n".join(parts)
+
+
+def pictures_of(cell: dict[str, Any]) -> Iterator[bytes]:
+    """What a notebook's cell draws, as PNG."""
+    for output in cell.get("outputs", ()):
+        if picture := output.get("data", {}).get("image/png"):
+            yield base64.b64decode("".join(picture))
 
 
 def api_page(package: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
@@ -126,6 +127,8 @@ class Task:
     """Gymnasium id."""
     what: str = ""
     """Two sentences: what is done, and what an episode is judged by."""
+    scene: Path | None = None
+    """A small WebP of it, which pages show beside these sentences."""
     settings: type[Any] | None = None
     """A pydantic dataclass of its settings, the keywords of `gymnasium.make`, with extra="forbid";
     None: not known, and checked by the environment alone."""

@@ -56,7 +56,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         if self.tokens is not None:
             self.selection = self._selection(self.tokens, generator)
         if self.sight.votes is not None:
-            self.controller = VoteController(self.sight.votes, self.normaliser)
+            self.controller = VoteController(self.sight.votes)
         else:
             self.controller = self.dense(generator)
 
@@ -89,7 +89,8 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         handed = self._attended(self.tokens, observations)
         with component("controller"):
             vector = self.sight.observations.vector(observations)
-            return self.head.votes(*self.controller(handed[0], vector))
+            votes = self.controller(handed[0], vector, self.normaliser(vector))
+            return self.head.votes(*votes)
 
     def _attended(self, cut: PatchTokens, observations: Mapping[str, Tensor]) -> Any:
         """What attention hands on: numbers (batch, k), or pictures where the controller takes

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from policies.footholds import OFFSETS
 from policies.ground import levelled
-from policies.normaliser import RunningNormaliser
 from policies.template import between_taps, template_votes
 from policies.vote_plan import VotePlan
 
@@ -33,7 +32,6 @@ class VoteController(nn.Module):
 
     Args:
         plan: cameras and footholds.
-        normaliser: of the observation's vector.
     """
 
     rays: Tensor
@@ -42,10 +40,9 @@ class VoteController(nn.Module):
     offsets: Tensor
     edges_m: Tensor
 
-    def __init__(self, plan: VotePlan, normaliser: RunningNormaliser) -> None:
+    def __init__(self, plan: VotePlan) -> None:
         super().__init__()
         self.plan = plan
-        self.normaliser = [normaliser]  # not a submodule: the policy owns it
         interpolate = between_taps(_TAPS)
         self.template = nn.Parameter(torch.zeros(interpolate.shape[1]))
         self.prior = nn.Parameter(torch.zeros(2))
@@ -61,9 +58,9 @@ class VoteController(nn.Module):
         edges = torch.arange(_EDGE_BINS) * _EDGE_BIN_M + _EDGE_M
         self.register_buffer("edges_m", edges, persistent=False)
 
-    def forward(self, picture: Tensor, vector: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, picture: Tensor, vector: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
         """Attended values (batch, cameras, 1, height, width) and the observation's vector (batch,
-        k) -> votes (batch, legs, 25) and lateral speed (batch,)."""
+        k), as it is and normalised -> votes (batch, legs, 25) and lateral speed (batch,)."""
         plan, batch = self.plan, len(vector)
         proprio = vector[:, plan.proprio]
         forward_m, lateral_m = self._ground(proprio)  # (batch, pixels)
@@ -83,7 +80,7 @@ class VoteController(nn.Module):
 
         template = self.interpolate @ self.template
         votes = template_votes(profile, template, self.prior, self.offsets)
-        return votes, self._speed(values, lateral_m, vector)
+        return votes, self._speed(values, lateral_m, normal[:, plan.proprio])
 
     def _ground(self, proprio: Tensor) -> tuple[Tensor, Tensor]:
         """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""
@@ -97,14 +94,13 @@ class VoteController(nn.Module):
             camera[..., 1] + reach * ray[..., 1],
         )
 
-    def _speed(self, values: Tensor, lateral_m: Tensor, vector: Tensor) -> Tensor:
+    def _speed(self, values: Tensor, lateral_m: Tensor, normal: Tensor) -> Tensor:
         """Steer by what lies at the left against what lies at the right, and by own motion."""
         plan = self.plan
         distance = (lateral_m.abs().unsqueeze(-1) - self.edges_m).abs()
         weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)
         sided = (values * lateral_m.sign()).unsqueeze(1) @ weight
         edges = (sided.squeeze(1) / values.shape[-1]) @ self.edges
-        normal = self.normaliser[0](vector)[:, plan.proprio]
         roll, _, yaw = normal[:, plan.footholds.attitude].unbind(-1)
         own = torch.stack([roll, yaw, normal[:, plan.footholds.velocity][:, 1]], -1)
         return 10.0 * edges + 0.3 * (own @ self.balance)

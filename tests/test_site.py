@@ -102,6 +102,16 @@ def test_every_page_and_the_readme_are_there(site):
     assert names - {path.stem for path in site.glob("*.html")} == set()
 
 
+def test_every_notebook_is_a_page_with_its_pictures(site, tags):
+    files = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+    assert files
+    for file in files:
+        page = site / "notebooks" / f"{file.stem}.html"
+        pictures = [load for load in tags[page].loads if load.startswith(f"{file.stem}-")]
+        assert len(pictures) == file.read_text(encoding="utf-8").count('"image/png"') > 0
+        assert file.stem + ".html" in (site / "index.html").read_text(encoding="utf-8")
+
+
 def test_every_public_name_is_on_its_packages_page(tags, site):
     for package in ("attention", "policies", "envs"):
         ids = filter(None, tags[site / "api" / f"{package}.html"].ids)
@@ -140,6 +150,11 @@ def test_every_command_is_on_the_page_of_training(tags, site):
         ("docs/a.md", "[a](nowhere.md)", "[a](nowhere.md)"),
         ("docs/a.md", "[a](https://gymnasium.farama.org)", "[a](https://gymnasium.farama.org)"),
         ("README.md", "![a](docs/images/walk.png)", "![a](images/walk.png)"),
+        (
+            "README.md",
+            "[a](docs/notebooks/train_a_policy.ipynb)",
+            "[a](notebooks/train_a_policy.md)",
+        ),
         ("README.md", "[a](docs/README.md)", "[a](README.md#pages)"),
         ("README.md", "```\n[a](docs/training.md)\n```", "```\n[a](docs/training.md)\n```"),
     ],

@@ -15,7 +15,7 @@ def texts(page: str) -> list[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_sentences_are_short(name: str) -> None:
-    page = words.sentences((words.ROOT / name).read_text(encoding="utf-8"))
+    page = words.sentences(words.read(words.ROOT / name))
     assert [s for s in page if s.words > words.LONGEST_WORDS] == []
     assert not page or median(s.words for s in page) <= words.MEDIAN_WORDS
 
@@ -88,3 +88,4 @@ def test_the_median_of_readme_counts(tmp_path, capsys, monkeypatch) -> None:
 def test_all_pages_are_covered() -> None:
     assert PAGES[:3] == ["README.md", "CONTRIBUTING.md", "examples/README.md"]
     assert {"docs/README.md", "docs/attention.md"} < set(PAGES)
+    assert "docs/notebooks/train_a_policy.ipynb" in PAGES

@@ -1,4 +1,4 @@
-"""How long the sentences of the Markdown pages are: a line a page, then those over the limit.
+"""How long the sentences of pages and notebooks are: a line a page, then those over the limit.
 
     python -m tests.words [FILE ...]
 
@@ -8,6 +8,7 @@ Fails where README's median is above 14 words, or a sentence of any page has ove
 """
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -116,7 +117,17 @@ def sentences(page: str) -> list[Sentence]:
 def covered() -> list[Path]:
     """The pages that are measured where none is named."""
     top = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md"))
-    return [*top, *sorted((ROOT / "docs").glob("*.md"))]
+    docs = ROOT / "docs"
+    return [*top, *sorted(docs.glob("*.md")), *sorted(docs.glob("notebooks/*.ipynb"))]
+
+
+def read(path: Path) -> str:
+    """A page's text; of a notebook, its cells of text."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    cells = (cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown")
+    return "\n\n".join("".join(cell["source"]) for cell in cells)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     wrong = []
     for path in args.files or covered():
-        page = sentences(path.read_text(encoding="utf-8"))
+        page = sentences(read(path))
         middle = median(s.words for s in page) if page else 0
         longest = max((s.words for s in page), default=0)
         resolved = path.resolve()

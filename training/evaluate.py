@@ -32,6 +32,7 @@ from training.evaluation.evaluator import evaluate
 from training.evaluation.players import Player, add_arguments, find_players, positive
 from training.pages.plots import plot_pareto
 from training.runs import checkpoint
+from training.runs.fingerprint import differences
 from training.settings import config
 from training.settings.config import ArgumentParser, UserError
 
@@ -100,8 +101,7 @@ def _run_directory(given: str) -> Path | None:
 def _note_differences(players: Sequence[Player]) -> None:
     """Say when policies do not face the same task."""
     settings = [player.env_settings for player in players]
-    keys = sorted({key for one in settings for key in one})
-    different = [k for k in keys if any(one.get(k) != settings[0].get(k) for one in settings)]
+    different = sorted({key for one in settings for key, *_ in differences(settings[0], one)})
     if different and len({player.env_id for player in players}) == 1:
         print(
             f"note: the policies' environments differ in {', '.join(different)}, "

@@ -26,13 +26,12 @@ from pathlib import Path
 from training.command.command_lines import command_line
 from training.command.files import made_and_locked, write_atomically
 from training.command.signals import exit_status
-from training.evaluation.evaluation_file import sha256_of
+from training.evaluation.evaluator import origin
 from training.evaluation.players import Player, add_arguments, find_players, positive
 from training.interventions.images import INTERVENTIONS
 from training.interventions.page import render
 from training.interventions.report import Report
 from training.interventions.sight import EPISODES, SMALLEST_LOSS, sight, sight_of
-from training.runs.run_log import provenance
 from training.settings import config
 from training.settings.config import ArgumentParser, UserError
 
@@ -100,9 +99,7 @@ def _write(directory: Path, found: Report, player: Player, words: Sequence[str])
         **found.plain(),
         "env_settings": player.env_settings,
         **({} if player.repair is None else {"repair": player.repair}),
-        "checkpoint": None if player.checkpoint is None else str(player.checkpoint),
-        "checkpoint_sha256": sha256_of(player),
-        "provenance": provenance({"env": player.env_settings}),
+        **origin(player),
     }
     page = render(found, command_line("training.sight", *words))
     text = json.dumps(facts, indent=1, allow_nan=False) + "\n"

@@ -9,6 +9,7 @@ from attention.features.geometric_plus import GeometricPlusFeatures
 from attention.features.gerf import GerfFeatures
 from attention.features.harmonic import HarmonicFeatures
 from attention.features.hyperbolic import HyperbolicFeatures
+from attention.features.map_options import MapOptions, VectorOptions
 from attention.features.oprf import OprfFeatures
 from attention.features.poisson import PoissonFeatures
 from attention.features.poisson_plus import PoissonPlusFeatures
@@ -28,6 +29,7 @@ __all__ = [
     "GerfFeatures",
     "HarmonicFeatures",
     "HyperbolicFeatures",
+    "MapOptions",
     "OprfFeatures",
     "PoissonFeatures",
     "PoissonPlusFeatures",
@@ -37,4 +39,5 @@ __all__ = [
     "ScaledFeatures",
     "TrigFeatures",
     "TrigPhaseFeatures",
+    "VectorOptions",
 ]

@@ -7,13 +7,14 @@ positive features, A = iI trigonometric ones. The error is zero at pairs with A 
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
 
 from attention.features.cluster_diagonal import cluster_diagonal
 from attention.features.complex_valued import ComplexFeatures
+from attention.features.map_options import MapOptions
 from attention.features.parameters import average, given_numbers
 from attention.theory.complex_exponential import check_invertible
 
@@ -25,12 +26,12 @@ class ComplexExponentialFeatures(ComplexFeatures):
     """F = m, positive, for real A; else F = 2m, signed.
 
     Args:
-        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
-            `ProjectedFeatures`.
+        dim, num_features: d and m.
         A: (d,) for a diagonal, or (d, d), invertible, real or complex in type, for all heads; a
             number is that multiple of I. None: I until `fit` sets a diagonal, one a head; a given
             A stays.
         complex_a: whether a diagonal that `fit` is to set may have imaginary entries.
+        options: those of every map, `MapOptions`.
 
     Raises ValueError for an A of another shape, not finite or without an inverse.
     """
@@ -47,28 +48,14 @@ class ComplexExponentialFeatures(ComplexFeatures):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: str | Tensor = "orthogonal",
         A: Tensor | Sequence[complex] | complex | None = None,
         complex_a: bool = True,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, **options)
         self._given = A is not None
         if A is None:
-            shape = (dim,) if heads is None else (heads, 1, dim)
+            shape = (dim,) if self.heads is None else (self.heads, 1, dim)
             wide = torch.complex64 if complex_a else torch.float32
             matrix = torch.ones(shape, dtype=wide, device="cpu")
         else:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import (
+    FeatureMap,
     LogFeatures,
     ScaledFeatures,
     scaled_exp,
@@ -19,20 +20,19 @@ from attention.features.projected import ProjectedFeatures
 from attention.precision import full_precision
 
 
-class ComplexFeatures(ProjectedFeatures):
-    """F = 2m and signed, or F = m and positive where no phase is; queries and keys may differ.
+class TwoSided(FeatureMap):
+    """Queries and keys have features of their own; a subclass is told the side by `key`."""
 
-    A subclass gives `norm_exponent` and `logarithms`.
-    """
+    def _features(self, u: Tensor, key: bool) -> Tensor:
+        """(..., d) -> (..., F)"""
+        raise NotImplementedError
 
-    omega: Tensor
-    """(m, d) or (heads, m, d); these maps serve no hybrid that would supply it."""
+    def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
+        """(..., L, d) -> the same with their scale apart."""
+        raise NotImplementedError
 
-    def logarithms(self, u: Tensor, omega: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
-        """Log-moduli and phases (..., m) of the features of u (..., d) as a query or as a key.
-
-        Without the log-weight; None for the phases of a real, positive map.
-        """
+    def _log_features(self, u: Tensor, key: bool) -> LogFeatures | None:
+        """(..., L, d) -> their logarithms, where the map is positive."""
         raise NotImplementedError
 
     def queries(self, x: Tensor) -> Tensor:
@@ -54,8 +54,28 @@ class ComplexFeatures(ProjectedFeatures):
         return self._log_features(y, key=True)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
-        """As `FeatureMap.token_scores`, from scaled features, which an A far from 1 needs."""
+        """As `FeatureMap.token_scores`, from scaled features.
+
+        An |A_k| far from 1 makes single features overflow where their products with keys do not.
+        """
         return scaled_token_scores(self.scaled_queries(x), self.scaled_keys(y))
+
+
+class ComplexFeatures(TwoSided, ProjectedFeatures):
+    """F = 2m and signed, or F = m and positive where no phase is; queries and keys may differ.
+
+    A subclass gives `norm_exponent` and `logarithms`.
+    """
+
+    omega: Tensor
+    """(m, d) or (heads, m, d); these maps serve no hybrid that would supply it."""
+
+    def logarithms(self, u: Tensor, omega: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
+        """Log-moduli and phases (..., m) of the features of u (..., d) as a query or as a key.
+
+        Without the log-weight; None for the phases of a real, positive map.
+        """
+        raise NotImplementedError
 
     def _parts(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
         """Log-moduli, phases and the log-weight (..., 1) of a token."""

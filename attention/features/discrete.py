@@ -32,7 +32,8 @@ class DiscreteFeatures(FeatureMap):
     drawn once: `fit` moves the parameter and the integers together.
 
     Args:
-        dim, num_features, kernel, seed, heads, dtype, device: as in `ProjectedFeatures`.
+        dim, num_features: d and m.
+        kernel, seed, heads, dtype, device: as in `MapOptions`.
         projection: explicit integers (m, d), with `heads` for all of them, or (heads, m, d), which
             `fit` leaves, and their parameter too; or "iid", which the default "orthogonal" of other
             maps is taken for.
@@ -61,13 +62,13 @@ class DiscreteFeatures(FeatureMap):
         dim: int,
         num_features: int,
         *,
-        kernel: str,
-        projection: str | Tensor,
-        parameter: float | Tensor | None,
-        seed: int,
-        heads: int | None,
-        dtype: torch.dtype | None,
-        device: torch.device | str | None,
+        kernel: str = "softmax",
+        projection: str | Tensor | None = "orthogonal",
+        parameter: float | Tensor | None = None,
+        seed: int = 0,
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
     ) -> None:
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
         shape = (num_features, dim) if heads is None else (heads, num_features, dim)

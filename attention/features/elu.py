@@ -5,49 +5,17 @@ Nothing is random and nothing estimated: the kernel is phi(x).phi(y) itself, and
 nor the Gaussian kernel.
 """
 
-import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, component
-from attention.features.base import FeatureMap, LogFeatures, ScaledFeatures, scaled_exp
-from attention.features.vectors import check_unused
-from attention.precision import working_dtype
+from attention.features.base import LogFeatures, ScaledFeatures, scaled_exp
+from attention.features.fixed import FixedFeatures
 
 
-class EluFeatures(FeatureMap):
-    """F = d, positive.
+class EluFeatures(FixedFeatures):
+    """F = d, positive; num_features is not used. Args as in `FixedFeatures`."""
 
-    Args:
-        dim: d.
-        num_features, projection, seed: checked and not used: there are no random vectors.
-        kernel: either name; the map has its own kernel and is the same for both.
-        heads: as in `FeatureMap`.
-        dtype, device: of the inputs that the map takes; default PyTorch's.
-
-    Raises ValueError for a projection that is no coupling's name.
-    """
-
-    own_kernel = True
-
-    place: Tensor
-    """Empty; its dtype and device are the map's."""
-
-    def __init__(
-        self,
-        dim: int,
-        num_features: int,
-        *,
-        kernel: str = "softmax",
-        projection: str = "orthogonal",
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
-    ) -> None:
-        super().__init__(dim, num_features, kernel=kernel, heads=heads)
-        check_unused("elu", projection)
-        dtype = working_dtype(dtype or torch.get_default_dtype())
-        self.register_buffer("place", torch.empty(0, dtype=dtype, device=device), persistent=False)
+    name = "elu"
 
     @property
     def output_dim(self) -> int:
@@ -67,6 +35,3 @@ class EluFeatures(FeatureMap):
         x = self.prepare("queries and keys", x, self.place)
         with component(EXPONENTIALS):
             return LogFeatures(x.relu().log1p() + x.clamp(max=0), x.new_zeros(1))
-
-    def redraw(self, generator: torch.Generator) -> None:
-        """Nothing is random: this does nothing."""

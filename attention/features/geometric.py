@@ -4,10 +4,12 @@ f(u) = p^(-d/2) exp(-|u|^2/2) / sqrt(m) [prod_l u_l^w_l (1-p)^(-w_l/2) / sqrt(w_
 Gaussian kernel (Chefs' Random Tables section 3.2.2).
 """
 
-import torch
+from typing import Unpack
+
 from torch import Tensor
 
 from attention.features.discrete import DiscreteFeatures
+from attention.features.map_options import MapOptions
 from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import geometric_parameter
 
@@ -17,7 +19,7 @@ class GeometricFeatures(DiscreteFeatures):
 
     Args:
         p: between 0 and 1, a number or (heads,); otherwise set by `fit`.
-        others: as in `DiscreteFeatures`.
+        dim, num_features, options: as in `DiscreteFeatures`.
     """
 
     parameter_name = "p"
@@ -27,25 +29,10 @@ class GeometricFeatures(DiscreteFeatures):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: str | Tensor = "orthogonal",
         p: float | Tensor | None = None,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            parameter=p,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, parameter=p, **options)
 
     def _check_parameter(self, value: Tensor) -> None:
         if not bool(((value > 0) & (value < 1)).all()):

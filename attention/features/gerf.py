@@ -8,12 +8,13 @@ part of A below 1/8.
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
 
 from attention.features.complex_valued import ComplexFeatures
+from attention.features.map_options import MapOptions
 from attention.features.oprf import oprf_affine
 from attention.features.parameters import (
     average,
@@ -30,11 +31,11 @@ class GerfFeatures(ComplexFeatures):
     """F = m, positive, for s = 1 and real A; else F = 2m, signed.
 
     Args:
-        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
-            `ProjectedFeatures`.
+        dim, num_features: d and m.
         A: real part below 1/4. A number, or (heads,) of them; complex in type where features are
             to be complex. None: 0 until `fit` sets it; a given A stays.
         s: 1 or -1.
+        options: those of every map, `MapOptions`.
 
     Raises ValueError for another s, and for an A out of range, of another shape or not finite.
     """
@@ -49,32 +50,18 @@ class GerfFeatures(ComplexFeatures):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: str | Tensor = "orthogonal",
         A: complex | Sequence[complex] | Tensor | None = None,
         s: int = 1,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, **options)
         if s not in (1, -1):
             raise ValueError(f"s must be 1 or -1, got {s}")
         number = given_numbers("A", 0.0 if A is None else A, real=False)
-        real = given_parameter("A", number.real, heads)
+        real = given_parameter("A", number.real, self.heads)
         if not holds(real < 0.25):
             raise ValueError(f"A must have a real part below 1/4, got {A}")
-        imaginary = given_parameter("A", number.imag, heads) if number.is_complex() else None
+        imaginary = given_parameter("A", number.imag, self.heads) if number.is_complex() else None
         self.s = s
         self._given = A is not None
         self.signed = s == -1 or imaginary is not None

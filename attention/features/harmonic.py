@@ -9,18 +9,20 @@ product of two circles.
 """
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
-from attention.features.base import FeatureMap, ScaledFeatures
-from attention.features.vectors import check_unused
-from attention.precision import full_precision, working_dtype
+from attention.features.base import ScaledFeatures
+from attention.features.fixed import FixedFeatures
+from attention.features.map_options import MapOptions
+from attention.precision import full_precision
 from attention.theory.harmonic import PerAxis, check_axes, harmonics
 
 
-class HarmonicFeatures(FeatureMap):
+class HarmonicFeatures(FixedFeatures):
     """F = 2m + 1, signed, of length 1.
 
     Args:
@@ -30,15 +32,12 @@ class HarmonicFeatures(FeatureMap):
             A number, or one for each axis.
         period: after which places repeat, in the unit of queries and keys: a number, or one for
             each axis; by default they are angles.
-        kernel: either name; the map has its own kernel and is the same for both.
-        projection, seed: checked and not used: there are no random vectors.
-        heads: as in `FeatureMap`.
-        dtype, device: of the inputs that the map takes; default PyTorch's.
+        options: as in `FixedFeatures`.
 
     Raises ValueError for numbers that are not positive, and a projection that is no coupling.
     """
 
-    own_kernel = True
+    name = "harmonic"
     signed = True
 
     frequencies: Tensor
@@ -55,19 +54,12 @@ class HarmonicFeatures(FeatureMap):
         *,
         kappa: PerAxis = 1.0,
         period: PerAxis = 2 * math.pi,
-        kernel: str = "softmax",
-        projection: str = "orthogonal",
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(dim, num_features, kernel=kernel, heads=heads)
-        check_unused("harmonic", projection)
+        super().__init__(dim, num_features, **options)
         self.kappa = check_axes("kappa", kappa, self.dim)
         frequencies, shares = harmonics(self.num_features, self.kappa)
         roots = (shares / shares.sum()).sqrt()
-        dtype = working_dtype(dtype or torch.get_default_dtype())
         buffers = {
             "frequencies": frequencies.mT,
             "weights": torch.cat((roots, roots[1:])),
@@ -75,8 +67,7 @@ class HarmonicFeatures(FeatureMap):
         }
         for name, numbers in buffers.items():
             # They follow from the settings: a state holds none of them.
-            buffer = numbers.to(device=device, dtype=dtype).contiguous()
-            self.register_buffer(name, buffer, persistent=False)
+            self.register_buffer(name, numbers.to(self.place).contiguous(), persistent=False)
 
     @property
     def output_dim(self) -> int:
@@ -95,9 +86,6 @@ class HarmonicFeatures(FeatureMap):
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         features = self.queries(x)
         return ScaledFeatures(features, torch.zeros_like(features[..., :1]))
-
-    def redraw(self, generator: torch.Generator) -> None:
-        """Nothing is random: this does nothing."""
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, kappa={self.kappa}, period={self.period.tolist()}"

@@ -7,11 +7,12 @@ and the best A for the data can divide the variance by exp(60).
 """
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
 
+from attention.features.map_options import MapOptions
 from attention.features.parameters import average, beside, given_parameter, holds, shape_parameter
 from attention.features.positive import PositiveFeatures
 from attention.features.vectors import sums_by_vector
@@ -28,10 +29,10 @@ class OprfFeatures(PositiveFeatures):
     """F = m, positive.
 
     Args:
-        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
-            `ProjectedFeatures`. Blocks of simplex or orthogonal vectors help as much as they help
-            positive features.
+        dim, num_features: d and m.
         A: at most 0, a number or (heads,). None: 0 until `fit` sets it; a given A stays.
+        options: those of every map, `MapOptions`. Blocks of simplex or orthogonal vectors help as
+            much as they help positive features.
 
     Raises ValueError for an A above 0, complex, of another shape or not finite.
     """
@@ -44,29 +45,16 @@ class OprfFeatures(PositiveFeatures):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: str | Tensor | None = "orthogonal",
         A: float | Sequence[float] | Tensor | None = None,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
-        value = given_parameter("A", 0.0 if A is None else A, heads)
+        super().__init__(dim, num_features, **options)
+        value = given_parameter("A", 0.0 if A is None else A, self.heads)
         if not holds(value <= 0):
             raise ValueError(f"A must be at most 0, got {A}")
         self._given = A is not None
-        self.register_buffer("A", value.to(beside(self.omega, dtype, device)))
+        place = beside(self.omega, options.get("dtype"), options.get("device"))
+        self.register_buffer("A", value.to(place))
 
     def affine(self, omega: Tensor) -> tuple[Tensor, Tensor | None]:
         return oprf_affine(omega, self.A.to(omega.dtype))

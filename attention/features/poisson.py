@@ -4,10 +4,13 @@ f(u) = exp(lam d/2 - |u|^2/2) / sqrt(m) [prod_l u_l^w_l lam^(-w_l/2)]  for the G
 (Chefs' Random Tables section 3.2.1; the factorials cancel).
 """
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from attention.features.discrete import DiscreteFeatures
+from attention.features.map_options import MapOptions
 from attention.features.vectors import sums_by_vector
 from attention.theory.optimal import poisson_parameter
 
@@ -17,7 +20,7 @@ class PoissonFeatures(DiscreteFeatures):
 
     Args:
         lam: rate, positive, a number or (heads,); otherwise set by `fit`.
-        others: as in `DiscreteFeatures`.
+        dim, num_features, options: as in `DiscreteFeatures`.
     """
 
     parameter_name = "lam"
@@ -27,25 +30,10 @@ class PoissonFeatures(DiscreteFeatures):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: str | Tensor = "orthogonal",
         lam: float | Tensor | None = None,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            parameter=lam,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, parameter=lam, **options)
 
     def _check_parameter(self, value: Tensor) -> None:
         if not bool((value > 0).all()):

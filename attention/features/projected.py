@@ -22,12 +22,9 @@ class ProjectedFeatures(FeatureMap):
     among its bases.
 
     Args:
-        dim, num_features, kernel, heads: as in `FeatureMap`.
-        projection: name of a coupling; an explicit tensor (m, d), with `heads` for all of them, or
-            (heads, m, d); or None for a map without vectors of its own, whose functions serve a
-            hybrid that supplies them.
-        seed: seeds the module's own generator.
-        dtype, device: of the omegas; default PyTorch's, or those of an explicit tensor.
+        dim, num_features: d and m.
+        kernel, projection, seed, heads, dtype, device: as in `MapOptions`. Without a projection the
+            map has no vectors of its own, and its functions serve a hybrid that supplies them.
 
     Raises ValueError for an unknown coupling; for a tensor of another shape, of integers or with
     entries that are not finite; and for a seed or dtype of the wrong type.

@@ -10,11 +10,13 @@ neither exp(x.y) nor the Gaussian kernel, so a softmax model does not carry over
 """
 
 import math
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from attention.features.base import ScaledFeatures
+from attention.features.map_options import MapOptions
 from attention.features.projected import ProjectedFeatures
 from attention.options import check_positive
 
@@ -23,9 +25,10 @@ class ReluFeatures(ProjectedFeatures):
     """F = m, positive.
 
     Args:
-        dim, num_features, projection, seed, heads, dtype, device: as in `ProjectedFeatures`.
-        kernel: either name; the map has its own kernel and is the same for both.
+        dim, num_features: d and m.
         epsilon: positive, so that no query is left without attention; part of the kernel.
+        options: those of every map, `MapOptions`. `kernel` is either name: the map has its own
+            kernel and is the same for both.
 
     Raises ValueError for an epsilon that is not positive and finite.
     """
@@ -38,24 +41,10 @@ class ReluFeatures(ProjectedFeatures):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: str | Tensor | None = "orthogonal",
         epsilon: float = 1e-3,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, **options)
         check_positive(epsilon=epsilon)
         self.epsilon = epsilon
 

@@ -8,11 +8,13 @@ at x = y.
 
 import math
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from attention.features.base import ScaledFeatures
+from attention.features.map_options import MapOptions
 from attention.features.parameters import beside, given_numbers, holds
 from attention.features.projected import ProjectedFeatures
 
@@ -21,9 +23,9 @@ class TrigPhaseFeatures(ProjectedFeatures):
     """F = m, signed.
 
     Args:
-        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
-            `ProjectedFeatures`.
+        dim, num_features: d and m.
         phase: the offsets b, (m,) or (heads, m); None draws them.
+        options: those of every map, `MapOptions`.
 
     Raises ValueError for a phase of another shape, complex or not finite.
     """
@@ -40,27 +42,13 @@ class TrigPhaseFeatures(ProjectedFeatures):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: str | Tensor | None = "orthogonal",
         phase: Tensor | Sequence[float] | None = None,
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[MapOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            kernel=kernel,
-            projection=projection,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, **options)
         self._phase_given = phase is not None
         if phase is not None:
-            shape = (num_features,) if heads is None else (heads, num_features)
+            shape = (num_features,) if self.heads is None else (self.heads, num_features)
             offsets = given_numbers("phase", phase)
             if offsets.shape != shape:
                 raise ValueError(

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from attention.options import check_generator
-from attention.projections import available_projections
 from attention.projections import projection as draw_projection
 
 EXPLICIT = "explicit"
@@ -21,15 +20,6 @@ def check_named(*projections: str | tuple[str, str]) -> None:
     if EXPLICIT in projections:
         raise ValueError(
             "redraw needs projections given by name; this map was given an explicit tensor"
-        )
-
-
-def check_unused(name: str, projection: object) -> None:
-    """Raise ValueError unless a map without random vectors is given a name that others take."""
-    if projection not in available_projections():
-        got = repr(projection) if isinstance(projection, str) else "a tensor"
-        raise ValueError(
-            f"projection of {name}, which has none, must be a name that other maps take, got {got}"
         )
 
 

@@ -1,6 +1,7 @@
 """Hybrid random features: base maps weighted by estimated coefficients lambda(x, y)."""
 
 from attention.hybrid.angular import AngularCoefficient, AngularHybrid
+from attention.hybrid.bases import HybridOptions
 from attention.hybrid.clustered import ClusteredHybrid
 from attention.hybrid.coefficient import Coefficient
 from attention.hybrid.composition import HybridFeatures
@@ -16,4 +17,5 @@ __all__ = [
     "GaussianCoefficient",
     "GaussianHybrid",
     "HybridFeatures",
+    "HybridOptions",
 ]

@@ -8,10 +8,12 @@ trig's terms, of order exp(|x|^2), cancel: rounding leaves a relative error of a
 times exp(2 |x|^2).
 """
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from attention.hybrid.bases import Projection
+from attention.hybrid.bases import HybridOptions
 from attention.hybrid.bipolar import BipolarHybrid
 from attention.hybrid.coefficient import ProjectedCoefficient
 
@@ -43,11 +45,9 @@ class AngularHybrid(BipolarHybrid):
     """F = (t1 + t2) m (n + 1), signed; t is 2 for hyperbolic and trig, 1 for positive and oprf.
 
     Args:
-        dim, num_features, kernel, projection, seed, lambda_projection, base, heads, dtype, device:
-            as in `BipolarHybrid`.
+        dim, num_features: d and m.
         num_lambda_features: n, number of random vectors tau for the coefficient.
-        shared_projections: both bases use the same omegas: fewer operations, and never a larger
-            error for hyperbolic and trig (Theorem 3.1).
+        options: those of every hybrid of two bases, `HybridOptions`.
     """
 
     def __init__(
@@ -55,28 +55,9 @@ class AngularHybrid(BipolarHybrid):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: Projection = "orthogonal",
-        seed: int = 0,
         num_lambda_features: int = 8,
-        lambda_projection: str | Tensor | None = None,
-        shared_projections: bool = True,
-        base: tuple[str, str] = ("hyperbolic", "trig"),
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[HybridOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            AngularCoefficient(dim, num_lambda_features, projection=None, heads=heads),
-            kernel=kernel,
-            projection=projection,
-            seed=seed,
-            lambda_projection=lambda_projection,
-            shared_projections=shared_projections,
-            base=base,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        heads = options.get("heads")
+        coefficient = AngularCoefficient(dim, num_lambda_features, projection=None, heads=heads)
+        super().__init__(dim, num_features, coefficient, **options)

@@ -12,6 +12,7 @@ from attention.features import (
     ProjectedFeatures,
     TrigFeatures,
 )
+from attention.features.map_options import CommonOptions
 from attention.projections import resolve_projection
 
 BASES: dict[str, type[ProjectedFeatures]] = {
@@ -23,6 +24,27 @@ BASES: dict[str, type[ProjectedFeatures]] = {
 
 Projection = str | Tensor | tuple[str, str]
 """A name, an explicit tensor, or a name for each base."""
+
+
+class HybridOptions(CommonOptions, total=False):
+    """Options of every hybrid of two bases."""
+
+    kernel: str
+    """As in `MapOptions`."""
+    projection: Projection
+    """Name of a coupling, default "orthogonal"; an explicit tensor: (m, d) with shared projections,
+    (2m, d) without, the first base's rows first; or a pair of names, one a base, without shared
+    projections. With `heads`, such a tensor serves all of them, and one of shape (heads, ...) gives
+    each its own."""
+    lambda_projection: str | Tensor | None
+    """Name of the taus' coupling or an explicit (n, d) tensor, with `heads` as there; default: as
+    `projection` where that is one name, else orthogonal. Always independent of the omegas."""
+    shared_projections: bool
+    """Both bases use the same omegas, the default: fewer operations, and never a larger error for
+    hyperbolic and trig (Theorem 3.1)."""
+    base: tuple[str, str]
+    """(S1, S2), names of `BASES`, weighted by lambda and by 1 - lambda; default ("hyperbolic",
+    "trig")."""
 
 
 def check_pair(projection: Projection, shared: bool) -> None:

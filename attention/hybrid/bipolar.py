@@ -48,17 +48,9 @@ class BipolarHybrid(FeatureMap):
     """F = T (R + 1), signed. A subclass gives the coefficient.
 
     Args:
-        dim, num_features, kernel, seed, heads, dtype, device: as in `ProjectedFeatures`.
+        dim, num_features: d and m.
         coefficient: without taus of its own.
-        projection: name of a coupling, or an explicit tensor: (m, d) with shared projections,
-            (2m, d) without, the first base's rows first; or a pair of names, one a base, without
-            shared projections. With `heads`, such a tensor serves all of them, and one of shape
-            (heads, ...) gives each its own.
-        lambda_projection: name of the taus' coupling or an explicit (n, d) tensor, with `heads` as
-            there; default: as `projection` where that is one name, else orthogonal. Always
-            independent of the omegas.
-        shared_projections: both bases use the same omegas.
-        base: (S1, S2), names of `BASES`, weighted by lambda and by 1 - lambda.
+        others: as in `HybridOptions`.
 
     Raises ValueError for unknown names, tensors of another shape, a coefficient without vectors,
     and two couplings for shared vectors.
@@ -78,15 +70,15 @@ class BipolarHybrid(FeatureMap):
         num_features: int,
         coefficient: ProjectedCoefficient,
         *,
-        kernel: str,
-        projection: Projection,
-        seed: int,
-        lambda_projection: str | Tensor | None,
-        shared_projections: bool,
-        base: tuple[str, str],
-        heads: int | None,
-        dtype: torch.dtype | None,
-        device: torch.device | str | None,
+        kernel: str = "softmax",
+        projection: Projection = "orthogonal",
+        seed: int = 0,
+        lambda_projection: str | Tensor | None = None,
+        shared_projections: bool = True,
+        base: tuple[str, str] = ("hyperbolic", "trig"),
+        heads: int | None = None,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
     ) -> None:
         super().__init__(dim, num_features, kernel=kernel, heads=heads)
         check_two_of("base", base, BASES)

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from attention.components import EXPONENTIALS, PROJECTION, component
-from attention.features import FeatureMap, ScaledFeatures
-from attention.features.base import LogFeatures, scaled_exp, scaled_token_scores
+from attention.features import ScaledFeatures
+from attention.features.base import LogFeatures, scaled_exp
 from attention.features.cluster_diagonal import cluster_diagonal
-from attention.features.complex_valued import real_form
+from attention.features.complex_valued import TwoSided, real_form
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.hybrid.bases import BASES, resolve_lambda_projection
 from attention.hybrid.cluster_pairs import pair_logarithms
@@ -41,14 +41,15 @@ def _set_diagonals(hybrid: Any, _: object) -> None:
     hybrid._set_diagonals()
 
 
-class ClusteredHybrid(FeatureMap):
+class ClusteredHybrid(TwoSided):
     """F = nq nk t m for zero-one, nq nk R (t m + T) + T for Gaussian; t is 2 for complex A, else 1.
 
     Positive for zero-one with real A, else signed.
 
     Args:
-        dim, num_features, kernel, projection, seed, heads, dtype, device: as in
-            `ProjectedFeatures`. All bases share the omegas.
+        dim, num_features: d and m.
+        kernel, projection, seed, heads, dtype, device: as in `MapOptions`. All bases share the
+            omegas.
         query_centers, key_centers: (nq, d) and (nk, d), or (heads, ...); `fit` finds them by
             k-means (needs scikit-learn). Until then they are zero and every A is the identity.
         num_query_clusters, num_key_clusters: nq and nk; default 2, or those of the centres given.
@@ -60,7 +61,7 @@ class ClusteredHybrid(FeatureMap):
         num_lambda_features: n, number of random vectors tau.
         lambda_scale: t, width of the regions around the centres.
         lambda_features: "positive", or "trig", whose coefficient is exact at the centres.
-        lambda_projection: as in `BipolarHybrid`.
+        lambda_projection: as in `HybridOptions`.
         default_base: name of the base for what the coefficients leave, T features.
 
     Raises ValueError for unknown names, numbers out of range and tensors of another shape.
@@ -152,7 +153,7 @@ class ClusteredHybrid(FeatureMap):
             "lambda_projection", lambda_projection, num_lambda_features, dim, *place
         )
         self.lambda_map = gaussian_features(
-            lambda_features, dim, num_lambda_features, taus, seed, heads, None, None
+            lambda_features, dim, num_lambda_features, projection=taus, seed=seed, heads=heads
         ).to(omega)
         self.default = BASES[default_base](
             dim, num_features, kernel=kernel, projection=None, heads=heads
@@ -170,31 +171,6 @@ class ClusteredHybrid(FeatureMap):
             return self.num_pairs * width
         default, rho = self.default.output_dim, self.lambda_map.output_dim
         return self.num_pairs * rho * (width + default) + default
-
-    def queries(self, x: Tensor) -> Tensor:
-        return self._features(x, key=False)
-
-    def keys(self, y: Tensor) -> Tensor:
-        return self._features(y, key=True)
-
-    def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        return self._scaled_features(x, key=False)
-
-    def scaled_keys(self, y: Tensor) -> ScaledFeatures:
-        return self._scaled_features(y, key=True)
-
-    def log_queries(self, x: Tensor) -> LogFeatures | None:
-        return self._log_features(x, key=False)
-
-    def log_keys(self, y: Tensor) -> LogFeatures | None:
-        return self._log_features(y, key=True)
-
-    def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
-        """As `FeatureMap.token_scores`, from scaled features.
-
-        An |A_k| far from 1 makes single features overflow where their products with keys do not.
-        """
-        return scaled_token_scores(self.scaled_queries(x), self.scaled_keys(y))
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:

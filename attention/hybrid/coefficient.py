@@ -68,7 +68,7 @@ class ProjectedCoefficient(Coefficient):
             them, or (heads, n, d); or None for a coefficient whose taus a hybrid keeps beside its
             omegas.
         seed: of the taus; they are independent of the vectors of a map with the same seed.
-        heads, dtype, device: as in `ProjectedFeatures`.
+        heads, dtype, device: as in `VectorOptions`.
     """
 
     tau: Tensor | None

@@ -7,13 +7,14 @@ positive features, exact at x = -y: so the hybrid's error is zero at angle 0 or 
 both. Estimates of lambda can leave [0, 1]; the hybrid is unbiased for every r.
 """
 
-from typing import Self
+from typing import Self, Unpack
 
 import torch
 from torch import Tensor
 
+from attention.features.map_options import VectorOptions
 from attention.features.parameters import average, beside
-from attention.hybrid.bases import Projection
+from attention.hybrid.bases import HybridOptions
 from attention.hybrid.bipolar import BipolarHybrid
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.options import check_positive
@@ -31,10 +32,11 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
     """(1 - exp(-sigma^2 |x-y|^2 / 2)) / (1 - exp(-2 sigma^2 r^2)). R = 2n for trig, n for positive.
 
     Args:
-        dim, num_features, projection, seed, heads, dtype, device: as in `ProjectedCoefficient`.
+        dim, num_features: d and n.
         sigma: the paper's sigma; a larger one makes lambda rise faster with |x - y|.
         radius: r, common length of queries and keys; `fit` sets it.
         lambda_features: "trig" (exact at x = y) or "positive" (exact at x = -y).
+        options: of the taus, `VectorOptions`, as in `ProjectedCoefficient`.
     """
 
     radius: Tensor
@@ -48,27 +50,16 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
         sigma: float = 1.0,
         radius: float = 1.0,
         lambda_features: str = "trig",
-        projection: str | Tensor | None = "orthogonal",
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[VectorOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            num_features,
-            projection=projection,
-            seed=seed,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, **options)
         check_positive(lambda_sigma=sigma, radius=radius)
         check_lambda_features(lambda_features)
         self.sigma = sigma
         self.lambda_features = lambda_features
-        shape = () if heads is None else (heads,)
-        self.register_buffer("radius", beside(self.tau, dtype, device).new_full(shape, radius))
+        shape = () if self.heads is None else (self.heads,)
+        place = beside(self.tau, options.get("dtype"), options.get("device"))
+        self.register_buffer("radius", place.new_full(shape, radius))
 
     @property
     def constant(self) -> Tensor:
@@ -109,11 +100,11 @@ class GaussianHybrid(BipolarHybrid):
     """F = (t1 + t2) m (R + 1), signed; R = 2n, or n for positive lambda features.
 
     Args:
-        dim, num_features, kernel, projection, seed, lambda_projection, shared_projections, base,
-            heads, dtype, device: as in `BipolarHybrid`.
+        dim, num_features: d and m.
         num_lambda_features: n, number of random vectors tau for the coefficient.
         lambda_sigma, radius, lambda_features: `sigma`, `radius` and `lambda_features` of
             `BipolarGaussianCoefficient`.
+        options: those of every hybrid of two bases, `HybridOptions`.
     """
 
     def __init__(
@@ -121,19 +112,11 @@ class GaussianHybrid(BipolarHybrid):
         dim: int,
         num_features: int,
         *,
-        kernel: str = "softmax",
-        projection: Projection = "orthogonal",
-        seed: int = 0,
         num_lambda_features: int = 8,
         lambda_sigma: float = 1.0,
         radius: float = 1.0,
         lambda_features: str = "trig",
-        lambda_projection: str | Tensor | None = None,
-        shared_projections: bool = True,
-        base: tuple[str, str] = ("hyperbolic", "trig"),
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[HybridOptions],
     ) -> None:
         # In float64 until the hybrid casts it: rounded to float32, a radius would stay rounded.
         coefficient = BipolarGaussianCoefficient(
@@ -143,20 +126,7 @@ class GaussianHybrid(BipolarHybrid):
             radius=radius,
             lambda_features=lambda_features,
             projection=None,
-            heads=heads,
+            heads=options.get("heads"),
             dtype=torch.float64,
         )
-        super().__init__(
-            dim,
-            num_features,
-            coefficient,
-            kernel=kernel,
-            projection=projection,
-            seed=seed,
-            lambda_projection=lambda_projection,
-            shared_projections=shared_projections,
-            base=base,
-            heads=heads,
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(dim, num_features, coefficient, **options)

@@ -5,10 +5,13 @@ the text lost) is a Gaussian kernel of x/c and -M y/c, so that any feature map o
 estimates it. M = I prefers opposite queries and keys, M = -I equal ones.
 """
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
 from attention.features import FeatureMap, PositiveFeatures, TrigFeatures
+from attention.features.map_options import VectorOptions
 from attention.features.parameters import given_numbers
 from attention.hybrid.coefficient import Coefficient, coefficient_seed
 from attention.hybrid.gaussian import check_lambda_features
@@ -25,7 +28,7 @@ class GaussianCoefficient(Coefficient):
         M: (d, d), or (heads, d, d); default the identity.
         c: width of the region, above 0.
         lambda_features: "positive" (estimates above 0) or "trig" (exact at x = -M y).
-        projection, seed, heads, dtype, device: of the taus, as in `ProjectedCoefficient`.
+        options: of the taus, `VectorOptions`, as in `ProjectedCoefficient`.
 
     Raises:
         ValueError: c not positive and finite, an M of another shape, unknown lambda_features.
@@ -42,27 +45,16 @@ class GaussianCoefficient(Coefficient):
         M: Tensor | None = None,
         c: float = 1.0,
         lambda_features: str = "positive",
-        projection: str | Tensor = "orthogonal",
-        seed: int = 0,
-        heads: int | None = None,
-        dtype: torch.dtype | None = None,
-        device: torch.device | str | None = None,
+        **options: Unpack[VectorOptions],
     ) -> None:
         super().__init__()
         check_positive(c=c)
-        self.features = gaussian_features(
-            lambda_features,
-            dim,
-            num_features,
-            projection,
-            coefficient_seed(seed),
-            heads,
-            dtype,
-            device,
-        )
+        options["seed"] = coefficient_seed(options.get("seed", 0))
+        self.features = gaussian_features(lambda_features, dim, num_features, **options)
         omega = self.features.omega
         assert isinstance(omega, Tensor)
         matrix = torch.eye(dim, device="cpu") if M is None else given_numbers("M", M)
+        heads = options.get("heads")
         shapes = ((dim, dim), (heads, dim, dim))
         if tuple(matrix.shape) not in shapes:
             allowed = f"{shapes[0]}" if heads is None else f"{shapes[0]} or {shapes[1]}"
@@ -87,14 +79,7 @@ class GaussianCoefficient(Coefficient):
 
 
 def gaussian_features(
-    name: str,
-    dim: int,
-    num_features: int,
-    projection: str | Tensor,
-    seed: int,
-    heads: int | None,
-    dtype: torch.dtype | None,
-    device: torch.device | str | None,
+    name: str, dim: int, num_features: int, **options: Unpack[VectorOptions]
 ) -> FeatureMap:
     """The map of the Gaussian kernel that estimates a coefficient: "positive" or "trig"."""
     check_lambda_features(name)
@@ -102,13 +87,4 @@ def gaussian_features(
         "positive": PositiveFeatures,
         "trig": TrigFeatures,
     }
-    return maps[name](
-        dim,
-        num_features,
-        kernel="gaussian",
-        projection=projection,
-        seed=seed,
-        heads=heads,
-        dtype=dtype,
-        device=device,
-    )
+    return maps[name](dim, num_features, kernel="gaussian", **options)

@@ -1,5 +1,7 @@
 """The description of BimanualSweep-v0; importing it registers the environment."""
 
+from pathlib import Path
+
 from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.task import Outcome, Task, register
 
@@ -11,6 +13,7 @@ TASK = Task(
         "Two arms with spatulas bring balls from a table into two bowls, by a camera's pictures. "
         "An episode is judged by the share of the balls that lie in the bowls."
     ),
+    scene=Path(__file__).with_name("scene.webp"),
     settings=BimanualSweepConfig,
     embodiment=(
         "image_px",

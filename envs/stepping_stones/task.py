@@ -1,5 +1,7 @@
 """The description of SteppingStones-v0; importing it registers the environment."""
 
+from pathlib import Path
+
 from envs.stepping_stones.config import SteppingStonesConfig
 from envs.task import DepthEdges, Outcome, Task, register
 
@@ -11,6 +13,7 @@ TASK = Task(
         "A quadruped walks over stepping stones; a policy says how far from its nominal place each "
         "foot lands. An episode succeeds where the robot walks far enough without a fall."
     ),
+    scene=Path(__file__).with_name("scene.webp"),
     settings=SteppingStonesConfig,
     embodiment=(
         "cameras",

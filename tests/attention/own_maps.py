@@ -1,10 +1,12 @@
 """Feature maps as users write them, for tests: of a kernel of its own, and with random vectors."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
 import attention
-from attention.features import PositiveFeatures
+from attention.features import MapOptions, PositiveFeatures
 
 
 class Taylor(attention.FeatureMap):
@@ -22,6 +24,24 @@ class Taylor(attention.FeatureMap):
     def queries(self, x: Tensor) -> Tensor:
         pairs = (x.unsqueeze(-1) * x.unsqueeze(-2)).flatten(-2) / 2**0.5
         return torch.cat([torch.ones_like(x[..., :1]), x, pairs], -1)
+
+
+class Tempered(PositiveFeatures):
+    """exp(x.y / temperature), by positive features."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_features: int,
+        *,
+        temperature: float = 1.0,
+        **options: Unpack[MapOptions],
+    ) -> None:
+        super().__init__(dim, num_features, **options)
+        self.temperature = temperature
+
+    def queries(self, x: Tensor) -> Tensor:
+        return super().queries(x / self.temperature**0.5)
 
 
 class Cosines(attention.FeatureMap):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import attention
+from tests.attention import cases
 
 Entry = dict[str, Any]
 Computation = Callable[[Entry], Tensor]
@@ -39,5 +40,4 @@ def vector(inputs: Entry, name: str) -> Tensor:
 
 def estimate(fm: attention.FeatureMap, entry: Entry) -> Tensor:
     """The map's kernel estimate at the entry's pair."""
-    x, y = pair(entry)
-    return (fm.queries(x) * fm.keys(y)).sum(-1)
+    return cases.estimate(fm, *pair(entry))

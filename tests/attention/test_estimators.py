@@ -13,6 +13,7 @@ from torch import Tensor
 
 import attention
 from attention import theory
+from tests.attention.draws import z_score
 
 DRAWS = 3000
 """Of maps whose vectors are redrawn one by one."""
@@ -50,11 +51,6 @@ def pairs() -> tuple[Tensor, Tensor]:
     x = torch.tensor([[0.5, 0.2, -0.3], [0.6, -0.1, 0.2], [0.9, 0.3, 0.1], [0.4, 0.4, 0.0]])
     y = torch.tensor([[0.4, 0.3, 0.1], [-0.5, 0.3, 0.1], [0.2, -0.1, 0.2], [-0.4, -0.3, 0.1]])
     return x.double(), y.double()
-
-
-def z_score(samples: Tensor, expected: Tensor) -> Tensor:
-    """Of the mean over dimension 0."""
-    return (samples.mean(0) - expected) * math.sqrt(len(samples)) / samples.std(0)
 
 
 def batched_estimates(

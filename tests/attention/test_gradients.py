@@ -11,6 +11,7 @@ from torch import Tensor
 import attention
 from attention import RandomFeatureAttention, linear_attention
 from attention.recurrent import initial_state, prefill, step
+from tests.attention.cases import relative_error
 
 LENGTH, FEATURES, VALUES = 70, 5, 3
 UPSTREAM = 65536.0
@@ -64,11 +65,6 @@ Form = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 def gradients(output: Tensor, upstream: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     product = (output * upstream.to(output)).sum()
     return list(torch.autograd.grad(product, leaves, retain_graph=True))
-
-
-def relative_error(computed: Tensor, expected: Tensor) -> float:
-    computed, expected = computed.detach().double(), expected.detach()
-    return float((computed - expected).norm() / expected.norm())
 
 
 @pytest.mark.parametrize("form", FORMS)

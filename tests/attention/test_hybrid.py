@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 
 import attention
 from attention.hybrid import AngularCoefficient, AngularHybrid
+from tests.attention.cases import estimate, points
 
 OPTIONS = [
     {},
@@ -21,15 +22,6 @@ OPTIONS = [
     {"base": ("oprf", "trig")},
     {"base": ("oprf", "trig"), "shared_projections": False, "projection": ("simplex", "iid")},
 ]
-
-
-def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
-    return (fm.queries(x) * fm.keys(y)).sum(-1)
-
-
-def points(count: int, dim: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(count, dim, generator=generator, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])

@@ -9,18 +9,15 @@ from torch import Tensor
 import attention
 from attention.hybrid import ClusteredHybrid, GaussianCoefficient, HybridFeatures
 from attention.hybrid.clusters import root_mean_squares
+from tests.attention.cases import estimate
+from tests.attention.cases import points as drawn
 
 D = 4
 F64 = {"dtype": torch.float64}
 
 
-def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
-    return (fm.queries(x) * fm.keys(y)).sum(-1)
-
-
 def points(count: int, seed: int, scale: float = 0.6) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return scale * torch.randn(count, D, generator=generator, dtype=torch.float64)
+    return drawn(count, D, seed, scale)
 
 
 def diagonal(r: Tensor, s: Tensor, complex_a: bool) -> Tensor:

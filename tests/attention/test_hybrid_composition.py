@@ -12,18 +12,15 @@ from attention.hybrid import (
     GaussianCoefficient,
     HybridFeatures,
 )
+from tests.attention.cases import estimate
+from tests.attention.cases import points as drawn
 
 D = 4
 F64 = {"dtype": torch.float64}
 
 
-def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
-    return (fm.queries(x) * fm.keys(y)).sum(-1)
-
-
 def points(count: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return 0.6 * torch.randn(count, D, generator=generator, dtype=torch.float64)
+    return drawn(count, D, seed, 0.6)
 
 
 def bases(count: int, kernel: str = "softmax") -> list[attention.FeatureMap]:

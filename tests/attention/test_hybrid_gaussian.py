@@ -9,12 +9,9 @@ from torch.nn.functional import normalize
 
 import attention
 from attention.hybrid import BipolarGaussianCoefficient, GaussianCoefficient
+from tests.attention.cases import estimate
 
 SIGMA, RADIUS = 0.8, 1.3
-
-
-def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
-    return (fm.queries(x) * fm.keys(y)).sum(-1)
 
 
 def sphere(count: int, dim: int, seed: int) -> Tensor:

@@ -10,10 +10,7 @@ import attention
 from attention import ExactSoftmax, linear_attention
 from attention.linear import CHUNK
 from attention.matrix import kernel_estimates
-
-
-def features(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+from tests.attention.cases import features
 
 
 def quadratic(phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool) -> Tensor:

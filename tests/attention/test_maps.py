@@ -1,6 +1,7 @@
 """What every feature map promises, whatever its formula."""
 
 import copy
+import inspect
 import pickle
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 import attention
 from attention.features import PositiveFeatures
+from tests.attention import cases
 
 NAMES = attention.available()
 COMPARISONS = ("elu", "harmonic", "relu")
@@ -23,6 +25,8 @@ RANDOM = tuple(name for name in NAMES if name not in DETERMINISTIC)
 FIXED = ("angular_hybrid", "hyperbolic", "positive", "trig", "trig_phase", *COMPARISONS)
 """Maps without parameters to fit."""
 DOUBLE = {"dtype": torch.float64}
+SPELLED_OUT = [name for name in NAMES if not name.endswith("_plus")]
+"""The others pass on what they do not know."""
 
 
 def attention_case(name: str, *counts: int) -> tuple[attention.FeatureMap, Tensor, Tensor, Tensor]:
@@ -43,8 +47,7 @@ def attention_case(name: str, *counts: int) -> tuple[attention.FeatureMap, Tenso
 
 
 def tokens(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return 0.7 * torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return 0.7 * cases.tokens(*shape, seed=seed, dtype=torch.float64)
 
 
 def kernel_matrix(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
@@ -199,6 +202,21 @@ def test_errors_name_the_argument(name: str) -> None:
         attention.feature_map(name, 4, 4, kernel="laplace")
     with pytest.raises(ValueError, match=f"{name} takes the options .*dtype.*, got 'sigmoid'"):
         attention.feature_map(name, 4, 4, sigmoid=1)
+
+
+@pytest.mark.parametrize("name", SPELLED_OUT)
+def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name: str) -> None:
+    """Also those that it passes on to its base, under its own name."""
+    made = type(attention.feature_map(name, 4, 6))
+    told = inspect.signature(made).parameters
+    settings = ("kernel", "projection", "seed", "heads", "dtype", "device")
+    defaults = ("softmax", "orthogonal", 0, None, None, None)
+    assert tuple(told[setting].default for setting in settings) == defaults
+    arguments = ", ".join(sorted(told))
+    with pytest.raises(
+        TypeError, match=f"^{made.__name__} takes the arguments {arguments}, got 's"
+    ):
+        made(4, 6, sed=1)
 
 
 @pytest.mark.parametrize("name", RANDOM)

@@ -9,13 +9,10 @@ from torch import Tensor, nn
 
 import attention
 from attention import ExactSoftmax, RandomFeatureAttention, linear_attention
+from tests.attention.cases import tokens
 
 EMBED, HEADS, LENGTH = 8, 2, 6
 MAPS = ("positive", "relu", "angular_hybrid", "trig", "softmax")
-
-
-def tokens(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def modules(name: str, **options: Any) -> tuple[nn.MultiheadAttention, RandomFeatureAttention]:

@@ -8,12 +8,9 @@ from torch import Tensor, nn
 
 import attention
 from attention import RandomFeatureAttention
+from tests.attention.cases import relative_error, tokens
 
 EMBED, HEADS = 8, 2
-
-
-def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def softmax_module(**options: Any) -> nn.MultiheadAttention:
@@ -23,10 +20,6 @@ def softmax_module(**options: Any) -> nn.MultiheadAttention:
         for parameter in module.parameters():
             nn.init.normal_(parameter, std=0.25)
     return module
-
-
-def relative_error(computed: Tensor, expected: Tensor) -> float:
-    return float((computed - expected).detach().norm() / expected.detach().norm())
 
 
 def close(computed: Tensor, expected: Tensor, tolerance: float = 0.1) -> None:

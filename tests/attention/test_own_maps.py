@@ -14,7 +14,8 @@ from torch import Tensor, nn
 import attention
 from attention import RandomFeatureAttention
 from attention.features import PositiveFeatures
-from tests.attention.own_maps import Cosines, Taylor, no_map, positive_of_seed_5
+from tests.attention.cases import tokens
+from tests.attention.own_maps import Cosines, Taylor, Tempered, no_map, positive_of_seed_5
 
 MODULE = "tests.attention.own_maps"
 SIZES = (8, 2)
@@ -30,10 +31,6 @@ MAPS: dict[str, Any] = {
     "partial": lambda: partial(Cosines, shift=0.3),
     "typed name": lambda: f"{MODULE}:Cosines",
 }
-
-
-def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def layer(kind: str, **options: Any) -> RandomFeatureAttention:
@@ -267,6 +264,19 @@ def test_options_and_kernels_that_a_map_does_not_have() -> None:
         attention.feature_map(positive_of_seed_5, 4, 6, kernel="gaussian")
     with pytest.raises(NotImplementedError, match="Forgetful must define redraw: it has buffers"):
         Forgetful(4, 6).redraw(torch.Generator())
+
+
+def test_a_map_passes_on_the_options_of_its_base() -> None:
+    """Typed as `MapOptions`, they are given and refused as if the class named them."""
+    own = attention.feature_map(
+        Tempered, 4, 6, temperature=4.0, seed=3, heads=2, dtype=torch.float64
+    )
+    plain = attention.feature_map("positive", 4, 6, seed=3, heads=2, dtype=torch.float64)
+    x = 0.3 * tokens(2, 5, 4, dtype=torch.float64)
+    assert torch.equal(own.queries(x), plain.queries(x / 2))
+    message = "Tempered takes the options device, dtype, heads, temperature, got 'temprature'"
+    with pytest.raises(ValueError, match=message):
+        attention.feature_map(Tempered, 4, 6, temprature=4.0)
 
 
 PACKAGE = {

@@ -1,5 +1,7 @@
 """Half precision, autocast and large inputs, for every map."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,20 +9,15 @@ from torch import Tensor
 import attention
 from attention import RandomFeatureAttention
 from attention.precision import full_precision
+from tests.attention.cases import relative_error
+from tests.attention.cases import tokens as drawn
 
 LENGTH, DIM = 96, 64
-
-
-def tokens(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+tokens = partial(drawn, dtype=torch.float64)
 
 
 def on_sphere(norm: float, *shape: int, seed: int) -> Tensor:
     return norm * torch.nn.functional.normalize(tokens(*shape, seed=seed), dim=-1)
-
-
-def relative_error(computed: Tensor, expected: Tensor) -> float:
-    return float((computed.detach().double() - expected).norm() / expected.norm())
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -11,10 +11,7 @@ from attention.decoding import decode, initial_decoding_state
 from attention.decoding import prefill as prefill_tokens
 from attention.linear import CHUNK
 from attention.recurrent import LinearAttentionState, initial_state, prefill, step
-
-
-def features(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+from tests.attention.cases import features
 
 
 @pytest.mark.parametrize("scaled", [False, True])

@@ -9,24 +9,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import attention
+from tests.attention import cases
 
 
 def tokens(*shape: int, seed: int = 0) -> Tensor:
     """Of unit length, as in the papers' robotics experiments."""
-    x = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return torch.nn.functional.normalize(x, dim=-1)
-
-
-class LargestTensor(TorchDispatchMode):
-    """Entries of the largest tensor that any operation returned."""
-
-    entries = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, Tensor):
-            self.entries = max(self.entries, result.numel())
-        return result
+    drawn = cases.tokens(*shape, seed=seed, dtype=torch.float64)
+    return torch.nn.functional.normalize(drawn, dim=-1)
 
 
 @pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
@@ -119,7 +108,7 @@ def test_no_square_matrix(name: str) -> None:
     if name != "exact":
         computations.append(lambda: fm.attend(x, y, x))
     for compute in computations:
-        with LargestTensor() as largest:
+        with cases.LargestTensor() as largest:
             compute()
         assert 0 < largest.entries < length**2 / 10
 

@@ -9,12 +9,9 @@ from torch import Tensor, nn
 
 import attention
 from attention import RandomFeatureAttention
+from tests.attention.cases import tokens
 
 EMBED, HEADS = 8, 2
-
-
-def tokens(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 class Model(nn.Module):

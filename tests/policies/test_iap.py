@@ -7,10 +7,10 @@ import pytest
 import torch
 from gymnasium import spaces
 from safetensors.torch import load_file, save_file
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from policies import ImplicitAttentionPolicy, PolicyConfig, build
 from policies.config import EXACT, FEATURE_MAPS
+from tests.attention.cases import LargestTensor
 from tests.policies.cases import ACTIONS, OBSERVATIONS, batch, make, observation, tensors
 
 MAPS = FEATURE_MAPS
@@ -217,19 +217,6 @@ def test_a_batch_is_as_good_as_one_by_one():
     together = policy(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     alone = [policy(*parts) for parts in seen]
     torch.testing.assert_close(together.offsets, torch.cat([votes.offsets for votes in alone]))
-
-
-class LargestTensor(TorchDispatchMode):
-    """Entries of the largest tensor that any operation returned."""
-
-    entries = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for part in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(part, torch.Tensor):
-                self.entries = max(self.entries, part.numel())
-        return result
 
 
 @pytest.mark.parametrize("variant", ["masking", "rank", "trans"])

@@ -1,13 +1,14 @@
 """Choosing which pixels of a frame are written: by attention, with gradients, or by chance."""
 
+from contextlib import closing
+
 import gymnasium
 import pytest
 import torch
 
 import envs  # noqa: F401 - registers SteppingStones-v0
-import policies
 from policies.selection import straight_through
-from tests.policies.walks import walked
+from tests.policies.walks import FRONT, build
 from training.evaluation.step_cost import count
 
 RANDOM = {"write_choice": "random"}
@@ -15,22 +16,10 @@ RANDOM = {"write_choice": "random"}
 
 @pytest.fixture(scope="module")
 def stones():
-    made = gymnasium.make(
-        "SteppingStones-v0", cameras=("front",), front_camera={"pitch_deg": 45}, episode_s=1.0,
-        depth_dropped_blocks=0.1,
-    )  # fmt: skip
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def walk(stones):
-    """Observations and actions of an expert's walk over two terrains, and where each begins."""
-    return walked(stones)
-
-
-def build(stones, **settings):
-    return policies.build_for({"name": "place_memory", **settings}, stones)
+    with closing(
+        gymnasium.make("SteppingStones-v0", episode_s=1.0, depth_dropped_blocks=0.1, **FRONT)
+    ) as made:
+        yield made
 
 
 def written(policy, parts, starts):

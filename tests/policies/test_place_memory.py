@@ -16,7 +16,7 @@ from policies.ground import lateral_cue, levelled
 from policies.place_grid import PlaceGrid
 from policies.place_odometry import way
 from policies.size import numbers
-from tests.policies.walks import walked
+from tests.policies.walks import build
 from training.evaluation.step_cost import count
 
 ARMS = {
@@ -36,25 +36,6 @@ ARMS = {
     "random choice": {"write_tokens": 16, "write_choice": "random"},
 }
 CARRIES = [name for name in ARMS if name != "none"]
-
-
-@pytest.fixture(scope="module")
-def stones():
-    made = gymnasium.make(
-        "SteppingStones-v0", cameras=("front",), front_camera={"pitch_deg": 45}, episode_s=1.0
-    )
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def walk(stones):
-    """Observations and actions of an expert's walk over two terrains, and where each begins."""
-    return walked(stones)
-
-
-def build(stones, **settings):
-    return policies.build_for({"name": "place_memory", **settings}, stones)
 
 
 def test_pixels_are_where_their_rays_meet_the_plane_of_the_tops(stones):

@@ -7,14 +7,12 @@ import pytest
 import torch
 
 import envs  # noqa: F401 - registers SteppingStones-v0
-import policies
 from policies.footholds import OFFSETS
 from policies.ground import SeenGround
 from policies.place_grid import PlaceGrid
 from policies.place_plane import banded_cue, on_plane
-from tests.policies.walks import walked
+from tests.policies.walks import FRONT, build, walked
 
-FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}}
 ARMS = {
     "linear": {"num_features": 300, "width_m": 0.04},
     "grid": {"memory": "grid", "cell_m": 0.02, "fit_pitch": True},
@@ -22,20 +20,9 @@ ARMS = {
 
 
 @pytest.fixture(scope="module")
-def turning():
-    made = gymnasium.make("SteppingStones-v0", path_turn="left", episode_s=1.0, **FRONT)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def walk(turning):
     """Observations and actions of an expert's walk over two terrains, and where each begins."""
     return walked(turning)
-
-
-def build(env, **settings):
-    return policies.build_for({"name": "place_memory", **settings}, env)
 
 
 def stand(policy, x_m, y_m, yaw):

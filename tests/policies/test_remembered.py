@@ -1,6 +1,5 @@
 """The map of what a policy remembers about its robot: it is what the controller is given."""
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -8,9 +7,8 @@ import torch
 import envs  # noqa: F401 - registers SteppingStones-v0
 import policies
 from policies.remembered import places_about, seen_about
-from tests.policies.walks import walked
+from tests.policies.walks import build, walked
 
-FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}, "episode_s": 1.0}
 ARMS = {
     "linear": {},
     "delta": {"rule": "delta", "pool_m": 0.02},
@@ -27,29 +25,6 @@ PLANE = {
     "grid": {"memory": "grid", "cell_m": 0.02},
     "none": {"memory": "none", "num_features": 60, "width_m": 0.1},
 }
-
-
-@pytest.fixture(scope="module")
-def stones():
-    made = gymnasium.make("SteppingStones-v0", **FRONT)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def turning():
-    made = gymnasium.make("SteppingStones-v0", path_turn="left", **FRONT)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def walk(stones):
-    return walked(stones)
-
-
-def build(env, **settings):
-    return policies.build_for({"name": "place_memory", **settings}, env)
 
 
 def taken(policy, walk):

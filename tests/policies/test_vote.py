@@ -28,7 +28,7 @@ def inputs(seed=0):
 
 
 def votes_of(controller, image, proprio):
-    return FootholdVotes(*controller(image.unsqueeze(2), proprio))
+    return FootholdVotes(*controller(image.unsqueeze(2), proprio, normal=proprio))
 
 
 def test_pixels_fall_where_the_stones_are(controller):

@@ -3,6 +3,16 @@
 import numpy as np
 import torch
 
+import policies
+
+FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}}
+"""Settings of stones that are seen ahead."""
+
+
+def build(env, **settings):
+    """The policy that remembers places, for that environment."""
+    return policies.build_for({"name": "place_memory", **settings}, env)
+
 
 def walked(env):
     """Observations of the expert's walks over two terrains, one by one and as parts (steps, ...),

@@ -193,7 +193,7 @@ def test_load_policy_needs_a_policy(saved):
 def test_loading_runs_no_code_and_imports_little(saved):
     """A checkpoint is read without the simulator, Ray or EvoTorch."""
     program = (
-        "import sys, json; from training import checkpoint; checkpoint.load(sys.argv[1]);"
+        "import sys, json; from training.runs import checkpoint; checkpoint.load(sys.argv[1]);"
         "print(json.dumps([m for m in ('pybullet', 'ray', 'evotorch') if m in sys.modules]))"
     )
     done = subprocess.run(

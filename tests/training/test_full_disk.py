@@ -142,9 +142,14 @@ def test_another_evaluation_is_not_gone_on_with(tmp_path, capsys):
     arguments = ["--policy", "blind", "--episodes", "2", *WALK, "--out", str(tmp_path)]
     assert evaluate.main(arguments) == 0
     (tmp_path / "pareto.png").unlink()
-    for others in (["--seed", "100007"], ["--set", "wind=0.01"], ["--episodes", "3"]):
+    for others, change in (
+        (["--seed", "100007"], "seeds = [100000, 100001], but here it is [100007, 100008]"),
+        (["--set", "wind=0.01"], "env_settings.wind = None, but here it is 0.01"),
+        (["--episodes", "3"], "seeds = [100000, 100001], but here it is [100000, 100001, 100002]"),
+    ):
         assert evaluate.main([*arguments, *others]) == 2
-        assert "holds another evaluation (evaluation.json)" in capsys.readouterr().err
+        said = f"holds another evaluation (evaluation.json), of blind with {change}"
+        assert said in capsys.readouterr().err
     entry = json.loads((tmp_path / "evaluation.json").read_text())
     (tmp_path / "evaluation.json").write_text(json.dumps([{**entry[0], "reward_mean": "x"}]))
     assert evaluate.main(arguments) == 2

@@ -185,7 +185,7 @@ def test_arms_and_seeds_can_be_added(plain, tmp_path):
     out = tmp_path / "out"
     assert conduct(few, out, "--set", "seeds=[1]") == 0
     assert [path.name for path in (out / "runs").iterdir()] == ["favor-m-16-s1"]
-    assert "--set &#x27;seeds=[1]&#x27;" in (out / "report.html").read_text()
+    assert "--set &#39;seeds=[1]&#39;" in (out / "report.html").read_text()
     before = files(out / "runs")
     assert conduct(write_study(tmp_path), out) == 0
     assert {path: files(out / "runs")[path] for path in before} == before
@@ -203,8 +203,12 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
         ({"iterations": 3}, {}, "was trained with iterations = 6, but the study now has 3"),
         ({"searcher": {"name": "ars"}}, {}, "was trained with searcher.name = 'pgpe', but"),
         ({}, {"arms": arms}, "with feature_map = 'softmax', but the study now has 'trig'"),
-        ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with other scenes (seeds)"),
-        ({}, {"env": {"wind": 0.1}}, "oracle.json was measured with other settings (env_settings)"),
+        ({}, {"evaluation_seed": 100_001}, "oracle.json was measured with seeds = [100000, 100001"),
+        (
+            {},
+            {"env": {"wind": 0.1}},
+            "oracle.json was measured with env_settings.wind = None, but the study now has 0.1",
+        ),
         ({}, {"title": "Another"}, "holds another study, 'A small study', not 'Another'"),
     ):
         refused(capsys, write_study(tmp_path, job, **changes), out, sentence)

@@ -5,11 +5,12 @@ import re
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from training.evaluation.intervals import mean_interval
 from training.studies.config import StudyConfig
-from training.studies.controls import controls_table
 from training.studies.evaluations import condition_file
+from training.studies.tables import controls
 
 SUCCESSES = {
     "one": [[1, 1, 0, 0], [1, 0, 0, 0]],
@@ -43,7 +44,7 @@ def out(tmp_path):
 
 def test_the_difference_is_that_of_paired_episodes(out):
     config = study()
-    html = controls_table(config, config.curves[0], out)
+    html = escape(controls(config, config.curves[0], out))
     together = np.mean([SUCCESSES["one"], SUCCESSES["other"]], axis=0)
     more = 100 * (np.array(SUCCESSES["none"]) - together)
     low, high = mean_interval(more)
@@ -55,9 +56,9 @@ def test_the_difference_is_that_of_paired_episodes(out):
 def test_nothing_before_all_are_evaluated(out):
     condition_file(out, "none-s1", "wind", 2.0).unlink()
     config = study()
-    assert controls_table(config, config.curves[0], out) == ""
+    assert controls(config, config.curves[0], out) is None
 
 
 def test_nothing_without_controls(out):
     config = study(arms=[{"name": name} for name in SUCCESSES])
-    assert controls_table(config, config.curves[0], out) == ""
+    assert controls(config, config.curves[0], out) is None

@@ -3,15 +3,15 @@
 import re
 
 import numpy as np
+from markupsafe import escape
 
 from tests.training.published import ROOT, needs_studies, published, unpacked
 from training.studies.config import StudyConfig
-from training.studies.decisions import decisions_section
-from training.studies.held_out import held_out_section
 from training.studies.plan import all_runs
 from training.studies.results import Scores
 from training.studies.runs import Run
 from training.studies.summary import Row, Summary
+from training.studies.tables import decisions, held_out
 from training.trainers.bc_config import BCConfig
 
 STUDY = StudyConfig(
@@ -28,9 +28,9 @@ COST = {
 OLD = COST | {"p50_ms": None, "p99_ms": None, "state": None}
 
 
-def rows_of(parts):
-    """Texts of the cells by the first, of the tables in HTML."""
-    lines = re.findall(r"<tr>(.*?)</tr>", "".join(parts))
+def rows_of(*tables):
+    """Texts of the cells by the first, of tables as HTML."""
+    lines = re.findall(r"<tr>(.*?)</tr>", "".join(map(escape, tables)), re.DOTALL)
     cells = [re.findall(r"<t[dh]>(.*?)</t[dh]>", re.sub("</?small>", " ", line)) for line in lines]
     texts = [[" ".join(cell.split()) for cell in row] for row in cells]
     return {row[0]: row[1:] for row in texts}
@@ -44,7 +44,7 @@ def summary(**costs):
 
 def test_decisions_have_their_time_and_memory():
     found = summary(exact=COST, **{"lin<ear": OLD})
-    assert rows_of(decisions_section(STUDY, found)) == {
+    assert rows_of(decisions(found)) == {
         "arm": ["attention MFLOPs", "total MFLOPs", "p50 ms", "p99 ms", "carried numbers"],
         "exact": ["2.000", "3.000", "1.250", "2.500", "12,345"],
         "lin&lt;ear": ["2.000", "3.000", "-", "-", "-"],
@@ -52,9 +52,9 @@ def test_decisions_have_their_time_and_memory():
 
 
 def test_what_nobody_measured_or_carries_is_left_out():
-    assert decisions_section(STUDY, summary(exact=OLD)) == []
-    assert decisions_section(STUDY, summary(exact=None)) == []
-    head = rows_of(decisions_section(STUDY, summary(exact=COST | {"state": 0})))["arm"]
+    assert decisions(summary(exact=OLD)) is None
+    assert decisions(summary(exact=None)) is None
+    head = rows_of(decisions(summary(exact=COST | {"state": 0})))["arm"]
     assert head[-1] == "p99 ms"
 
 
@@ -73,7 +73,7 @@ def runs(folder, losses):
 
 def test_held_out_losses_are_those_of_the_last_iteration(tmp_path):
     losses = {"exact": {0: 1.0, 1: 2.0, 2: 3.0}, "lin<ear": {0: 1.5, 2: 3.5}}
-    found = rows_of(held_out_section(STUDY, runs(tmp_path, losses)))
+    found = rows_of(*held_out(STUDY, runs(tmp_path, losses)))
     assert found["arm"][2:] == ["seed 0", "seed 1", "seed 2"]
     assert found["exact"] == ["2.000 -0.4841 to 4.484", "-", "1.000", "2.000", "3.000"]
     mean, more, *by_seed = found["lin&lt;ear"]
@@ -83,14 +83,14 @@ def test_held_out_losses_are_those_of_the_last_iteration(tmp_path):
 
 
 def test_a_single_seed_has_no_interval(tmp_path):
-    found = rows_of(held_out_section(STUDY, runs(tmp_path, {"exact": {1: 2.0}, "lin<ear": {}})))
+    found = rows_of(*held_out(STUDY, runs(tmp_path, {"exact": {1: 2.0}, "lin<ear": {}})))
     assert found["exact"] == ["2.000", "-", "-", "2.000", "-"]
     assert "lin&lt;ear" not in found
 
 
 def test_runs_that_cloned_nothing_have_no_section(tmp_path):
     made = runs(tmp_path, {"exact": {0: "nan"}, "lin<ear": {}})
-    assert held_out_section(STUDY, made) == []
+    assert held_out(STUDY, made) == []
 
 
 @needs_studies
@@ -99,6 +99,6 @@ def test_studies_from_before_have_held_out_losses_and_no_times():
     path = ROOT / "configs" / "studies" / "stepping_stones_repair.yaml"
     out = unpacked("stepping_stones_repair")
     stages = all_runs(config, path, out)
-    found = rows_of(held_out_section(config, [run for some in stages for run in some]))
+    found = rows_of(*held_out(config, [run for some in stages for run in some]))
     assert {arm.name for arm in config.arms} <= set(found)
-    assert decisions_section(config, measured) == []
+    assert decisions(measured) is None

@@ -86,7 +86,7 @@ def test_names_are_text_not_markup(out):
 
 
 def test_it_says_what_it_rests_on(out):
-    text = re.sub(r"<[^>]+>", " ", (out / "report.html").read_text())
+    text = " ".join(re.sub(r"<[^>]+>", " ", (out / "report.html").read_text()).split())
     for words in (
         "All finished runs of a stage took the same iterations", "Intervals: over seeds and scenes",
         "(one seed: over scenes alone)", "Trained with: stage 1 (es) wind =",
@@ -152,6 +152,20 @@ def test_it_opens_in_a_browser(out, tmp_path, width):
     assert 'data-figures="6"' in dom
     assert 'data-sideways="false"' in dom
     assert 'data-rows="7"' in dom
+
+
+@needs_studies
+@pytest.mark.parametrize("page", sorted(STUDIES.glob("*/report.html")), ids=lambda p: p.parent.name)
+def test_published_pages_begin_with_the_task_and_the_controls(page):
+    """Before the first table: a picture, the symbols, what the controls reach, who is alike."""
+    start, _, rest = page.read_text().partition("<table>")
+    picture = re.search('<img alt="The task" src="data:image/webp;base64,([^"]+)"', start)
+    assert 1000 < len(picture[1]) < 10_000
+    assert picture.start() < start.index("m: random projections") < start.index('class="lead"')
+    assert ("; controls: " in start) == (
+        "controls" in page.parent.joinpath("study.yaml").read_text()
+    )
+    assert ("are at the ceiling" in start) == (">= " in rest)
 
 
 @needs_studies

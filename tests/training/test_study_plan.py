@@ -61,7 +61,10 @@ def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):
     assert "nothing to do" in capsys.readouterr().out
     curves[1]["repair"] = "full"
     assert conduct(write_study(tmp_path, {"iterations": 1}, **arm), out) == 2
-    assert "measured with other settings (repair)" in capsys.readouterr().err
+    assert (
+        "was measured with repair = 'holes', but the study now has 'full'"
+        in capsys.readouterr().err
+    )
 
 
 def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, capsys):

@@ -4,9 +4,14 @@ import csv
 import gzip
 import hashlib
 import json
+import lzma
+import re
+import shlex
+from html import unescape
 
 import pytest
 
+from tests.page_tables import differences, tables
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
 from training.settings.config import UserError
@@ -16,7 +21,7 @@ CONFIG = ROOT / "configs" / "studies" / "car_racing.yaml"
 
 
 def table(path):
-    with gzip.open(path, "rt", newline="") as file:
+    with lzma.open(path, "rt", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -30,6 +35,7 @@ def small(out):
         "runs/an-arm-s0/config.yaml": "seed: 0\n",
         "runs/an-arm-s0/metrics.csv": "iteration,loss\n1,0.30000000000000004\n2,nan\n",
         "gaze/an-arm-s0.json": '{"views": 3}\n',
+        "costs.json": '{"costs": {}}\n',
     }
     records = [  # not all have all numbers
         {"fell": True, "arm": 2.5, "seed": 100_000, "reward": 0.1 + 0.2, "success": 1.0},
@@ -68,6 +74,31 @@ def test_the_same_files_come_back(tmp_path):
     assert (last["arm"], last["loss"]) == ("an arm", "nan")
 
 
+def of_before(record):
+    """A record as it was written first: gzip, and the costs in a file of their own."""
+    facts = json.loads(lzma.decompress((record / FACTS).read_bytes()))
+    (record / "costs.json").write_text(facts.pop("costs"))
+    for name in (EPISODES, ITERATIONS):
+        data = gzip.compress(lzma.decompress((record / name).read_bytes()), mtime=0)
+        (record / name).unlink()
+        (record / name).with_suffix(".gz").write_bytes(data)
+        del facts["tables"][name]
+        facts["tables"][name.replace(".xz", ".gz")] = hashlib.sha256(data).hexdigest()
+    (record / FACTS).unlink()
+    (record / FACTS).with_suffix(".gz").write_bytes(gzip.compress(json.dumps(facts).encode()))
+
+
+def test_a_record_of_before_is_read_and_replaced(tmp_path):
+    record = packed(tmp_path)
+    now = {path.name: path.read_bytes() for path in record.iterdir()}
+    of_before(record)
+    unpack(record, tmp_path / "back")
+    for name, text in small(tmp_path / "again").items():
+        assert (tmp_path / "back" / name).read_text() == text
+    pack(tmp_path / "back", record, TOLD)
+    assert {path.name: path.read_bytes() for path in record.iterdir()} == now
+
+
 def test_a_record_is_the_same_for_the_same_study(tmp_path):
     small(tmp_path / "out")
     for name in ("one", "two"):
@@ -99,21 +130,64 @@ def test_a_study_that_is_damaged_is_told(tmp_path, name, data):
         pack(tmp_path / "out", tmp_path / "record", TOLD)
 
 
+def again(name, folder, *more):
+    """The page of a published study, written of its record; what it is made with."""
+    command = re.search("<pre>.*--config (.*)</pre>", (STUDIES / name / "report.html").read_text())
+    config, *rest = shlex.split(unescape(command[1]))
+    words = ["--config", str(ROOT / config), *rest, "--out", str(folder / name)]
+    assert study.main([*words, "--unpack", str(STUDIES / name), *more]) == 0
+    return words
+
+
+SMALLEST = "bimanual_sweep_choices"
+
+
 @needs_studies
 def test_a_published_record_is_written_again_with_its_page(tmp_path, capsys):
     """From its own files, whose numbers it does not change."""
-    out, kept = tmp_path / "car_racing", STUDIES / "car_racing"
-    words = ["--config", str(CONFIG), "--out", str(out), "--unpack", str(kept)]
-    assert study.main([*words, "--record", str(tmp_path / "again")]) == 0
+    kept, new = STUDIES / SMALLEST, tmp_path / "again"
+    words = again(SMALLEST, tmp_path, "--record", str(new))
     names = {path.name for path in kept.iterdir()}
-    assert {path.name for path in (tmp_path / "again").iterdir()} == names
+    assert {path.name for path in new.iterdir()} == names
     for name in names - {"pareto.png", "report.html"}:  # which fonts and versions change
-        assert (tmp_path / "again" / name).read_bytes() == (kept / name).read_bytes(), name
-    lead = '<p class="lead">'
-    pages = [(f / "report.html").read_text().partition(lead)[2][:300] for f in (out, kept)]
-    assert pages[0] == pages[1]
+        assert (new / name).read_bytes() == (kept / name).read_bytes(), name
+    pages = [(folder / "report.html").read_text() for folder in (kept, new)]
+    assert differences(*pages) == []
+    leads = [page.partition('<p class="lead">')[2][:300] for page in pages]
+    assert leads[0] == leads[1]
     assert "wrote" in capsys.readouterr().out
     assert study.main([*words, "--page"]) == 0  # what is begun goes on
+
+
+@needs_studies
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted({one.parent.name for one in STUDIES.glob("*/study.yaml")}))
+def test_every_table_of_a_published_page_comes_of_its_record(tmp_path, name):
+    again(name, tmp_path, "--page")
+    kept = (STUDIES / name / "report.html").read_text()
+    assert len(tables(kept)) >= 3
+    assert differences(kept, (tmp_path / name / "report.html").read_text()) == []
+
+
+def test_a_difference_of_two_pages_is_told():
+    page = "<table><tr><th>arm</th></tr><tr><td>a <small>1 to 2</small></td></tr></table>"
+    assert differences(page, page.replace("<small>", "<b>").replace("</small>", "</b>")) == []
+    changed = page.replace("2", "3")
+    assert differences(page, changed) == ["table 1, row 1: ['a 1 to 2'] became ['a 1 to 3']"]
+    assert differences(page, "") == [
+        "table 1, row 0: ['arm'] became None", "table 1, row 1: ['a 1 to 2'] became None",
+    ]  # fmt: skip
+
+
+@needs_studies
+def test_the_records_are_small():
+    """Tables, one page and one picture each, 2 MB together."""
+    sizes = {path: path.stat().st_size for path in STUDIES.glob("*/*") if path.is_file()}
+    assert sum(sizes.values()) < 2_000_000
+    assert {path.name for path in sizes} == {
+        "episodes.csv.xz", "facts.json.xz", "iterations.csv.xz", "pareto.png", "report.html",
+        "study.yaml",
+    }  # fmt: skip
 
 
 @needs_studies
@@ -151,9 +225,9 @@ def test_a_directory_that_is_not_empty_is_refused(tmp_path):
 
 
 def with_facts(record, change):
-    facts = json.loads(gzip.decompress((record / FACTS).read_bytes()))
+    facts = json.loads(lzma.decompress((record / FACTS).read_bytes()))
     change(facts)
-    (record / FACTS).write_bytes(gzip.compress(json.dumps(facts).encode()))
+    (record / FACTS).write_bytes(lzma.compress(json.dumps(facts).encode()))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +264,7 @@ def test_damage_is_told(tmp_path):
         with pytest.raises(UserError, match=f"{name} is damaged"):
             unpack(record, tmp_path / "back")
         with_table(record, name, whole)
-    for name, data in (("study.yaml", b"\xff"), (FACTS, b"no gzip")):
+    for name, data in (("study.yaml", b"\xff"), (FACTS, b"no xz")):
         (record / name).write_bytes(data)
         with pytest.raises(UserError, match=f"{name} is damaged"):
             unpack(record, tmp_path / "back")
@@ -209,7 +283,7 @@ def test_no_more_is_read_than_a_record_can_have(tmp_path, monkeypatch, text, sai
     record = packed(tmp_path)
     monkeypatch.setattr("training.studies.record._MOST_BYTES", 2**20)
     monkeypatch.setattr("training.studies.record._MOST_CELLS", 5000)
-    with_table(record, EPISODES, gzip.compress(text))
+    with_table(record, EPISODES, lzma.compress(text))
     with pytest.raises(UserError, match=said):
         unpack(record, tmp_path / "back")
 

@@ -37,9 +37,15 @@ def test_means_and_deviations_over_seeds():
 
 
 def test_quantiles_of_student():
-    """Of the usual tables."""
+    """Of the usual tables, and those that the published pages were once written with."""
     found = [t_quantile(freedom) for freedom in (1, 2, 5, 30, 199)]
-    assert found == pytest.approx([12.7062, 4.3027, 2.5706, 2.0423, 1.9720], rel=2e-4)
+    assert found == pytest.approx([12.7062, 4.3027, 2.5706, 2.0423, 1.9720], rel=3e-5)
+    integrated = {
+        2: 4.302652728453, 2.5: 3.574654842299, 3: 3.182446305615, 10.7: 2.208537615239,
+        49: 2.009575238132, 199: 1.971956548207, 1000: 1.962339095404, 100_000: 1.959989475455,
+    }  # fmt: skip
+    found = [t_quantile(freedom) for freedom in integrated]
+    assert found == pytest.approx(list(integrated.values()), rel=1e-6)
 
 
 def test_one_seed_has_the_usual_interval_over_scenes():
@@ -335,5 +341,13 @@ def test_arms_at_the_ceiling_are_named():
 
 
 def test_the_headline_before_there_is_one():
-    assert "Not enough is measured yet" in sentences(row("base", 4.0))[0]
+    study, found = compared(row("base", 4.0), row("a", 1.0))
+    del found.arms["a"]
+    assert "Not enough is measured yet" in headline(study, found)[0]
     assert "a ratio to it says nothing" in sentences(row("base", 0.0), row("a", 1.0))[0]
+
+
+def test_the_headline_of_one_arm_is_what_it_earns():
+    first, second = sentences(row("base", 4.0))
+    assert first == "base earns 4.000 (95 % interval 4.000 to 4.000)."
+    assert second.startswith("It succeeds in 50.0 % of the episodes")

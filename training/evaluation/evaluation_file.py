@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,11 @@ from training.command.files import made_and_locked, read_bytes, reason, write_at
 from training.episodes.environments import completed
 from training.episodes.outcomes import outcomes_of
 from training.evaluation.players import Player
+from training.runs.fingerprint import differences, fingerprint
 from training.runs.state_files import Count, Finite, State, check
 from training.settings.config import UserError
 
-__all__ = ["PARETO", "RESULTS", "Entry", "claim", "is_free", "sha256_of", "write_entries"]
+__all__ = ["PARETO", "RESULTS", "Entry", "claim", "is_free", "write_entries"]
 
 RESULTS, PARETO = "evaluation.json", "pareto.png"
 
@@ -56,11 +57,7 @@ def claim(
         yield None, []
         return
     with made_and_locked(out) as directory:
-        there, kept = _found(directory, players, seeds)
-        if there and not kept:
-            raise UserError(
-                f"--out {out} holds another evaluation ({there[0]}): give another directory"
-            )
+        kept = _kept(directory, players, seeds)
         try:
             write_entries(directory, kept)
             if not kept:
@@ -73,40 +70,40 @@ def claim(
 def is_free(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> bool:
     """Whether it holds no results but those of this very evaluation, stopped before its end."""
     try:
-        there, kept = _found(directory, players, seeds)
+        _kept(directory, players, seeds)
     except UserError:
         return False
-    return bool(kept) or not there
+    return True
 
 
-def _found(
-    directory: Path, players: Sequence[Player], seeds: Sequence[int]
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """The files of results that are there, and the entries that an evaluation can go on from."""
-    there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
-    return there, _kept(directory / RESULTS, players, seeds) if there == [RESULTS] else []
+def _kept(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """The entries of the first players that this evaluation left when it was stopped; [] where
+    there are no results.
 
-
-def _kept(path: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """The entries of a file that are those of the first players; [] of another evaluation.
-
-    UserError when it is damaged.
+    UserError when there are others, and when they are damaged.
     """
+    there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
+    if not there:
+        return []
+    another, path = f"--out {directory} holds another evaluation ({there[0]})", directory / RESULTS
     try:
-        entries = json.loads(read_bytes(path))
+        entries = json.loads(read_bytes(path)) if there == [RESULTS] else []
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as results: {error}") from None
-    if not isinstance(entries, list) or len(entries) > len(players):
-        return []
+    if not isinstance(entries, list) or not 0 < len(entries) <= len(players):
+        raise UserError(f"{another}: give another directory")
     for entry, player in zip(entries, players, strict=False):
-        known = check(Entry, entry, path)
-        settings = json.loads(json.dumps(player.env_settings))
-        env_settings = json.loads(json.dumps(completed(player.env_id, known.env_settings)))
-        theirs = (known.name, known.env, env_settings, known.seeds)
-        ours = (player.name, player.env_id, settings, tuple(seeds))
-        policy = (known.checkpoint_sha256, known.repair)
-        if (*theirs, *policy) != (*ours, sha256_of(player), player.repair):
-            return []
+        known = dataclasses.asdict(check(Entry, entry, path))
+        known["env_settings"] = completed(player.env_id, known["env_settings"])
+        now = fingerprint(
+            {
+                "name": player.name, "env": player.env_id, "env_settings": player.env_settings,
+                "seeds": seeds, "checkpoint_sha256": player.checkpoint, "repair": player.repair,
+            }
+        )  # fmt: skip
+        for change in differences(fingerprint({key: known[key] for key in now}), now):
+            of_one = f"{known['name']} with {change.told()}"
+            raise UserError(f"{another}, of {of_one}: give another directory")
         check(dict[str, Finite], _outcome_figures(entry, player), path)
     return entries
 
@@ -122,11 +119,3 @@ def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:
     """Write all entries there are. Raises OSError."""
     text = json.dumps(entries, indent=1, allow_nan=False)
     write_atomically(directory / RESULTS, (text + "\n").encode())
-
-
-def sha256_of(player: Player) -> str | None:
-    """Of a learned policy's file."""
-    if player.checkpoint is None:
-        return None
-    with player.checkpoint.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

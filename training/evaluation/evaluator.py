@@ -18,15 +18,16 @@ from training.command.progress import watched
 from training.episodes.episode import Episode, Policy, finite_numbers, run_episode
 from training.episodes.outcomes import mean_success, outcomes_of
 from training.episodes.pool import Pool, WorkerDiedError, opened
-from training.evaluation.evaluation_file import sha256_of
 from training.evaluation.players import Player
 from training.evaluation.step_cost import measure
 from training.runs import run_log
+from training.runs.fingerprint import sha256_of
 from training.settings.config import UserError
 
 __all__ = [
     "episode_of",
     "evaluate",
+    "origin",
     "play",
     "record",
     "standard_error",
@@ -179,12 +180,12 @@ def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
     }
 
 
-def _origin(player: Player) -> dict[str, Any]:
-    origin: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
-    if player.checkpoint is not None:
-        origin["checkpoint"] = str(player.checkpoint)
-        origin["checkpoint_sha256"] = sha256_of(player)
-    return origin
+def origin(player: Player) -> dict[str, Any]:
+    """Where an entry of evaluation.json comes from."""
+    found: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
+    if (file := player.checkpoint) is not None:
+        found |= {"checkpoint": str(file), "checkpoint_sha256": sha256_of(file)}
+    return found
 
 
 def play(player: Player, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
@@ -217,6 +218,6 @@ def evaluate(
             episodes = list(_episodes(pool, player, seeds, progress))
             entry = summarise(player, episodes)
             _add_costs(entry, player, seeds[0])
-            entry |= _origin(player)
+            entry |= origin(player)
             entry["records"] = [record(episode) for episode in episodes]
             yield entry

@@ -40,14 +40,10 @@ Interval = tuple[float, float]
 
 @lru_cache
 def t_quantile(freedom: float) -> float:
-    """Student's t that 95 % lie within, for 1 to 100 000 degrees of freedom, to 4 digits.
+    """Student's t that 95 % lie within, for 1 degree of freedom or more, whole or not."""
+    from scipy.special import stdtrit  # only here: it takes most of a second to load
 
-    With t = sqrt(freedom) tan(angle) the density of the angle is cos(angle) ** (freedom - 1).
-    """
-    angle = np.linspace(0, math.pi / 2, 200_001)[:-1]
-    density = np.cos(angle) ** (freedom - 1)
-    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    return math.sqrt(freedom) * math.tan(float(np.interp(0.95 * below[-1], below, angle)))
+    return float(stdtrit(freedom, 0.975))
 
 
 def _spread(terms: Sequence[tuple[float, np.ndarray]]) -> tuple[float, float]:

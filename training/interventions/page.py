@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from training.interventions.images import INTERVENTIONS
 from training.interventions.report import Loss, Report, said
-from training.pages.figures import INK, dress, empty, finish, look
-from training.pages.html import between, document, note, table
+from training.pages.figures import dress, empty, look
+from training.pages.html import Column, around, page, table_of
+from training.pages.svg import INK, finish
 
 __all__ = ["render"]
 
@@ -22,55 +24,29 @@ _MEANING = {
 
 def render(found: Report, command: str) -> str:
     """The page as text; `command` makes it anew."""
-    count = len(found.seeds)
-    title = f"Does {found.policy} look?"
-    lead = f"Looks: {said(found.looks)}: {found.reason}."
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="lead">{escape(lead)}</p>',
-        *(f"<p>Looks at {escape(k)}: {said(v)}.</p>" for k, v in found.looks_at.items()),
-        *(
-            f"<p>{escape(level.outcome)}: {level.own:.3f} with its own images; the floor, "
-            f"{escape(level.floor_by)}: {level.floor:.3f}.</p>"
-            for level in found.levels
-        ),
-        '<div class="charts">',
-        *(f"<figure>{_chart(found, level.outcome)}</figure>" for level in found.levels),
-        "</div>",
-        _losses(found),
-        note(
-            f"{found.env}, the same {count} scenes throughout, seeds {found.seeds[0]} to "
-            f"{found.seeds[-1]}. Intervals: 95 %, over scenes, one at a time. p: one-sided, by "
-            f"random signs, corrected for all tests of the verdict: of policies that do not look "
-            f"at most {found.false_alarms:.0%} are said to. That a policy does not look is said "
-            f"where it loses less than {found.smallest_loss:.0%} of what it has over the floor."
-        ),
-        f"<pre>{escape(command)}</pre>",
-    ]
-    return document(title, parts)
+    charts = [_chart(found, level.outcome) for level in found.levels]
+    return page(
+        "sight.html", title=f"Does {found.policy} look?", found=found, said=said, charts=charts,
+        losses=table_of(_LOSSES, found.losses), command=command,
+    )  # fmt: skip
 
 
-def _losses(found: Report) -> str:
-    head = [
-        ("images", ""), ("shown in their place", ""), ("outcome", ""), ("mean", ""),
-        ("lost", "95 % interval"), ("share", "of what there is to lose"), ("p", "corrected"),
-        ("acts otherwise", "in scenes"),
-    ]  # fmt: skip
-    return table(head, [_row(loss) for loss in found.losses])
+def _shown(loss: Loss) -> Markup:
+    meaning = _MEANING[loss.intervention]
+    return Markup("{} <small>{}</small>").format(loss.intervention, meaning)
 
 
-def _row(loss: Loss) -> list[str]:
-    lost = f"{loss.lost:.3f}"
-    if loss.lost_interval_95 is not None:
-        lost = between(lost, *(f"{end:.3f}" for end in loss.lost_interval_95))
-    return [
-        escape(loss.images),
-        f"{loss.intervention} <small>{_MEANING[loss.intervention]}</small>",
-        escape(loss.outcome), f"{loss.mean:.3f}", lost,
-        "-" if loss.lost_share is None else f"{loss.lost_share:.0%}",
-        "-" if loss.p_corrected is None else f"{loss.p_corrected:.2g}",
-        str(loss.acted_otherwise),
-    ]  # fmt: skip
+_LOSSES: list[Column] = [
+    ("images", "", lambda loss: loss.images),
+    ("shown in their place", "", _shown),
+    ("outcome", "", lambda loss: loss.outcome),
+    ("mean", "", lambda loss: f"{loss.mean:.3f}"),
+    ("lost", "95 % interval", lambda loss: around(loss.lost, loss.lost_interval_95)),
+    ("share", "of what there is to lose",
+     lambda loss: "-" if loss.lost_share is None else f"{loss.lost_share:.0%}"),
+    ("p", "corrected", lambda loss: "-" if loss.p_corrected is None else f"{loss.p_corrected:.2g}"),
+    ("acts otherwise", "in scenes", lambda loss: loss.acted_otherwise),
+]  # fmt: skip
 
 
 def _chart(found: Report, outcome: str) -> str:

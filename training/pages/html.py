@@ -1,79 +1,67 @@
-"""Pieces of a page: its frame, tables, their cells and notes as HTML."""
+"""Pages of HTML: templates of Jinja, beside this file, and the tables and cells that fill them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
-__all__ = [
-    "between",
-    "document",
-    "millions",
-    "note",
-    "table",
-]
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-_STYLE = """
-:root { color-scheme: light dark; --faint: #8885; --box: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 84rem; padding: 1rem; }
-h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.25rem; margin-top: 2.2rem; }
-.lead { font-size: 1.15rem; } .note { opacity: .8; font-size: .9rem; max-width: 60rem; }
-.missing { border-left: 4px solid #e07b1a; padding-left: .8rem; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--faint); padding: .3rem .35rem; text-align: right;
-  white-space: nowrap; font-size: .9rem; }
-th:first-child, td:first-child { text-align: left; } thead th { vertical-align: bottom; }
-th small, td small { font-weight: normal; display: block; opacity: .8; }
-th { white-space: normal; min-width: 3rem; } th small { min-width: 4.2rem; }
-.wide th:first-child, .wide td:first-child { position: sticky; left: 0; background: Canvas; }
-.charts { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
-figure { margin: 0; } figure svg { display: block; width: 100%; max-width: 40rem; height: auto; }
-figure:has(> .panels) { grid-column: 1 / -1; overflow-x: auto; }
-figure > svg.panels { max-width: none; min-width: 48rem; }
-.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; list-style: none; padding: 0;
-  font-size: .9rem; } .legend svg { vertical-align: middle; margin-right: .35rem; }
-code, pre { background: var(--box); border-radius: 4px; } code { padding: 0 .25rem; }
-pre { padding: .7rem; overflow-x: auto; } .text { text-align: left; white-space: normal; }
-"""
+from training.pages.svg import share_styles
+
+__all__ = ["Column", "Table", "around", "between", "millions", "page", "table_of"]
 
 
-def document(title: str, parts: Sequence[str]) -> str:
-    """A whole page that loads nothing from elsewhere; empty parts are left out."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</body>\n</html>\n"
-    )
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
 
 
-def note(text: str) -> str:
-    """A remark in small print."""
-    return f'<p class="note">{escape(text)}</p>'
+def page(template: str, **parts: Any) -> str:
+    """A whole page that loads nothing from elsewhere. Text is escaped, `Markup` is not."""
+    return share_styles(_templates().get_template(template).render(parts))
 
 
-def table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], text: int = -1) -> str:
-    """Columns as (title, unit or remark); cells are HTML; column `text` may be long."""
-    kinds = [' class="text"' if i == text else "" for i in range(len(head))]
-    cells = "".join(
-        f"<th{kind}>{escape(title)}" + (f"<small>{escape(unit)}</small>" if unit else "") + "</th>"
-        for kind, (title, unit) in zip(kinds, head, strict=True)
-    )
-    body = "".join(
-        f"<tr>{''.join(f'<td{k}>{c}</td>' for k, c in zip(kinds, row, strict=True))}</tr>\n"
-        for row in rows
-    )
-    return (
-        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{cells}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody></table></div>"
-    )
+class Table(NamedTuple):
+    """A table, which templates show as HTML."""
+
+    head: Sequence[tuple[str, str]]
+    """Title of every column, and its unit or a remark."""
+    rows: Sequence[Sequence[Any]]
+    text: int = -1
+    """The column whose cells may be long."""
+
+    def __html__(self) -> str:
+        return _templates().get_template("table.html").render(table=self)
 
 
-def between(value: str, low: str, high: str) -> str:
+Column = tuple[str, str, Callable[[Any], Any]]
+"""Title, unit or remark, and what a row's cell shows."""
+
+
+def table_of(columns: Sequence[Column], rows: Iterable[Any], text: int = -1) -> Table:
+    """The table of some rows."""
+    cells = [[cell(row) for *_, cell in columns] for row in rows]
+    return Table([(title, unit) for title, unit, _ in columns], cells, text)
+
+
+def between(value: str, low: str, high: str) -> Markup:
     """A value, and in small print below it the interval that it lies in."""
-    return f"{value} <small>{low} to {high}</small>"
+    return Markup("{} <small>{} to {}</small>").format(value, low, high)
+
+
+def around(value: float | None, interval: tuple[float, float] | None, form: str = ".3f") -> str:
+    """A number and its interval, alike; the number alone without interval, a dash without both."""
+    if value is None:
+        return "-"
+    shown = format(value, form)
+    return shown if interval is None else between(shown, *(format(end, form) for end in interval))
 
 
 def millions(count: float) -> str:

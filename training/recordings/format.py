@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -26,6 +25,7 @@ from gymnasium import spaces
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
+from training.runs.fingerprint import differences, fingerprint
 from training.runs.state_files import Count, Finite, check
 from training.settings.config import UserError
 
@@ -137,21 +137,10 @@ class Recording:
 
 def check_same(path: Path, found: Recording, wanted: Recording) -> None:
     """UserError with the first thing in which two recordings differ."""
-    there, here = (_flat(json.loads(one.to_json())) for one in (found, wanted))
-    for key in sorted(there.keys() | here.keys()):
-        if there.get(key) != here.get(key):
-            raise UserError(
-                f"{path} was recorded with {key} = {there.get(key)!r}, but here it is "
-                f"{here.get(key)!r}: give the same again, or another directory"
-            )
-
-
-def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in data.items():
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
-    return flat
+    for change in differences(*(fingerprint(dataclasses.asdict(one)) for one in (found, wanted))):
+        raise UserError(
+            f"{path} was recorded with {change.told()}: give the same again, or another directory"
+        )
 
 
 def episode_path(number: int) -> str:

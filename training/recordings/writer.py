@@ -10,7 +10,6 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from training.recordings.format import (
     Recording,
     episode_path,
 )
+from training.runs.fingerprint import version_of
 
 __all__ = ["EpisodeWriter", "decisive_packages", "split", "write_master"]
 
@@ -41,14 +41,7 @@ _PACKAGES = ("gymnasium", "h5py", "numpy")
 
 def decisive_packages() -> dict[str, str | None]:
     """Versions of what the same seed may give another episode with."""
-    return {name: _version(name) for name in ("foveate", "pybullet")}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return {name: version_of(name) for name in ("foveate", "pybullet")}
 
 
 def _new_file(name: str, recording: Recording) -> h5py.File:
@@ -60,7 +53,8 @@ def _new_file(name: str, recording: Recording) -> h5py.File:
         name, "w", driver="core", backing_store=False, block_size=2**20, libver=_LIBVER
     )
     text = recording.to_json()
-    versions = {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()}
+    versions = {name: version_of(name) for name in _PACKAGES}
+    versions["python"] = platform.python_version()
     file.attrs["format"] = np.bytes_(FORMAT)
     file.attrs["version"] = VERSION
     file.attrs["recording"] = np.bytes_(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -13,7 +12,6 @@ import subprocess
 import sys
 from dataclasses import field
 from datetime import UTC, datetime
-from importlib import metadata
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
@@ -37,6 +35,7 @@ from training.command.files import (
 from training.command.progress import ProgressBar
 from training.runs.board import Board
 from training.runs.checkpoint import CHECKPOINTS
+from training.runs.fingerprint import sha256_of, version_of
 from training.runs.state_files import State, read_json
 from training.settings.config import UserError, to_yaml
 
@@ -187,15 +186,14 @@ def write_config(directory: Path, config: dict[str, Any]) -> None:
 
 def provenance(config: dict[str, Any]) -> dict[str, Any]:
     """Where results come from: code, versions, seeds, hardware, configuration hash, command."""
-    canonical = json.dumps(config, sort_keys=True).encode()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": _command(),
         "git": _git(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {name: version_of(name) for name in _PACKAGES},
         "seed": config.get("seed"),
-        "config_sha256": hashlib.sha256(canonical).hexdigest(),
+        "config_sha256": sha256_of([json.dumps(config, sort_keys=True).encode()]),
         "hardware": {
             "platform": platform.platform(),
             "cpu": _cpu_model(),
@@ -214,13 +212,6 @@ def _command() -> list[str]:
         module = ".".join(program.relative_to(root).with_suffix("").parts)
         return ["python", "-m", module, *sys.argv[1:]]
     return [program.name, *sys.argv[1:]]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _git() -> dict[str, Any] | None:

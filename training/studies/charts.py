@@ -11,15 +11,14 @@ from envs import find_task
 from training.episodes.outcomes import outcomes_of
 from training.evaluation.intervals import Interval
 from training.pages.plots import panels
-from training.runs.metrics import Curve
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.line_charts import Line, draw_lines
-from training.studies.results import Scores, read_training, training_spread
+from training.studies.results import Scores, finished_runs, training_spread
 from training.studies.runs import Run
 from training.studies.scatter import Point, draw_picture, draw_points
 from training.studies.summary import Summary, scores_of
 
-__all__ = ["curve_charts", "finished_runs", "pareto_charts", "pareto_picture", "training_charts"]
+__all__ = ["curve_charts", "pareto_charts", "pareto_picture", "training_charts"]
 
 COST_LABELS = {
     "attention": "attention, FLOPs a step (multiply-add = 2)",
@@ -28,22 +27,12 @@ COST_LABELS = {
 REWARD_LABEL = "reward per episode"
 
 
-def finished_runs(runs: Sequence[Run], arm: str, stage: int) -> list[Curve]:
-    """The metrics of an arm's finished runs at a stage, one a seed."""
-    found = [
-        read_training(run.directory, run.job.iterations)
-        for run in runs
-        if (run.arm.name, run.stage) == (arm, stage)
-    ]
-    return [curve for curve in found if curve is not None]
-
-
 def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
     """A chart for every stage and column of its metrics that has values."""
     charts = []
     task = find_task(runs[0].job.env_id) if runs else None
     for stage, settings in enumerate(study.stages):
-        curves = [finished_runs(runs, arm.name, stage) for arm in study.arms]
+        curves = [finished_runs(runs, arm.name, stage).values() for arm in study.arms]
         for panel in panels(outcomes_of(task)):
             lines = []
             for number, (arm, of_arm) in enumerate(zip(study.arms, curves, strict=True)):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from training.command.files import read_bytes, write_atomically
+from training.runs.fingerprint import differences
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.studies.config import StudyConfig
@@ -20,17 +21,16 @@ def check_directory(out: Path, study: StudyConfig, option: str = "--out") -> Non
     """UserError when the directory that an option names belongs to something else."""
     saved = out / STUDY
     if saved.is_file():
-        before = configuration.read_yaml(saved)
-        title, recorded = before.get("title"), before.get("demonstrations")
-        if title != study.title:
-            raise UserError(
-                f"{out} holds another study, {title!r}, not {study.title!r}: give another {option}"
-            )
-        if recorded is not None and recorded != study.demonstrations and _visible(out / "runs"):
-            raise UserError(
-                f"{out} has runs with demonstrations = {recorded!r}, but the study now has "
-                f"{study.demonstrations!r}; give another --out"
-            )
+        now = {"title": study.title, "demonstrations": study.demonstrations}
+        there = configuration.read_yaml(saved)
+        for change in differences({key: there.get(key) for key in now}, now):
+            if change.key == "title":
+                other = f"{change.before!r}, not {change.now!r}"
+                raise UserError(f"{out} holds another study, {other}: give another {option}")
+            if change.before is not None and _visible(out / "runs"):
+                raise UserError(
+                    f"{out} has runs with {change.told('the study now has')}; give another --out"
+                )
     elif out.exists() and (not out.is_dir() or _visible(out)):
         raise UserError(f"{out} holds something that is no study: give another {option}")
 

@@ -30,7 +30,7 @@ def play_on(
 
     Args:
         path: JSON, a line for `facts` and one for each episode in the order of `seeds`.
-        facts: all that the episodes follow from; a file with others is begun anew.
+        facts: fingerprint of all that they follow from; a file of others is begun anew.
         play: an episode for each seed that it is given, in their order.
         played: the first episodes, where they are known from elsewhere.
     """

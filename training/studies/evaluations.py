@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,10 +23,11 @@ from training.command.files import write_atomically
 from training.episodes import environments
 from training.episodes.environments import make_env
 from training.episodes.episode import Episode
-from training.evaluation.evaluator import episode_of, play, record, summarise
+from training.evaluation.evaluator import episode_of, origin, play, record, summarise
 from training.evaluation.players import Player
 from training.evaluation.step_cost import decisions_ms, measure_all
 from training.runs import checkpoint
+from training.runs.fingerprint import differences, fingerprint
 from training.runs.run_log import Provenance, provenance
 from training.runs.state_files import Count, Finite, State, read_json
 from training.settings import config as configuration
@@ -42,7 +42,6 @@ __all__ = [
     "Evaluation",
     "Measured",
     "check_there",
-    "checkpoint_sha256",
     "condition_file",
     "episodes_in",
     "settings_of",
@@ -199,27 +198,23 @@ class Conditions:
 
     def check(self) -> None:
         """UserError when a result is there that the study would not come to now."""
+        there = [] if self.run is None else checkpoint.in_run(self.run)
         for path, settings in self.settings(make=True).items():
             if not path.is_file():
                 continue
-            entry = dataclasses.asdict(read_json(Evaluation, path))
-            both = min(len(entry["seeds"]), len(self._seeds))  # more can follow, or be left out
-            entry["seeds"] = entry["seeds"][:both]
-            expected: dict[str, Any] = {
-                "env_settings": settings, "seeds": list(self._seeds)[:both], "repair": self._repair,
-            }  # fmt: skip
-            entry["env_settings"] = environments.completed(self.env_id, entry["env_settings"])
+            before = dataclasses.asdict(read_json(Evaluation, path))
             if self.run is not None:
                 check_there(path, self.run)
-                if checkpoint.in_run(self.run):
-                    expected["checkpoint_sha256"] = checkpoint_sha256(self.run)
-            for key, value in expected.items():
-                if json.dumps(entry[key], sort_keys=True) != json.dumps(value, sort_keys=True):
-                    what = {"checkpoint_sha256": "another policy", "seeds": "other scenes"}
-                    raise UserError(
-                        f"{path} was measured with {what.get(key, 'other settings')} ({key}) than "
-                        "the study now has; give another --out, or move that file away"
-                    )
+            seeds = self._seeds[: len(before["seeds"])]  # more can follow, or be left out
+            before["seeds"] = before["seeds"][: len(seeds)]
+            before["env_settings"] = environments.completed(self.env_id, before["env_settings"])
+            now = {**before, "env_settings": settings, "seeds": seeds, "repair": self._repair}
+            now["checkpoint_sha256"] = there[-1] if there else before["checkpoint_sha256"]
+            for change in differences(fingerprint(before), fingerprint(now)):
+                raise UserError(
+                    f"{path} was measured with {change.told('the study now has')}; give another "
+                    "--out, or move that file away"
+                )
 
     def do(self) -> None:
         """Measure what is missing, each episode and result written as soon as it is there. A
@@ -227,7 +222,6 @@ class Conditions:
         wanted = len(self._seeds)
         missing = {p: s for p, s in self.settings().items() if episodes_in(p) < wanted}
         file = None if self.run is None else checkpoint.resolve(self.run)
-        sha256 = None if self.run is None else checkpoint_sha256(self.run)
         device = self.study.device if self.run is not None else "cpu"
         repair: dict[str, Any] = {} if self._repair is None else {"repair": self._repair}
         for path, settings in missing.items():
@@ -235,19 +229,18 @@ class Conditions:
                 self.who, self.env_id, settings, file, device, self._repair, anyway=True
             )
             before = read_json(Episodes, path) if path.is_file() else None
+            inputs = {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
             episodes = play_on(
                 unfinished(path),
-                {"checkpoint_sha256": sha256, "env": settings, "device": device, **repair},
+                fingerprint(inputs),
                 self._seeds,
                 partial(play, player, workers=self.study.workers or 1),
                 () if before is None else _played(player, before, path),
             )
-            entry = summarise(player, episodes) | {"provenance": provenance({"env": settings})}
+            entry = summarise(player, episodes) | origin(player)
             if before is not None:
                 first = {"episodes": len(before.records), "provenance": before.provenance}
                 entry["earlier"] = [*before.earlier, first]
-            if self.run is not None:
-                entry |= {"checkpoint": str(file), "checkpoint_sha256": sha256}
             entry["records"] = [record(e) | {"success": float(bool(e.success))} for e in episodes]
             write_json(path, entry)
             unfinished(path).unlink()
@@ -273,11 +266,6 @@ def check_there(path: Path, run: Path) -> None:
             f"{path} was made from the policy of {run}, which is not there any more; bring that "
             "run back, or move that file away too"
         )
-
-
-def checkpoint_sha256(run: Path) -> str:
-    """SHA-256 of the file of a run's last policy."""
-    return hashlib.sha256(checkpoint.resolve(run).read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -315,22 +303,19 @@ class Costs:
         """Whether every arm as it is now was measured, and among the others."""
         if not self.path.is_file():
             return False
-        there = read_json(Measured, self.path).measured
-        here = json.loads(json.dumps(self._measured()))
-        env_id = self.runs[0].job.env_id
-        for facts in there.values():
-            if isinstance(facts, dict):
-                facts["env"] = environments.completed(env_id, facts.get("env"))
-                facts["policy"] = self._completed(facts.get("policy"))
-        return all(there.get(name) == facts for name, facts in here.items())
+        here, there = fingerprint(self._measured()), read_json(Measured, self.path).measured
+        return not differences({name: self._completed(there.get(name)) for name in here}, here)
 
-    def _completed(self, policy: Any) -> Any:
-        """A policy's settings with the defaults of what was added since; what is none, as it is."""
-        try:
-            settings = checkpoint.policy_settings(policy, self.path)
-        except (UserError, AttributeError):
-            return policy
-        return json.loads(json.dumps(_policy_facts(settings)))
+    def _completed(self, facts: Any) -> Any:
+        """What an arm was measured with, and the defaults of what was added since; what is no such
+        thing, as it is."""
+        if not isinstance(facts, dict):
+            return facts
+        policy: Any = facts.get("policy")
+        with contextlib.suppress(UserError, AttributeError):
+            policy = _policy_facts(checkpoint.policy_settings(policy, self.path))
+        env = environments.completed(self.runs[0].job.env_id, facts.get("env"))
+        return fingerprint({**facts, "env": env, "policy": policy})
 
     def check(self) -> None:
         """Nothing to refuse: costs are measured again when arms change."""

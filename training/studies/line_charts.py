@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from training.pages.figures import INK, dress, empty, finish, look, name_all, single
+from training.pages.figures import dress, empty, look, name_all, single
+from training.pages.svg import INK, finish
 
 __all__ = ["OVERLAID", "Line", "draw_lines"]
 
@@ -58,7 +59,7 @@ def draw_lines(
         kind = "panels"
     for axis in axes:
         for line in scripted:
-            axis.plot(line.x, line.y, **_scripted(line.name))
+            axis.plot(line.x, line.y, clip_on=False, **_scripted(line.name))
         if share:
             axis.set_ylim(-0.03, 1.05)
         if all((line.x == np.round(line.x)).all() for line in lines):
@@ -100,7 +101,7 @@ def _panels(
         axis.set_title(heading, loc="left", fontsize=8.5, color=INK, parse_math=False)
         for other in behind:
             if other is not line:
-                axis.plot(other.x, other.y, **_BEHIND)
+                axis.plot(other.x, other.y, clip_on=False, **_BEHIND)
         _draw(axis, line, share, solid=True)
     return figure, axes[: len(arms)]
 
@@ -111,7 +112,9 @@ def _draw(axis: Any, line: Line, share: bool, solid: bool = False) -> None:
     pattern = (0, tuple(map(float, dashes.split()))) if dashes and not solid else "-"
     marker = "o" if len(line.x) <= 15 else ""
     axis.plot(
-        line.x, line.y, color=colour, linestyle=pattern, linewidth=1.6, marker=marker, markersize=3
-    )
+        line.x, line.y, color=colour, linestyle=pattern, linewidth=1.6, marker=marker,
+        markersize=3, clip_on=False,
+    )  # fmt: skip
     low, high = (np.clip(edge, 0, 1) if share else edge for edge in (line.low, line.high))
-    axis.fill_between(line.x, low, high, color=colour, alpha=0.18, lw=0)
+    around = np.concatenate([line.x, line.x[::-1]]), np.concatenate([low, high[::-1]])
+    axis.fill(*around, color=colour, alpha=0.18, linewidth=0, clip_on=False)

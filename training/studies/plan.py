@@ -9,12 +9,10 @@ from pathlib import Path
 from training.episodes.environments import make_env, render_modes
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.evaluations import Conditions, Costs
-from training.studies.gaze_section import Look, has_gaze
 from training.studies.record import Told
 from training.studies.runs import Run, runs_of
 from training.studies.schedule import Unit
-from training.studies.shares import Film, Share
-from training.studies.stages import earlier_stages
+from training.studies.shares import Film, Look, Share, has_gaze
 
 __all__ = ["all_runs", "plan", "told"]
 
@@ -45,7 +43,8 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
     for group in (leading, study.arms[len(leading) :]):
         of_group = [stages for stages in runs if stages[0].arm in group]
         last = [stages[-1] for stages in of_group]
-        earlier = [run for stages in of_group for run in earlier_stages(study, stages)]
+        compared = study.headline if study.compare_stages else None
+        earlier = [run for stages in of_group for run in stages[:-1] if run.arm.name == compared]
         for stages, run in zip(of_group, last, strict=True):
             units += [*stages, evaluated(run)]
             if run.has_no_policy():

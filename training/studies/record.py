@@ -3,16 +3,17 @@
 A study's directory holds a file for every evaluation and several for every run, so that it can go
 on after any interruption. A record holds the same results: every episode in one table, every
 iteration of training in another, and what else those files say in a third. `unpack` gives back
-files that hold the same. Checkpoints, policies, films and TensorBoard's events are left out.
+files that hold the same. Checkpoints, policies, films and TensorBoard's events are left out. A
+record of before, whose files end in .gz beside a costs.json, is read as well.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
+import lzma
 import shutil
 import zlib
 from collections.abc import Iterable, Mapping
@@ -23,15 +24,16 @@ from pydantic import ConfigDict, StringConstraints
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from training.command.files import read_bytes, reason, write_atomically
+from training.runs.fingerprint import sha256_of
 from training.runs.state_files import check
 from training.settings.config import UserError
 
 __all__ = ["EPISODES", "FACTS", "ITERATIONS", "Told", "pack", "unpack"]
 
-EPISODES, ITERATIONS, FACTS = "episodes.csv.gz", "iterations.csv.gz", "facts.json.gz"
+EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
-_WHOLE = ("study.yaml", "costs.json")
-"""Files of a study that a record holds as they are."""
+_STUDY, _COSTS = "study.yaml", "costs.json"
+"""Files of a study that a record holds as they are, the second among the facts."""
 _OF_RUN = ("config.yaml", "provenance.json")
 _METRICS = "metrics.csv"
 
@@ -52,6 +54,8 @@ class Facts:
     """By run, its configuration and provenance as text, and the head of its metrics."""
     gaze: dict[Name, str]
     """By run, where its policy looks, as text."""
+    costs: str | None = None
+    """What a step costs, as text."""
 
 
 Row = dict[str, str]
@@ -74,52 +78,76 @@ def pack(out: Path, record: Path, told: Told) -> None:
 
     Raises UserError where a file is damaged, OSError where nothing can be written.
     """
-    episodes, iterations = list[tuple[Row, Row]](), list[tuple[Row, Row]]()
-    evaluations: dict[str, Any] = {}
-    numbers: dict[str, list[str]] = {}
-    for name, columns in told.evaluations.items():
-        path = out / "evaluations" / f"{name}.json"
-        if path.is_file():
-            facts = _json(_text(path), path)
-            records = facts.get("records") if isinstance(facts, dict) else None
-            if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
-                raise UserError(f"{path} is damaged: it has no list of records")
-            where = {"evaluation": name} | _cells(columns)
-            episodes += [(where, _cells(one)) for one in records]
-            numbers[name] = list(dict.fromkeys(key for one in records for key in one))
-            evaluations[name] = facts | {"records": None, "seeds": None}
-    runs: dict[str, dict[str, str]] = {}
-    for name, columns in told.runs.items():
-        folder = out / "runs" / name
-        if folder.is_dir():
-            there = [file for file in _OF_RUN if (folder / file).is_file()]
-            runs[name] = {file: _text(folder / file) for file in there}
-            path = folder / _METRICS
-            head, *lines = (_text(path) if path.is_file() else "").splitlines() or [""]
-            if head:
-                runs[name][_METRICS] = head
-                keys, where = head.split(","), {"run": name} | _cells(columns)
-                cells = (line.split(",") for line in lines)  # one may be cut short by a kill
-                iterations += [
-                    (where, dict(zip(keys, row, strict=True)))
-                    for row in cells
-                    if len(row) == len(keys)
-                ]
+    episodes, numbers, evaluations = _evaluations(out, told)
+    iterations, runs = _runs(out, told)
     looks = {name: out / "gaze" / f"{name}.json" for name in told.runs}
     gaze = {name: _text(path) for name, path in looks.items() if path.is_file()}
-    files = {name: _text(out / name).encode() for name in _WHOLE if (out / name).is_file()}
+    costs = _text(out / _COSTS) if (out / _COSTS).is_file() else None
+    files = {_STUDY: _text(out / _STUDY).encode()} if (out / _STUDY).is_file() else {}
     for name, rows in ((EPISODES, episodes), (ITERATIONS, iterations)):
-        files[name] = gzip.compress(_table(rows).encode(), mtime=0)
+        files[name] = _compressed(_table(rows))
     text = json.dumps(
         {
-            "tables": {name: _sha256(files[name]) for name in (EPISODES, ITERATIONS)},
+            "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
             "numbers": numbers, "evaluations": evaluations, "runs": runs, "gaze": gaze,
+            "costs": costs,
         }
     )  # fmt: skip
-    files[FACTS] = gzip.compress(text.encode(), mtime=0)  # written last: they name the tables
+    files[FACTS] = _compressed(text)  # written last: they name the tables
     record.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         write_atomically(record / name, data)
+    for name in (EPISODES, ITERATIONS, FACTS):  # of a record of before in this place
+        (record / _of_before(name)).unlink(missing_ok=True)
+    (record / _COSTS).unlink(missing_ok=True)
+
+
+def _evaluations(
+    out: Path, told: Told
+) -> tuple[list[tuple[Row, Row]], dict[str, list[str]], dict[str, Any]]:
+    """Rows of all episodes; by evaluation, the names of their numbers, and all else."""
+    rows: list[tuple[Row, Row]] = []
+    numbers, others = dict[str, list[str]](), dict[str, Any]()
+    for name, columns in told.evaluations.items():
+        path = out / "evaluations" / f"{name}.json"
+        if not path.is_file():
+            continue
+        facts = _json(_text(path), path)
+        records = facts.get("records") if isinstance(facts, dict) else None
+        if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+            raise UserError(f"{path} is damaged: it has no list of records")
+        where = {"evaluation": name} | _cells(columns)
+        rows += [(where, _cells(one)) for one in records]
+        numbers[name] = list(dict.fromkeys(key for one in records for key in one))
+        others[name] = facts | {"records": None, "seeds": None}
+    return rows, numbers, others
+
+
+def _runs(out: Path, told: Told) -> tuple[list[tuple[Row, Row]], dict[str, dict[str, str]]]:
+    """Rows of all iterations; by run, its texts and the head of its metrics."""
+    rows: list[tuple[Row, Row]] = []
+    texts: dict[str, dict[str, str]] = {}
+    for name, columns in told.runs.items():
+        folder = out / "runs" / name
+        if not folder.is_dir():
+            continue
+        there = [file for file in _OF_RUN if (folder / file).is_file()]
+        texts[name] = {file: _text(folder / file) for file in there}
+        path = folder / _METRICS
+        head, *lines = (_text(path) if path.is_file() else "").splitlines() or [""]
+        if head:
+            texts[name][_METRICS] = head
+            keys, where = head.split(","), {"run": name} | _cells(columns)
+            cells = (line.split(",") for line in lines)  # one may be cut short by a kill
+            rows += [
+                (where, dict(zip(keys, row, strict=True))) for row in cells if len(row) == len(keys)
+            ]
+    return rows, texts
+
+
+def _of_before(name: str) -> str:
+    """What a file of a record was called when gzip compressed it."""
+    return name.removesuffix(".xz") + ".gz"
 
 
 def _cells(values: Mapping[str, Any]) -> Row:
@@ -162,13 +190,17 @@ def unpack(record: Path, out: Path) -> None:
 
 def _files(record: Path) -> dict[str, str]:
     """The text of a study's files, by their places in its directory."""
-    facts_path, episodes_path = record / FACTS, record / EPISODES
+    names = [EPISODES, ITERATIONS, FACTS]
+    if not (record / FACTS).exists() and (record / _of_before(FACTS)).exists():
+        names = list(map(_of_before, names))
+    episodes_path, iterations_path, facts_path = (record / name for name in names)
     facts = check(Facts, _json(_decompressed(facts_path), facts_path), facts_path)
-    for name in (EPISODES, ITERATIONS):
-        if _sha256(_bytes(record / name)) != facts.tables.get(name):
-            raise UserError(f"{record / name} is another table than {facts_path} was written with")
-    episodes, iterations = _grouped(episodes_path), _grouped(record / ITERATIONS)
-    files = {name: _text(record / name) for name in _WHOLE if (record / name).is_file()}
+    for path in (episodes_path, iterations_path):
+        if sha256_of([_bytes(path)]) != facts.tables.get(path.name):
+            raise UserError(f"{path} is another table than {facts_path} was written with")
+    episodes, iterations = _grouped(episodes_path), _grouped(iterations_path)
+    files = {name: _text(record / name) for name in (_STUDY, _COSTS) if (record / name).is_file()}
+    files |= {} if facts.costs is None else {_COSTS: facts.costs}
     for name, entry in facts.evaluations.items():
         keys, rows = facts.numbers.get(name, ()), episodes.get(name, [])
         records = [{k: _json(row[k], episodes_path) for k in keys if row.get(k)} for row in rows]
@@ -216,19 +248,20 @@ def _json(text: str, path: Path) -> Any:
         raise UserError(f"{path} is damaged: {text[:40]!r} is no JSON") from None
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _compressed(text: str) -> bytes:
+    return lzma.compress(text.encode(), preset=lzma.PRESET_EXTREME | 6)
 
 
 def _decompressed(path: Path) -> str:
     """UserError where it is damaged, or larger than any record of ours."""
+    reader = gzip.open if path.suffix == ".gz" else lzma.open
     try:
-        with gzip.open(io.BytesIO(_bytes(path))) as file:
+        with reader(io.BytesIO(_bytes(path))) as file:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise UserError(f"{path} holds more than {_MOST_BYTES / 2**20:.0f} MiB")
         return data.decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is damaged: {error}") from None
 
 

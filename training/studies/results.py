@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,11 +22,10 @@ from training.studies.runs import Run, iterations_made
 __all__ = [
     "Scores",
     "Spread",
-    "budget_of",
     "commits",
+    "finished_runs",
     "pareto_front",
     "read_scores",
-    "read_training",
     "training_spread",
 ]
 
@@ -178,12 +177,15 @@ def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> li
     return front
 
 
-def read_training(run: Path, iterations: int) -> Curve | None:
-    """A finished run's metrics; None of another, or where no row of them is left."""
-    if iterations_made(run) != iterations:
-        return None
-    curve = read_metrics(run)
-    return curve if len(curve.columns["iteration"]) else None
+def finished_runs(runs: Sequence[Run], arm: str, stage: int) -> dict[int, Curve]:
+    """The metrics of an arm's finished runs at a stage, by seed, where a row of them is left."""
+    curves = {
+        run.seed: read_metrics(run.directory)
+        for run in runs
+        if (run.arm.name, run.stage) == (arm, stage)
+        and iterations_made(run.directory) == run.job.iterations
+    }
+    return {seed: curve for seed, curve in curves.items() if len(curve.columns["iteration"])}
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ class Spread:
     high: np.ndarray
 
 
-def training_spread(curves: Sequence[Curve], column: str) -> Spread | None:
+def training_spread(curves: Collection[Curve], column: str) -> Spread | None:
     """Mean and standard deviation over seeds, where all of them have a value; None without any."""
     found = [curve.columns[column] for curve in curves if column in curve.columns]
     length = min(map(len, found), default=0)
@@ -206,7 +208,8 @@ def training_spread(curves: Sequence[Curve], column: str) -> Spread | None:
     known = np.isfinite(values).all(0) if length else np.zeros(0, bool)
     if not known.any():
         return None
-    values, x = values[:, known], curves[0].columns["iteration"][:length][known]
+    values = values[:, known]
+    x = next(iter(curves)).columns["iteration"][:length][known]
     mean = values.mean(0)
     sd = values.std(0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
     return Spread(x, mean, mean - sd, mean + sd)
@@ -223,9 +226,3 @@ def commits(runs: Sequence[Run]) -> list[str]:
             changed = " with changes" if git and git.modified else ""
             found[f"commit {git.commit if git else 'unknown'}{changed}"] = None
     return list(found)
-
-
-def budget_of(curve: Curve) -> dict[str, Any]:
-    """What a run took: the last row's iteration, episodes, steps, frames and wall time."""
-    names = ("iteration", "episodes", "env_steps", "decisions", "frames", "wall_s")
-    return {name: float(curve.columns[name][-1]) for name in names if name in curve.columns}

@@ -13,6 +13,7 @@ from typing import Any
 
 from training.command.files import refusal
 from training.runs import checkpoint, run_log
+from training.runs.fingerprint import differences, fingerprint
 from training.runs.metrics import read_metrics
 from training.settings import config as configuration
 from training.settings.config import UserError
@@ -22,7 +23,7 @@ from training.trainers import registry as trainers
 from training.trainers.job_config import JobConfig, missing_keys
 from training.trainers.lifecycle import Job, build_policy, train
 from training.trainers.registry import load_any_config, trainer_of
-from training.trainers.resuming import check_same_job, first_difference
+from training.trainers.resuming import check_same_job
 
 __all__ = [
     "Run",
@@ -75,12 +76,10 @@ class Run:
         free = {*trainer_of(self.job).free_on_resume} | ({"init_from"} if self.stage else set())
         free -= _OF_THE_STUDY
         free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
-        changed = first_difference(configuration.dump(self.job), there, free)
-        if changed is not None:
-            name, new, old = changed
+        for change in differences(there, configuration.dump(self.job), free):
             raise UserError(
-                f"{self.directory} was trained with {name} = {old!r}, but the study now has "
-                f"{new!r}; give another --out, or move that run and what followed from it away"
+                f"{self.directory} was trained with {change.told('the study now has')}; give "
+                "another --out, or move that run and what followed from it away"
             )
 
     def check_trained(self) -> None:
@@ -100,10 +99,8 @@ class Run:
         before = checkpoint.in_run(self.start)
         if not before and iterations_made(self.start):
             return  # its checkpoints were removed
-        ours = checkpoint.load(own[0]).policy
         theirs = checkpoint.load(before[-1]).policy if before else {}
-        same = ours.keys() == theirs.keys() and all(ours[k].equal(theirs[k]) for k in ours)
-        if not same:
+        if differences(fingerprint(theirs), fingerprint(checkpoint.load(own[0]).policy)):
             raise UserError(
                 f"{self.directory} was trained from another policy than {self.start} has now; "
                 "bring that run back, or move the one that followed from it away too"

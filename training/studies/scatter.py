@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from training.pages.figures import HEIGHT_IN, INK, WIDTH_IN, finish, look, name_all, single
+from training.pages.figures import HEIGHT_IN, WIDTH_IN, look, name_all, single
+from training.pages.svg import INK, finish
 
 __all__ = ["Point", "draw_picture", "draw_points"]
 
@@ -55,6 +56,7 @@ def draw_picture(
 ) -> bytes:  # fmt: skip
     """The same as a PNG on white, with the points' names beside it."""
     from matplotlib.lines import Line2D
+    from PIL import Image  # which matplotlib brings
 
     figure, axis = single(xlabel, ylabel)
     figure.set_size_inches(WIDTH_IN + 2.6, HEIGHT_IN)
@@ -62,10 +64,12 @@ def draw_picture(
     numbered = [f"{point.number + 1}. {name}" for point, name in zip(points, names, strict=True)]
     name_all(figure, handles, numbered, loc="outside right upper")
     _scatter(axis, points, across)
-    figure.patch.set(facecolor="white", alpha=1)
-    data = io.BytesIO()
+    figure.patch.set(facecolor="white", visible=True)
+    data, small = io.BytesIO(), io.BytesIO()
     figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
-    return data.getvalue()
+    image = Image.open(data).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    image.save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> None:
@@ -74,20 +78,22 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
         error = [[point.y - point.low], [point.high - point.y]]
         axis.errorbar(
             point.x, point.y, yerr=error, **_mark(point.number), linestyle="", capsize=3,
-            markersize=6,
+            markersize=6, clip_on=False,
         )  # fmt: skip
     front = sorted((point.x, point.y) for point in points if point.on_front)
     if front:
-        axis.plot(*zip(*front, strict=True), color=INK, linewidth=1, alpha=0.6, zorder=0)
+        axis.plot(
+            *zip(*front, strict=True), color=INK, linewidth=1, alpha=0.6, zorder=0, clip_on=False
+        )
         axis.plot(
             *zip(*front, strict=True), "o", markersize=12, markerfacecolor="none", color=INK,
-            markeredgewidth=1,
+            markeredgewidth=1, clip_on=False,
         )  # fmt: skip
     bottom, top = axis.get_ylim()
     for name, level in across.items():
         if not bottom - (top - bottom) < level < top + (top - bottom):
             continue  # it would press the arms together
-        axis.axhline(level, color=INK, linewidth=0.8, linestyle="--", alpha=0.6)
+        axis.axhline(level, color=INK, linewidth=0.8, linestyle="--", alpha=0.6, clip_on=False)
         axis.annotate(
             name, (1, level), xycoords=("axes fraction", "data"), textcoords="offset points",
             xytext=(4, 0), va="center", color=INK, fontsize=8,
@@ -112,7 +118,7 @@ def _scale_costs(axis: Any, points: Sequence[Point]) -> Sequence[Point]:
     free = [point.number for point in points if point.x == 0]
     if not free:
         return points
-    axis.axvline(least / step, color=INK, linewidth=0.6, linestyle=":")
+    axis.axvline(least / step, color=INK, linewidth=0.6, linestyle=":", clip_on=False)
     axis.annotate(
         "none", (least / step ** (1.5 + len(free) / 2), 0), ha="center", color=INK, fontsize=8,
         xycoords=("data", "axes fraction"), textcoords="offset points", xytext=(0, 3),

@@ -1,8 +1,9 @@
-"""What a study makes once of a finished run: a film, the policy alone."""
+"""What a study makes once of a finished run: a film, the policy alone, where it looks."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 from abc import ABC, abstractmethod
@@ -10,14 +11,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+import envs
+from policies import PolicyConfig
+from training.evaluation.gaze import axes_ahead, depth_edges, gaze, oracle_views
 from training.evaluation.players import find_players
 from training.films.rollout import roll
 from training.runs import checkpoint
+from training.runs.fingerprint import sha256_of
 from training.studies.config import StudyConfig
-from training.studies.evaluations import check_there
+from training.studies.evaluations import (
+    check_there,
+    settings_of,
+    write_json,
+)
 from training.studies.runs import Run
 
-__all__ = ["Film", "Product", "Share"]
+__all__ = ["Film", "Look", "Product", "Share", "has_gaze"]
 
 
 @dataclass(frozen=True)
@@ -93,3 +102,32 @@ class Share(Product):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         whole = checkpoint.load(checkpoint.resolve(self.run.directory))
         checkpoint.save(self.path, whole.policy, {}, whole.config, {})
+
+
+class Look(Product):
+    """What the policy of a run keeps, in what the oracle sees."""
+
+    folder, suffix, words = "gaze", ".json", "measure where {} looks"
+    episodes = 4
+    """Terrains that the oracle walks, the first of the evaluation."""
+
+    def do(self) -> None:
+        """Measure it."""
+        settings = settings_of(self.run.job.env_id, self.run.job.env, self.study.env)
+        first = self.study.evaluation_seed
+        env_id = self.run.job.env_id
+        views = oracle_views(settings, range(first, first + self.episodes), env_id)
+        policy, _ = checkpoint.load_policy(self.run.directory)
+        past_m, ahead = depth_edges(env_id).past_m, axes_ahead(settings, env_id)
+        found = dataclasses.asdict(gaze(policy, views, past_m, ahead))
+        sha256 = sha256_of(checkpoint.resolve(self.run.directory))
+        write_json(self.path, {**found, "checkpoint_sha256": sha256, "views": len(views)})
+
+
+def has_gaze(run: Run) -> bool:
+    """Whether a run's policy chooses among tokens of depth images."""
+    policy = run.job.policy
+    task = envs.find_task(run.job.env_id)
+    if not isinstance(policy, PolicyConfig) or task is None or task.edges is None:
+        return False
+    return policy.selection != "all" and policy.variant != "trans"

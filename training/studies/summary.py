@@ -195,8 +195,12 @@ def headline(study: StudyConfig, summary: Summary) -> list[str]:
     No sentence before both have been measured.
     """
     base = summary.arms.get(study.baseline)
-    if base is None or len(summary.arms) < 2:
+    if base is None or len(summary.arms) < min(len(study.arms), 2):
         return ["Not enough is measured yet for a comparison with the baseline."]
+    if len(study.arms) == 1:
+        low, high = base.interval
+        earned = f"{base.scores.reward:.3f} (95 % interval {low:.3f} to {high:.3f})"
+        return [f"{base.name} earns {earned}.", _success(base, summary)]
     compared = {name: row for name, row in summary.arms.items() if row.ratio is not None}
     if not compared:
         low, high = base.interval

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from training.episodes.seeds import VALIDATION_SEEDS_FROM
 from training.recordings.batches import Batch, FrameSet, Prefetcher, frames_of_update
 from training.recordings.reader import DemoReader
 from training.runs import checkpoint
+from training.runs.fingerprint import differences, sha256_of
 from training.runs.state_files import Count, State
 from training.settings import config as configuration
 from training.settings.config import UserError
@@ -87,11 +88,8 @@ def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str
     used = [reader.demos[i] for i in (*chosen, *held_out)]
     lengths = [(demo.seed, len(demo)) for demo in used]
     facts = json.dumps([reader.recording.to_json(), len(chosen), lengths])
-    digest = hashlib.sha256(facts.encode())
-    for demo in used:
-        for values in (demo.actions, demo.rewards, *demo.arrays.values()):
-            digest.update(values.tobytes())
-    return digest.hexdigest()
+    arrays = (a for demo in used for a in (demo.actions, demo.rewards, *demo.arrays.values()))
+    return sha256_of(chain([facts.encode()], (values.tobytes() for values in arrays)))
 
 
 def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:
@@ -100,12 +98,9 @@ def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:
         environments.embodiment(config.env_id, environments.resolved(config.env_id, settings))
         for settings in (reader.recording.env, config.env)
     )
-    for key in sorted(there.keys() | here.keys()):
-        if there.get(key) != here.get(key):
-            raise UserError(
-                f"{config.demonstrations} was recorded with {key} = {there.get(key)!r}, but the "
-                f"run has env.{key} = {here.get(key)!r}; give the same value"
-            )
+    for change in differences(there, here):
+        told = change.told(f"the run has env.{change.key} =")
+        raise UserError(f"{config.demonstrations} was recorded with {told}; give the same value")
     late = [demo.seed for demo in reader.demos if demo.seed >= VALIDATION_SEEDS_FROM]
     if late:
         raise UserError(
@@ -203,12 +198,12 @@ class Learner:
         )
 
     def _check_basis(self, path: Path, before: Basis) -> None:
-        if before.processes != self._group.size:
-            raise UserError(
-                f"{path} was trained by {before.processes} processes, and a resumed run "
-                f"needs as many, got {self._group.size}"
-            )
-        if before != self._basis:
+        for key, was, now in differences(*map(dataclasses.asdict, (before, self._basis))):
+            if key == "processes":
+                raise UserError(
+                    f"{path} was trained by {was} processes, and a resumed run needs as many, got "
+                    f"{now}"
+                )
             raise UserError(
                 f"{self.config.demonstrations} holds other demonstrations now than those that "
                 f"{path} was trained on, and a resumed run needs the same"

@@ -7,7 +7,6 @@ data set is the same bit for bit however many processes collect it.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from training.episodes.episode import Episode, Policy, run_episode
 from training.episodes.pool import Pool
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
 from training.runs.checkpoint import check_tensors
+from training.runs.fingerprint import sha256_of
 from training.settings.config import UserError
 from training.trainers.workers import PolicyWorker, explained
 
@@ -144,10 +144,7 @@ class Demonstrations:
 
     def sha256(self) -> str:
         """Of all numbers, in hexadecimal digits."""
-        digest = hashlib.sha256()
-        for tensor in self._tensors().values():
-            digest.update(tensor.numpy().tobytes())
-        return digest.hexdigest()
+        return sha256_of(tensor.numpy().tobytes() for tensor in self._tensors().values())
 
     @classmethod
     def load(cls, path: Path) -> Demonstrations:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 from training.command.command_lines import command_line
 from training.runs import checkpoint, run_log
 from training.runs.checkpoint import Checkpoint
+from training.runs.fingerprint import differences
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.settings.overrides import read_overrides
@@ -28,7 +29,6 @@ from training.trainers.trainer import Trainer
 
 __all__ = [
     "check_same_job",
-    "first_difference",
     "go_on",
     "iterations_done",
     "resume",
@@ -99,14 +99,9 @@ def _start_of(
     `config`; UserError when it cannot, `words` being the command line's beside --resume."""
     job = _Job(run, trainer_of(before), configuration.dump(before))
     after, file = configuration.dump(config), job.file
-    if job.config.keys() != after.keys():
-        raise UserError(
-            f"policy.name = {after['policy']['name']!r} differs from "
-            f"{job.config['policy']['name']!r} in {file}; a resumed run keeps its kind of policy"
-        )
-    changed = first_difference(after, job.config, job.free)
-    if changed is not None:
-        key, here, there = changed
+    changed = differences(job.config, after, job.free)
+    changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
+    for key, there, here in changed:
         raise UserError(
             f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
             f"{', '.join(job.free)} alone"
@@ -230,29 +225,11 @@ def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file
     `own` trainer and from `file`, by more than a resumed run may change."""
     free = own.free_on_resume
     trained = resolved(own.config, start.config, str(start.path))
-    changed = first_difference(config, trained, free)
-    if changed is not None:
-        key, here, there = changed
+    for key, there, here in differences(trained, config, free):
         raise _OtherJobError(
             f"{key} = {here!r} in {file} differs from {there!r}, with which {start.path} was "
             f"trained; a resumed run may change {', '.join(free)} alone"
         )
-
-
-def first_difference(
-    here: dict[str, Any], there: dict[str, Any], free: Collection[str] = ()
-) -> tuple[str, Any, Any] | None:
-    """The first key, dotted where nested, whose values differ, and both; None when none does."""
-    for key in {**there, **here}:
-        ours, theirs = here.get(key), there.get(key)
-        if key in free or ours == theirs:
-            continue
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            below = first_difference(ours, theirs)
-            if below is not None:
-                return f"{key}.{below[0]}", *below[1:]
-        return key, ours, theirs
-    return None
 
 
 def iterations_done(start: Checkpoint | None) -> int:

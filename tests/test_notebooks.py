@@ -1,0 +1,98 @@
+"""The notebooks of docs/: short, shown with what they show, and run as they stand."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import attention
+from tests import notebooks
+
+FILES = sorted(notebooks.FOLDER.glob("*.ipynb"))
+every_notebook = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+
+def shown(cell) -> list[str]:
+    """The kinds of what a cell shows."""
+    return sorted(output["output_type"] for output in cell["outputs"])
+
+
+def printed(notebook) -> str:
+    outputs = [output for cell, _ in notebooks.code_cells(notebook) for output in cell["outputs"]]
+    return "".join("".join(output.get("text", "")) for output in outputs)
+
+
+def run(name: str, folder: Path):
+    """A notebook after it ran. Its cells show as many things of each kind as the file keeps."""
+    path = notebooks.FOLDER / name
+    after = notebooks.run_apart(path, folder)
+    kept = [shown(cell) for cell, _ in notebooks.code_cells(notebooks.read(path))]
+    assert [shown(cell) for cell, _ in notebooks.code_cells(after)] == kept
+    return after
+
+
+def rewards(folder: Path) -> list[float]:
+    found = json.loads((folder / "measured" / "evaluation.json").read_text())
+    return [one["reward_mean"] for one in found]
+
+
+def test_there_are_three() -> None:
+    assert len(FILES) == 3
+
+
+@every_notebook
+def test_a_notebook_is_small_and_its_cells_are_short(path: Path) -> None:
+    assert path.stat().st_size < 100_000
+    lengths = [source.count("\n") + 1 for _, source in notebooks.code_cells(notebooks.read(path))]
+    assert max(lengths) < 40
+    assert sorted(lengths)[len(lengths) // 2] < 15
+
+
+@every_notebook
+def test_a_picture_comes_early(path: Path) -> None:
+    cells = [cell for cell, _ in notebooks.code_cells(notebooks.read(path))]
+    assert any("display_data" in shown(cell) for cell in cells[:2])
+
+
+@every_notebook
+def test_a_notebook_uses_public_names_alone(path: Path) -> None:
+    for _, source in notebooks.code_cells(notebooks.read(path)):
+        if source.startswith("%%"):
+            continue
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom):
+                assert node.module not in ("attention", "policies", "envs", "training")
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "attention":
+                assert node.attr in attention.__all__
+
+
+def test_a_cell_that_fails_is_told(tmp_path: Path) -> None:
+    cell = {"cell_type": "code", "source": ["%%bash\n", "false\n", "true"], "outputs": []}
+    (tmp_path / "fails.ipynb").write_text(json.dumps({"cells": [cell]}))
+    with pytest.raises(RuntimeError, match=r"fails\.ipynb: (.|\n)*CalledProcessError"):
+        notebooks.run_apart(tmp_path / "fails.ipynb", tmp_path)
+
+
+@pytest.mark.slow
+def test_attention_that_is_swapped_is_mended_by_training(tmp_path: Path) -> None:
+    text = printed(run("attention_in_your_transformer.ipynb", tmp_path))
+    softmax, swapped, trained = map(float, re.findall(r"error ([\d.]+)", text))
+    assert softmax < 0.05
+    assert trained < min(0.05, swapped)
+
+
+@pytest.mark.slow
+def test_the_policy_of_the_notebook_beats_random_actions(tmp_path: Path) -> None:
+    run("train_a_policy.ipynb", tmp_path)
+    trained, random = rewards(tmp_path)
+    assert trained > 3 * random
+
+
+@pytest.mark.slow
+def test_the_policy_of_ones_own_environment_looks(tmp_path: Path) -> None:
+    run("bring_your_own_environment.ipynb", tmp_path)
+    trained, random = rewards(tmp_path)
+    assert trained > random
+    assert json.loads((tmp_path / "looked" / "sight.json").read_text())["looks"] is True

@@ -1,0 +1,114 @@
+"""A figure as SVG for a page: in the page's colours and font, and as small as it can be.
+
+matplotlib names every part, repeats every style, and writes six decimals of a point; of all that a
+page needs little.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+
+__all__ = ["INK", "finish", "share_styles"]
+
+INK = "#010203"
+"""Becomes the page's own text colour."""
+_PLACES = {"d", "x", "y", "width", "height", "viewBox", "transform"}
+"""Attributes that hold lengths in points: one decimal is enough."""
+_FONT = re.compile(r"font-family: [^;]*;? ?")
+_NAMED = re.compile(r"(?<=#)[\w.-]+")
+
+
+def finish(figure: Any, title: str, kind: str = "") -> Markup:
+    """The figure as SVG that scales with its box and names itself to readers of the screen.
+
+    `title` must differ between a page's figures; `kind` is its class in the page's style.
+    """
+    import matplotlib
+
+    text = io.StringIO()
+    settings: Any = {"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif"}
+    with matplotlib.rc_context(settings):
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    svg = text.getvalue().replace(INK, "currentColor").replace("xlink:href", "href")
+    root = ElementTree.fromstring(re.sub(r'xmlns="[^"]*"', "", svg))
+    salt = hashlib.sha256(title.encode()).hexdigest()[:6]
+    used = {name for part in root.iter() for name in _links(part)}
+    names = {name: f"{salt}-{i}" for i, name in enumerate(sorted(used))}
+    styles: dict[str, str] = {}
+    for part in root.iter():
+        _shorten(part, names, styles)
+    _flatten(root)
+    style = ElementTree.Element("style")
+    style.text = "".join(f".{name}{{{text}}}" for text, name in styles.items())
+    root.insert(0, style)
+    root.attrib = {"role": "img", "aria-label": title, "viewBox": root.attrib["viewBox"]}
+    if kind:
+        root.set("class", kind)
+    return Markup(ElementTree.tostring(root, encoding="unicode").replace(" />", "/>"))
+
+
+def share_styles(page: str) -> str:
+    """A page with its figures' styles in its head, each of them once."""
+    found = "".join(re.findall(r"<svg[^>]*><style>(.*?)</style>", page))
+    page = re.sub(r"(<svg[^>]*>)<style>.*?</style>", r"\1", page)
+    rules = "\n".join(dict.fromkeys(re.findall(r"[^}]*\}", found)))
+    return page.replace("</style>", f"{rules}\n</style>", 1)
+
+
+def _links(part: ElementTree.Element) -> list[str]:
+    """The names of other parts in its attributes."""
+    return [
+        name
+        for key, value in part.attrib.items()
+        if key == "href" or value.startswith("url(#")
+        for name in _NAMED.findall(value)
+    ]
+
+
+def _shorten(part: ElementTree.Element, names: dict[str, str], styles: dict[str, str]) -> None:
+    """Short names where a name is needed, a class in place of a style, few decimals."""
+    found = part.attrib
+    if "id" in found:
+        name = names.get(found.pop("id"))
+        part.attrib = found = ({"id": name} if name else {}) | found
+    for key, value in found.items():
+        if key == "href" or value.startswith("url(#"):
+            found[key] = _NAMED.sub(lambda name: names[name[0]], value)
+        elif key in _PLACES:
+            value = re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), value)
+            if key == "d":
+                value = re.sub(r"\s*([A-Za-z])\s*", r"\1", value)
+                if re.fullmatch(r"[MLz\d. -]*", value):  # lines go on from M without an L
+                    value = value.replace("L", " ")
+            found[key] = value
+    if found.get("transform", "").startswith("rotate(-0 "):
+        del found["transform"]
+    style = _FONT.sub("", found.pop("style", "")).strip().rstrip(";").replace(": ", ":")
+    if style:
+        own = f"s{hashlib.sha256(style.encode()).hexdigest()[:5]}"
+        found["class"] = styles.setdefault(style.replace("; ", ";"), own)
+    if part.tag != "text":
+        part.text = None
+    part.tail = None
+
+
+def _flatten(part: ElementTree.Element) -> None:
+    """Take away what draws nothing: bare groups around parts, descriptions, empty definitions."""
+    for child in part:
+        _flatten(child)
+    part[:] = list(_drawn(part))
+
+
+def _drawn(part: ElementTree.Element) -> Iterator[ElementTree.Element]:
+    for child in part:
+        if child.tag == "g" and not child.attrib:
+            yield from _drawn(child)
+        elif child.tag not in ("metadata", "style") and (child.tag != "defs" or len(child)):
+            yield child

@@ -1,0 +1,88 @@
+"""Whether an output was made from the same inputs as now, and which of them differs.
+
+Every output says what it was made from: a run in config.yaml and its checkpoints, an evaluation and
+the costs of a study in their JSON, demonstrations in an attribute of their files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["Difference", "differences", "fingerprint", "sha256_of", "version_of"]
+
+_MOST = 80  # characters of a value in a sentence
+
+
+class Difference(NamedTuple):
+    """An input that is another now; None stands for one that is absent."""
+
+    key: str
+    """Its name, dotted where nested."""
+    before: Any
+    now: Any
+
+    def told(self, now: str = "here it is") -> str:
+        """For a sentence: "seed = 0, but here it is 7"."""
+        return f"{self.key} = {_shown(self.before)}, but {now} {_shown(self.now)}"
+
+
+def fingerprint(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs by name, as JSON has them: a file, given by its path, and a tensor by SHA-256.
+
+    OSError when a file cannot be read, TypeError for what JSON does not know.
+    """
+    plain: dict[str, Any] = json.loads(json.dumps(inputs, default=_plain))
+    return plain
+
+
+def differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str] = ()
+) -> list[Difference]:
+    """Every input that is not equal in two fingerprints, but for those that are `free`."""
+    found: list[Difference] = []
+    for name in {**before, **now}:
+        was, value = before.get(name), now.get(name)
+        if name in free or was == value:
+            continue
+        below = []
+        if isinstance(was, Mapping) and isinstance(value, Mapping):
+            below = [Difference(f"{name}.{key}", *both) for key, *both in differences(was, value)]
+        found += below or [Difference(name, was, value)]
+    return found
+
+
+def sha256_of(source: Path | Iterable[bytes]) -> str:
+    """Of a file, or of these bytes in turn, in hexadecimal digits. OSError of a file."""
+    digest = hashlib.sha256()
+    for part in [source.read_bytes()] if isinstance(source, Path) else source:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def version_of(package: str) -> str | None:
+    """None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, range):
+        return list(value)
+    if isinstance(value, Path):
+        return sha256_of(value)
+    if callable(getattr(value, "numpy", None)):
+        return f"{tuple(value.shape)} {sha256_of([value.numpy().tobytes()])}"
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot stand in a fingerprint")
+
+
+def _shown(value: Any) -> str:
+    """A long one by both of its ends: seeds that begin alike may end otherwise."""
+    text = repr(value)
+    return text if len(text) <= _MOST else f"{text[: _MOST // 2]} ... {text[-_MOST // 2 :]}"
