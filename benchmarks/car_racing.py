@@ -102,7 +102,7 @@ def arms(seed: int, steps: int, minutes: float) -> list[dict[str, Any]]:
     """CPU time of a step of each arm, all stepped in turn, and what fits into the minutes."""
     path = study_file("car_racing")
     study = load_study(path)
-    jobs = {arm.name: load_jobs(study, path, arm, seed)[0][2] for arm in study.arms}
+    jobs = {arm.name: load_jobs(study, path, arm, seed)[0] for arm in study.arms}
     acting: dict[str, list[float]] = {name: [] for name in jobs}
     stepping, resetting = list[float](), list[float]()
     rng = np.random.default_rng(seed)

@@ -33,7 +33,7 @@ from training.studies.config import load_config, study_file
 from training.studies.runs import load_jobs
 from training.trainers.bc_config import BCConfig
 from training.trainers.cloning import fit, validate
-from training.trainers.labelled_walks import Collector, Demonstrations, Task
+from training.trainers.labelled_walks import Demonstrations, Task, Walker
 from training.trainers.lifecycle import build_policy
 
 STUDY = "configs/studies/remembered_terrain.yaml"
@@ -49,7 +49,7 @@ def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
     config = load_config(path)
     found: dict[str, BCConfig] = {}
     for arm in config.arms:
-        job = load_jobs(config, path, arm, config.seeds[0])[0][2]
+        job = load_jobs(config, path, arm, config.seeds[0])[0]
         policy = job.policy
         known = [other.policy for other in found.values()]
         if (
@@ -69,8 +69,8 @@ def collected(job: BCConfig, walks: int) -> Demonstrations:
     seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + walks)
     tasks = [Task(seed, job.disturbance, job.disturbance_steps) for seed in seeds]
     plain = configuration.dump(job)["policy"]
-    with closing(Collector(job.env_id, job.env, plain, 1)) as collector:
-        return Demonstrations.of(collector.walk(tasks), HELD_OUT, True)
+    with closing(Walker(job.env_id, job.env, plain)) as walker:
+        return Demonstrations.of([walker.run(task) for task in tasks], HELD_OUT, True)
 
 
 def loss(job: BCConfig, data: Demonstrations, width_m: float, updates: int) -> float:

@@ -11,27 +11,20 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-from training.command.signals import exit_status
-from training.trainers.es_config import FREE_ON_RESUME, ESConfig, load_config
-from training.trainers.job_config import describe_job, make_parser
+from pathlib import Path
+
+from training.settings.overrides import Overrides
+from training.trainers import registry
+from training.trainers.es_config import ESConfig
 
 __all__ = ["ESConfig", "load_config", "main"]
 
-PRESET = "stepping_stones.yaml"
+
+def load_config(path: str | Path, overrides: Overrides = ()) -> ESConfig:
+    """The configuration with every default filled in; UserError when something is wrong."""
+    return registry.load_any_config(path, overrides, "es")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.es` and `foveate-es`; returns the exit status."""
-    return exit_status(lambda: _main(argv))
-
-
-def _main(argv: list[str] | None) -> int:
-    description = "Train a policy by evolution strategies."
-    parser = make_parser("training.es", description, describe_job(ESConfig), PRESET)
-    args = parser.parse_args(argv)
-
-    # Late, as --help needs none of what takes seconds to load.
-    from training.trainers.es_learner import prepare, train
-    from training.trainers.lifecycle import train_and_tell
-
-    return train_and_tell("training.es", args, PRESET, load_config, FREE_ON_RESUME, prepare, train)
+    return registry.main("es", argv)

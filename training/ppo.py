@@ -15,27 +15,20 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
 
-from training.command.signals import exit_status
-from training.trainers.job_config import describe_job, make_parser
-from training.trainers.ppo_config import FREE_ON_RESUME, PPOConfig, load_config
+from pathlib import Path
+
+from training.settings.overrides import Overrides
+from training.trainers import registry
+from training.trainers.ppo_config import PPOConfig
 
 __all__ = ["PPOConfig", "load_config", "main"]
 
-PRESET = "stepping_stones_ppo.yaml"
+
+def load_config(path: str | Path, overrides: Overrides = ()) -> PPOConfig:
+    """The configuration with every default filled in; UserError when something is wrong."""
+    return registry.load_any_config(path, overrides, "ppo")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.ppo` and `foveate-ppo`; returns the exit status."""
-    return exit_status(lambda: _main(argv))
-
-
-def _main(argv: list[str] | None) -> int:
-    description = "Train a policy by proximal policy optimisation."
-    parser = make_parser("training.ppo", description, describe_job(PPOConfig), PRESET)
-    args = parser.parse_args(argv)
-
-    # Late, as --help needs none of what takes seconds to load.
-    from training.trainers.lifecycle import train_and_tell
-    from training.trainers.ppo_learner import prepare, train
-
-    return train_and_tell("training.ppo", args, PRESET, load_config, FREE_ON_RESUME, prepare, train)
+    return registry.main("ppo", argv)

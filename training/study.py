@@ -28,7 +28,6 @@ from training.command.signals import exit_status, interrupted_status
 from training.settings import config as configuration
 from training.settings.config import ArgumentParser, UserError
 from training.studies.config import StudyConfig, load_config, study_file
-from training.studies.runs import StoppedError
 from training.studies.study import begin_with, check_record, command_of, make_study, write_record
 
 __all__ = ["load_config", "main"]
@@ -77,7 +76,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         if record is not None:
             write_record(study, path, out, arguments.set, record)
         return status
-    except (KeyboardInterrupt, StoppedError) as error:
+    except KeyboardInterrupt as error:
         status = interrupted_status(error)
         command = command_of(path, arguments.set, out)
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)

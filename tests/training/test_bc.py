@@ -4,6 +4,7 @@ import math
 import shutil
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -214,9 +215,8 @@ def test_the_learning_rate_is_a_cosine():
 
 def test_whole_episodes_are_held_out(job):
     config = load_config(job(), [])
-    collector = demonstrations.Collector(TOY, {}, {"controller": "mlp"}, 1)
-    walks = collector.walk(dagger.make_tasks(config, 0, {}))
-    collector.close()
+    with closing(demonstrations.Walker(TOY, {}, {"controller": "mlp"})) as walker:
+        walks = [walker.run(task) for task in dagger.make_tasks(config, 0, {})]
     data = Demonstrations.of(walks, config.held_out)
     assert data.held_out.tolist() == [False] * 30 + [True] * 10
     seen, held_out = data.split()
@@ -254,9 +254,9 @@ def test_the_expert_is_disturbed_and_its_labels_are_not(job):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demonstrations, "_Labelled", Recorded)
-        collector = demonstrations.Collector(TOY, {"episode_s": 2.0}, {"controller": "mlp"}, 1)
-        walks = collector.walk(dagger.make_tasks(config, 0, {}))
-        collector.close()
+        made = demonstrations.Walker(TOY, {"episode_s": 2.0}, {"controller": "mlp"})
+        with closing(made) as walker:
+            walks = [walker.run(task) for task in dagger.make_tasks(config, 0, {})]
     for walk in walks:
         expected = np.clip(0.3 + 0.05 * (walk.observations["proprio"][:, :9] - 2), -1, 1)
         assert np.allclose(walk.actions, expected, atol=1e-6)

@@ -184,7 +184,7 @@ def test_each_pass_takes_every_frame_once(size):
 
 
 def test_reading_ahead_keeps_the_order(job):
-    data = bc_learner.load_data(load_config(job(), []))
+    data = bc_learner.Job(load_config(job(), []))
     frames, held_out = data.train, data.held_out
     assert (len(frames), len(held_out)) == (45 * 12, 15 * 12)
     wanted = [frames_of_update(update, 8, len(frames), 0) for update in range(7)]
@@ -235,7 +235,7 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
 def learner_of(run, not_finite):
     start = checkpoint.load(checkpoint.resolve(run))
     config = load_config(run / "config.yaml", [f"not_finite={not_finite}", "iterations=2"])
-    return bc_learner.Learner(config, run, Group(), start)
+    return bc_learner.Learner(bc_learner.Job(config, start), run, Group())
 
 
 def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
@@ -343,7 +343,7 @@ def test_a_run_goes_on_only_with_its_data_and_processes(job, tmp_path, capsys, r
     config.write_text(text)
     start = checkpoint.load(checkpoint.resolve(run))
     with pytest.raises(UserError, match=r"was trained by 1 processes, and a resumed run .* got 2"):
-        bc_learner.Learner(load_config(config, []), run, Group(0, 2), start)
+        bc_learner.Learner(bc_learner.Job(load_config(config, []), start), run, Group(0, 2))
     assert sorted((run / "checkpoints").iterdir()) == checkpoints
     assert bc.main(fewer) == 0
 

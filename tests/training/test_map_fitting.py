@@ -4,6 +4,7 @@ import copy
 import pickle
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from training.runs import checkpoint
 from training.settings import config as configuration
 from training.trainers.es_config import load_config
 from training.trainers.lifecycle import build_policy
-from training.trainers.workers import EpisodeWorker, Setup, Task, get_parameters
+from training.trainers.workers import EpisodeWorker, Task, get_parameters
 
 recorded = test_implicit_bc.recorded
 CLUSTERED = {
@@ -185,19 +186,19 @@ def test_workers_get_what_was_fitted_with_each_task(tmp_path):
     policy, _ = build_policy(config.env_id, config.env, config.policy)
     plain = configuration.dump(config)
     state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
-    before = Setup(config.env_id, config.env, plain["policy"], state)
-    old = EpisodeWorker(before)
+    settings = config.env_id, config.env, plain["policy"]
+    before = partial(EpisodeWorker, state, *settings)
+    old = before()
     center, statistics = get_parameters(policy), policy.normaliser.statistics
     seen = old.run(Task(center, statistics, 1, {}, kept=2))
     assert [one["depth"].shape for one in seen.observations] == [(2, 24, 32)] * 2
     policy.fit_attention(stacked(seen.observations))
     task = Task(center, statistics, 1, {}, map_state(policy))
-    after = replace(before, state=policy.state_dict())
     rewards = []
     for worker, given in (
         (old, task),
-        (EpisodeWorker(before), task),
-        (EpisodeWorker(after), replace(task, maps={})),
+        (before(), task),
+        (EpisodeWorker(policy.state_dict(), *settings), replace(task, maps={})),
     ):
         outcome = worker.run(pickle.loads(pickle.dumps(given)))
         rewards.append(outcome.episode.reward)

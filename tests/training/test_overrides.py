@@ -203,7 +203,7 @@ def config_of_inf():
 
 def test_an_arm_of_a_study_goes_before_its_stages_however_settings_are_spelled():
     stage, arm = {"policy": {"keep": 0.5, "patch": [8, 8]}, "popsize": 4}, {"policy.keep": 0.25}
-    words = _in_turn(stage, arm, {"seed": 1})
-    assert words == ["policy.keep=0.25", "policy.patch=[8, 8]", "popsize=4", "seed=1"]
+    found = _in_turn(stage, arm, {"seed": 1})
+    assert found == {"policy": {"keep": 0.25, "patch": [8, 8]}, "popsize": 4, "seed": 1}
     with pytest.raises(UserError, match=r"policy.keep = 0.5 and policy.keep = 0.25 are the same"):
         _in_turn({**stage, **arm})

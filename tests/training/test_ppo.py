@@ -129,7 +129,7 @@ def learner(job, **changes):
 
 def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(job):
     config, made = learner(job, gamma=0.9, gae_lambda=0.8)
-    explorer = Explorer(config.env_id, config.env, {"patch": [4, 4]})
+    explorer = Explorer(1.0, config.env_id, config.env, {"patch": [4, 4]})
     state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
     rollouts = [explorer.run(Task(seed, state, made.log_std.numpy())) for seed in (1, 2)]
     assert not rollouts[0].terminated
@@ -152,7 +152,7 @@ def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(
 
 def test_probabilities_are_as_they_were_when_the_actions_were_drawn(job):
     config, made = learner(job)
-    explorer = Explorer(config.env_id, config.env, {"patch": [4, 4]})
+    explorer = Explorer(1.0, config.env_id, config.env, {"patch": [4, 4]})
     state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
     rollout = explorer.run(Task(3, state, made.log_std.numpy()))
     buffer = _buffer(made.model, [rollout], 1.0)
@@ -168,7 +168,7 @@ def test_the_action_before_is_what_was_taken_not_what_the_policy_alone_would_hav
     policy = {"patch": [4, 4], "controller": "mlp", "last_action": True}
     changes = {"env_id": DOT, "env": {"choices": choices}, "policy": policy}
     config, made = learner(job, **changes, exploration=0.7)
-    explorer = Explorer(config.env_id, config.env, policy)
+    explorer = Explorer(1.0, config.env_id, config.env, policy)
     with torch.no_grad():  # so that it matters
         made.actor.controller.layers[0].weight[:, -made.actor.head.coded :] = 1.0
     state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
@@ -305,7 +305,7 @@ def test_sigterm_ends_it_in_one_line(job, tmp_path):
         ({"policy": {"controller": "lstm"}}, "learns from single steps, got lstm"),
         ({"critic": {"last_action": True}}, "critic.last_action must be false and critic.repair"),
         ({"policy": {"repair": "full"}}, "policy.repair must be none in training.ppo"),
-        ({"trainer": "es"}, "trainer = 'es', but input should be 'ppo'"),
+        ({"trainer": "es"}, "is for the trainer es, whose command is python -m training.es, not"),
         ({"device": "cuda:99"}, "device cuda:99 cannot be used here"),
         ({"env": {"nan_after": 1}}, "rewards of the episode"),
         ({"learning_rate": 1e6}, "parameters that are not finite"),

@@ -87,9 +87,7 @@ def test_a_run_whose_search_is_damaged(runs, tmp_path, capsys, search, sentence)
     state = {**whole.state, "search": search}
     checkpoint.save(path, whole.policy, whole.search, whole.config, state)
     with pytest.raises(UserError) as caught:
-        es_learner.train(
-            es.load_config(tmp_path / "run" / "config.yaml", []), tmp_path, checkpoint.load(path)
-        )
+        es_learner.prepare(es.load_config(tmp_path / "run" / "config.yaml"), checkpoint.load(path))
     assert str(path) in str(caught.value)
     assert sentence.partition(" is of type")[0] in str(caught.value)
 

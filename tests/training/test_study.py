@@ -241,7 +241,8 @@ def test_more_episodes_can_follow_and_fewer_be_read(plain, tmp_path, capsys):
 
 TWICE = [{"name": "a b"}, {"name": "A-B"}]
 MISTAKES = [
-    ({"stages": [{"trainer": "sac", "config": "es.yaml"}]}, "stages.0.trainer = 'sac', but"),
+    ({"stages": [{"trainer": "sac", "config": "es.yaml"}]},
+     "stages.0: trainer must be one of es, bc, ppo, got 'sac'"),
     ({"stages": [{"trainer": "es", "config": "x.yaml"}]}, "stage configuration x.yaml is neither"),
     ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es or ppo,"),
     ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "arm names must differ"),
@@ -309,7 +310,7 @@ def test_an_arm_that_fails_does_not_block_the_others(tmp_path, capsys):
     assert list(figures(out)) == ["favor-m-16-s0.json"]
     text = (out / "report.html").read_text()
     assert "not finished: 4 of its parts" in text
-    assert "train exact-s0-1 (es, 6 iterations): exit status 2, see the command" in text
+    assert "train exact-s0-1 (es, 6 iterations): training stopped: " in text
     assert f"evaluate exact-s0: not possible without {out / 'runs' / 'exact-s0'}" in text
     assert conduct(path, out) == 2
     assert "error: training stopped" in capsys.readouterr().err

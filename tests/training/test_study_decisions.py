@@ -67,7 +67,7 @@ def runs(folder, losses):
             directory.mkdir()
             rows = f"iteration,val_loss\n1,9.0\n2,{loss}\n"
             (directory / "metrics.csv").write_text(rows)
-            made.append(Run(arm, seed, 0, directory, "bc", BCConfig(iterations=2), ()))
+            made.append(Run(arm, seed, 0, directory, "bc", BCConfig(iterations=2)))
     return made
 
 

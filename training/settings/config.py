@@ -20,6 +20,7 @@ from training.command.errors import UserError, shown
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
 from training.settings.overrides import (
+    Overrides,
     fill_shorthands,
     merge,
     merge_distinct,
@@ -98,7 +99,7 @@ def combine(
     data: dict[str, Any],
     changes: dict[str, Any],
     path: str | Path,
-    overrides: list[str],
+    overrides: Overrides,
     shorthands: dict[str, str] | None = None,
     names: Callable[[dict[str, Any]], Iterable[str]] | None = None,
 ) -> T:
@@ -291,6 +292,12 @@ def describe(cls: Any, prefix: str = "") -> str:
     return "\n".join(f"  {head}{which}\n      {text}" for head, which, text in found)
 
 
+def _description(cls: Any, name: str) -> str:
+    """A field's, which may stand in a class that `cls` derives from."""
+    fields = (_fields(base).get(name) for base in cls.__mro__)
+    return next((field.description for field in fields if field and field.description), "")
+
+
 def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str]]:
     """Of every field: key, default and type; of which choice it is; and description.
 
@@ -311,7 +318,7 @@ def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str
             found.append((head, which + own, text))
         if not members:
             shown = "" if field.is_required() else f" = {json.dumps(default, default=str)}"
-            text = " ".join((field.description or "").split())
+            text = " ".join(_description(cls, name).split())
             allowed = _type_name(field.annotation) + _limits(field.metadata)
             found.append((f"{prefix}{name}{shown}   [{allowed}]", "", text))
     return found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from training.command.errors import UserError, shown
 from training.settings.yaml_text import MAX_DEPTH, parse
 
 __all__ = [
+    "Overrides",
     "assignment",
     "fill_shorthands",
     "merge",
@@ -21,18 +22,28 @@ __all__ = [
 ]
 
 
-def source(path: Any, overrides: list[str]) -> str:
+Overrides = Sequence[str] | Mapping[str, Any]
+"""Changes of settings: `key=value` words as of `--set`, or values by key, dotted or nested."""
+
+
+def source(path: Any, overrides: Overrides) -> str:
     """Where a setting comes from, for error sentences."""
+    if isinstance(overrides, Mapping):
+        overrides = [assignment(key, value) for key, value in overrides.items()]
     words = " ".join(word if len(word) <= 100 else f"{word[:100]}..." for word in overrides)
     return f"{path} with --set {words}" if overrides else str(path)
 
 
-def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """`["a.b=1e-3", ...]` as a nested dict, each value read as YAML.
+def read_overrides(overrides: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
+    """`["a.b=1e-3", ...]`, each value read as YAML, or `{"a.b": 1e-3}` as a nested dict.
 
     UserError when one cannot be read, or when two give one setting different values.
     """
     nested: dict[str, Any] = {}
+    if isinstance(overrides, Mapping):
+        for key, value in overrides.items():
+            merge_distinct(nested, nest(key.split("."), value), "--set")
+        return nested
     for override in overrides:
         key, equals, value = override.partition("=")
         names = key.strip().split(".")

@@ -19,6 +19,7 @@ from training.command.suggestions import like_files
 from training.episodes.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
 from training.settings import config as configuration
 from training.settings.config import UserError
+from training.trainers.registry import TRAINERS, named
 
 __all__ = [
     "ArmConfig",
@@ -42,12 +43,17 @@ _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_na
 class StageConfig:
     """One training run of every arm and seed."""
 
-    trainer: Literal["es", "bc", "ppo"]
-    """Command that trains: training.es, training.bc or training.ppo."""
+    trainer: str
+    """What trains: es, bc, ppo, or "module:NAME" of a trainer of your own."""
     config: str
     """Its configuration: a file, relative to the study's, or the name of a shipped preset."""
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of it that this study changes, keys dotted where nested."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        named(self.trainer)
+        return self
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -176,7 +182,10 @@ class StudyConfig:
                 f"seeds, arms and stages make {runs} runs, where there can be at most {_MOST_RUNS}"
             )
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
-            self.demonstrations is None or any(stage.trainer != "bc" for stage in self.stages)
+            self.demonstrations is None
+            or not all(
+                any(one.clones_recordings for one in named(stage.trainer)) for stage in self.stages
+            )
         ):
             raise ValueError(
                 f"evaluation_seed must be at least {EVALUATION_SEEDS_FROM} where training makes "
@@ -205,10 +214,11 @@ class StudyConfig:
                     f"{curve.episodes}"
                 )
         for i, stage in enumerate(self.stages[1:], 1):
-            if stage.trainer == "bc":
+            if not named(stage.trainer)[0].has("init_from"):
+                able = dict.fromkeys(one.name for one in TRAINERS if one.has("init_from"))
                 raise ValueError(
-                    f"stages.{i}.trainer must be es or ppo, which can start from the policy of the "
-                    f"stage before, got {stage.trainer}"
+                    f"stages.{i}.trainer must be {' or '.join(able)}, which can start from the "
+                    f"policy of the stage before, got {stage.trainer}"
                 )
         return self
 

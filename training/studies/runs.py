@@ -5,31 +5,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import bc, es, ppo
-from training.evaluation.players import check_device
+from training.command.files import refusal
 from training.runs import checkpoint, run_log
 from training.runs.fingerprint import differences, fingerprint
 from training.runs.metrics import read_metrics
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.settings.overrides import assignment, merge, read_overrides
+from training.settings.overrides import merge, read_overrides
 from training.studies.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
-from training.trainers import bc_config, es_config, es_learner, ppo_config, ppo_learner
-from training.trainers import implicit_bc_config as implicit_config
-from training.trainers.implicit_learner import load_data
-from training.trainers.job_config import as_before, missing_keys
-from training.trainers.lifecycle import build_policy, typed_again
-from training.trainers.registry import JobConfig
+from training.trainers import registry as trainers
+from training.trainers.job_config import JobConfig, missing_keys
+from training.trainers.lifecycle import Job, build_policy, train
+from training.trainers.registry import load_any_config, trainer_of
 from training.trainers.resuming import check_same_job
 
 __all__ = [
     "Run",
-    "StoppedError",
     "check_demonstrations",
     "check_policies",
     "iterations_made",
@@ -38,28 +35,6 @@ __all__ = [
 ]
 
 
-class StoppedError(Exception):
-    """A trainer ended early, having said why; `status` is its exit status."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
-
-
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "es": es.main, "bc": bc.main, "ppo": ppo.main,
-}  # fmt: skip
-_LOAD: dict[str, Callable[[str | Path, list[str]], JobConfig]] = {
-    "es": es_config.load_config,
-    "bc": bc.load_config,
-    "ppo": ppo_config.load_config,
-}
-_FREE: dict[type[Any], tuple[str, ...]] = {
-    es_config.ESConfig: es_config.FREE_ON_RESUME,
-    bc_config.BCConfig: bc_config.FREE_ON_RESUME,
-    implicit_config.ImplicitBCConfig: implicit_config.FREE_ON_RESUME,
-    ppo_config.PPOConfig: ppo_config.FREE_ON_RESUME,
-}
 _OF_THE_STUDY = {"iterations", "demonstrations", "device"}
 """Keys that a resumed run may change, but a study of finished runs may not."""
 
@@ -74,8 +49,6 @@ class Run:
     directory: Path
     trainer: str
     job: JobConfig
-    arguments: tuple[str, ...]
-    """Command line of the trainer that begins it, `--out` excepted."""
     start: Path | None = None
     """The run that it needs: the stage before, from whose policy it begins."""
     alone = False
@@ -99,9 +72,10 @@ class Run:
         saved = self.directory / run_log.CONFIG
         if not saved.is_file():
             return
-        there = configuration.dump(_LOAD[self.trainer](saved, []))
-        free = {*_FREE[type(self.job)], *(["init_from"] if self.stage else [])} - _OF_THE_STUDY
-        free |= missing_keys(configuration.read_yaml(saved)).keys()
+        there = configuration.dump(load_any_config(saved, trainer=self.trainer))
+        free = {*trainer_of(self.job).free_on_resume} | ({"init_from"} if self.stage else set())
+        free -= _OF_THE_STUDY
+        free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
         for change in differences(there, configuration.dump(self.job), free):
             raise UserError(
                 f"{self.directory} was trained with {change.told('the study now has')}; give "
@@ -112,9 +86,10 @@ class Run:
         """UserError when the configuration in the directory is not that of its last checkpoint."""
         saved = self.directory / run_log.CONFIG
         for newest in checkpoint.in_run(self.directory)[-1:] if saved.is_file() else []:
-            words, kind = as_before(configuration.read_yaml(saved)), type(self.job)
-            there = configuration.dump(_LOAD[self.trainer](saved, words))
-            check_same_job(checkpoint.load(newest), kind, there, _FREE[kind], saved)
+            own = trainer_of(self.job)
+            missing = missing_keys(own.config, configuration.read_yaml(saved))
+            there = configuration.dump(load_any_config(saved, missing, self.trainer))
+            check_same_job(checkpoint.load(newest), own, there, saved)
 
     def _check_start(self) -> None:
         """UserError when it began from another policy than the stage before has now."""
@@ -132,22 +107,15 @@ class Run:
             )
 
     def do(self) -> None:
-        """Train from the beginning, or from its latest checkpoint. Raises StoppedError."""
-        if (self.directory / run_log.CONFIG).is_file():
-            if not checkpoint.in_run(self.directory):  # they were removed: it begins anew
-                (self.directory / run_log.METRICS).unlink(missing_ok=True)
-            free = {key: getattr(self.job, key, None) for key in ("workers", "ray_address")}
-            words = [assignment(key, value) for key, value in free.items() if value]
-            words += typed_again(self.job)
-            arguments = ["--resume", str(self.directory), *(["--set", *words] if words else [])]
-        else:
-            with contextlib.suppress(FileNotFoundError):  # killed before its first file was written
-                (self.directory / checkpoint.CHECKPOINTS).rmdir()
-            arguments = ["--out", str(self.directory), *self.arguments]
-        with contextlib.redirect_stdout(io.StringIO()):  # its advice is about the run alone
-            status = _COMMANDS[self.trainer](arguments)
-        if status != 0:
-            raise StoppedError(status)
+        """Train from the beginning, or from its latest checkpoint."""
+        begun = (self.directory / run_log.CONFIG).is_file()
+        if begun and not checkpoint.in_run(self.directory):  # they were removed: it begins anew
+            (self.directory / run_log.METRICS).unlink(missing_ok=True)
+        with contextlib.redirect_stdout(io.StringIO()):  # what it says is about the run alone
+            try:
+                train(self.job, self.directory)
+            except (OSError, MemoryError) as error:
+                raise UserError(refusal(error)) from None
 
 
 def iterations_made(run: Path) -> int:
@@ -162,42 +130,32 @@ def iterations_made(run: Path) -> int:
 
 
 def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list[Any]:
-    """The stages' (command line, configuration) for an arm and seed; UserError when one is bad."""
+    """The stages' configurations for an arm and seed; UserError when one is bad."""
     jobs: list[Any] = []
     for stage in study.stages:
         file = stage_file(path, stage.config)
         own: dict[str, Any] = dict.fromkeys(study.seed_keys, seed)
         if study.workers is not None:
             own["workers"] = study.workers
-        if study.ray_address is not None and stage.trainer != "bc":
+        if study.ray_address is not None and trainers.named(stage.trainer)[0].has("ray_address"):
             own["ray_address"] = study.ray_address
         try:
-            words = _in_turn(stage.set, arm.set, own)
-            job = _LOAD[stage.trainer](file, words)
+            changes = _in_turn(stage.set, arm.set, own)
+            jobs.append(load_any_config(file, changes, stage.trainer))
         except UserError as error:
             raise UserError(f"{path}, arm {arm.name}: {error}") from None
-        jobs.append((stage.trainer, ["--config", str(file), "--set", *words], job))
     return jobs
 
 
-def _in_turn(*layers: dict[str, Any]) -> list[str]:
-    """Overrides of all layers; the later one's where two give the same setting.
+def _in_turn(*layers: dict[str, Any]) -> dict[str, Any]:
+    """The settings of all layers, nested; the later one's where two give the same setting.
 
     UserError when one layer gives a setting two values.
     """
     values: dict[str, Any] = {}
     for layer in layers:
-        merge(values, read_overrides(assignment(key, value) for key, value in layer.items()))
-    return [assignment(key, value) for key, value in _flat(values).items()]
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values by dotted key."""
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        below = _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {}
-        flat |= below or {prefix + key: value}
-    return flat
+        merge(values, read_overrides(layer))
+    return values
 
 
 def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int) -> list[Run]:
@@ -208,15 +166,18 @@ def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int
     runs: list[Run] = []
     before: Path | None = None
     jobs = load_jobs(study, path, arm, seed)
-    for i, (trainer, arguments, job) in enumerate(jobs):
+    for i, (stage, job) in enumerate(zip(study.stages, jobs, strict=True)):
         name = f"{slug(arm.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
         if before is not None:
-            arguments = [*arguments, assignment("init_from", str(before))]
-            job = dataclasses.replace(job, init_from=str(before))
+            job = _changed(job, init_from=str(before))
         directory = out / "runs" / name
-        runs.append(Run(arm, seed, i, directory, trainer, job, tuple(arguments), before))
+        runs.append(Run(arm, seed, i, directory, stage.trainer, job, before))
         before = directory
     return runs
+
+
+def _changed(job: Any, **changes: Any) -> Any:
+    return dataclasses.replace(job, **changes)
 
 
 def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
@@ -227,17 +188,13 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
     before: Any = None
     for run in runs:
         try:
-            job: Any = run.job
-            if isinstance(job, es_config.ESConfig):
-                fresh = dataclasses.replace(job, init_from=None)  # that is not there yet
-                policy = es_learner.prepare(fresh)[0]
-            elif isinstance(job, ppo_config.PPOConfig):
-                fresh_job = dataclasses.replace(job, init_from=None)
-                policy = ppo_learner.prepare(fresh_job).actor
-            else:
-                if isinstance(job, implicit_config.ImplicitBCConfig):
-                    check_device(job.device)
-                policy = build_policy(job.env_id, job.env, job.policy)[0]
+            job, trainer = run.job, trainer_of(run.job)
+            if trainer.has("init_from"):  # which is not there yet
+                job = _changed(job, init_from=None)
+            # Nor are recordings.
+            prepare: Any = Job if trainer.clones_recordings else trainer.module.prepare
+            with closing(prepare(job)) as prepared:
+                policy = prepared.policy
             if before is not None:
                 _check_same_policy(before, policy, run)
             before = policy
@@ -274,7 +231,7 @@ def check_demonstrations(runs: Sequence[Run], begin: bool) -> None:
         begin: whether those that have not begun are about to.
     """
     known: dict[tuple[str, Any], tuple[str, Path]] = {}
-    cloned = [run for run in runs if isinstance(run.job, implicit_config.ImplicitBCConfig)]
+    cloned = [run for run in runs if trainer_of(run.job).clones_recordings]
     cloned.sort(key=lambda run: not checkpoint.in_run(run.directory))  # those that began first
     begun: set[tuple[str, Any]] = set()
     for run in cloned:
@@ -283,7 +240,7 @@ def check_demonstrations(runs: Sequence[Run], begin: bool) -> None:
         if saved:
             identity = checkpoint.load(saved[-1]).state.get("basis", {}).get("demonstrations")
         elif begin and key not in begun and not run.done():
-            identity = load_data(job).identity
+            identity = trainer_of(job).module.identity(job)
             begun.add(key)
         else:
             continue

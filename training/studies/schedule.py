@@ -17,9 +17,10 @@ from typing import Protocol
 
 import torch
 
+from foveate_extras import MissingExtraError
 from training.episodes.processes import open_processes
 from training.settings.config import UserError
-from training.studies.runs import Run, StoppedError
+from training.studies.runs import Run
 
 __all__ = ["Failures", "Unit", "make"]
 
@@ -68,14 +69,10 @@ class Failures:
         """
         try:
             made.result()
-        except UserError as error:
+        except (UserError, MissingExtraError) as error:
             reason = " ".join(str(error).split())
             print(f"error: {reason}", file=sys.stderr)
             self.note(unit, reason)
-        except StoppedError as error:
-            if error.status > 128:  # interrupted
-                raise
-            self.note(unit, f"exit status {error.status}, see the command's messages")
         except BrokenProcessPool:
             raise UserError(
                 f"a process of the study ended while it made this: {unit.label} (out of memory?); "

@@ -139,7 +139,6 @@ def make_study(
 
     Raises:
         UserError: a configuration is bad, or the directory is another's.
-        StoppedError: a run was stopped.
     """
     check_device(study.device)
     check_directory(out, study)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-import envs
-import policies
-from training.trainers.job_config import load_job
+from training.command.command_lines import command_line, preset
+from training.settings.overrides import assignment
+from training.trainers.job_config import STRICT, JobConfig
+from training.trainers.trainer import Trainer
 
-__all__ = ["FREE_ON_RESUME", "BCConfig", "load_config"]
-
-FREE_ON_RESUME = ("iterations", "workers")
-"""Keys that a resumed run may change: no result depends on them."""
+__all__ = ["BC", "BCConfig", "load_config"]
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
-class BCConfig:
+@dataclass(frozen=True, config=STRICT)
+class BCConfig(JobConfig):
     """A training run by behaviour cloning with dataset aggregation (DAgger)."""
 
     trainer: Literal["bc"] = "bc"
@@ -61,28 +55,22 @@ class BCConfig:
     once; null: never."""
     speed_weight: float = Field(default=5.0, ge=0, le=1e6)
     """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
-    workers: int = Field(default=2, ge=1, le=4096)
-    """Episodes run at the same time, each in a process of its own."""
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of terrains, noise and batches (the initial policy has `policy.init_seed`)."""
-    episode_s: float | None = None
-    """Length of an episode, seconds: shorthand of `env.episode_s`."""
-    feature_map: str | None = None
-    """Attention's feature map: shorthand of `policy.feature_map`."""
-    num_features: int | None = None
-    """Random vectors m: shorthand of `policy.num_features`."""
-    num_lambda_features: int | None = None
-    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
-    env_id: str = envs.STEPPING_STONES
-    """Gymnasium id of an environment with `expert_action()`."""
-    env: dict[str, Any] = field(default_factory=dict)
-    """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: policies.PolicySettings = policies.PolicyConfig()
-    """The policy."""
-    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
-    """Latest checkpoints that are kept, besides the one before training."""
 
 
-def load_config(path: str | Path, overrides: list[str]) -> BCConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    return load_job(BCConfig, path, overrides)
+def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
+    finetune = preset("stepping_stones_finetune.yaml")
+    start = assignment("init_from", str(run))
+    command = command_line("training.es", "--config", finetune, "--set", start)
+    return [(command, "improve it by evolution strategies")]
+
+
+BC = Trainer(
+    name="bc",
+    config=BCConfig,
+    learner="training.trainers.dagger",
+    summary="Train a policy by cloning a scripted expert.",
+    preset="stepping_stones_clone.yaml",
+    following=_following,
+)
+"""No result depends on what a resumed run may change."""
+load_config = BC.load

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from contextlib import closing
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,17 +20,26 @@ from torch import Tensor
 import envs
 from policies.seeing import SeeingPolicy as Policy
 from training.command.command_lines import command_line
-from training.episodes.environments import make_env
 from training.episodes.outcomes import mean_columns, mean_success, mean_values
+from training.episodes.pool import Pool
 from training.episodes.seeds import derived_seeds
 from training.runs import checkpoint, run_log
 from training.runs.state_files import Count, State
 from training.settings import config as configuration
 from training.settings.config import UserError
+from training.trainers import lifecycle
 from training.trainers.bc_config import BCConfig
 from training.trainers.cloning import fit, validate
-from training.trainers.labelled_walks import Collector, Demonstrations, Layout, Task, layout_of
-from training.trainers.lifecycle import build_policy, state_of
+from training.trainers.labelled_walks import (
+    Demonstrations,
+    Layout,
+    Task,
+    Walk,
+    Walker,
+    layout_of,
+    walked,
+)
+from training.trainers.lifecycle import state_of
 from training.trainers.map_fitting import announce, is_due
 from training.trainers.optimiser_state import optimiser_tensors, set_optimiser
 
@@ -69,22 +78,25 @@ class _Saved:
     """How many there are; null in checkpoints from before they were counted."""
 
 
-def prepare(config: BCConfig) -> tuple[Policy, Layout]:
-    """The initial policy, and what demonstrations store; UserError when the policy does not fit the
-    environment, or that has no expert."""
-    with make_env(config.env_id, config.env) as env:
-        if not env.has_wrapper_attr("expert_action"):
+class Job(lifecycle.Job[BCConfig]):
+    """What a run begins with, and the layout of its demonstrations."""
+
+    def prepare(self) -> None:
+        """UserError where there is nothing to clone, or nothing that could."""
+        config = self.config
+        if not self.env.has_wrapper_attr("expert_action"):
             raise UserError(
                 f"env_id = {config.env_id!r} has no expert_action() that could be cloned"
             )
-        policy = build_policy(config.env_id, config.env, config.policy)[0]
-        if not callable(getattr(policy, "loss", None)):
+        if not callable(getattr(self.policy, "loss", None)):
             raise UserError(
                 f"policy.name = {config.policy.name!r} has no loss(observations, actions, "
                 "generator), which training.bc needs; training.es does without"
             )
-        layout = layout_of(env, policy.remembers)
-    return policy, layout
+        self.layout = layout_of(self.env, self.policy.remembers)
+
+
+prepare = Job
 
 
 def make_tasks(config: BCConfig, iteration: int, learner: dict[str, Tensor]) -> list[Task]:
@@ -117,17 +129,16 @@ def save(
     checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
 
 
-def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
-    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
-    policy, layout = prepare(config)
+def train(job: Job, run: Path) -> None:
+    """Train in the run directory `run`."""
+    config, policy = job.config, job.policy
     optimiser = torch.optim.AdamW(
         policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
     progress = Progress()
-    if start is not None:
-        checkpoint.load_into(policy, start)
-        saved = state_of(start, _Saved)
-        set_optimiser(optimiser, start, saved.optimiser_tensors)
+    if job.start is not None:
+        saved = state_of(job.start, _Saved)
+        set_optimiser(optimiser, job.start, saved.optimiser_tensors)
         progress = saved.progress
     size = sum(parameter.numel() for parameter in policy.parameters())
     kind = getattr(config.policy, "controller", None)
@@ -136,17 +147,8 @@ def train(config: BCConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     if progress.iteration >= config.iterations:
         return
     announce(policy, config.fit_after, progress.fitted, config.iterations * config.updates)
-    plain = configuration.dump(config)
-    settings = config.env_id, config.env, plain["policy"], config.workers
-    with (
-        closing(Collector(*settings)) as collector,
-        closing(
-            run_log.RunLog(
-                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
-            )
-        ) as log,
-    ):
-        learn(config, run, policy, layout, optimiser, progress, collector, log)
+    with job.opened(partial(Walker, *job.settings), run, progress.iteration) as (pool, log):
+        learn(job, run, optimiser, progress, pool, log)
 
 
 def collected(run: Path, progress: Progress, layout: Layout) -> list[Demonstrations]:
@@ -173,20 +175,21 @@ def collected(run: Path, progress: Progress, layout: Layout) -> list[Demonstrati
 
 
 def learn(
-    config: BCConfig, run: Path, policy: Policy, layout: Layout, optimiser: torch.optim.AdamW,
-    progress: Progress, collector: Collector, log: run_log.RunLog,
+    job: Job, run: Path, optimiser: torch.optim.AdamW, progress: Progress,
+    pool: Pool[Task, Walk], log: run_log.RunLog,
 ) -> None:  # fmt: skip
     """The training loop: fit, validate, walk, log, save."""
+    config, policy = job.config, job.policy
     earlier_s = float(log.last.get("wall_s", 0.0))
     began = time.perf_counter()
     if not checkpoint.in_run(run):
-        walks = collector.walk(make_tasks(config, 0, {}))
+        walks = walked(pool, make_tasks(config, 0, {}))
         first = Demonstrations.of(walks, config.held_out, policy.remembers)
         first.save(data_path(run, 0))
         progress.data_sha256 = [first.sha256()]
         progress.episodes = len(walks)
         save(run, policy, optimiser, progress, config)
-    data = [part.prepared(policy) for part in collected(run, progress, layout)]
+    data = [part.prepared(policy) for part in collected(run, progress, job.layout)]
     while progress.iteration < config.iterations:
         progress.iteration += 1
         iteration = progress.iteration
@@ -199,7 +202,7 @@ def learn(
         progress.fitted = is_due(config.fit_after, False, iteration * config.updates)
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
 
-        walks = collector.walk(make_tasks(config, iteration, policy.state_dict()))
+        walks = walked(pool, make_tasks(config, iteration, policy.state_dict()))
         newest = Demonstrations.of(walks, config.held_out, policy.remembers)
         newest.save(data_path(run, iteration))
         progress.data_sha256.append(newest.sha256())

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.settings.config import UserError
 
-__all__ = ["Group", "open_group"]
+__all__ = ["Group", "current_group", "open_group"]
 
 _PATIENCE = timedelta(hours=12)
 """How long a process waits for the others: the first evaluates meanwhile."""
@@ -77,6 +77,13 @@ class Group:
         return box[0]
 
 
+def current_group() -> Group:
+    """That of this process, while it is open."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return Group()
+    return Group(distributed.get_rank(), distributed.get_world_size())
+
+
 @contextmanager
 def open_group() -> Iterator[Group]:
     """The group that torchrun's environment variables describe."""
@@ -90,7 +97,7 @@ def open_group() -> Iterator[Group]:
     if distributed.get_rank():  # it has nothing to save, and may wait where Python answers nothing
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        yield Group(distributed.get_rank(), size)
+        yield current_group()
     finally:
         # A wrapped policy still alive would keep gloo's threads beyond the interpreter's end.
         gc.collect()

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import envs
-from policies.config import PolicyConfig
-from policies.kinds import PolicySettings
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.job_config import load_job
+from training.trainers.job_config import STRICT, JobConfig
 from training.trainers.searcher_config import CMAESConfig, SearcherConfig
+from training.trainers.trainer import Trainer
 
-__all__ = ["FREE_ON_RESUME", "ESConfig", "load_config"]
+__all__ = ["ES", "ESConfig", "load_config"]
 
-FREE_ON_RESUME = ("iterations", "workers", "ray_address")
-"""Keys that a resumed run may change: no result depends on them."""
 _MOST_EPISODES = 10**6
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
-class ESConfig:
+@dataclass(frozen=True, config=STRICT)
+class ESConfig(JobConfig):
     """A training run by evolution strategies."""
 
     trainer: Literal["es"] = "es"
@@ -43,28 +35,10 @@ class ESConfig:
     """Who shares terrains (and noise): candidates 2i and 2i + 1, or all candidates."""
     center_terrains: int = Field(default=2, ge=1, le=10_000)
     """Episodes of the centre an iteration; their mean is `center_reward`."""
-    workers: int = Field(default=2, ge=1, le=4096)
-    """Episodes run at the same time, each in a process; 1 needs no process but this."""
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of candidates, terrains and noise (the initial policy has `policy.init_seed`)."""
     ray_address: str | None = None
     """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
     init_from: str | None = None
     """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
-    episode_s: float | None = None
-    """Length of an episode, seconds: shorthand of `env.episode_s`."""
-    feature_map: str | None = None
-    """Attention's feature map: shorthand of `policy.feature_map`."""
-    num_features: int | None = None
-    """Random vectors m: shorthand of `policy.num_features`."""
-    num_lambda_features: int | None = None
-    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
-    env_id: str = envs.STEPPING_STONES
-    """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
-    env: dict[str, Any] = field(default_factory=dict)
-    """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: PolicySettings = PolicyConfig()
-    """The policy."""
     searcher: SearcherConfig = Field(default=CMAESConfig(), discriminator="name")
     """The searcher."""
     curriculum: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000)
@@ -77,8 +51,6 @@ class ESConfig:
     """Success rate of the population at which the next level begins."""
     advance_window: int = Field(default=1, ge=1, le=10**6)
     """Iterations at a level over which that success rate is averaged."""
-    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
-    """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -101,13 +73,11 @@ class ESConfig:
         return self
 
 
-def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    config = load_job(ESConfig, path, overrides)
+def _check(config: ESConfig, source: str) -> None:
+    """UserError for a curriculum that the environment does not take."""
     task = envs.find_task(config.env_id)
     if task is None or task.settings is None:
-        return config
-    source = configuration.source(path, overrides)
+        return
     for i, level in enumerate(config.curriculum):
         if set(level) - set(task.per_episode):
             raise UserError(
@@ -116,4 +86,16 @@ def load_config(path: str | Path, overrides: list[str]) -> ESConfig:
             )
         settings = {**config.env, **level}
         configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
-    return config
+
+
+ES = Trainer(
+    name="es",
+    config=ESConfig,
+    learner="training.trainers.es_learner",
+    summary="Train a policy by evolution strategies.",
+    preset="stepping_stones.yaml",
+    free_on_resume=("iterations", "workers", "ray_address"),
+    check=_check,
+)
+"""No result depends on what a resumed run may change."""
+load_config = ES.load

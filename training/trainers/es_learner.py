@@ -6,7 +6,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,7 @@ import envs
 import policies
 from policies.feature_maps import map_state
 from policies.seeing import SeeingPolicy as Policy
+from training.episodes import environments
 from training.episodes.outcomes import episode_columns, episode_values
 from training.episodes.pool import Pool
 from training.episodes.seeds import derived_seeds
@@ -28,18 +28,16 @@ from training.runs import checkpoint, run_log
 from training.runs.state_files import Count, Finite, State
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers import searchers
+from training.trainers import lifecycle, searchers
 from training.trainers.es_config import ESConfig
-from training.trainers.lifecycle import build_policy, state_of
+from training.trainers.lifecycle import state_of
 from training.trainers.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
 from training.trainers.workers import (
     EpisodeWorker,
     Outcome,
-    Setup,
     Task,
     explained,
     get_parameters,
-    open_pool,
     set_parameters,
 )
 
@@ -138,22 +136,21 @@ def fit_maps(
     progress.fitted = True
 
 
-def prepare(
-    config: ESConfig, start: checkpoint.Checkpoint | None = None
-) -> tuple[Policy, searchers.Searcher, float]:
-    """Policy and searcher as the run begins or goes on, and the simulated seconds of a step."""
-    policy, step_s = build_policy(config.env_id, config.env, config.policy)
-    if start is not None:
-        checkpoint.load_into(policy, start)
-    elif config.init_from is not None:
-        checkpoint.load_into(policy, checkpoint.load(checkpoint.resolve(config.init_from)))
-    _check_population(config, len(get_parameters(policy)))
-    try:
-        searcher = searchers.build(config.searcher, get_parameters(policy), config.popsize)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    if start is not None:
-        tensors, numbers = searcher.state()
+class Job(lifecycle.Job[ESConfig]):
+    """What a run begins with, the searcher too."""
+
+    def prepare(self) -> None:
+        """The searcher, as `start` has it."""
+        self.step_s = environments.step_s(self.env)
+        config, start, parameters = self.config, self.start, get_parameters(self.policy)
+        _check_population(config, len(parameters))
+        try:
+            self.searcher = searchers.build(config.searcher, parameters, config.popsize)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        if start is None:
+            return
+        tensors, numbers = self.searcher.state()
         checkpoint.check_tensors(start.path, "searcher", start.search, tensors)
         saved = state_of(start, _Saved).search
         if saved.keys() != numbers.keys():
@@ -161,8 +158,10 @@ def prepare(
                 f"{start.path} is of another searcher: search holds the numbers "
                 f"{', '.join(saved) or 'none'}, where {', '.join(numbers) or 'none'} are needed"
             )
-        searcher.load_state(start.search, saved)
-    return policy, searcher, step_s
+        self.searcher.load_state(start.search, saved)
+
+
+prepare = Job
 
 
 def _check_population(config: ESConfig, parameters: int) -> None:
@@ -174,28 +173,21 @@ def _check_population(config: ESConfig, parameters: int) -> None:
         )
 
 
-def save(
-    run: Path, policy: Policy, searcher: searchers.Searcher, progress: Progress,
-    config: ESConfig,
-) -> None:  # fmt: skip
+def save(job: Job, run: Path, progress: Progress) -> None:
     """Write the iteration's checkpoint (the policy at the search's centre); drop old ones."""
-    set_parameters(policy, searcher.center)
-    tensors, numbers = searcher.state()
+    set_parameters(job.policy, job.searcher.center)
+    tensors, numbers = job.searcher.state()
     state = {"progress": dataclasses.asdict(progress), "search": numbers}
-    plain = configuration.dump(config)
-    checkpoint.save_in_run(run, progress.iteration, policy, tensors, plain, state)
+    plain = configuration.dump(job.config)
+    checkpoint.save_in_run(run, progress.iteration, job.policy, tensors, plain, state)
 
 
-def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
-    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
-    policy, searcher, step_s = prepare(config, start)
-    progress = Progress()
+def train(job: Job, run: Path) -> None:
+    """Train in the run directory `run`."""
+    config, policy, start, searcher = job.config, job.policy, job.start, job.searcher
+    progress = Progress(fitted=job.fitted)
     if start is None:
-        progress.fitted = (
-            config.init_from is not None
-            and checkpoint.load(checkpoint.resolve(config.init_from)).has_fitted_maps
-        )
-        save(run, policy, searcher, progress, config)
+        save(job, run, progress)
     else:
         progress = state_of(start, _Saved).progress
         if progress.level >= max(1, len(config.curriculum)):
@@ -206,25 +198,16 @@ def train(config: ESConfig, run: Path, start: checkpoint.Checkpoint | None = Non
     if progress.iteration >= config.iterations:
         return
     announce(policy, config.fit_after, progress.fitted, config.iterations)
-    plain = configuration.dump(config)
-    setup = Setup(config.env_id, config.env, plain["policy"], policy.state_dict())
-    make = partial(EpisodeWorker, setup)
-    with (
-        closing(open_pool(make, config.workers, config.ray_address)) as pool,
-        closing(
-            run_log.RunLog(
-                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
-            )
-        ) as log,
-    ):
-        learn(config, run, policy, searcher, progress, pool, log, step_s)
+    make = partial(EpisodeWorker, policy.state_dict(), *job.settings)
+    with job.opened(make, run, progress.iteration) as (pool, log):
+        learn(job, run, progress, pool, log)
 
 
 def learn(
-    config: ESConfig, run: Path, policy: Policy, searcher: searchers.Searcher,
-    progress: Progress, pool: Pool[Task, Outcome], log: run_log.RunLog, step_s: float,
-) -> None:  # fmt: skip
+    job: Job, run: Path, progress: Progress, pool: Pool[Task, Outcome], log: run_log.RunLog
+) -> None:
     """The training loop: ask, evaluate, tell, log, save."""
+    config, policy, searcher, step_s = job.config, job.policy, job.searcher, job.step_s
     task, earlier_s = envs.find_task(config.env_id), float(log.last.get("wall_s", 0.0))
     began = time.perf_counter()
     while progress.iteration < config.iterations:
@@ -269,4 +252,4 @@ def learn(
         rate = f"{speed:.0f} steps/s" if math.isnan(step_s) else f"{speed * step_s:.1f} sim-s/s"
         level = f"level {row['level']}, " if config.curriculum else ""
         log.row(row, f"reward {row['center_reward']:.3g}, {level}{rate}")
-        save(run, policy, searcher, progress, config)
+        save(job, run, progress)

@@ -16,13 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import policies
 from policies.heads import Decision
 from policies.observation import copied
-from training.episodes.environments import make_env
 from training.episodes.episode import Episode, Policy, run_episode
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
-from training.runs.checkpoint import policy_settings
+from training.trainers.workers import PolicyWorker
 
 __all__ = ["Explorer", "Rollout", "Task", "draw", "log_probability"]
 
@@ -137,27 +135,23 @@ class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
         return following
 
 
-class Explorer:
-    """One environment and one policy; runs one task at a time.
+class Explorer(PolicyWorker):
+    """Runs episodes with exploration, and without.
 
     Args:
-        env_id, env, policy: as in the configuration.
         temperature: that logits of choices are divided by before they are drawn.
+        others: of `PolicyWorker`.
     """
 
-    def __init__(
-        self, env_id: str, env: dict[str, Any], policy: dict[str, Any], temperature: float = 1.0
-    ) -> None:
-        torch.set_num_threads(1)
-        self._env = _Ending(make_env(env_id, env))
-        self._policy = policies.build_for(policy_settings(policy, "policy"), self._env)
+    def __init__(self, temperature: float, *others: Any) -> None:
+        super().__init__(*others)
+        self._env = self._ending = _Ending(self._env)
         self._temperature = temperature
 
     def run(self, task: Task) -> Rollout:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
         assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
-        state = {name: torch.from_numpy(value) for name, value in task.learner.items()}
-        self._policy.load_state_dict(state)
+        self.set_state(task.learner)
         rewards: list[float] = []
 
         def keep(env: Any, observation: Any, action: Any, reward: float, policy: Policy) -> None:
@@ -171,7 +165,7 @@ class Explorer:
         log_std = torch.from_numpy(task.log_std)
         trying = _Trying(self._policy, log_std, task.seed, self._temperature)
         episode = run_episode(self._env, trying, task.seed, on_step=keep)
-        trying.see(self._env.observation)
+        trying.see(self._ending.observation)
         parts = {key: np.stack([seen[key] for seen in trying.seen]) for key in trying.seen[0]}
         return Rollout(
             dataclasses.replace(episode, info={}),
@@ -179,9 +173,5 @@ class Explorer:
             np.stack(trying.last),
             np.stack(trying.samples),
             np.array(rewards),
-            self._env.terminated,
+            self._ending.terminated,
         )
-
-    def close(self) -> None:
-        """Close the environment."""
-        self._env.close()

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from training.trainers.job_config import load_job
+from training.trainers.job_config import STRICT, JobConfig
+from training.trainers.trainer import Trainer
 
-__all__ = ["FREE_ON_RESUME", "ImplicitBCConfig", "load_config"]
-
-FREE_ON_RESUME = (
-    "iterations", "workers", "readers", "episodes", "evaluate_every", "demonstrations", "device",
-)  # fmt: skip
-"""Keys that a resumed run may change. With other `iterations` the learning rate goes on along its
-new schedule, another `device` rounds otherwise; the policy does not depend on the others, as the
-`demonstrations` must be the same ones in another place."""
+__all__ = ["IMPLICIT_BC", "ImplicitBCConfig", "load_config"]
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
-class ImplicitBCConfig:
+@dataclass(frozen=True, config=STRICT)
+class ImplicitBCConfig(JobConfig):
     """A training run by behaviour cloning of recorded demonstrations, with a Vision-Performer."""
 
     trainer: Literal["bc"] = "bc"
@@ -74,24 +63,10 @@ class ImplicitBCConfig:
     """Processes of the closed-loop evaluation."""
     device: str = "cpu"
     """PyTorch device: cpu or cuda; under torchrun each process takes its own GPU."""
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of batches and negatives (the initial policy has `policy.init_seed`)."""
-    episode_s: float | None = None
-    """Length of an episode, seconds: shorthand of `env.episode_s`."""
-    feature_map: str | None = None
-    """Attention's feature map: shorthand of `policy.feature_map`."""
-    num_features: int | None = None
-    """Random vectors m: shorthand of `policy.num_features`."""
-    num_lambda_features: int | None = None
-    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
     env_id: str = envs.BIMANUAL_SWEEP
     """Gymnasium id."""
-    env: dict[str, Any] = field(default_factory=dict)
-    """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: policies.VisionPolicyConfig = policies.VisionPolicyConfig()
+    policy: policies.VisionPolicyConfig = policies.VisionPolicyConfig()  # type: ignore[assignment]
     """The policy."""
-    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
-    """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -109,6 +84,25 @@ class ImplicitBCConfig:
         return self
 
 
-def load_config(path: str | Path, overrides: list[str]) -> ImplicitBCConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    return load_job(ImplicitBCConfig, path, overrides)
+IMPLICIT_BC = Trainer(
+    name="bc",
+    config=ImplicitBCConfig,
+    learner="training.trainers.implicit_cloning",
+    where="where policy.name is vision_performer, and policy.form not pooled",
+    free_on_resume=(
+        "iterations",
+        "workers",
+        "readers",
+        "episodes",
+        "evaluate_every",
+        "demonstrations",
+        "device",
+    ),
+    in_processes=True,
+    clones_recordings=True,
+    following=lambda config, run: [],
+)
+"""With other `iterations` a resumed run's learning rate goes on along its new schedule, another
+`device` rounds otherwise. The policy does not depend on what else it may change, as the
+`demonstrations` must be the same ones in another place."""
+load_config = IMPLICIT_BC.load

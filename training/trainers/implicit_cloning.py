@@ -17,14 +17,13 @@ import torch
 
 import envs
 from training.episodes.outcomes import outcomes_of
-from training.evaluation.players import check_device
 from training.runs import checkpoint, run_log
-from training.trainers.devices import Group
+from training.trainers.devices import Group, current_group
 from training.trainers.implicit_bc_config import ImplicitBCConfig
-from training.trainers.implicit_learner import Learner, learning_rate, load_data
+from training.trainers.implicit_learner import Job, Learner, learning_rate
 from training.trainers.map_fitting import announce
 
-__all__ = ["columns", "prepare", "train"]
+__all__ = ["columns", "identity", "prepare", "train"]
 
 
 def columns(env_id: str) -> tuple[str, ...]:
@@ -39,18 +38,20 @@ def _outcomes(env_id: str) -> tuple[str, ...]:
     return tuple(outcome.name for outcome in outcomes_of(envs.find_task(env_id)))
 
 
-def prepare(config: ImplicitBCConfig) -> None:
-    """UserError for a run that cannot begin: policy, environment, device or demonstrations."""
-    check_device(config.device)
-    load_data(config)
+prepare = Job
 
 
-def train(
-    config: ImplicitBCConfig, run: Path, start: checkpoint.Checkpoint | None, group: Group
-) -> None:
-    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
+def identity(config: ImplicitBCConfig) -> str:
+    """What tells the demonstrations that a run would clone from others."""
+    with closing(Job(config)) as job:
+        return job.identity
+
+
+def train(job: Job, run: Path) -> None:
+    """Train in the run directory `run`."""
+    config, group = job.config, current_group()
     torch.set_num_threads(config.threads)
-    with closing(Learner(config, run, group, start)) as learner:
+    with closing(Learner(job, run, group)) as learner:
         if learner.iteration >= config.iterations:
             return
         if not group.is_first:

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,13 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
 from torch import nn
 
-import policies
+import envs
 from policies import VisionPerformerPolicy
 from policies.feature_maps import map_state
 from training.episodes import environments
-from training.episodes.environments import make_env
 from training.episodes.outcomes import mean_of, mean_success, outcomes_of
+from training.episodes.pool import Pool
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.evaluator import play
-from training.evaluation.players import Player, check_device
 from training.recordings.batches import Batch, FrameSet, Prefetcher, frames_of_update
 from training.recordings.reader import DemoReader
 from training.runs import checkpoint
@@ -34,24 +33,25 @@ from training.runs.fingerprint import differences, sha256_of
 from training.runs.state_files import Count, State
 from training.settings import config as configuration
 from training.settings.config import UserError
+from training.trainers import lifecycle
 from training.trainers.devices import Group
+from training.trainers.exploration import Explorer, Rollout, Task
 from training.trainers.implicit_bc_config import ImplicitBCConfig
 from training.trainers.lifecycle import state_of
 from training.trainers.map_fitting import OBSERVATIONS, is_due, sound
 from training.trainers.optimiser_state import optimiser_tensors, set_optimiser
+from training.trainers.workers import explained
 
-__all__ = ["NOT_FINITE", "Data", "Fit", "Learner", "learning_rate", "load_data"]
+__all__ = ["NOT_FINITE", "Fit", "Job", "Learner", "learning_rate"]
 
 NOT_FINITE = "not_finite.jsonl"
 """File of a run directory: what was found in batches whose loss or gradient was not finite."""
-_EVALUATED = "evaluated.safetensors"  # of a run directory, while it is evaluated
 _TRAINING, _VALIDATION = 0, 1  # streams of random numbers
 _MOST_SKIPPED = 0.5  # of a round's batches; beyond, nothing is learned
 
 
-@dataclass(frozen=True)
-class Data:
-    """An initial policy, and what it may learn from."""
+class Job(lifecycle.Job[ImplicitBCConfig]):
+    """What a run begins with, and what its policy may learn from."""
 
     policy: VisionPerformerPolicy
     """With the statistics of the frames to train on."""
@@ -61,29 +61,26 @@ class Data:
     """SHA-256 over all of the demonstrations used but their frames: a run may only go on with the
     same ones."""
 
-
-def load_data(config: ImplicitBCConfig) -> Data:
-    """UserError when the policy cannot be built, or the demonstrations are not fit for the run."""
-    with make_env(config.env_id, config.env) as env:
-        spaces = env.observation_space, env.action_space
-        with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
-            policy = policies.build_for(config.policy, env)
-    reader = DemoReader(
-        config.demonstrations,
-        env_id=config.env_id,
-        observation_space=spaces[0],
-        action_space=spaces[1],
-    )
-    _check_recording(config, reader)
-    chosen, held_out = reader.mask("train")[: config.demos_used], reader.mask("valid")
-    if not chosen or not held_out:
-        raise UserError(
-            f"{config.demonstrations} has {len(chosen)} demonstrations to train on and "
-            f"{len(held_out)} held out, where at least one of each is needed"
+    def prepare(self) -> None:
+        """UserError when the demonstrations are not fit for the run."""
+        config = self.config
+        reader = DemoReader(
+            config.demonstrations,
+            env_id=config.env_id,
+            observation_space=self.env.observation_space,
+            action_space=self.env.action_space,
         )
-    frames = FrameSet(reader, chosen)
-    policy.set_statistics(frames.pose, frames.actions)
-    return Data(policy, frames, FrameSet(reader, held_out), _identity(reader, chosen, held_out))
+        _check_recording(config, reader)
+        chosen, held_out = reader.mask("train")[: config.demos_used], reader.mask("valid")
+        if not chosen or not held_out:
+            raise UserError(
+                f"{config.demonstrations} has {len(chosen)} demonstrations to train on and "
+                f"{len(held_out)} held out, where at least one of each is needed"
+            )
+        self.train, self.held_out = FrameSet(reader, chosen), FrameSet(reader, held_out)
+        self.identity = _identity(reader, chosen, held_out)
+        if self.start is None:
+            self.policy.set_statistics(self.train.pose, self.train.actions)
 
 
 def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str:
@@ -168,28 +165,24 @@ class Learner:
     UserError when the run cannot go on from `start` with these data and processes.
     """
 
-    def __init__(
-        self, config: ImplicitBCConfig, run: Path, group: Group, start: checkpoint.Checkpoint | None
-    ) -> None:
-        self.config, self._run, self._group = config, run, group
-        if group.is_first:  # the others must not take memory of its GPU
-            check_device(config.device)
-        self.device = group.device(config.device)
-        data = load_data(config)
-        self._frames, self._held_out, policy = data.train, data.held_out, data.policy
+    def __init__(self, job: Job, run: Path, group: Group) -> None:
+        config, start = job.config, job.start
+        self.config, self._job, self._run, self._group = config, job, run, group
+        self._frames, self._held_out, policy = job.train, job.held_out, job.policy
         if len(self._frames) < group.size:
             raise UserError(
                 f"{config.demonstrations} has {len(self._frames)} frames to train on, fewer than "
                 f"the {group.size} processes"
             )
         self.frames_per_update = min(config.batch_size, len(self._frames))
-        self._basis = Basis(data.identity, group.size)
+        self._basis = Basis(job.identity, group.size)
+        self._pool: Pool[Task, Rollout] | None = None
         self.iteration, self.fitted = 0, False
         if start is not None:
             saved = state_of(start, _Saved)
             self._check_basis(start.path, saved.basis)
-            checkpoint.load_into(policy, start)
             self.iteration, self.fitted = saved.progress.iteration, saved.progress.fitted
+        self.device = group.device(config.device)
         self.policy = policy.to(self.device)
         self._model = group.wrap(self.policy)
         self.optimiser = torch.optim.AdamW(
@@ -332,20 +325,26 @@ class Learner:
 
     def evaluate(self) -> dict[str, float]:
         """Success rate and mean outcomes of the present policy, in closed loop, by name."""
-        config, path = configuration.dump(self.config), self._run / _EVALUATED
-        checkpoint.save(path, self.policy.state_dict(), {}, config, {})
-        try:
-            player = Player(self._run.name, config["env_id"], config["env"], path)
-            seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config["episodes"])
-            episodes = list(play(player, seeds, config["workers"]))
-        finally:
-            path.unlink()
-        names = [outcome.name for outcome in outcomes_of(player.task)]
+        config, threads = self.config, torch.get_num_threads()
+        torch.set_num_threads(1)
+        if self._pool is None:
+            most = min(config.workers, config.episodes)
+            make = partial(Explorer, 1.0, *self._job.settings)
+            self._pool = self._job.open_pool(make, most)
+        state = {name: part.numpy(force=True) for name, part in self.policy.state_dict().items()}
+        seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config.episodes)
+        with explained():
+            played = self._pool.run([Task(seed, state, None) for seed in seeds])
+        episodes = [rollout.episode for rollout in played]
+        torch.set_num_threads(threads)
+        names = [outcome.name for outcome in outcomes_of(envs.find_task(config.env_id))]
         return {"success": mean_success(episodes), **{n: mean_of(episodes, n) for n in names}}
 
     def close(self) -> None:
-        """End the reading threads."""
+        """End the reading threads and the evaluation's workers."""
         self._prefetcher.close()
+        if self._pool is not None:
+            self._pool.close()
 
     def _autocast(self) -> torch.autocast:
         mixed = self.config.precision == "bfloat16"

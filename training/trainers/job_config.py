@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Collection, Sequence
+from dataclasses import field
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
 import envs
+import policies
 from training.command.files import CONFIG, METRICS
 from training.episodes import environments
 from training.settings import config as configuration
 from training.settings.config import UserError
+from training.settings.overrides import Overrides
 
 __all__ = [
     "SHORTHANDS",
-    "as_before",
+    "STRICT",
+    "JobConfig",
     "describe_job",
+    "is_of_run",
     "load_job",
     "make_parser",
     "missing_keys",
@@ -26,6 +33,40 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+"""Of all configurations."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class JobConfig:
+    """What a training run is made of, whichever trainer's; each has a subclass."""
+
+    trainer: str = ""
+    """Which trainer the file is for."""
+    iterations: int = Field(default=100, ge=1, le=10**9)
+    """Rows of metrics.csv, and checkpoints."""
+    workers: int = Field(default=2, ge=1, le=4096)
+    """Episodes run at the same time, each in a process; 1 needs no process but this."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of all that is random but the initial policy, which has `policy.init_seed`."""
+    episode_s: float | None = None
+    """Length of an episode, seconds: shorthand of `env.episode_s`."""
+    feature_map: str | None = None
+    """Attention's feature map: shorthand of `policy.feature_map`."""
+    num_features: int | None = None
+    """Random vectors m: shorthand of `policy.num_features`."""
+    num_lambda_features: int | None = None
+    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
+    env_id: str = envs.STEPPING_STONES
+    """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, keywords of `gymnasium.make`."""
+    policy: policies.PolicySettings = policies.PolicyConfig()
+    """The policy."""
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
+    """Latest checkpoints that are kept, besides the one before training."""
+
 
 SHORTHANDS = {
     "episode_s": "env.episode_s",
@@ -45,7 +86,7 @@ _OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "c
 """The same of one kind of policy."""
 
 
-def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
+def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     """A trainer's configuration, every default filled in; UserError when something is wrong.
 
     Where `overrides` name another environment than the file, what the file says of its own does not
@@ -58,7 +99,7 @@ def load_job(cls: type[T], path: str | Path, overrides: list[str]) -> T:
     if isinstance(asked, str) and not environments.same(asked, str(own)):
         others = (*_OF_ENV, "policy") if _is_shipped(Path(path)) else _OF_ENV
         data = {key: value for key, value in data.items() if key not in others}
-    of_run = _is_of_run(Path(path))  # which somebody else may have written
+    of_run = is_of_run(path)  # which somebody else may have written
     if asked is not None or not of_run:
         environments.find_task(str(own if asked is None else asked))
     if _another_kind(data, changes):
@@ -109,15 +150,16 @@ def _is_shipped(path: Path) -> bool:
     return path.resolve().is_relative_to(Path(str(resources.files("configs"))).resolve())
 
 
-def _is_of_run(path: Path) -> bool:
+def is_of_run(path: str | Path) -> bool:
     """Whether a configuration is that of a run directory."""
+    path = Path(path)
     return path.name == CONFIG and (path.parent / METRICS).exists()
 
 
 def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
     """Plain data of a configuration that an earlier version may have written, every default of this
     one filled in; UserError names the `source` when something is wrong."""
-    data = {**missing_keys(data), **data}
+    data = {**missing_keys(cls, data), **data}
     given = configuration.dump(configuration.validate(cls, data, source))
     whole = _with_defaults(cls, given, source)
     return configuration.dump(configuration.validate(cls, whole, source))
@@ -146,14 +188,11 @@ def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[st
     return data
 
 
-def missing_keys(known: Collection[str]) -> dict[str, Any]:
-    """What a run of an earlier version did, for keys that its configuration does not know."""
-    return {key: value for key, value in _BEFORE.items() if key not in known}
-
-
-def as_before(known: Collection[str]) -> list[str]:
-    """The same as overrides of that configuration."""
-    return [f"{key}={json.dumps(value)}" for key, value in missing_keys(known).items()]
+def missing_keys(cls: type[JobConfig], known: Collection[str]) -> dict[str, Any]:
+    """What a run of an earlier version did, for keys of `cls` that its configuration does not
+    know."""
+    fields = cls.__dataclass_fields__
+    return {k: value for k, value in _BEFORE.items() if k in fields and k not in known}
 
 
 def describe_job(cls: type[Any]) -> str:
@@ -165,14 +204,14 @@ def describe_job(cls: type[Any]) -> str:
 def make_parser(
     command: str, description: str, fields: str, preset: str
 ) -> configuration.ArgumentParser:
-    """The parser of the arguments that `start_run` reads; `fields` describes the configuration."""
+    """The parser of what `lifecycle.run_command` reads; `fields` describes the configuration."""
     parser = configuration.ArgumentParser(
         prog=f"python -m {command}",
         description=description,
         epilog=f"fields of the configuration, for --set and --config, with defaults:\n{fields}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset})")
+    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset or 'none'})")
     parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
     parser.add_argument(
         "--resume",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,17 @@ from safetensors import SafetensorError
 from safetensors import torch as safetensors_torch
 from torch import Tensor
 
-import policies
 from policies.observation import copied, parts_of
 from training.command.files import check_regular, write_atomically
-from training.episodes.environments import make_env
 from training.episodes.episode import Episode, Policy, run_episode
-from training.episodes.pool import open_pool
+from training.episodes.pool import Pool
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
-from training.runs.checkpoint import check_tensors, policy_settings
+from training.runs.checkpoint import check_tensors
 from training.runs.fingerprint import sha256_of
 from training.settings.config import UserError
-from training.trainers.workers import explained
+from training.trainers.workers import PolicyWorker, explained
 
-__all__ = ["Collector", "Demonstrations", "Layout", "Task", "Walk", "layout_of"]
+__all__ = ["Demonstrations", "Layout", "Task", "Walk", "Walker", "layout_of", "walked"]
 
 Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 """Shape and type of what is stored of a decision, by its name in a file."""
@@ -251,21 +248,18 @@ class _Labelled:
         return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
 
 
-class _Walker:
-    """One environment and one policy; walks one task at a time."""
+class Walker(PolicyWorker):
+    """Walks with the expert beside it."""
 
-    def __init__(self, env_id: str, env: dict[str, Any], policy: dict[str, Any]) -> None:
-        torch.set_num_threads(1)
-        self._env = make_env(env_id, env)
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
         self._layout = layout_of(self._env)
-        self._policy = policies.build_for(policy_settings(policy, "policy"), self._env)
 
     def run(self, task: Task) -> Walk:
         """Walk a task."""
         assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         if task.learner is not None:
-            state = {name: torch.from_numpy(value) for name, value in task.learner.items()}
-            self._policy.load_state_dict(state)
+            self.set_state(task.learner)
         learner = None if task.learner is None else self._policy
         walker = _Labelled(self._env, learner, task)
         episode = run_episode(self._env, walker, task.seed)
@@ -277,31 +271,8 @@ class _Walker:
         actions, taken = (np.stack(a).astype(action_type) for a in (walker.labels, walker.taken))
         return Walk(dataclasses.replace(episode, info={}), parts, actions, taken)
 
-    def close(self) -> None:
-        self._env.close()
 
-
-class Collector:
-    """Walks tasks in this process, or in several others.
-
-    Args:
-        env_id, env, policy: environment and policy, as in a run's configuration.
-        workers: how many processes.
-
-    Raises:
-        UserError: if the environment cannot be made; with several workers, `walk` does.
-    """
-
-    def __init__(
-        self, env_id: str, env: dict[str, Any], policy: dict[str, Any], workers: int
-    ) -> None:
-        self._pool = open_pool(partial(_Walker, env_id, env, policy), workers)
-
-    def walk(self, tasks: Sequence[Task]) -> list[Walk]:
-        """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
-        with explained():
-            return self._pool.run(tasks)
-
-    def close(self) -> None:
-        """Release processes and environments."""
-        self._pool.close()
+def walked(pool: Pool[Task, Walk], tasks: Sequence[Task]) -> list[Walk]:
+    """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
+    with explained():
+        return pool.run(tasks)

@@ -1,73 +1,135 @@
-"""What every trainer does around its training: command line, run directory, policy, interrupts."""
+"""What every trainer does around its training: what a run begins with, its directory, its end."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
+import gymnasium
 import torch
 
 import policies
 from training.command.command_lines import command_line
 from training.command.files import lock
 from training.command.signals import interrupted_status
-from training.episodes import environments
+from training.episodes import environments, pool
 from training.episodes.environments import make_env
+from training.episodes.pool import InProcessPool, Pool, Worker
+from training.evaluation.players import check_device
 from training.runs import checkpoint, run_log
+from training.runs.checkpoint import Checkpoint
 from training.runs.state_files import check
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.resuming import iterations_done, resume, set_aside_later
+from training.trainers.devices import Group, current_group, open_group
+from training.trainers.job_config import JobConfig
+from training.trainers.registry import load_any_config, trainer_of
+from training.trainers.resuming import go_on, iterations_done, resume, set_aside_later
+from training.trainers.trainer import Trainer
 
 __all__ = [
+    "Job",
     "build_policy",
-    "hold_and_train",
     "own_names",
     "print_next",
-    "start_run",
+    "run_command",
     "state_of",
-    "train_and_tell",
-    "typed_again",
+    "train",
 ]
 
+C = TypeVar("C", bound=JobConfig)
+K = TypeVar("K")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
-def start_run(
-    command: str, args: argparse.Namespace, preset: str, load: Callable[[Any, list[str]], T],
-    free_on_resume: Callable[[T], tuple[str, ...]], prepare: Callable[[T], object],
-) -> tuple[T, Path, checkpoint.Checkpoint | None]:  # fmt: skip
-    """What the command line asks for: configuration, run directory, checkpoint to go on from.
+class Job(Generic[C]):
+    """What a run begins with: its environment, open, and its policy, as it is in the beginning, as
+    `init_from` gives it or as the checkpoint `start` that the run goes on from.
 
-    Args:
-        command: module of the trainer.
-        args: of `training.trainers.job_config.make_parser`.
-        preset: file among the package's configs that is read when none is named.
-        load: reads a configuration from a path and overrides.
-        free_on_resume: keys of a configuration that a resumed run may change.
-        prepare: raises UserError for a job that cannot begin, before its directory is made.
+    UserError when the environment cannot be made or the policy does not fit it.
     """
-    if args.resume is None:
-        packaged = resources.files("configs") / preset
-        config = load(args.config or Path(str(packaged)), args.set)
-        prepare(config)
-        plain = configuration.dump(config)
-        run = Path(args.out) if args.out else run_log.new_directory(plain["env_id"])
-        run_log.create(run, plain)
-        return config, run, None
-    return resume(command, args, load, free_on_resume)
 
+    def __init__(self, config: C, start: Checkpoint | None = None) -> None:
+        self.config, self.start = config, start
+        device = getattr(config, "device", None)
+        if device is not None and current_group().is_first:  # others leave its GPU alone
+            check_device(device)
+        self.env, self._given = make_env(config.env_id, config.env), False
+        self.fitted = False
+        """Whether another run has fitted its feature maps."""
+        try:
+            self.policy: Any = _built(config.env_id, config.policy, self.env)
+            self._load()
+            self.prepare()
+        except BaseException:
+            self.close()
+            raise
 
-def state_of(start: checkpoint.Checkpoint, cls: type[T]) -> T:
-    """What a trainer saved beside tensors. UserError when the checkpoint does not hold it."""
-    try:
-        return check(cls, start.state, start.path)
-    except UserError as error:
-        raise UserError(f"{error}; it may be another trainer's") from None
+    def prepare(self) -> None:
+        """What else a trainer begins with; UserError where it cannot begin."""
+
+    def _load(self) -> None:
+        init_from = getattr(self.config, "init_from", None)
+        if self.start is not None:
+            checkpoint.load_into(self.policy, self.start)
+        elif init_from is not None:
+            before = checkpoint.load(checkpoint.resolve(init_from))
+            checkpoint.load_into(self.policy, before)
+            self.fitted = before.has_fitted_maps
+
+    @property
+    def settings(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """What a worker is made for, as `PolicyWorker` takes it: plain data."""
+        plain = configuration.dump(self.config)
+        return plain["env_id"], plain["env"], plain["policy"]
+
+    @contextmanager
+    def opened(
+        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], run: Path, iteration: int
+    ) -> Iterator[tuple[Pool[K, R], run_log.RunLog]]:
+        """Workers that `make` gives, see `open_pool`, and the log of a run from an iteration."""
+        config = self.config
+        columns = trainer_of(config).module.columns(config.env_id)
+        with (
+            closing(self.open_pool(make)) as pool,
+            closing(
+                run_log.RunLog(run, columns, iteration=iteration, total=config.iterations)
+            ) as log,
+        ):
+            yield pool, log
+
+    def open_pool(
+        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], workers: int | None = None
+    ) -> Pool[K, R]:
+        """What runs the episodes of the run, to be closed.
+
+        Args:
+            make: gives a worker, one in this process for the environment that is open here, others
+                for one that they make themselves; for those it is pickled.
+            workers: how many; None: as configured.
+        """
+        config = self.config
+        workers = config.workers if workers is None else workers
+        address = getattr(config, "ray_address", None)
+        if workers == 1 and address is None:
+            self._given = True  # the worker closes it
+            return InProcessPool(partial(make, self.env))
+        self.close()
+        print(f"starting {workers} workers on {address or 'this machine'} ...", flush=True)
+        return pool.open_pool(partial(make, None), workers, address)
+
+    def close(self) -> None:
+        """Close the environment, unless a worker has it."""
+        if not self._given:
+            self._given = True
+            self.env.close()
 
 
 def build_policy(
@@ -78,58 +140,160 @@ def build_policy(
     UserError when the environment cannot be made or the policy does not fit it.
     """
     with make_env(env_id, env) as opened:
-        with checkpoint.fitting(f"cannot build the policy for {env_id}"):
-            policy = policies.build_for(config, opened, typed=False)
-        step_s = environments.step_s(opened)
+        policy, step_s = _built(env_id, config, opened), environments.step_s(opened)
     return policy, step_s
 
 
-def hold_and_train(
-    command: str, args: argparse.Namespace, config: T, run: Path,
-    start: checkpoint.Checkpoint | None,
-    train: Callable[[T, Path, checkpoint.Checkpoint | None], None],
-) -> int:  # fmt: skip
-    """Train while no other process can in the same directory: 0, or that of an interruption."""
+def _built(env_id: str, config: policies.AnyPolicyConfig, env: gymnasium.Env) -> Any:
+    with checkpoint.fitting(f"cannot build the policy for {env_id}"):
+        return policies.build_for(config, env, typed=False)
+
+
+def state_of(start: Checkpoint, cls: type[T]) -> T:
+    """What a trainer saved beside tensors. UserError when the checkpoint does not hold it."""
     try:
-        with lock(run):
-            if args.resume is not None:
-                done = iterations_done(start)
-                run_log.record_resume(run, done, configuration.dump(config))
-            if start is not None:
-                set_aside_later(start)
-            train(config, run, start)
-    except KeyboardInterrupt as error:
-        latest = checkpoint.in_run(run)
-        at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
-        typed = typed_again(config)
-        again = command_line(command, "--resume", run, *(["--set", *typed] if typed else []))
-        print(f"\ninterrupted{at}; go on with: {again}")
-        return interrupted_status(error)
+        return check(cls, start.state, start.path)
+    except UserError as error:
+        raise UserError(f"{error}; it may be another trainer's") from None
+
+
+def train(config: JobConfig, run: str | Path) -> None:
+    """Train in the directory `run`: from the beginning, or from the newest checkpoint of the run
+    that it holds.
+
+    What the configuration names as "module:Class" is imported. UserError when it cannot begin, or
+    go on, or stops; what is done is kept, after an interrupt too.
+    """
+    run, start = Path(run), None
+    admit_parts(config)
+    goes_on = (run / run_log.CONFIG).is_file()
+    if goes_on:
+        config, start = go_on(config, run)
+    with closing(_begin(config, run, start, goes_on)) as job:
+        _train(job, run, goes_on)
+
+
+def _begin(config: JobConfig, run: Path, start: Checkpoint | None, goes_on: bool) -> Job[Any]:
+    """A job and, unless it goes on, its run directory."""
+    job: Job[Any] = trainer_of(config).module.prepare(config, start)
+    try:
+        if not goes_on:
+            run_log.create(run, configuration.dump(config))
+    except BaseException:
+        job.close()
+        raise
+    return job
+
+
+def admit_parts(config: JobConfig) -> None:
+    """Import the parts of the user's own that a configuration names."""
+    from policies.own import admit
+
+    environments.find_task(config.env_id)
+    admit(configuration.dump(config.policy))
+
+
+def _train(job: Job[Any], run: Path, goes_on: bool) -> None:
+    """Train in a run directory while no other process can."""
+    with lock(run):
+        if goes_on:
+            done = iterations_done(job.start)
+            run_log.record_resume(run, done, configuration.dump(job.config))
+        if job.start is not None:
+            set_aside_later(job.start)
+        trainer_of(job.config).module.train(job, run)
+
+
+def run_command(trainer: Trainer, args: argparse.Namespace) -> int:
+    """All that the command of a trainer does, see `job_config.make_parser`: its exit status.
+
+    In the end it says what to do with the run, or how to go on.
+    """
+    torch.set_num_threads(1)
+    with open_group() as group:
+        return _in_group(trainer, args, group)
+
+
+def _in_group(trainer: Trainer, args: argparse.Namespace, group: Group) -> int:
+    """The same in one of the processes that train together."""
+    job: Job[Any] | None = None
+    goes_on = args.resume is not None
+    outcome: tuple[Any, Path, Checkpoint | None] | UserError = UserError()
+    try:
+        if group.is_first:
+            outcome = config, run, start = _asked(trainer, args, group)
+            job = _begin(config, run, start, goes_on)
+    except UserError as error:
+        outcome = error
+    outcome = group.share(outcome)
+    if isinstance(outcome, UserError):
+        raise outcome
+    config, run, start = outcome
+    trainer = trainer_of(config)
+    with closing(job or trainer.module.prepare(config, start)) as job:
+        if not group.is_first:
+            trainer.module.train(job, run)
+            return 0
+        try:
+            _train(job, run, goes_on)
+        except KeyboardInterrupt as error:
+            _print_interrupted(trainer, config, run)
+            return interrupted_status(error)
+    _print_done(trainer, config, run)
     return 0
 
 
-def train_and_tell(
-    command: str, args: argparse.Namespace, preset: str, load: Callable[[Any, list[str]], T],
-    free_on_resume: tuple[str, ...], prepare: Callable[[T], object],
-    train: Callable[[T, Path, checkpoint.Checkpoint | None], None],
-) -> int:  # fmt: skip
-    """All that a trainer in one process does, see `start_run`: its exit status. In the end it says
-    what to do with the run, and how to go on."""
-    torch.set_num_threads(1)
-    config: Any
-    config, run, start = start_run(command, args, preset, load, lambda _: free_on_resume, prepare)
-    status = hold_and_train(command, args, config, run, start, train)
-    if status == 0:
-        more = [f"iterations={2 * config.iterations}", *typed_again(config)]
-        print_next(
-            config.iterations,
-            run,
-            config.env_id,
-            (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
-            (command_line(command, "--resume", run, "--set", *more), "train on"),
-            own=own_names(config).values(),
+def _asked(
+    trainer: Trainer, args: argparse.Namespace, group: Group
+) -> tuple[Any, Path, Checkpoint | None]:
+    """The configuration, directory and checkpoint that the command line asks for."""
+
+    def load(path: str | Path, overrides: Any) -> Any:
+        config = load_any_config(path, overrides, trainer.name)
+        _check_group(config, group)
+        return config
+
+    if args.resume is not None:
+        return resume(args, load)
+    if not (args.config or trainer.preset):
+        raise UserError("--config must name a file; this trainer has no preset")
+    config = load(args.config or Path(str(resources.files("configs") / trainer.preset)), args.set)
+    return config, Path(args.out) if args.out else run_log.new_directory(config.env_id), None
+
+
+def _check_group(config: Any, group: Group) -> None:
+    """UserError where these processes cannot train together."""
+    if group.size == 1:
+        return
+    if not trainer_of(config).in_processes:
+        raise UserError(
+            f"{group.size} processes were started, but only policy.name = vision_performer "
+            "trains on several; this policy takes workers instead"
         )
-    return status
+    if config.batch_size % group.size:
+        raise UserError(
+            f"batch_size must be a multiple of the {group.size} processes, got {config.batch_size}"
+        )
+
+
+def _print_interrupted(trainer: Trainer, config: JobConfig, run: Path) -> None:
+    latest = checkpoint.in_run(run)
+    at = f"; iteration {latest[-1].stem} is saved" if latest else " before the first checkpoint"
+    typed = _typed_again(config)
+    again = command_line(trainer.command, "--resume", run, *(["--set", *typed] if typed else []))
+    print(f"\ninterrupted{at}; go on with: {again}")
+
+
+def _print_done(trainer: Trainer, config: JobConfig, run: Path) -> None:
+    if trainer.following is not None:
+        commands = trainer.following(config, run)
+    else:
+        more = [f"iterations={2 * config.iterations}", *_typed_again(config)]
+        commands = [
+            (shlex.join(["tensorboard", "--logdir", str(run)]), "the curves"),
+            (command_line(trainer.command, "--resume", run, "--set", *more), "train on"),
+        ]
+    print_next(config.iterations, run, config.env_id, *commands, own=own_names(config).values())
 
 
 def own_names(config: Any) -> dict[str, str]:
@@ -139,7 +303,7 @@ def own_names(config: Any) -> dict[str, str]:
     return {key: name for key, name in found.items() if ":" in name}
 
 
-def typed_again(config: Any) -> list[str]:
+def _typed_again(config: Any) -> list[str]:
     """The same as overrides of a run that is resumed."""
     return [f"policy.{key}={name}" for key, name in own_names(config).items()]
 

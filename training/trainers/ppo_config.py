@@ -6,27 +6,20 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-import envs
 import policies
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.job_config import load_job
+from training.trainers.job_config import STRICT, JobConfig
+from training.trainers.trainer import Trainer
 
-__all__ = ["FREE_ON_RESUME", "PPOConfig", "critic_settings", "load_config"]
-
-FREE_ON_RESUME = ("iterations", "workers", "ray_address", "device")
-"""Keys that a resumed run may change: no result depends on them, except that another device rounds
-otherwise."""
+__all__ = ["PPO", "PPOConfig", "critic_settings", "load_config"]
 
 
-@dataclass(
-    frozen=True,
-    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
-)
-class PPOConfig:
+@dataclass(frozen=True, config=STRICT)
+class PPOConfig(JobConfig):
     """A training run by proximal policy optimisation, whose updates are Stable-Baselines3's."""
 
     trainer: Literal["ppo"] = "ppo"
@@ -70,10 +63,6 @@ class PPOConfig:
     critic: dict[str, Any] = field(default_factory=dict)
     """Settings in which the critic, a policy of its own whose one number is the value, differs from
     `policy`, such as {selection: all}. Its controller is mlp, `hidden` [64, 64] unless given."""
-    workers: int = Field(default=2, ge=1, le=4096)
-    """Episodes run at the same time, each in a process; 1 needs no process but this."""
-    seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of episodes, exploration and batches (the initial policy has `policy.init_seed`)."""
     ray_address: str | None = None
     """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
     device: str = "cpu"
@@ -82,26 +71,10 @@ class PPOConfig:
     """Threads that the updates compute with."""
     init_from: str | None = None
     """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
-    episode_s: float | None = None
-    """Length of an episode, seconds: shorthand of `env.episode_s`."""
-    feature_map: str | None = None
-    """Attention's feature map: shorthand of `policy.feature_map`."""
-    num_features: int | None = None
-    """Random vectors m: shorthand of `policy.num_features`."""
-    num_lambda_features: int | None = None
-    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
-    env_id: str = envs.STEPPING_STONES
-    """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
-    env: dict[str, Any] = field(default_factory=dict)
-    """Settings of the environment, keywords of `gymnasium.make`."""
-    policy: policies.PolicySettings = policies.PolicyConfig()
-    """The policy."""
     fit_after: int | None = Field(default=10, ge=1)
     """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
     of a clustered hybrid) are fitted to the policy's own queries and keys, once; null: never. What
     `init_from` names keeps maps that its own training fitted."""
-    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
-    """Latest checkpoints that are kept, besides the one before training."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -152,8 +125,15 @@ def critic_settings(
     return found
 
 
-def load_config(path: str | Path, overrides: list[str]) -> PPOConfig:
-    """The configuration with every default filled in; UserError when something is wrong."""
-    config = load_job(PPOConfig, path, overrides)
-    critic_settings(config, configuration.source(path, overrides))
-    return config
+PPO = Trainer(
+    name="ppo",
+    config=PPOConfig,
+    learner="training.trainers.ppo_learner",
+    summary="Train a policy by proximal policy optimisation.",
+    preset="stepping_stones_ppo.yaml",
+    free_on_resume=("iterations", "workers", "ray_address", "device"),
+    check=critic_settings,
+)
+"""No result depends on what a resumed run may change, except that another device rounds
+otherwise."""
+load_config = PPO.load

@@ -6,8 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,21 +23,20 @@ import policies
 from foveate_extras import require
 from policies import RunningStatistics
 from policies.seeing import SeeingPolicy
-from training.episodes.environments import make_env
 from training.episodes.outcomes import episode_columns, episode_values
 from training.episodes.pool import Pool
 from training.episodes.seeds import derived_seeds
-from training.evaluation.players import check_device
 from training.runs import checkpoint, run_log
 from training.runs.state_files import Count, Finite, State
 from training.settings import config as configuration
 from training.settings.config import UserError
+from training.trainers import lifecycle
 from training.trainers.exploration import Explorer, Rollout, Task
 from training.trainers.lifecycle import state_of
 from training.trainers.map_fitting import OBSERVATIONS, announce, evenly, is_due, sound
 from training.trainers.optimiser_state import optimiser_tensors, set_optimiser
 from training.trainers.ppo_config import PPOConfig, critic_settings
-from training.trainers.workers import explained, open_pool
+from training.trainers.workers import explained
 
 if TYPE_CHECKING:
     from stable_baselines3 import PPO
@@ -96,13 +94,36 @@ class _Saved:
     optimiser_tensors: Count
 
 
-@dataclass(frozen=True)
-class _Learner:
-    """Actor, critic, and Stable-Baselines3's PPO around them."""
+class Job(lifecycle.Job[PPOConfig]):
+    """What a run begins with: actor, critic, and Stable-Baselines3's PPO around them."""
 
-    actor: SeeingPolicy
-    critic: SeeingPolicy
-    model: PPO
+    def __init__(self, config: PPOConfig, start: checkpoint.Checkpoint | None = None) -> None:
+        require("training.ppo", "rl")
+        super().__init__(config, start)
+
+    def prepare(self) -> None:
+        """Critic and PPO; UserError where actor or critic cannot be trained."""
+        from training.trainers.ppo_update import make_model
+
+        config, env = self.config, self.env
+        if hasattr(self.actor.controller, "state_size"):
+            raise UserError(
+                "policy.controller must remember nothing in training.ppo, which learns from single "
+                f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
+            )
+        value = spaces.Box(-np.inf, np.inf, (1,), np.float32)
+        with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
+            self.critic: SeeingPolicy = policies.build(
+                critic_settings(config, "the configuration"), env.observation_space, value,
+                geometry=getattr(env.unwrapped, "geometry", None), typed=False,
+            )  # fmt: skip
+        self.model: PPO = make_model(config, env.observation_space, self.actor, self.critic)
+
+    @property
+    def actor(self) -> SeeingPolicy:
+        """The policy."""
+        found: SeeingPolicy = self.policy
+        return found
 
     @property
     def networks(self) -> tuple[SeeingPolicy, SeeingPolicy]:
@@ -117,35 +138,10 @@ class _Learner:
         return found.detach()
 
 
-def prepare(config: PPOConfig) -> _Learner:
-    """The learner before training; UserError where it cannot begin,
-    MissingExtraError without Stable-Baselines3."""
-    require("training.ppo", "rl")
-    from training.trainers.ppo_update import make_model
-
-    check_device(config.device)
-    value = spaces.Box(-np.inf, np.inf, (1,), np.float32)
-    judge = critic_settings(config, "the configuration")
-    with make_env(config.env_id, config.env) as env:
-        geometry = getattr(env.unwrapped, "geometry", None)
-        with checkpoint.fitting(f"cannot build the policy for {config.env_id}"):
-            actor: SeeingPolicy = policies.build_for(config.policy, env, typed=False)
-        with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
-            critic: SeeingPolicy = policies.build(
-                judge, env.observation_space, value, geometry=geometry, typed=False
-            )
-        space = env.observation_space
-    if hasattr(actor.controller, "state_size"):
-        raise UserError(
-            "policy.controller must remember nothing in training.ppo, which learns from single "
-            f"steps, got {getattr(config.policy, 'controller', None)}; training.es takes it"
-        )
-    if config.init_from is not None:
-        checkpoint.load_into(actor, checkpoint.load(checkpoint.resolve(config.init_from)))
-    return _Learner(actor, critic, make_model(config, space, actor, critic))
+prepare = Job
 
 
-def save(run: Path, learner: _Learner, progress: Progress, config: PPOConfig) -> None:
+def save(run: Path, learner: Job, progress: Progress) -> None:
     """Write the iteration's checkpoint: the policy, and what else training goes on from."""
     optimiser = optimiser_tensors(learner.model.policy.optimizer)
     critic = learner.critic.state_dict()
@@ -153,14 +149,13 @@ def save(run: Path, learner: _Learner, progress: Progress, config: PPOConfig) ->
     tensors |= {_CRITIC + name: tensor for name, tensor in critic.items()}
     tensors |= {_OPTIMISER + name: tensor for name, tensor in optimiser.items()}
     state = {"progress": dataclasses.asdict(progress), "optimiser_tensors": len(optimiser)}
-    plain = configuration.dump(config)
+    plain = configuration.dump(learner.config)
     checkpoint.save_in_run(run, progress.iteration, learner.actor, tensors, plain, state)
 
 
-def load(start: checkpoint.Checkpoint, learner: _Learner) -> Progress:
-    """Set a learner to what a checkpoint holds; UserError when that is another's."""
+def load(start: checkpoint.Checkpoint, learner: Job) -> Progress:
+    """Set a learner to what else a checkpoint holds; UserError when that is another's."""
     saved = state_of(start, _Saved)
-    checkpoint.load_into(learner.actor, start)
     known = {_CRITIC + name: tensor for name, tensor in learner.critic.state_dict().items()}
     known[_LOG_STD] = learner.log_std
     found = {k: v for k, v in start.search.items() if not k.startswith(_OPTIMISER)}
@@ -171,43 +166,31 @@ def load(start: checkpoint.Checkpoint, learner: _Learner) -> Progress:
     return saved.progress
 
 
-def train(config: PPOConfig, run: Path, start: checkpoint.Checkpoint | None = None) -> None:
-    """Train in the run directory `run`, from the beginning or from the checkpoint `start`."""
-    learner = prepare(config)
-    progress = Progress()
-    if start is not None:
-        progress = load(start, learner)
+def train(job: Job, run: Path) -> None:
+    """Train in the run directory `run`."""
+    config = job.config
+    if job.start is None:
+        progress = Progress(fitted=job.fitted)
+        save(run, job, progress)
     else:
-        progress.fitted = (
-            config.init_from is not None
-            and checkpoint.load(checkpoint.resolve(config.init_from)).has_fitted_maps
-        )
-        save(run, learner, progress, config)
-    sizes = [sum(p.numel() for p in network.parameters()) for network in learner.networks]
+        progress = load(job.start, job)
+    sizes = [sum(p.numel() for p in network.parameters()) for network in job.networks]
     print(f"{sizes[0]} parameters, {sizes[1]} of the critic, in {run}", flush=True)
     if progress.iteration >= config.iterations:
         return
-    announce(learner.actor, config.fit_after, progress.fitted, config.iterations)
-    settings = config.env_id, config.env, configuration.dump(config)["policy"], config.temperature
-    with (
-        closing(
-            open_pool(partial(Explorer, *settings), config.workers, config.ray_address)
-        ) as pool,
-        closing(
-            run_log.RunLog(
-                run, columns(config.env_id), iteration=progress.iteration, total=config.iterations
-            )
-        ) as log,
-    ):
+    announce(job.actor, config.fit_after, progress.fitted, config.iterations)
+    make = partial(Explorer, config.temperature, *job.settings)
+    with job.opened(make, run, progress.iteration) as (pool, log):
         torch.set_num_threads(config.threads)
-        learn(config, run, learner, progress, pool, log)
+        learn(run, job, progress, pool, log)
 
 
 def explore(
-    config: PPOConfig, iteration: int, learner: _Learner, pool: Pool[Task, Rollout]
+    iteration: int, learner: Job, pool: Pool[Task, Rollout]
 ) -> tuple[list[Rollout], list[Rollout]]:
     """An iteration's episodes without exploration, and those with it: waves of `episodes`, until
     they have `steps` steps. That no result depends on the workers, no wave ends early."""
+    config = learner.config
     state = {name: tensor.numpy(force=True) for name, tensor in learner.actor.state_dict().items()}
     log_std = learner.log_std.cpu().numpy()
     seeds = derived_seeds(config.seed, iteration, _CENTER, config.center_episodes)
@@ -224,19 +207,19 @@ def explore(
 
 
 def learn(
-    config: PPOConfig, run: Path, learner: _Learner, progress: Progress,
-    pool: Pool[Task, Rollout], log: run_log.RunLog,
-) -> None:  # fmt: skip
+    run: Path, learner: Job, progress: Progress, pool: Pool[Task, Rollout], log: run_log.RunLog
+) -> None:
     """The training loop: explore, update, log, save."""
     from training.trainers.ppo_update import update
 
+    config = learner.config
     task, earlier_s = envs.find_task(config.env_id), float(log.last.get("wall_s", 0.0))
     began = time.perf_counter()
     while progress.iteration < config.iterations:
         lap = time.perf_counter()
         progress.iteration += 1
 
-        calm, tried = explore(config, progress.iteration, learner, pool)
+        calm, tried = explore(progress.iteration, learner, pool)
         center, episodes = ([rollout.episode for rollout in part] for part in (calm, tried))
         exploration = float(learner.log_std.exp().mean()) if len(learner.log_std) else math.nan
 
@@ -245,7 +228,7 @@ def learn(
         figures = update(learner.model, tried, unit, seed)
         check_finite(learner, progress.iteration)
         take_statistics(learner, tried)
-        fit_maps(config, learner, progress, tried)
+        fit_maps(learner, progress, tried)
 
         steps = sum(episode.steps for episode in center + episodes)
         rewards = [episode.reward for episode in episodes]
@@ -264,10 +247,10 @@ def learn(
             "wall_s": round(earlier_s + now - began, 3),
         }
         log.row(row, f"reward {row['center_reward']:.3g}, {steps / (now - lap):.0f} steps/s")
-        save(run, learner, progress, config)
+        save(run, learner, progress)
 
 
-def check_finite(learner: _Learner, iteration: int) -> None:
+def check_finite(learner: Job, iteration: int) -> None:
     """UserError when an update has left numbers that are not finite."""
     if all(bool(p.isfinite().all()) for p in learner.model.policy.parameters()):
         return
@@ -285,7 +268,7 @@ def seen_in(rollouts: Sequence[Rollout]) -> dict[str, Tensor]:
     }
 
 
-def take_statistics(learner: _Learner, rollouts: Sequence[Rollout]) -> None:
+def take_statistics(learner: Job, rollouts: Sequence[Rollout]) -> None:
     """Add what was seen to what observations are normalised by, from the next iteration on."""
     device = learner.log_std.device
     for rollout in rollouts:
@@ -295,11 +278,9 @@ def take_statistics(learner: _Learner, rollouts: Sequence[Rollout]) -> None:
             network.normaliser.statistics = total
 
 
-def fit_maps(
-    config: PPOConfig, learner: _Learner, progress: Progress, rollouts: Sequence[Rollout]
-) -> None:
+def fit_maps(learner: Job, progress: Progress, rollouts: Sequence[Rollout]) -> None:
     """Fit the feature maps, when that is due, to what was seen."""
-    if not is_due(config.fit_after, progress.fitted, progress.iteration):
+    if not is_due(learner.config.fit_after, progress.fitted, progress.iteration):
         return
     seen = seen_in(rollouts)
     rows = torch.from_numpy(evenly(len(next(iter(seen.values()))), OBSERVATIONS))

@@ -1,51 +1,79 @@
-"""A YAML configuration of whichever trainer knows its keys."""
+"""All trainers, by the `trainer` of a YAML; and the command of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from policies.kinds import settings_class
-from training.settings.config import choices_of, read_overrides, read_yaml
-from training.trainers import bc_config, es_config, implicit_bc_config, ppo_config
-from training.trainers.bc_config import BCConfig
-from training.trainers.es_config import ESConfig
-from training.trainers.implicit_bc_config import ImplicitBCConfig
-from training.trainers.ppo_config import PPOConfig
+from training.command.signals import exit_status
+from training.command.suggestions import did_you_mean
+from training.episodes.callables import is_named
+from training.episodes.callables import named as imported
+from training.settings.config import UserError, choices_of, read_overrides, read_yaml
+from training.settings.overrides import Overrides, source
+from training.trainers.bc_config import BC
+from training.trainers.es_config import ES
+from training.trainers.implicit_bc_config import IMPLICIT_BC
+from training.trainers.job_config import JobConfig, describe_job, is_of_run, make_parser
+from training.trainers.ppo_config import PPO
+from training.trainers.trainer import Trainer
 
-__all__ = ["TRAINERS", "JobConfig", "load_any_config"]
+__all__ = ["TRAINERS", "JobConfig", "load_any_config", "main", "named", "trainer_of"]
 
-JobConfig = ESConfig | BCConfig | ImplicitBCConfig | PPOConfig
-Load = Callable[[str | Path, list[str]], JobConfig]
-
-TRAINERS: dict[type[Any], Load] = {
-    ESConfig: es_config.load_config,
-    BCConfig: bc_config.load_config,
-    ImplicitBCConfig: implicit_bc_config.load_config,
-    PPOConfig: ppo_config.load_config,
-}
-"""Configuration of each trainer and how it is loaded; a new trainer is a line here."""
+TRAINERS = (ES, BC, IMPLICIT_BC, PPO)
+"""Those that come with the package; of equals, the first is meant."""
 
 
-def load_any_config(
-    path: str | Path, overrides: list[str], among: Collection[type[Any]] = tuple(TRAINERS)
-) -> JobConfig:
-    """The configuration of the `trainer` that is named, if one is, whose policy has the
-    `policy.name` that is given, if one is, and which knows most of the keys; the first of equals,
-    `among` these.
+def named(name: Any, typed: bool = True) -> tuple[Trainer, ...]:
+    """The trainers of a name; "module:NAME" is imported where a user has `typed` it.
 
-    Raises UserError when the file cannot be read, or by that trainer's rules.
+    UserError where there is none.
+    """
+    found = tuple(one for one in TRAINERS if one.name == name)
+    if not found and isinstance(name, str) and is_named(name) and typed:
+        found = tuple(one for one in (imported(name),) if isinstance(one, Trainer))
+    if not found:
+        known = ", ".join(dict.fromkeys(one.name for one in TRAINERS))
+        raise UserError(
+            f"trainer must be one of {known}, got {name!r}; one of your own is named module:NAME"
+        )
+    return found
+
+
+def trainer_of(config: JobConfig) -> Trainer:
+    """The trainer whose configuration it is."""
+    return next(one for one in named(config.trainer) if one.config is type(config))
+
+
+def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | None = None) -> Any:
+    """The configuration of the trainer that is given, or that the file names; of several of that
+    name, or of all where none is named, the one whose policy has the `policy.name` that is given
+    and which knows most of the keys, the first of equals.
+
+    UserError when the file cannot be read, is for another trainer, or by its trainer's rules.
     """
     data, changes = read_yaml(path), read_overrides(overrides)
-    trainer = changes.get("trainer", data.get("trainer"))
-    asked = _asked_policy(data, changes)
-    named = [cls for cls in among if trainer in (None, _trainer_of(cls))] or [*among]
-    kinds = [cls for cls in named if asked is None or asked in _policies_of(cls)] or named
-    given = data.keys() | changes.keys()
-    knows_most = max(kinds, key=lambda cls: len(given & {part.name for part in fields(cls)}))
-    return TRAINERS[knows_most](path, overrides)
+    given = changes.get("trainer", data.get("trainer"))
+    typed = given == trainer or "trainer" in changes or not is_of_run(path)
+    try:
+        asked = () if given is None else named(given, typed)
+    except UserError as error:
+        hint = "" if ":" in str(given) else did_you_mean(str(given), [t.name for t in TRAINERS])
+        raise UserError(f"{source(path, overrides)}: {error}{hint}") from None
+    if trainer is not None and asked and given != trainer:
+        raise UserError(
+            f"{source(path, overrides)} is for the trainer {given}, whose command is python -m "
+            f"{asked[0].command}, not python -m {named(trainer)[0].command}"
+        )
+    among = asked or (TRAINERS if trainer is None else named(trainer))
+    kind = _asked_policy(data, changes)
+    takes = [one for one in among if kind is None or kind in _policies_of(one)] or [*among]
+    keys = data.keys() | changes.keys()
+    knows_most = max(takes, key=lambda one: len(keys & {part.name for part in fields(one.config)}))
+    return knows_most.load(path, overrides)
 
 
 def _asked_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
@@ -62,10 +90,27 @@ def _asked_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
         return None
 
 
-def _policies_of(cls: type[Any]) -> list[type[Any]]:
+def _policies_of(trainer: Trainer) -> list[type[Any]]:
     """Classes of the policies' settings that a trainer takes."""
-    return [*choices_of(cls.__pydantic_fields__["policy"].annotation).values()]
+    config: Any = trainer.config
+    return [*choices_of(config.__pydantic_fields__["policy"].annotation).values()]
 
 
-def _trainer_of(cls: type[Any]) -> Any:
-    return cls.__pydantic_fields__["trainer"].default
+def main(name: str, argv: Sequence[str] | None = None) -> int:
+    """The command line of a trainer, by its name; returns the exit status."""
+    return exit_status(lambda: _main(name, argv))
+
+
+def _main(name: str, argv: Sequence[str] | None) -> int:
+    trainers = named(name)
+    first = trainers[0]
+    described = [
+        (f"{one.where}:\n" if one is not first else "") + describe_job(one.config)
+        for one in trainers
+    ]
+    parser = make_parser(first.command, first.summary, "\n\n".join(described), first.preset)
+    args = parser.parse_args(argv)
+
+    from training.trainers.lifecycle import run_command  # late, as --help does without PyTorch
+
+    return run_command(first, args)

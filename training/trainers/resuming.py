@@ -8,11 +8,13 @@ not, the error names the newest that is, and the command that goes on from it.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from training.command.command_lines import command_line
 from training.runs import checkpoint, run_log
@@ -20,11 +22,18 @@ from training.runs.checkpoint import Checkpoint
 from training.runs.fingerprint import differences
 from training.settings import config as configuration
 from training.settings.config import UserError
-from training.trainers.job_config import as_before, resolved
+from training.settings.overrides import read_overrides
+from training.trainers.job_config import missing_keys, resolved
+from training.trainers.registry import load_any_config, trainer_of
+from training.trainers.trainer import Trainer
 
-__all__ = ["check_same_job", "iterations_done", "resume", "set_aside_later"]
-
-T = TypeVar("T")
+__all__ = [
+    "check_same_job",
+    "go_on",
+    "iterations_done",
+    "resume",
+    "set_aside_later",
+]
 
 
 class _OtherJobError(UserError):
@@ -36,27 +45,60 @@ class _Job:
     """A run as its config.yaml describes it."""
 
     run: Path
-    file: Path
-    kind: type[Any]
+    trainer: Trainer
     config: dict[str, Any]
-    free: tuple[str, ...]
-    """Keys that a resumed run may change."""
+
+    @property
+    def file(self) -> Path:
+        """Where that stands."""
+        return self.run / run_log.CONFIG
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Keys that a resumed run may change."""
+        return self.trainer.free_on_resume
 
 
 def resume(
-    command: str, args: argparse.Namespace, load: Callable[[Any, list[str]], T],
-    free_on_resume: Callable[[T], tuple[str, ...]],
-) -> tuple[T, Path, Checkpoint | None]:  # fmt: skip
-    """Configuration, directory and checkpoint of the run that the command line goes on with.
+    args: argparse.Namespace, load: Callable[[Any, Any], Any]
+) -> tuple[Any, Path, Checkpoint | None]:
+    """Configuration, directory and checkpoint of the run that a command line goes on with.
 
-    The arguments are those of `starting.start_run`. UserError when the run cannot go on.
+    Args:
+        args: of `training.trainers.job_config.make_parser`.
+        load: reads a configuration from a path and overrides.
+
+    UserError when the run cannot go on.
     """
     run, chosen = _place(args)
     file = _configuration_file(run, args)
-    before, words = _saved(file, load, chosen)
-    config = load(args.config or file, [*words, *args.set])
-    job = _Job(run, file, type(before), configuration.dump(before), free_on_resume(config))
-    after = configuration.dump(config)
+    before, missing = _saved(file, load, chosen)
+    config = load(args.config or file, {**missing, **read_overrides(args.set)})
+    words = ["--config", args.config] if args.config else []
+    words += ["--set", *args.set] if args.set else []
+    return config, run, _start_of(run, chosen, before, config, words)
+
+
+def go_on(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
+    """What a run goes on with from its newest checkpoint: `config`, but begun where it was, and by
+    what it knew of. UserError when it cannot go on."""
+    trainer = trainer_of(config)
+    chosen = next(reversed(checkpoint.in_run(run)), None)
+    load = partial(load_any_config, trainer=trainer.name)
+    before, missing = _saved(run / run_log.CONFIG, load, chosen)
+    if type(before) is type(config):
+        kept = [key for key in (*missing, "init_from") if trainer.has(key)]
+        config = dataclasses.replace(config, **{key: getattr(before, key) for key in kept})
+    return config, _start_of(run, chosen, before, config, [])
+
+
+def _start_of(
+    run: Path, chosen: Path | None, before: Any, config: Any, words: list[str]
+) -> Checkpoint | None:
+    """The checkpoint that a run goes on from, which was configured as `before` and now is as
+    `config`; UserError when it cannot, `words` being the command line's beside --resume."""
+    job = _Job(run, trainer_of(before), configuration.dump(before))
+    after, file = configuration.dump(config), job.file
     changed = differences(job.config, after, job.free)
     changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
     for key, there, here in changed:
@@ -69,14 +111,14 @@ def resume(
             f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
             f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
         )
-    start = None if chosen is None else _start(chosen, job, command, args)
+    start = None if chosen is None else _start(chosen, job, words)
     done = iterations_done(start)
     if after["iterations"] < done:
         raise UserError(
             f"iterations = {after['iterations']}, but {run} has done {done}; a resumed run needs "
             "at least as many"
         )
-    return config, run, start
+    return start
 
 
 def _place(args: argparse.Namespace) -> tuple[Path, Path | None]:
@@ -121,13 +163,14 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
 
 
 def _saved(
-    file: Path, load: Callable[[Any, list[str]], T], chosen: Path | None
-) -> tuple[T, list[str]]:
-    """The configuration in a run's file, and overrides for keys that the run is too old to know;
-    UserError when it has been damaged."""
+    file: Path, load: Callable[[Any, Any], Any], chosen: Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """The configuration in a run's file, and the keys that the run is too old to know; UserError
+    when it has been damaged."""
     try:
-        words = as_before(configuration.read_yaml(file))
-        return load(file, words), words
+        before = load(file, {})
+        missing = missing_keys(type(before), configuration.read_yaml(file))
+        return dataclasses.replace(before, **missing), missing
     except UserError as error:
         if chosen is None:
             raise
@@ -136,7 +179,7 @@ def _saved(
         ) from None
 
 
-def _start(chosen: Path, job: _Job, command: str, args: argparse.Namespace) -> Checkpoint:
+def _start(chosen: Path, job: _Job, words: list[str]) -> Checkpoint:
     """The chosen checkpoint; UserError when it is not fit, with what to do instead."""
     try:
         return _fit(chosen, job)
@@ -144,12 +187,9 @@ def _start(chosen: Path, job: _Job, command: str, args: argparse.Namespace) -> C
         others = (path for path in reversed(checkpoint.in_run(job.run)) if path != chosen)
         instead = next((path for path in others if _is_fit(path, job)), None)
         if instead is not None:
-            words = ["--resume", str(instead)]
-            words += ["--config", args.config] if args.config else []
-            words += ["--set", *args.set] if args.set else []
             raise UserError(
                 f"{error}; the newest checkpoint that this run can go on from is {instead}: "
-                f"{command_line(command, *words)}"
+                f"{command_line(job.trainer.command, '--resume', instead, *words)}"
             ) from None
         if isinstance(error, _OtherJobError):
             raise UserError(
@@ -175,17 +215,16 @@ def _fit(path: Path, job: _Job) -> Checkpoint:
         raise UserError(
             f"{path} holds iteration {done}, not that of its name; it may be a copy from elsewhere"
         )
-    check_same_job(start, job.kind, job.config, job.free, job.file)
+    check_same_job(start, job.trainer, job.config, job.file)
     run_log.check_rows(job.run, done)
     return start
 
 
-def check_same_job(
-    start: Checkpoint, kind: type[Any], config: dict[str, Any], free: Collection[str], file: Path
-) -> None:
-    """UserError when a checkpoint was trained with another configuration than `config`, of the
-    class `kind` and from `file`, by more than the keys that are `free`."""
-    trained = resolved(kind, start.config, str(start.path))
+def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file: Path) -> None:
+    """UserError when a checkpoint was trained with another configuration than `config`, of its
+    `own` trainer and from `file`, by more than a resumed run may change."""
+    free = own.free_on_resume
+    trained = resolved(own.config, start.config, str(start.path))
     for key, there, here in differences(trained, config, free):
         raise _OtherJobError(
             f"{key} = {here!r} in {file} differs from {there!r}, with which {start.path} was "

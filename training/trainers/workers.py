@@ -7,21 +7,22 @@ so that a training run is the same bit for bit whatever runs the episodes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import policies
 from policies.observation import copied
-from training.episodes import pool
 from training.episodes.environments import make_env
 from training.episodes.episode import Episode, run_episode
-from training.episodes.pool import Pool, WorkerDiedError
+from training.episodes.pool import WorkerDiedError
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
 from training.runs.checkpoint import policy_settings
 from training.settings.config import UserError
@@ -30,28 +31,12 @@ from training.trainers.map_fitting import evenly
 __all__ = [
     "EpisodeWorker",
     "Outcome",
-    "Pool",
-    "Setup",
+    "PolicyWorker",
     "Task",
     "explained",
     "get_parameters",
-    "open_pool",
     "set_parameters",
 ]
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a worker needs to build its environment and policy: plain data and arrays."""
-
-    env_id: str
-    env: dict[str, Any]
-    policy: dict[str, Any]
-    state: dict[str, Tensor]
-    """The policy's `state_dict`: random projections and everything else that is not searched."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +83,42 @@ def set_parameters(policy: nn.Module, vector: Tensor) -> None:
             parameter.copy_(piece.view_as(parameter))
 
 
-class EpisodeWorker:
-    """One environment and one policy; runs one task at a time."""
+class PolicyWorker:
+    """One environment and one policy; what it does with them is a subclass's.
 
-    def __init__(self, setup: Setup) -> None:
+    Args:
+        env_id, env, policy: as in a run's configuration, plain data.
+        opened: the environment, where it is open already.
+    """
+
+    def __init__(
+        self, env_id: str, env: dict[str, Any], policy: dict[str, Any],
+        opened: gymnasium.Env | None = None,
+    ) -> None:  # fmt: skip
         torch.set_num_threads(1)
-        self._env = make_env(setup.env_id, setup.env)
-        settings = policy_settings(setup.policy, "policy")
-        self._policy = policies.build_for(settings, self._env)
-        self._policy.load_state_dict(setup.state)
+        self._env = make_env(env_id, env) if opened is None else opened
+        self._policy: Any = policies.build_for(policy_settings(policy, "policy"), self._env)
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Set the policy to a `state_dict` that was sent as arrays."""
+        self._policy.load_state_dict({name: torch.from_numpy(v) for name, v in state.items()})
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+class EpisodeWorker(PolicyWorker):
+    """Runs episodes of candidates.
+
+    Args:
+        state: the policy's `state_dict`: random projections and all else that is not searched.
+        others: of `PolicyWorker`.
+    """
+
+    def __init__(self, state: dict[str, Tensor], *others: Any) -> None:
+        super().__init__(*others)
+        self._policy.load_state_dict(state)
 
     def run(self, task: Task) -> Outcome:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
@@ -132,10 +144,6 @@ class EpisodeWorker:
         kept = [seen[i] for i in evenly(len(seen), task.kept)]
         return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
 
-    def close(self) -> None:
-        """Close the environment."""
-        self._env.close()
-
 
 @contextmanager
 def explained() -> Iterator[None]:
@@ -145,12 +153,3 @@ def explained() -> Iterator[None]:
         yield
     except (FloatingPointError, WorkerDiedError) as error:
         raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
-
-
-def open_pool(
-    make: Callable[[], pool.Worker[T, R]], workers: int, ray_address: str | None
-) -> Pool[T, R]:
-    """As `pool.open_pool`, for a trainer: it says that other processes take seconds to begin."""
-    if workers > 1 or ray_address is not None:
-        print(f"starting {workers} workers on {ray_address or 'this machine'} ...", flush=True)
-    return pool.open_pool(make, workers, ray_address)

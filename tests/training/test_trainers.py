@@ -1,0 +1,222 @@
+"""Trainers: one object each, one file a new one; who a file is for; environments opened."""
+
+import importlib.util
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from tests.training import counted_env, random_search, test_bc, test_es, test_implicit_bc, test_ppo
+from tests.training.study_jobs import conduct, write_study
+from training import bc, demos, es, ppo
+from training.runs import checkpoint
+from training.settings.config import UserError
+from training.trainers import registry
+from training.trainers.lifecycle import train
+from training.trainers.registry import TRAINERS, load_any_config, trainer_of
+
+EXPERT, PICTURE = (f"tests.training.counted_env:Counted{name}-v0" for name in ("Expert", "Picture"))
+SEARCH = {
+    "trainer": random_search.NAME, "env_id": test_es.TOY, "iterations": 4, "seed": 3,
+    "policy": {"controller": "mlp", "hidden": [4], "patch": [8, 8]},
+}  # fmt: skip
+COMMANDS = {"es": es, "bc": bc, "ppo": ppo}
+needs_ppo = pytest.mark.skipif(
+    importlib.util.find_spec("stable_baselines3") is None, reason="needs Stable-Baselines3"
+)
+
+
+def written(folder, data, name="job.yaml"):
+    path = folder / name
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+def files(run):
+    return {path.name: path.read_bytes() for path in checkpoint.in_run(run)}
+
+
+def rewards(run):
+    return [float(line.split(",")[1]) for line in (run / "metrics.csv").read_text().split()[1:]]
+
+
+# --- a new trainer is one file ---
+
+
+def test_a_trainer_of_one_file_learns_and_goes_on_bit_for_bit(tmp_path, capsys):
+    path, whole, parts = written(tmp_path, SEARCH), tmp_path / "whole", tmp_path / "parts"
+    words = ["--config", str(path), "--out"]
+    assert registry.main(random_search.NAME, [*words, str(whole)]) == 0
+    told = capsys.readouterr().out
+    assert f"python -m tests.training.random_search --resume {whole}" in told
+    assert rewards(whole) == sorted(rewards(whole))
+    assert rewards(whole)[-1] > rewards(whole)[0]
+    assert registry.main(random_search.NAME, [*words, str(parts), "--set", "iterations=2"]) == 0
+    words = ["--resume", str(parts), "--set", "iterations=4"]
+    assert registry.main(random_search.NAME, words) == 0
+    assert files(parts)["000004.safetensors"] == files(whole)["000004.safetensors"]
+
+
+def test_its_file_is_read_by_its_name_wherever_configurations_are(tmp_path):
+    config = load_any_config(written(tmp_path, SEARCH))
+    assert type(config) is random_search.RandomSearchConfig
+    assert trainer_of(config) is random_search.TRAINER
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_study_trains_by_it_in_two_stages(tmp_path, monkeypatch, parallel):
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    written(tmp_path, {**SEARCH, "env_id": "tests.training.plain_env:Plain-v0"}, "own.yaml")
+    stage = {"trainer": random_search.NAME, "config": "own.yaml", "set": {"iterations": 2}}
+    path = write_study(
+        tmp_path, stages=[stage, {"trainer": "es", "config": "es.yaml", "set": {"iterations": 1}}],
+        seeds=[0], parallel=parallel, baseline="exact", videos=False,
+        arms=[{"name": "exact", "set": {"policy.feature_map": "softmax"}}],
+    )  # fmt: skip
+    out = tmp_path / "out"
+    assert conduct(path, out) == 0
+    first, second = out / "runs" / "exact-s0-1", out / "runs" / "exact-s0"
+    assert yaml.safe_load((first / "config.yaml").read_text())["trainer"] == random_search.NAME
+    before = checkpoint.load(checkpoint.in_run(first)[-1]).policy
+    after = checkpoint.load(checkpoint.in_run(second)[0]).policy
+    assert all(tensor.equal(after[name]) for name, tensor in before.items())
+
+
+# --- who a file is for ---
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("preset", ["stepping_stones", "stepping_stones_clone", "car_racing_ppo"])
+def test_a_file_for_another_command_is_refused_with_the_right_one(command, preset, capsys):
+    path = test_es.ROOT / "configs" / f"{preset}.yaml"
+    name = yaml.safe_load(path.read_text())["trainer"]
+    if name == command:
+        assert COMMANDS[command].load_config(path).trainer == command
+        return
+    assert COMMANDS[command].main(["--config", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {path} is for the trainer {name}, whose command is python -m training.{name}, "
+        f"not python -m training.{command}\n"
+    )
+
+
+def test_every_preset_says_which_trainer_it_is_for():
+    for path in (test_es.ROOT / "configs").glob("*.yaml"):
+        assert yaml.safe_load(path.read_text())["trainer"] in COMMANDS, path
+
+
+def test_a_run_of_another_trainer_is_not_gone_on_with(tmp_path, capsys):
+    run = tmp_path / "run"
+    assert es.main(["--config", str(written(tmp_path, test_es.SMALL)), "--out", str(run)]) == 0
+    assert bc.main(["--resume", str(run)]) == 2
+    assert "is for the trainer es, whose command is python -m training.es," in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("pbo", r"trainer must be one of es, bc, ppo, got 'pbo'; .*; did you mean ppo\?"),
+        (3, "trainer must be one of es, bc, ppo, got 3; one of your own is named module:NAME$"),
+        ("no.such:TRAINER", "no.such:TRAINER: there is no module no on Python's path"),
+        ("tests.training.random_search:SEARCH", "has no SEARCH"),
+        ("tests.training.random_search:columns", "trainer must be one of es, bc, ppo, got 'tests."),
+    ],
+)
+def test_a_trainer_that_is_none_is_one_sentence(tmp_path, value, sentence):
+    path = written(tmp_path, {**test_es.SMALL, "trainer": value})
+    for load in (load_any_config, es.load_config):
+        with pytest.raises(UserError, match=sentence) as caught:
+            load(path)
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_run_s_file_imports_no_trainer(tmp_path):
+    """Somebody else may have written it."""
+    (tmp_path / "metrics.csv").write_text("")
+    path = written(tmp_path, {**SEARCH, "trainer": "unimported_trainer:TRAINER"}, "config.yaml")
+    with pytest.raises(UserError, match="trainer must be one of es, bc, ppo, got"):
+        load_any_config(path)
+    assert "unimported_trainer" not in sys.modules
+
+
+def test_files_and_runs_without_a_trainer_are_still_read(tmp_path):
+    data = {key: value for key, value in test_es.SMALL.items() if key != "trainer"}
+    path, run = written(tmp_path, {**data, "iterations": 1}), tmp_path / "run"
+    assert load_any_config(path).trainer == "es"
+    assert es.main(["--config", str(path), "--out", str(run)]) == 0
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert saved.pop("trainer") == "es"
+    written(run, saved, "config.yaml")
+    assert load_any_config(run / "config.yaml").trainer == "es"
+    assert es.main(["--resume", str(run), "--set", "iterations=2"]) == 0
+
+
+# --- training without a command ---
+
+
+def test_a_configuration_is_trained_and_gone_on_with_by_a_function(tmp_path):
+    config = es.load_config(written(tmp_path, test_es.SMALL))
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(config, whole)
+    train(replace(config, iterations=1), parts)
+    train(config, parts)
+    assert files(parts)[max(files(parts))] == files(whole)[max(files(whole))]
+    with pytest.raises(UserError, match="popsize = 6 differs from"):
+        train(replace(config, popsize=6), parts)
+
+
+# --- environments ---
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """Gives how many environments were opened since it was last asked."""
+    file = tmp_path / "opened"
+    monkeypatch.setenv(counted_env.COUNTS, str(file))
+    file.write_text("")
+
+    def count():
+        lines = file.read_text().split()
+        file.write_text("")
+        return len(lines), lines.count(str(os.getpid()))
+
+    return count
+
+
+JOBS = {
+    "es": {**test_es.SMALL, "env_id": EXPERT, "env": {}, "curriculum": []},
+    "bc": {**test_bc.SMALL, "env_id": EXPERT},
+    "ppo": {**test_ppo.SMALL, "env_id": EXPERT, "env": {}},
+    "implicit": {**test_implicit_bc.SMALL, "env_id": PICTURE, "evaluate_every": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [("es", 1), ("bc", 1), pytest.param("ppo", 1, marks=needs_ppo), ("implicit", 1), ("bc", 2)],
+)
+def test_a_run_opens_an_environment_a_worker(tmp_path, opened, kind, workers):
+    """Where the worker is another process, one more tells what the policy sees."""
+    job = {**JOBS[kind], "workers": workers, "iterations": 2}
+    if kind == "implicit":
+        job["demonstrations"] = str(tmp_path / "demos")
+        words = ["--env", PICTURE, "--episodes", "8", "--valid-share", "0.25", "--workers", "1"]
+        assert demos.main([*words, "--out", job["demonstrations"]]) == 0
+        opened()
+    command, run = COMMANDS.get(kind, bc), str(tmp_path / "run")
+    assert command.main(["--config", str(written(tmp_path, job)), "--out", run]) == 0
+    expected = (1, 1) if workers == 1 else (3, 1)
+    assert opened() == expected
+    assert command.main(["--resume", run, "--set", "iterations=3"]) == 0
+    assert opened() == expected
+
+
+def test_the_trainers_have_configurations_of_their_own():
+    assert len({one.config for one in TRAINERS}) == len(TRAINERS)
+    for one in TRAINERS:
+        assert one.config().trainer == one.name
+        assert all(one.has(key) for key in one.free_on_resume)
