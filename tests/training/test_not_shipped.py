@@ -13,6 +13,7 @@ from training.runs import checkpoint
 from training.studies.config import load_config, study_file
 from training.studies.plan import all_runs, plan
 from training.studies.shares import Share
+from training.trainers.bc_config import BC
 
 OF_STUDIES = sorted(name for name, made in NOT_SHIPPED.items() if ".study " in made.command)
 
@@ -74,5 +75,5 @@ def test_every_other_command_trains_by_a_committed_preset():
     *start, module, option, out = shlex.split(NOT_SHIPPED[name].command)
     assert [*start, module, option] == ["python", "-m", "training.bc", "--out"]
     assert out == NOT_SHIPPED[name].path
-    assert preset(bc.PRESET).stem == name
-    assert bc.load_config(preset(bc.PRESET), []).env_id == "SteppingStones-v0"
+    assert preset(BC.preset).stem == name
+    assert bc.load_config(preset(BC.preset), []).env_id == "SteppingStones-v0"
