@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 import attention
-from training.evaluation.players import check_device
+from training.evaluation.agents import check_device
 from training.evaluation.step_cost import count, median_ms
 from training.runs.run_log import provenance
 from training.settings.config import ArgumentParser, UserError, exit_status

@@ -33,7 +33,7 @@ import attention
 from benchmarks.attention_peers import Attention, peers
 from benchmarks.live_memory import peak_bytes
 from benchmarks.report import make_parser, new_figure, save
-from training.evaluation.players import check_device
+from training.evaluation.agents import check_device
 from training.settings.config import exit_status
 
 HEADS, DIM = 8, 64

@@ -31,7 +31,7 @@ import envs
 import policies
 from training.command.files import write_atomically, writing
 from training.episodes.environments import make_env
-from training.evaluation.players import EVALUATION_SEED, positive
+from training.evaluation.agents import EVALUATION_SEED, positive
 from training.evaluation.step_cost import ATTENTION, count
 from training.runs.run_log import provenance
 from training.settings.config import ArgumentParser, UserError, exit_status

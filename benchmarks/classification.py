@@ -31,8 +31,8 @@ from benchmarks import classification_published as published
 from benchmarks.datasets import Split, load, split
 from benchmarks.kernel_regression import accuracies, exact_accuracy
 from benchmarks.report import make_parser, new_figure, save
+from training.evaluation.agents import positive
 from training.evaluation.evaluator import standard_error
-from training.evaluation.players import positive
 from training.settings.config import UserError, exit_status
 
 AVAILABLE = ("abalone", "banknote", "car", "cmc", "chess")

@@ -24,7 +24,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from training.evaluation.players import positive
+from training.evaluation.agents import positive
 from training.recordings.format import ArraySpec, Recording
 from training.recordings.reader import DemoReader
 from training.recordings.writer import EpisodeWriter, write_master

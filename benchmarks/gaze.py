@@ -14,8 +14,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import sys
 from collections.abc import Sequence
 
+from training.evaluation.agents import positive, settings_given
 from training.evaluation.gaze import axes_ahead, distracted, gaze, oracle_views
-from training.evaluation.players import positive, settings_given
 from training.runs import checkpoint
 from training.settings.config import ArgumentParser, UserError, exit_status
 

@@ -32,7 +32,7 @@ from training import bc
 from training.episodes.environments import make_env
 from training.episodes.episode import run_episode
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.players import positive, scripted_policy
+from training.evaluation.agents import positive, scripted_policy
 from training.evaluation.step_cost import ATTENTION, count, thread_ms
 from training.settings.config import UserError, exit_status
 from training.trainers.bc_config import BCConfig

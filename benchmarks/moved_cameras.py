@@ -32,8 +32,8 @@ from training.command.files import read_bytes, writing
 from training.command.files import write_atomically as write
 from training.command.suggestions import did_you_mean
 from training.episodes import environments
+from training.evaluation.agents import EVALUATION_SEED, Agent, find_agents, positive
 from training.evaluation.evaluator import play
-from training.evaluation.players import EVALUATION_SEED, Player, find_players, positive
 from training.interventions.verdict import chance, corrected, interval
 from training.runs import checkpoint
 from training.runs.run_log import provenance
@@ -73,56 +73,56 @@ POSES: dict[str, dict[str, Change]] = {
 }
 
 
-def posed(player: Player, pose: str) -> Player:
-    """The player with its cameras at a pose."""
-    settings = environments.resolved(player.env_id, player.env_settings)
+def posed(agent: Agent, pose: str) -> Agent:
+    """The agent with its cameras at a pose."""
+    settings = environments.resolved(agent.env_id, agent.env_settings)
     for camera, change in POSES[pose].items():
         own = settings[camera]
         moved_m = np.array(change.get("moved_m", (0.0, 0.0, 0.0)))
         place = [round(float(x), 6) for x in np.array(own["position_m"]) + moved_m]
         kept = {key: value for key, value in change.items() if key != "moved_m"}
         config.merge(settings, {camera: {"position_m": place, **kept}})
-    moved = environments.resolved(player.env_id, settings)
-    return dataclasses.replace(player, env_settings=moved, anyway=True)
+    moved = environments.resolved(agent.env_id, settings)
+    return dataclasses.replace(agent, env_settings=moved, anyway=True)
 
 
-def walk(player: Player, seeds: Sequence[int], workers: int) -> dict[str, Any]:
+def walk(agent: Agent, seeds: Sequence[int], workers: int) -> dict[str, Any]:
     """What each terrain came to; or why the policy refuses these cameras."""
-    with player.make_env() as env:
+    with agent.make_env() as env:
         try:
-            player.make_policy(env)
+            agent.make_policy(env)
         except UserError as error:
-            return {"refused": _said(error, player)}
-    episodes = list(play(player, seeds, workers))
+            return {"refused": _said(error, agent)}
+    episodes = list(play(agent, seeds, workers))
     return {
         "success": [int(bool(episode.success)) for episode in episodes],
         "reward": [round(episode.reward, 6) for episode in episodes],
     }
 
 
-def _said(error: UserError, player: Player) -> str:
+def _said(error: UserError, agent: Agent) -> str:
     """A refusal without the place of the policy's file."""
-    return str(error).replace(str(player.checkpoint), player.name).replace("\n", " ")
+    return str(error).replace(str(agent.checkpoint), agent.name).replace("\n", " ")
 
 
 def measure(
-    players: Sequence[Player], poses: Sequence[str], seeds: Sequence[int], workers: int,
+    agents: Sequence[Agent], poses: Sequence[str], seeds: Sequence[int], workers: int,
     results: dict[str, dict[str, Any]],
 ) -> Iterator[None]:  # fmt: skip
     """Walk what `results` lacks, by policy and pose, and put it there, one a turn."""
-    for player in players:
-        of_player = results.setdefault(player.name, {})
+    for agent in agents:
+        of_agent = results.setdefault(agent.name, {})
         for pose in poses:
-            if pose not in of_player:
-                of_player[pose] = walk(posed(player, pose), seeds, workers)
+            if pose not in of_agent:
+                of_agent[pose] = walk(posed(agent, pose), seeds, workers)
                 yield
 
 
-def compared(of_player: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def compared(of_agent: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Each pose that was walked against the cameras as they were, by name: success, and what is
     lost of it and of the reward, with intervals and the corrected chance of such a loss."""
-    walked = {pose: found for pose, found in of_player.items() if "refused" not in found}
-    before = {key: np.array(of_player[AS_IT_WAS][key], float) for key in ("success", "reward")}
+    walked = {pose: found for pose, found in of_agent.items() if "refused" not in found}
+    before = {key: np.array(of_agent[AS_IT_WAS][key], float) for key in ("success", "reward")}
     lost = {
         pose: {key: before[key] - np.array(found[key], float) for key in before}
         for pose, found in walked.items()
@@ -143,11 +143,11 @@ def compared(of_player: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def rows(of_player: Mapping[str, Any]) -> list[str]:
+def rows(of_agent: Mapping[str, Any]) -> list[str]:
     """A policy's figures, a pose a line, as a table of Markdown."""
-    lines, found = [], compared(of_player)
-    order = [*(pose for pose in POSES if pose in of_player), *(set(of_player) - set(POSES))]
-    for pose, one in ((pose, of_player[pose]) for pose in order):
+    lines, found = [], compared(of_agent)
+    order = [*(pose for pose in POSES if pose in of_agent), *(set(of_agent) - set(POSES))]
+    for pose, one in ((pose, of_agent[pose]) for pose in order):
         if "refused" in one:
             lines.append(f"| {pose} | refused | | | |")
         elif pose == AS_IT_WAS:
@@ -207,29 +207,29 @@ def run(argv: Sequence[str] | None = None) -> int:
         if pose not in POSES:
             raise UserError(f"--poses {pose} is unknown{did_you_mean(pose, POSES)}")
     poses = list(dict.fromkeys([AS_IT_WAS, *arguments.poses]))
-    players = find_players(arguments.runs, [], None, [])
-    for player in players:
-        if player.env_id != environments.DEFAULT:
+    agents = find_agents(arguments.runs, [], None, [])
+    for agent in agents:
+        if agent.env_id != environments.DEFAULT:
             raise UserError(
-                f"{player.name} was trained in {player.env_id}, not in {environments.DEFAULT}"
+                f"{agent.name} was trained in {agent.env_id}, not in {environments.DEFAULT}"
             )
     seeds = range(arguments.seed, arguments.seed + arguments.terrains)
     results = _found(arguments.out, seeds)
-    for _ in measure(players, poses, seeds, arguments.workers, results):
-        _keep(arguments.out, players, seeds, results)
-    print(table({player.name: results[player.name] for player in players}))
+    for _ in measure(agents, poses, seeds, arguments.workers, results):
+        _keep(arguments.out, agents, seeds, results)
+    print(table({agent.name: results[agent.name] for agent in agents}))
     return 0
 
 
 def _keep(
-    out: str | None, players: Sequence[Player], seeds: Sequence[int], results: dict[str, Any]
+    out: str | None, agents: Sequence[Agent], seeds: Sequence[int], results: dict[str, Any]
 ) -> None:
-    name, of_player = [*results.items()][-1]
-    pose, found = [*of_player.items()][-1]
+    name, of_agent = [*results.items()][-1]
+    pose, found = [*of_agent.items()][-1]
     said = found.get("refused") or f"{np.mean(found['success']):.2f}"
     print(f"{name}, {pose}: {said}", file=sys.stderr, flush=True)
     if out is not None:
-        files = {p.name: checkpoint.load(p.checkpoint).path.name for p in players if p.checkpoint}
+        files = {p.name: checkpoint.load(p.checkpoint).path.name for p in agents if p.checkpoint}
         facts = {
             "benchmark": "moved_cameras", "seeds": list(seeds), "policies": files,
             "provenance": provenance({"seed": seeds[0]}), "results": results,

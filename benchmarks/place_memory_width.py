@@ -26,7 +26,7 @@ import torch
 from benchmarks import report
 from policies.place_config import PlaceMemoryConfig
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.players import positive
+from training.evaluation.agents import positive
 from training.settings import config as configuration
 from training.settings.config import UserError, exit_status
 from training.studies.config import load_config, study_file

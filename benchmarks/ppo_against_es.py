@@ -31,9 +31,9 @@ import numpy as np
 from benchmarks.report import make_parser, new_figure, save
 from training import es, ppo
 from training.command.files import CONFIG, read_bytes, write_atomically, writing
+from training.evaluation.agents import EVALUATION_SEED, find_agents
 from training.evaluation.evaluator import evaluate
 from training.evaluation.intervals import Interval, mean_interval, share_interval
-from training.evaluation.players import EVALUATION_SEED, find_players
 from training.runs import checkpoint
 from training.runs.metrics import read_metrics
 from training.settings.config import UserError, dump, exit_status
@@ -151,7 +151,7 @@ def drive(run: Path, outcome: str, seeds: Sequence[int]) -> dict[str, list[float
     file = run / f"on_{len(seeds)}_seeds.json"
     if not file.exists():
         began = time.process_time()
-        (entry,) = evaluate(find_players([str(run)], [], None, []), seeds)
+        (entry,) = evaluate(find_agents([str(run)], [], None, []), seeds)
         found = {key: [float(e[key]) for e in entry["records"]] for key in ("reward", outcome)}
         if entry["success_rate"] is not None:
             found["success"] = [float(e["success"]) for e in entry["records"]]

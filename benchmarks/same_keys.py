@@ -26,8 +26,8 @@ from benchmarks import report
 from policies import build_for
 from policies.place_config import PlaceMemoryConfig
 from training.episodes.episode import run_episode
+from training.evaluation.agents import EVALUATION_SEED, Agent, find_agents, positive
 from training.evaluation.intervals import mean_interval, ratio_interval, share_interval
-from training.evaluation.players import EVALUATION_SEED, Player, find_players, positive
 from training.settings.config import UserError, exit_status
 
 MEMORIES = ("linear", "exact")
@@ -46,12 +46,12 @@ def read_exactly(policy: Any, env: Any, name: str) -> Any:
     return exact.requires_grad_(False)
 
 
-def walk(player: Player, seeds: Sequence[int]) -> dict[str, list[list[float]]]:
+def walk(agent: Agent, seeds: Sequence[int]) -> dict[str, list[list[float]]]:
     """Reward and success of each terrain, (terrains, 2), by memory."""
     found = {}
-    with player.make_env() as env:
-        own: Any = player.make_policy(env)
-        policies = {"linear": own, "exact": read_exactly(own, env, player.name)}
+    with agent.make_env() as env:
+        own: Any = agent.make_policy(env)
+        policies = {"linear": own, "exact": read_exactly(own, env, agent.name)}
         for memory, policy in policies.items():
             episodes = [run_episode(env, policy, seed) for seed in seeds]
             found[memory] = [[one.reward, float(bool(one.success))] for one in episodes]
@@ -105,10 +105,10 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError("--terrains must be at least 2 for an interval, got 1")
     seeds = range(EVALUATION_SEED + arguments.seed, EVALUATION_SEED + arguments.seed + terrains)
     walked = {}
-    for player in find_players(arguments.runs, [], None, arguments.set):
-        walked[player.name] = walk(player, seeds)
-        shares = {name: np.mean(values, 0)[1] for name, values in walked[player.name].items()}
-        print(f"{player.name}: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in shares.items()))
+    for agent in find_agents(arguments.runs, [], None, arguments.set):
+        walked[agent.name] = walk(agent, seeds)
+        shares = {name: np.mean(values, 0)[1] for name, values in walked[agent.name].items()}
+        print(f"{agent.name}: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in shares.items()))
     facts = compared(list(walked.values()))
     for name in MEMORIES:
         one = facts[name]

@@ -26,8 +26,8 @@ import envs
 from benchmarks.report import make_parser, new_figure, save
 from training.episodes.episode import Policy, run_episode
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
+from training.evaluation.agents import Agent, find_agents
 from training.evaluation.evaluator import standard_error
-from training.evaluation.players import Player, find_players
 from training.settings.config import UserError, exit_status
 
 SHIPPED = ("bimanual_sweep_angular_8x2",)
@@ -56,13 +56,13 @@ class OnePicture:
         return action
 
 
-def measure(player: Player, seeds: Sequence[int]) -> dict[str, list[float]]:
+def measure(agent: Agent, seeds: Sequence[int]) -> dict[str, list[float]]:
     """Fraction of the balls in bowls at the end of each scene, by column."""
-    with player.make_env() as env:
-        policy = player.make_policy(env)
+    with agent.make_env() as env:
+        policy = agent.make_policy(env)
         seeing = [run_episode(env, policy, seed).outcomes["in_bowls"] for seed in seeds]
         rgb = env.reset(seed=OTHER_SCENE)[0]["rgb"].copy()
-    undrawn = replace(player, env_settings={**player.env_settings, "images": False})
+    undrawn = replace(agent, env_settings={**agent.env_settings, "images": False})
     with undrawn.make_env() as env:
         blind = OnePicture(policy, rgb)
         unseeing = [run_episode(env, blind, seed).outcomes["in_bowls"] for seed in seeds]
@@ -106,13 +106,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("runs", nargs="*", metavar="RUN", default=list(SHIPPED))
     arguments = parser.parse_args(argv)
     shorter = ["episode_s=1"] if arguments.quick else []
-    players = find_players(arguments.runs, [], None, shorter)
-    for given, player in zip(arguments.runs, players, strict=True):
-        if player.env_id != envs.BIMANUAL_SWEEP:
-            raise UserError(f"{given} was trained in {player.env_id}, not in {envs.BIMANUAL_SWEEP}")
+    agents = find_agents(arguments.runs, [], None, shorter)
+    for given, agent in zip(arguments.runs, agents, strict=True):
+        if agent.env_id != envs.BIMANUAL_SWEEP:
+            raise UserError(f"{given} was trained in {agent.env_id}, not in {envs.BIMANUAL_SWEEP}")
     first = VALIDATION_SEEDS_FROM + arguments.seed
     seeds = range(first, first + (2 if arguments.quick else 10))
-    results = {player.name: measure(player, seeds) for player in players}
+    results = {agent.name: measure(agent, seeds) for agent in agents}
     print(table(results))
     save(arguments.out, "sweep_sight", arguments.seed, results, picture(results))
     return 0

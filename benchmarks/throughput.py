@@ -35,7 +35,7 @@ from envs.stepping_stones.locomotion import Locomotion
 from envs.stepping_stones.robot import Laikago
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
-from training.evaluation.players import EVALUATION_SEED, positive
+from training.evaluation.agents import EVALUATION_SEED, positive
 from training.runs.run_log import provenance
 from training.settings.config import ArgumentParser, UserError, exit_status
 

@@ -27,9 +27,9 @@ from envs import Outcome
 from training.command.files import reason
 from training.command.signals import exit_status
 from training.episodes.outcomes import outcomes_of
+from training.evaluation.agents import Agent, add_arguments, find_agents, positive
 from training.evaluation.evaluation_file import PARETO, RESULTS, claim, is_free, write_entries
 from training.evaluation.evaluator import evaluate
-from training.evaluation.players import Player, add_arguments, find_players, positive
 from training.pages.plots import plot_pareto
 from training.runs import checkpoint
 from training.runs.fingerprint import differences
@@ -40,9 +40,9 @@ FOLDER = "evaluation"
 """Of a run directory: receives its evaluations, the second `evaluation-2` and so on."""
 
 
-def _outcomes(players: Sequence[Player]) -> list[Outcome]:
+def _outcomes(agents: Sequence[Agent]) -> list[Outcome]:
     """What the policies' tasks are judged by, events excepted, by name: a column each."""
-    found = [one for player in players for one in outcomes_of(player.task) if one.kind != "event"]
+    found = [one for agent in agents for one in outcomes_of(agent.task) if one.kind != "event"]
     return list({outcome.name: outcome for outcome in found}.values())
 
 
@@ -78,7 +78,7 @@ def _mean(entry: dict[str, Any], mean_name: str, name: str, decimals: int) -> st
     return mean if error is None else f"{mean} +- {error:.{decimals}f}"
 
 
-def _folder(runs: Sequence[str], players: Sequence[Player], seeds: Sequence[int]) -> Path | None:
+def _folder(runs: Sequence[str], agents: Sequence[Agent], seeds: Sequence[int]) -> Path | None:
     """Where results go that --out does not place: in the first run directory that is named, itself
     or by a checkpoint, a folder that holds no others; None without one that can be written."""
     first = next(filter(None, map(_run_directory, runs)), None)
@@ -88,7 +88,7 @@ def _folder(runs: Sequence[str], players: Sequence[Player], seeds: Sequence[int]
         print(f"note: {first} cannot be written, so nothing is: give --out DIR", file=sys.stderr)
         return None
     names = (f"{FOLDER}-{number}" if number > 1 else FOLDER for number in itertools.count(1))
-    return next(f for f in (first / name for name in names) if is_free(f, players, seeds))
+    return next(f for f in (first / name for name in names) if is_free(f, agents, seeds))
 
 
 def _run_directory(given: str) -> Path | None:
@@ -98,11 +98,11 @@ def _run_directory(given: str) -> Path | None:
     return path.parents[1] if path.parent.name == checkpoint.CHECKPOINTS else None
 
 
-def _note_differences(players: Sequence[Player]) -> None:
+def _note_differences(agents: Sequence[Agent]) -> None:
     """Say when policies do not face the same task."""
-    settings = [player.env_settings for player in players]
+    settings = [agent.env_settings for agent in agents]
     different = sorted({key for one in settings for key, *_ in differences(settings[0], one)})
-    if different and len({player.env_id for player in players}) == 1:
+    if different and len({agent.env_id for agent in agents}) == 1:
         print(
             f"note: the policies' environments differ in {', '.join(different)}, "
             "which comes with each policy; --set gives all of them the same value",
@@ -135,33 +135,33 @@ def run(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     if not arguments.runs and not arguments.policy:
         raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
-    players = find_players(
+    agents = find_agents(
         arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device,
         arguments.repair, own=arguments.own, anyway=arguments.anyway,
     )  # fmt: skip
-    _note_differences(players)
-    for player in players:
-        config.check_finite(player.env_settings, f"the environment of {player.name}")
+    _note_differences(agents)
+    for agent in agents:
+        config.check_finite(agent.env_settings, f"the environment of {agent.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    out = _folder(arguments.runs, players, seeds) if arguments.out is None else Path(arguments.out)
-    with claim(out, players, seeds) as (directory, kept):
-        _evaluate_into(directory, kept, players, seeds, arguments.workers)
+    out = _folder(arguments.runs, agents, seeds) if arguments.out is None else Path(arguments.out)
+    with claim(out, agents, seeds) as (directory, kept):
+        _evaluate_into(directory, kept, agents, seeds, arguments.workers)
     return 0
 
 
 def _evaluate_into(
     directory: Path | None,
     kept: list[dict[str, Any]],
-    players: Sequence[Player],
+    agents: Sequence[Agent],
     seeds: Sequence[int],
     workers: int,
 ) -> None:
     """Print each policy's row as soon as it is measured, and write what is there so far; `kept` is
     there already."""
-    outcomes = _outcomes(players)
+    outcomes = _outcomes(agents)
     print(_heading(outcomes))
     entries: list[dict[str, Any]] = []
-    rest = players[len(kept) :]
+    rest = agents[len(kept) :]
     measured = evaluate(rest, seeds, workers, progress=sys.stderr.isatty()) if rest else ()
     for entry in itertools.chain(kept, measured):
         entries.append(entry)

@@ -32,8 +32,8 @@ import torch
 
 from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status
+from training.evaluation.agents import admitted, check_device, positive
 from training.evaluation.cost_table import comparison, table
-from training.evaluation.players import admitted, check_device, positive
 from training.evaluation.step_cost import measure_all
 from training.runs.run_log import provenance
 from training.settings.config import ArgumentParser, UserError

@@ -25,7 +25,7 @@ from envs.display import has_display
 from training.command.signals import exit_status
 from training.episodes.episode import Episode, PolicyError, run_episode
 from training.episodes.outcomes import means_described
-from training.evaluation.players import add_arguments, find_players
+from training.evaluation.agents import add_arguments, find_agents
 from training.films.rollout import roll
 from training.films.video import check_video_path
 from training.settings.config import ArgumentParser, UserError
@@ -70,13 +70,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     if arguments.video:
         check_video_path(Path(arguments.video))
     files = [] if arguments.run is None else [arguments.run]
-    (player,) = find_players(
+    (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, arguments.device,
         arguments.repair, own=arguments.own, anyway=arguments.anyway,
     )  # fmt: skip
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    episodes = roll(player, seeds, arguments.video, arguments.still_s, arguments.render)
-    print(means_described(episodes, player.task))
+    episodes = roll(agent, seeds, arguments.video, arguments.still_s, arguments.render)
+    print(means_described(episodes, agent.task))
     if arguments.video:
         print(f"wrote {arguments.video}")
     return 0

@@ -26,8 +26,8 @@ from pathlib import Path
 from training.command.command_lines import command_line
 from training.command.files import made_and_locked, write_atomically
 from training.command.signals import exit_status
+from training.evaluation.agents import Agent, add_arguments, find_agents, positive
 from training.evaluation.evaluator import origin
-from training.evaluation.players import Player, add_arguments, find_players, positive
 from training.interventions.images import INTERVENTIONS
 from training.interventions.page import render
 from training.interventions.report import Report
@@ -94,12 +94,12 @@ def _claimed(out: str | None) -> Iterator[Path | None]:
         yield directory
 
 
-def _write(directory: Path, found: Report, player: Player, words: Sequence[str]) -> None:
+def _write(directory: Path, found: Report, agent: Agent, words: Sequence[str]) -> None:
     facts = {
         **found.plain(),
-        "env_settings": player.env_settings,
-        **({} if player.repair is None else {"repair": player.repair}),
-        **origin(player),
+        "env_settings": agent.env_settings,
+        **({} if agent.repair is None else {"repair": agent.repair}),
+        **origin(agent),
     }
     page = render(found, command_line("training.sight", *words))
     text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
@@ -115,20 +115,20 @@ def run(argv: Sequence[str] | None = None) -> int:
     if len(arguments.policy) + (arguments.run is not None) != 1:
         raise UserError("give one RUN_OR_CHECKPOINT, or one --policy oracle|blind|random")
     files = [] if arguments.run is None else [arguments.run]
-    (player,) = find_players(
+    (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
         own=arguments.own, anyway=arguments.anyway,
     )  # fmt: skip
-    config.check_finite(player.env_settings, f"the environment of {player.name}")
+    config.check_finite(agent.env_settings, f"the environment of {agent.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     with _claimed(arguments.out) as directory:
         found = sight_of(
-            player, player.name, seeds, arguments.images, arguments.interventions,
+            agent, agent.name, seeds, arguments.images, arguments.interventions,
             arguments.smallest_loss, arguments.workers, progress=sys.stderr.isatty(),
         )  # fmt: skip
         print(found)
         if directory is not None:
-            _write(directory, found, player, words)
+            _write(directory, found, agent, words)
     return 0
 
 

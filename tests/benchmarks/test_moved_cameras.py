@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import moved_cameras
-from training.evaluation.players import find_players
+from training.evaluation.agents import find_agents
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "cameras" / "moved.json"
@@ -15,22 +15,22 @@ SHIPPED = moved_cameras.SHIPPED[0]
 
 
 @pytest.fixture(scope="module")
-def player():
-    (found,) = find_players([SHIPPED], [], None, [])
+def agent():
+    (found,) = find_agents([SHIPPED], [], None, [])
     return found
 
 
 @pytest.mark.parametrize("pose", moved_cameras.POSES)
-def test_every_pose_is_one_of_the_task_and_moves_cameras_alone(player, pose):
-    moved = moved_cameras.posed(player, pose)
-    before = moved_cameras.posed(player, moved_cameras.AS_IT_WAS)
+def test_every_pose_is_one_of_the_task_and_moves_cameras_alone(agent, pose):
+    moved = moved_cameras.posed(agent, pose)
+    before = moved_cameras.posed(agent, moved_cameras.AS_IT_WAS)
     changed = {k for k, v in moved.env_settings.items() if v != before.env_settings[k]}
     assert changed == set(moved_cameras.POSES[pose])
     moved.make_env().close()
 
 
-def test_places_are_shifted(player):
-    moved = moved_cameras.posed(player, "5 cm forward").env_settings
+def test_places_are_shifted(agent):
+    moved = moved_cameras.posed(agent, "5 cm forward").env_settings
     assert moved["front_camera"]["position_m"] == [0.247, 0.0, -0.115]
     assert moved["belly_camera"]["position_m"] == [-0.042, 0.0, -0.105]
 
@@ -52,15 +52,15 @@ def test_a_pose_is_kept_and_the_next_start_goes_on(tmp_path, capsys):
     assert "is of terrains 0 to 0, not of 1 to 1" in capsys.readouterr().err
 
 
-def test_a_policy_that_cannot_see_refuses(player):
+def test_a_policy_that_cannot_see_refuses(agent):
     narrow = {"front_camera": {"fov_deg": 40.0}, "belly_camera": {"fov_deg": 40.0}}
     moved_cameras.POSES["narrow"] = narrow
     try:
-        found = moved_cameras.walk(moved_cameras.posed(player, "narrow"), [0], 1)
+        found = moved_cameras.walk(moved_cameras.posed(agent, "narrow"), [0], 1)
     finally:
         del moved_cameras.POSES["narrow"]
     assert "controller vote needs cameras that see the ground" in found["refused"]
-    assert str(player.checkpoint) not in found["refused"]
+    assert str(agent.checkpoint) not in found["refused"]
     walked = {moved_cameras.AS_IT_WAS: {"success": [1, 1], "reward": [4.0, 4.0]}, "narrow": found}
     assert moved_cameras.rows(walked)[1] == "| narrow | refused | | | |"
 

@@ -32,9 +32,9 @@ def test_both_memories_walk_the_same_terrains(learned, tmp_path, capsys):
 
 
 def test_parameters_are_the_same(learned):
-    (player,) = same_keys.find_players([str(learned)], [], None, [])
-    with player.make_env() as env:
-        own = player.make_policy(env)
+    (agent,) = same_keys.find_agents([str(learned)], [], None, [])
+    with agent.make_env() as env:
+        own = agent.make_policy(env)
         exact = same_keys.read_exactly(own, env, "learned")
     assert exact.config.memory == "exact"
     for (key, ours), (_, theirs) in zip(

@@ -9,9 +9,9 @@ from training.episodes.episode import run_episode
 EVALUATION = 100_000
 
 
-def success(player: type[Oracle] | type[Blind], episodes: int) -> float:
+def success(agent: type[Oracle] | type[Blind], episodes: int) -> float:
     with make() as env:
-        ends = [run_episode(env, player(env), EVALUATION + i) for i in range(episodes)]
+        ends = [run_episode(env, agent(env), EVALUATION + i) for i in range(episodes)]
     assert all(
         end.success == (not end.outcomes["fell"] and end.outcomes["distance_m"] >= 3)
         for end in ends

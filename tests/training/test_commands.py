@@ -16,7 +16,7 @@ from tests.training.films import picture_of
 from training import evaluate, flops, rollout
 from training.episodes.environments import make_env
 from training.es import ESConfig, load_config
-from training.evaluation import players
+from training.evaluation import agents
 from training.evaluation.step_cost import ATTENTION, COMPONENTS, count
 from training.runs import checkpoint
 from training.settings import config
@@ -78,7 +78,7 @@ def test_a_run_is_evaluated_in_the_task_and_not_in_its_training(run, tmp_path, c
 
 def test_walking_episodes_do_not_depend_on_those_before_them(run):
     """In one process after others, alone, and in other processes: bit for bit."""
-    chosen = players.find_players([str(run)], ["oracle"], None, ["episode_s=1.0"])
+    chosen = agents.find_agents([str(run)], ["oracle"], None, ["episode_s=1.0"])
 
     def records(seeds, workers=1):
         return [entry["records"] for entry in evaluate.evaluate(chosen, seeds, workers)]

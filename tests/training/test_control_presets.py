@@ -5,8 +5,8 @@ import pytest
 
 from tests.training.test_es import ROOT
 from training import es
+from training.evaluation.agents import EVALUATION_SEED, find_agents
 from training.evaluation.evaluator import play
-from training.evaluation.players import EVALUATION_SEED, find_players
 from training.runs.metrics import read_metrics
 
 
@@ -14,9 +14,9 @@ def learned(preset, run, episodes, *changes):
     """The trained policy's mean reward on fresh seeds, and that of the initial centre."""
     config = str(ROOT / "configs" / f"{preset}.yaml")
     assert es.main(["--config", config, "--out", str(run), "--set", *changes]) == 0
-    (player,) = find_players([str(run)], [], None, [])
+    (agent,) = find_agents([str(run)], [], None, [])
     seeds = range(EVALUATION_SEED, EVALUATION_SEED + episodes)
-    rewards = [episode.reward for episode in play(player, seeds)]
+    rewards = [episode.reward for episode in play(agent, seeds)]
     return float(np.mean(rewards)), float(read_metrics(run).columns["center_reward"][0])
 
 

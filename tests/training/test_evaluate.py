@@ -13,8 +13,8 @@ from training.command.files import lock
 from training.episodes import pool
 from training.episodes.episode import Episode
 from training.evaluate import main
+from training.evaluation.agents import find_agents
 from training.evaluation.evaluator import evaluate, summarise, wilson_interval
-from training.evaluation.players import find_players
 from training.pages import plots
 from training.settings.config import UserError
 
@@ -30,8 +30,8 @@ def test_wilson_interval_against_published_values():
     assert (round(low, 3), high) == (0.722, 1.0)
 
 
-def player(env=WALK[1], *settings):
-    return find_players([], ["random"], env, settings)[0]
+def agent(env=WALK[1], *settings):
+    return find_agents([], ["random"], env, settings)[0]
 
 
 def test_summary_of_episodes():
@@ -39,7 +39,7 @@ def test_summary_of_episodes():
         Episode(7 + i, float(i), 10, i > 1, {"fell": i == 0, "distance_m": 2.0 * i}, {})
         for i in range(4)
     ]
-    entry = summarise(player(WALK[1], "wind=0.02"), episodes)
+    entry = summarise(agent(WALK[1], "wind=0.02"), episodes)
     assert entry["seeds"] == [7, 8, 9, 10]
     assert entry["episodes"] == 4
     assert entry["reward_mean"] == 1.5
@@ -52,7 +52,7 @@ def test_summary_of_episodes():
 
 
 def test_one_episode_has_no_error_and_no_distance_is_left_out():
-    entry = summarise(player(), [Episode(7, 1.0, 10, None, {}, {})])
+    entry = summarise(agent(), [Episode(7, 1.0, 10, None, {}, {})])
     assert (entry["reward_std"], entry["reward_sem"]) == (0.0, None)
     assert "distance_m_mean" not in entry
     json.dumps(entry, allow_nan=False)
@@ -60,7 +60,7 @@ def test_one_episode_has_no_error_and_no_distance_is_left_out():
 
 def test_bowls_are_averaged_where_there_are_any():
     episodes = [Episode(i, 1.0, 9, True, {"in_bowls": i / 2}, {}) for i in (0, 1)]
-    sweeper = player("tests.training.picture_env:Picture-v0")
+    sweeper = agent("tests.training.picture_env:Picture-v0")
     entry = summarise(sweeper, episodes)
     assert entry["in_bowls_mean"] == 0.25
     assert entry["in_bowls_sem"] == pytest.approx(0.25)
@@ -70,12 +70,12 @@ def test_bowls_are_averaged_where_there_are_any():
 
 
 def test_the_number_of_workers_changes_nothing():
-    players = find_players([], ["random", "oracle"], WALK[1], ["wind=0.02"])
+    agents = find_agents([], ["random", "oracle"], WALK[1], ["wind=0.02"])
     seeds = range(100, 108)
 
     def results(workers):
         varying = ("latency_ms_per_step", "provenance")
-        entries = list(evaluate(players, seeds, workers))
+        entries = list(evaluate(agents, seeds, workers))
         return [{k: v for k, v in entry.items() if k not in varying} for entry in entries]
 
     one = results(1)
@@ -85,7 +85,7 @@ def test_the_number_of_workers_changes_nothing():
     assert len({record["reward"] for record in random["records"]}) == len(seeds)
     assert oracle["success_rate"] == 1.0
     # The same episode, whatever came before it in the process.
-    (alone,) = evaluate(players[:1], [104])
+    (alone,) = evaluate(agents[:1], [104])
     assert alone["records"] == [random["records"][4]]
 
 
@@ -285,6 +285,6 @@ def test_repair_is_refused_where_a_policy_has_none(capsys):
     ],
 )
 def test_another_body_is_met_with_a_word_unless_the_policy_adapts(capsys, policy, settings, other):
-    find_players([policy], [], None, [settings], anyway=True)
+    find_agents([policy], [], None, [settings], anyway=True)
     note = f"note: {policy} was trained with another {other} and does not adapt\n" if other else ""
     assert capsys.readouterr().err == note

@@ -5,7 +5,7 @@ import yaml
 
 from training import demos, evaluate, flops, rollout
 from training.command.errors import UserError
-from training.evaluation.players import settings_given
+from training.evaluation.agents import settings_given
 from training.settings import config
 from training.settings.overrides import assignment, fill_shorthands, merge, read_overrides
 from training.studies.runs import _in_turn

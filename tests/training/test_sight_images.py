@@ -22,11 +22,11 @@ class Echo:
 
 def shown(observations, kind, lent, keys=("observation",)):
     echo = Echo()
-    player = Altered(echo, keys, substitute(kind, lent, 3))
-    player.reset()
+    agent = Altered(echo, keys, substitute(kind, lent, 3))
+    agent.reset()
     for observation in observations:
-        player.act(observation)
-    return echo.seen, player
+        agent.act(observation)
+    return echo.seen, agent
 
 
 def test_images_are_the_boxes_of_two_to_four_dimensions():
@@ -44,18 +44,18 @@ def test_images_are_the_boxes_of_two_to_four_dimensions():
 def test_swap_shows_the_other_episode_and_then_its_beginning_again():
     own, other = RNG.integers(0, 255, (2, 5, 4, 6), np.uint8)
     lent = [{"observation": image} for image in other[:3]]
-    seen, player = shown(own, "swap", lent)
+    seen, agent = shown(own, "swap", lent)
     assert np.array_equal(seen, other[[0, 1, 2, 0, 1]])
-    assert player.differed == 5
+    assert agent.differed == 5
     assert shown(other[:3], "swap", lent)[1].differed == 0
 
 
 def test_freeze_shows_the_first_image():
     own = RNG.normal(size=(4, 3, 6, 7)).astype(np.float32)
     own[0, 0, 0, 0] = np.nan
-    seen, player = shown(own, "freeze", [{"observation": own[0]}])
+    seen, agent = shown(own, "freeze", [{"observation": own[0]}])
     assert np.array_equal(seen, own[[0] * 4], equal_nan=True)
-    assert player.differed == 3
+    assert agent.differed == 3
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_other_parts_stay_and_what_is_lent_is_not_written_into():
     there["eyes"][1][:] = 7
     assert (lent[0]["eyes.1"] == 1).all()
     policy = Writing()
-    player = Altered(policy, ["eyes.1"], substitute("swap", lent, 0))
-    player.reset()
-    player.act(there)
+    agent = Altered(policy, ["eyes.1"], substitute("swap", lent, 0))
+    agent.reset()
+    agent.act(there)
     (seen,) = policy.seen
     assert seen["eyes"][0] is there["eyes"][0]
     assert seen["pose"] is there["pose"]

@@ -10,7 +10,7 @@ import policies
 from tests.training.films import frames_of, picture_of
 from training import evaluate, flops, rollout
 from training.episodes.environments import make_env
-from training.evaluation import players
+from training.evaluation import agents
 from training.films import rollout as roll
 from training.runs import checkpoint
 from training.settings import config
@@ -92,7 +92,7 @@ def test_a_policy_is_evaluated_in_the_task_and_not_in_its_training(learner, tmp_
 @pytest.mark.slow
 def test_sweeping_episodes_do_not_depend_on_those_before_them(learner):
     """In one process after others, alone, and in other processes: bit for bit."""
-    chosen = players.find_players([str(learner)], ["oracle", "random"], SWEEP[1], ["episode_s=4.0"])
+    chosen = agents.find_agents([str(learner)], ["oracle", "random"], SWEEP[1], ["episode_s=4.0"])
 
     def records(seeds, workers=1):
         return [entry["records"] for entry in evaluate.evaluate(chosen, seeds, workers)]

@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from training.command.files import made_and_locked, read_bytes, reason, write_atomically
 from training.episodes.environments import completed
 from training.episodes.outcomes import outcomes_of
-from training.evaluation.players import Player
+from training.evaluation.agents import Agent
 from training.runs.fingerprint import differences, fingerprint
 from training.runs.state_files import Count, Finite, State, check
 from training.settings.config import UserError
@@ -46,10 +46,10 @@ class Entry:
 
 @contextmanager
 def claim(
-    out: Path | None, players: Sequence[Player], seeds: Sequence[int]
+    out: Path | None, agents: Sequence[Agent], seeds: Sequence[int]
 ) -> Iterator[tuple[Path | None, list[dict[str, Any]]]]:
     """The output directory, made, known to be writable, and locked, with the results of the first
-    players that a stopped evaluation, the same as this, left there; or None without any.
+    agents that a stopped evaluation, the same as this, left there; or None without any.
 
     UserError when it holds a finished evaluation, or another.
     """
@@ -57,7 +57,7 @@ def claim(
         yield None, []
         return
     with made_and_locked(out) as directory:
-        kept = _kept(directory, players, seeds)
+        kept = _kept(directory, agents, seeds)
         try:
             write_entries(directory, kept)
             if not kept:
@@ -67,17 +67,17 @@ def claim(
         yield directory, kept
 
 
-def is_free(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> bool:
+def is_free(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> bool:
     """Whether it holds no results but those of this very evaluation, stopped before its end."""
     try:
-        _kept(directory, players, seeds)
+        _kept(directory, agents, seeds)
     except UserError:
         return False
     return True
 
 
-def _kept(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """The entries of the first players that this evaluation left when it was stopped; [] where
+def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """The entries of the first agents that this evaluation left when it was stopped; [] where
     there are no results.
 
     UserError when there are others, and when they are damaged.
@@ -90,27 +90,27 @@ def _kept(directory: Path, players: Sequence[Player], seeds: Sequence[int]) -> l
         entries = json.loads(read_bytes(path)) if there == [RESULTS] else []
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as results: {error}") from None
-    if not isinstance(entries, list) or not 0 < len(entries) <= len(players):
+    if not isinstance(entries, list) or not 0 < len(entries) <= len(agents):
         raise UserError(f"{another}: give another directory")
-    for entry, player in zip(entries, players, strict=False):
+    for entry, agent in zip(entries, agents, strict=False):
         known = dataclasses.asdict(check(Entry, entry, path))
-        known["env_settings"] = completed(player.env_id, known["env_settings"])
+        known["env_settings"] = completed(agent.env_id, known["env_settings"])
         now = fingerprint(
             {
-                "name": player.name, "env": player.env_id, "env_settings": player.env_settings,
-                "seeds": seeds, "checkpoint_sha256": player.checkpoint, "repair": player.repair,
+                "name": agent.name, "env": agent.env_id, "env_settings": agent.env_settings,
+                "seeds": seeds, "checkpoint_sha256": agent.checkpoint, "repair": agent.repair,
             }
         )  # fmt: skip
         for change in differences(fingerprint({key: known[key] for key in now}), now):
             of_one = f"{known['name']} with {change.told()}"
             raise UserError(f"{another}, of {of_one}: give another directory")
-        check(dict[str, Finite], _outcome_figures(entry, player), path)
+        check(dict[str, Finite], _outcome_figures(entry, agent), path)
     return entries
 
 
-def _outcome_figures(entry: dict[str, Any], player: Player) -> dict[str, Any]:
+def _outcome_figures(entry: dict[str, Any], agent: Agent) -> dict[str, Any]:
     """What an entry holds of the task's outcomes, null left out."""
-    names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(player.task)]
+    names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(agent.task)]
     keys = itertools.chain.from_iterable(names)
     return {key: entry[key] for key in keys if entry.get(key) is not None}
 

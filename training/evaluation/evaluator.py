@@ -18,7 +18,7 @@ from training.command.progress import watched
 from training.episodes.episode import Episode, Policy, finite_numbers, run_episode
 from training.episodes.outcomes import mean_success, outcomes_of
 from training.episodes.pool import Pool, WorkerDiedError, opened
-from training.evaluation.players import Player
+from training.evaluation.agents import Agent
 from training.evaluation.step_cost import measure
 from training.runs import run_log
 from training.runs.fingerprint import sha256_of
@@ -52,33 +52,33 @@ def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[f
 
 @dataclass(frozen=True)
 class _Task:
-    player: Player
+    agent: Agent
     seed: int
 
     def __str__(self) -> str:
-        return f"the episode of {self.player.name} with seed {self.seed}"
+        return f"the episode of {self.agent.name} with seed {self.seed}"
 
 
 class _Stage:
     """One open environment and policy at a time; in each worker process there is one."""
 
     def __init__(self) -> None:
-        self.player: Player | None = None
+        self.agent: Agent | None = None
         self.env: gymnasium.Env | None = None
         self.policy: Policy | None = None
 
     def run(self, task: _Task) -> Episode:
         """Run one episode; equal whatever ran here before."""
-        player, seed = task.player, task.seed
-        if player != self.player:
+        agent, seed = task.agent, task.seed
+        if agent != self.agent:
             self.close()
             torch.set_num_threads(1)
-            self.env = player.make_env()
-            self.policy = player.make_policy(self.env)
-            self.player = player
+            self.env = agent.make_env()
+            self.policy = agent.make_policy(self.env)
+            self.agent = agent
         assert self.env is not None
         assert self.policy is not None
-        self.policy = player.for_episode(self.policy, self.env, seed)
+        self.policy = agent.for_episode(self.policy, self.env, seed)
         with torch.no_grad():
             episode = run_episode(self.env, self.policy, seed)
         return dataclasses.replace(episode, info=finite_numbers(episode.info))
@@ -86,7 +86,7 @@ class _Stage:
     def close(self) -> None:
         if self.env is not None:
             self.env.close()
-        self.player = self.env = self.policy = None
+        self.agent = self.env = self.policy = None
 
 
 @contextmanager
@@ -100,17 +100,17 @@ def _open_pool(workers: int) -> Iterator[Pool[_Task, Episode]]:
         ) from None
 
 
-def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
+def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
     """The entry of evaluation.json that follows from the episodes alone."""
     rewards = np.array([e.reward for e in episodes])
     steps = np.array([e.steps for e in episodes])
     count, rate = len(episodes), mean_success(episodes)
     several = count > 1
     entry: dict[str, Any] = {
-        "name": player.name,
-        "env": player.env_id,
-        "env_settings": player.env_settings,
-        **({} if player.repair is None else {"repair": player.repair}),
+        "name": agent.name,
+        "env": agent.env_id,
+        "env_settings": agent.env_settings,
+        **({} if agent.repair is None else {"repair": agent.repair}),
         "seeds": [e.seed for e in episodes],
         "episodes": count,
         "reward_mean": float(rewards.mean()),
@@ -123,7 +123,7 @@ def summarise(player: Player, episodes: Sequence[Episode]) -> dict[str, Any]:
         ),
         "steps_mean": float(steps.mean()),
     }
-    for outcome in outcomes_of(player.task):
+    for outcome in outcomes_of(agent.task):
         values = np.array([e.outcomes.get(outcome.name, math.nan) for e in episodes])
         if not np.isfinite(values).all():
             continue
@@ -163,14 +163,14 @@ def standard_error(values: np.ndarray) -> float | None:
     return float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
-def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
+def _add_costs(entry: dict[str, Any], agent: Agent, seed: int) -> None:
     """FLOPs, latency and parameters, measured here on an observation of the environment."""
-    with player.make_env() as env:
-        policy = player.make_policy(env)
+    with agent.make_env() as env:
+        policy = agent.make_policy(env)
         observation, _ = env.reset(seed=seed)
         policy.reset()
-        cost = measure(policy, observation, player.device)
-    scripted = player.checkpoint is None
+        cost = measure(policy, observation, agent.device)
+    scripted = agent.checkpoint is None
     entry |= {
         "flops_per_step": None if scripted else cost.total,
         "flops_by_component": {} if scripted else cost.flops,
@@ -180,44 +180,44 @@ def _add_costs(entry: dict[str, Any], player: Player, seed: int) -> None:
     }
 
 
-def origin(player: Player) -> dict[str, Any]:
+def origin(agent: Agent) -> dict[str, Any]:
     """Where an entry of evaluation.json comes from."""
-    found: dict[str, Any] = {"provenance": run_log.provenance({"env": player.env_settings})}
-    if (file := player.checkpoint) is not None:
+    found: dict[str, Any] = {"provenance": run_log.provenance({"env": agent.env_settings})}
+    if (file := agent.checkpoint) is not None:
         found |= {"checkpoint": str(file), "checkpoint_sha256": sha256_of(file)}
     return found
 
 
-def play(player: Player, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
+def play(agent: Agent, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
     """Yield an episode a seed, in their order. UserError when an action or reward is not finite or
     a worker dies."""
     with _open_pool(min(workers, len(seeds))) as pool:
-        yield from _episodes(pool, player, seeds, progress=False)
+        yield from _episodes(pool, agent, seeds, progress=False)
 
 
 def _episodes(
-    pool: Pool[_Task, Episode], player: Player, seeds: Sequence[int], progress: bool
+    pool: Pool[_Task, Episode], agent: Agent, seeds: Sequence[int], progress: bool
 ) -> Iterator[Episode]:
     try:
-        with closing(pool.in_order([_Task(player, seed) for seed in seeds])) as results:
-            yield from watched(results, player.name, len(seeds), "episode", progress)
+        with closing(pool.in_order([_Task(agent, seed) for seed in seeds])) as results:
+            yield from watched(results, agent.name, len(seeds), "episode", progress)
     except FloatingPointError as error:
-        raise UserError(f"{player.name}: {error}") from None
+        raise UserError(f"{agent.name}: {error}") from None
 
 
 def evaluate(
-    players: Sequence[Player], seeds: Sequence[int], workers: int = 1, progress: bool = False
+    agents: Sequence[Agent], seeds: Sequence[int], workers: int = 1, progress: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield an entry of evaluation.json for each player, as soon as it is measured.
+    """Yield an entry of evaluation.json for each agent, as soon as it is measured.
 
     The entries do not depend on `workers`, latency excepted. Raises UserError when an action is
     not finite or a worker dies.
     """
     with _open_pool(min(workers, len(seeds))) as pool:
-        for player in players:
-            episodes = list(_episodes(pool, player, seeds, progress))
-            entry = summarise(player, episodes)
-            _add_costs(entry, player, seeds[0])
-            entry |= origin(player)
+        for agent in agents:
+            episodes = list(_episodes(pool, agent, seeds, progress))
+            entry = summarise(agent, episodes)
+            _add_costs(entry, agent, seeds[0])
+            entry |= origin(agent)
             entry["records"] = [record(episode) for episode in episodes]
             yield entry

@@ -82,7 +82,7 @@ def oracle_views(
     (of SteppingStones-v0 one every 0.35 s)."""
     views: list[Any] = []
 
-    def collect(env: Any, observation: Any, action: Any, reward: float, player: Any) -> None:
+    def collect(env: Any, observation: Any, action: Any, reward: float, agent: Any) -> None:
         views.append(observation)
 
     with make_env(env_id, env) as world:

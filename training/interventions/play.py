@@ -25,7 +25,7 @@ ALL = "all"
 
 
 class Subject(Protocol):
-    """Who plays, and where: a `Player`, or what a program gives."""
+    """Who plays, and where: a `Agent`, or what a program gives."""
 
     def make_env(self) -> gymnasium.Env:
         """The environment, open."""
@@ -146,15 +146,15 @@ class Stage:
         names, played = list(plans), {}
         for i in np.random.default_rng(_derived(task.seed, 0)).permutation(len(names)):
             policy, keys, shown = plans[names[i]]
-            player = Altered(policy or self._own(task.seed), keys, shown)
-            played[names[i]] = self._episode(task.seed, player), player
+            agent = Altered(policy or self._own(task.seed), keys, shown)
+            played[names[i]] = self._episode(task.seed, agent), agent
         actions = played[None][1].actions
         plays = {
             name: Play(
-                self._outcomes(episode), episode.steps, not _alike(actions, player.actions),
-                player.differed / episode.steps,
+                self._outcomes(episode), episode.steps, not _alike(actions, agent.actions),
+                agent.differed / episode.steps,
             )
-            for name, (episode, player) in played.items()
+            for name, (episode, agent) in played.items()
         }  # fmt: skip
         return Scene(
             task.seed, plays[None], {name: plays[name] for name in floors},

@@ -13,7 +13,7 @@ import envs
 from training.command.progress import watched
 from training.command.suggestions import did_you_mean
 from training.episodes.pool import WorkerDiedError, opened
-from training.evaluation.players import EVALUATION_SEED
+from training.evaluation.agents import EVALUATION_SEED
 from training.interventions.images import INTERVENTIONS, image_keys
 from training.interventions.play import ALL, Given, Scene, Stage, Subject, Task
 from training.interventions.report import Report, report
@@ -67,7 +67,7 @@ def sight_of(
     workers: int,
     progress: bool = False,
 ) -> Report:
-    """As `sight`, of a player too; with a bar as scenes are played."""
+    """As `sight`, of a agent too; with a bar as scenes are played."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise UserError(f"seeds must be at least one, all different, got {list(seeds)}")
     unknown = [kind for kind in interventions if kind not in INTERVENTIONS]

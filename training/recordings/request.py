@@ -15,7 +15,7 @@ from gymnasium import spaces
 from training.episodes import environments
 from training.episodes.environments import make_env
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.players import positive, settings_given
+from training.evaluation.agents import positive, settings_given
 from training.recordings.format import ArraySpec, Recording, observation_spec
 from training.recordings.recorder import SEGMENT_STEPS, Job
 from training.recordings.writer import decisive_packages

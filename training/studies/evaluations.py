@@ -23,8 +23,8 @@ from training.command.files import write_atomically
 from training.episodes import environments
 from training.episodes.environments import make_env
 from training.episodes.episode import Episode
+from training.evaluation.agents import Agent
 from training.evaluation.evaluator import episode_of, origin, play, record, summarise
-from training.evaluation.players import Player
 from training.evaluation.step_cost import decisions_ms, measure_all
 from training.runs import checkpoint
 from training.runs.fingerprint import differences, fingerprint
@@ -186,7 +186,7 @@ class Conditions:
             try:
                 found[path] = settings_of(self.env_id, self.robot, self.study.env, change)
                 if make and environments.settings_class(self.env_id) is None:
-                    Player(self.who, self.env_id, found[path]).make_env().close()
+                    Agent(self.who, self.env_id, found[path]).make_env().close()
             except UserError as error:
                 where = f"curve {curve}, setting {change}" if change else f"env {self.study.env}"
                 raise UserError(f"{where}: {error}") from None
@@ -225,19 +225,17 @@ class Conditions:
         device = self.study.device if self.run is not None else "cpu"
         repair: dict[str, Any] = {} if self._repair is None else {"repair": self._repair}
         for path, settings in missing.items():
-            player = Player(
-                self.who, self.env_id, settings, file, device, self._repair, anyway=True
-            )
+            agent = Agent(self.who, self.env_id, settings, file, device, self._repair, anyway=True)
             before = read_json(Episodes, path) if path.is_file() else None
             inputs = {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
             episodes = play_on(
                 unfinished(path),
                 fingerprint(inputs),
                 self._seeds,
-                partial(play, player, workers=self.study.workers or 1),
-                () if before is None else _played(player, before, path),
+                partial(play, agent, workers=self.study.workers or 1),
+                () if before is None else _played(agent, before, path),
             )
-            entry = summarise(player, episodes) | origin(player)
+            entry = summarise(agent, episodes) | origin(agent)
             if before is not None:
                 first = {"episodes": len(before.records), "provenance": before.provenance}
                 entry["earlier"] = [*before.earlier, first]
@@ -251,10 +249,10 @@ def episodes_in(path: Path) -> int:
     return len(read_json(Evaluation, path).seeds) if path.is_file() else 0
 
 
-def _played(player: Player, there: Episodes, path: Path) -> list[Episode]:
+def _played(agent: Agent, there: Episodes, path: Path) -> list[Episode]:
     """The episodes that the result at `path` holds."""
     try:
-        return [episode_of(one, player.task) for one in there.records]
+        return [episode_of(one, agent.task) for one in there.records]
     except KeyError as error:
         raise UserError(f"{path} is damaged: an episode has no {error}") from None
 

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 import envs
 from policies import PolicyConfig
+from training.evaluation.agents import find_agents
 from training.evaluation.gaze import axes_ahead, depth_edges, gaze, oracle_views
-from training.evaluation.players import find_players
 from training.films.rollout import roll
 from training.runs import checkpoint
 from training.runs.fingerprint import sha256_of
@@ -87,9 +87,9 @@ class Film(Product):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         settings = [f"{key}={json.dumps(value)}" for key, value in self.study.env.items()]
         files, env_id = [str(self.run.directory)], self.run.job.env_id
-        (player,) = find_players(files, [], env_id, settings, self.study.device)
+        (agent,) = find_agents(files, [], env_id, settings, self.study.device)
         with contextlib.redirect_stdout(io.StringIO()):  # where the page is all that is told
-            roll(player, [self.study.evaluation_seed], self.path)
+            roll(agent, [self.study.evaluation_seed], self.path)
 
 
 class Share(Product):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from training.command.command_lines import command_line
 from training.command.files import lock, write_atomically
-from training.evaluation.players import check_device
+from training.evaluation.agents import check_device
 from training.recordings.request import parser
 from training.recordings.request import plan as plan_recording
 from training.recordings.session import record_all

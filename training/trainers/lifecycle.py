@@ -21,7 +21,7 @@ from training.command.signals import interrupted_status
 from training.episodes import environments, pool
 from training.episodes.environments import make_env
 from training.episodes.pool import InProcessPool, Pool, Worker
-from training.evaluation.players import check_device
+from training.evaluation.agents import check_device
 from training.runs import checkpoint, run_log
 from training.runs.checkpoint import Checkpoint
 from training.runs.state_files import check

@@ -13,7 +13,7 @@ from torch import nn
 
 import policies
 from training.episodes.environments import make_env
-from training.evaluation.players import EVALUATION_SEED, trained_in
+from training.evaluation.agents import EVALUATION_SEED, trained_in
 from training.runs import checkpoint
 from training.settings.config import UserError, read_overrides
 from training.trainers.job_config import SHORTHANDS

@@ -1,4 +1,4 @@
-"""What the command lines run: a checkpoint's policy or a scripted one, in its environment."""
+"""Agents: a checkpoint's policy, a scripted one or your own, each in its environment."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from training.settings.config import UserError
 __all__ = [
     "EVALUATION_SEED",
     "SCRIPTED",
-    "Player",
+    "Agent",
     "add_arguments",
     "admitted",
     "check_device",
-    "find_players",
+    "find_agents",
     "positive",
     "scripted_policy",
     "settings_given",
@@ -45,8 +45,8 @@ EVALUATION_SEED = EVALUATION_SEEDS_FROM
 
 
 @dataclass(frozen=True)
-class Player:
-    """A policy by name and the environment it plays in; picklable."""
+class Agent:
+    """A policy by name and the environment it acts in; picklable."""
 
     name: str
     env_id: str
@@ -212,7 +212,7 @@ def trained_in(given: str, own_env: str, env_id: str | None) -> str:
     return env_id or own_env
 
 
-def find_players(
+def find_agents(
     files: Sequence[str],
     scripted: Sequence[str],
     env_id: str | None,
@@ -221,8 +221,8 @@ def find_players(
     repair: Repair | None = None,
     own: Sequence[str] = (),
     anyway: bool = False,
-) -> list[Player]:
-    """The players that a command line means, each tried out: its environment and policy are
+) -> list[Agent]:
+    """The agents that a command line means, each tried out: its environment and policy are
     built, and an episode can begin.
 
     `overrides` are `key=value` settings of the environment, `repair` is of the learned policies,
@@ -232,10 +232,10 @@ def find_players(
     """
     changes = settings_given(overrides)
     check_device(device)
-    players = []
+    agents = []
     for file in files:
         if is_named(file):
-            players.append(_written(file, env_id, changes))
+            agents.append(_written(file, env_id, changes))
             continue
         path = checkpoint.resolve(file)
         trained = checkpoint.load(path).config
@@ -244,8 +244,8 @@ def find_players(
         settings = environments.embodiment(named, trained.get("env", {}))
         config.merge(settings, changes)
         settings = environments.resolved(named, settings)
-        players.append(
-            Player(
+        agents.append(
+            Agent(
                 _name(file, path),
                 named,
                 settings,
@@ -259,37 +259,37 @@ def find_players(
     for name in scripted:
         scripted_env = env_id or environments.DEFAULT
         settings = environments.resolved(scripted_env, changes)
-        players.append(Player(name, scripted_env, settings))
-    players = _told_apart(players)
-    for player in players:
-        with player.make_env() as env:
-            policy = player.make_policy(env)
-            _note_another_body(player, policy, env)
+        agents.append(Agent(name, scripted_env, settings))
+    agents = _told_apart(agents)
+    for agent in agents:
+        with agent.make_env() as env:
+            policy = agent.make_policy(env)
+            _note_another_body(agent, policy, env)
             try:
                 env.reset(seed=EVALUATION_SEED)
             except ValueError as error:
-                raise UserError(f"{player.env_id}: {error}") from None
-    return players
+                raise UserError(f"{agent.env_id}: {error}") from None
+    return agents
 
 
-def _note_another_body(player: Player, policy: Policy, env: gymnasium.Env) -> None:
+def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None:
     """Say where a policy that is played anyway meets another body than it was trained with."""
-    if player.checkpoint is None or getattr(policy, "reads_geometry", False):
+    if agent.checkpoint is None or getattr(policy, "reads_geometry", False):
         return
-    trained = checkpoint.load(player.checkpoint).config
+    trained = checkpoint.load(agent.checkpoint).config
     other = environments.other_robot(env, trained["env_id"], trained["env"])
     if other:
         print(
-            f"note: {player.name} was trained with another {', '.join(other)} and does not adapt",
+            f"note: {agent.name} was trained with another {', '.join(other)} and does not adapt",
             file=sys.stderr,
         )
 
 
-def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Player:
-    """The player of a policy in Python."""
+def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Agent:
+    """The agent of a policy in Python."""
     if env_id is None:
         raise UserError(f"{word} knows no environment: say which with --env ID")
-    return Player(word, env_id, environments.resolved(env_id, changes), source=word)
+    return Agent(word, env_id, environments.resolved(env_id, changes), source=word)
 
 
 def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
@@ -323,16 +323,16 @@ def _name(given: str, path: Path) -> str:
     return path.stem
 
 
-def _told_apart(players: list[Player]) -> list[Player]:
-    names = [player.name for player in players]
+def _told_apart(agents: list[Agent]) -> list[Agent]:
+    names = [agent.name for agent in agents]
     taken: set[str] = set()
     result = []
-    for player in players:
-        name = player.name
-        if player.checkpoint is not None and names.count(name) > 1:
-            name = f"{name} ({player.checkpoint})"
+    for agent in agents:
+        name = agent.name
+        if agent.checkpoint is not None and names.count(name) > 1:
+            name = f"{name} ({agent.checkpoint})"
         if name in taken:
             raise UserError(f"policy {name} is given twice; give it once")
         taken.add(name)
-        result.append(dataclasses.replace(player, name=name))
+        result.append(dataclasses.replace(agent, name=name))
     return result
