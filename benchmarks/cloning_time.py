@@ -58,7 +58,7 @@ def measure(words: list[str], batch: int, rounds: int) -> dict[int, float]:
     job = bc_config.load_config(PRESET, [*SIZES, f"batch_size={batch}", *words])
     generator = torch.Generator().manual_seed(0)
     data = random_data(job, generator)
-    policy = build_policy(job.env_id, job.env, job.policy)[0]
+    policy = build_policy(job.env_id, job.env, job.policy)
     optimiser = torch.optim.Adam(policy.parameters(), job.learning_rate)
     times: dict[int, list[float]] = {part: [] for part in PARTS}
     for i in range(rounds + 1):

@@ -78,7 +78,7 @@ def loss(job: BCConfig, data: Demonstrations, width_m: float, updates: int) -> f
     assert isinstance(job.policy, PlaceMemoryConfig)
     settings = dataclasses.replace(job.policy, width_m=width_m)
     job = dataclasses.replace(job, policy=settings, updates=updates)
-    policy: Any = build_policy(job.env_id, job.env, settings)[0]
+    policy: Any = build_policy(job.env_id, job.env, settings)
     train, held_out = data.prepared(policy).split()
     policy.set_statistics(train.observations)
     optimiser = torch.optim.AdamW(policy.parameters(), lr=job.learning_rate)

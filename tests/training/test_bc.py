@@ -195,7 +195,7 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole():
     generator = torch.Generator().manual_seed(0)
     job = BCConfig(updates=1, batch_size=50, policy=policies.PolicyConfig(patch=(4, 4)))
     data = random_data(job, generator)
-    made = [build_policy(job.env_id, job.env, job.policy)[0] for _ in range(2)]
+    made = [build_policy(job.env_id, job.env, job.policy) for _ in range(2)]
     fits = []
     for policy, part in zip(made, (16, 50), strict=True):
         optimiser = torch.optim.SGD(policy.parameters(), 0.1)

@@ -183,7 +183,7 @@ def test_workers_get_what_was_fitted_with_each_task(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(ES))
     config = load_config(path, [])
-    policy, _ = build_policy(config.env_id, config.env, config.policy)
+    policy = build_policy(config.env_id, config.env, config.policy)
     plain = configuration.dump(config)
     state = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     settings = config.env_id, config.env, plain["policy"]

@@ -132,16 +132,13 @@ class Job(Generic[C]):
             self.env.close()
 
 
-def build_policy(
-    env_id: str, env: dict[str, Any], config: policies.AnyPolicyConfig
-) -> tuple[Any, float]:
-    """The initial policy, and the simulated seconds that a step lasts (NaN if unknown).
+def build_policy(env_id: str, env: dict[str, Any], config: policies.AnyPolicyConfig) -> Any:
+    """The initial policy.
 
     UserError when the environment cannot be made or the policy does not fit it.
     """
     with make_env(env_id, env) as opened:
-        policy, step_s = _built(env_id, config, opened), environments.step_s(opened)
-    return policy, step_s
+        return _built(env_id, config, opened)
 
 
 def _built(env_id: str, config: policies.AnyPolicyConfig, env: gymnasium.Env) -> Any:
