@@ -27,7 +27,7 @@ from unittest import mock
 
 from training import es
 from training.episodes import pool as pools
-from training.episodes.pool import Worker
+from training.episodes.crew import Worker
 from training.evaluation.agents import positive
 from training.runs.run_log import provenance
 from training.settings.config import ArgumentParser, UserError, exit_status

@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 from pathlib import Path
 
 from training.settings.overrides import Overrides
-from training.trainers import registry
+from training.trainers import door, registry
 from training.trainers.bc_config import BCConfig
 from training.trainers.implicit_bc_config import ImplicitBCConfig
 
@@ -33,4 +33,4 @@ def load_config(path: str | Path, overrides: Overrides = ()) -> BCConfig | Impli
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.bc` and `foveate-bc`; returns the exit status."""
-    return registry.main("bc", argv)
+    return door.main("bc", argv)

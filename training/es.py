@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 from pathlib import Path
 
 from training.settings.overrides import Overrides
-from training.trainers import registry
+from training.trainers import door, registry
 from training.trainers.es_config import ESConfig
 
 __all__ = ["ESConfig", "load_config", "main"]
@@ -27,4 +27,4 @@ def load_config(path: str | Path, overrides: Overrides = ()) -> ESConfig:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.es` and `foveate-es`; returns the exit status."""
-    return registry.main("es", argv)
+    return door.main("es", argv)

@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 from pathlib import Path
 
 from training.settings.overrides import Overrides
-from training.trainers import registry
+from training.trainers import door, registry
 from training.trainers.ppo_config import PPOConfig
 
 __all__ = ["PPOConfig", "load_config", "main"]
@@ -31,4 +31,4 @@ def load_config(path: str | Path, overrides: Overrides = ()) -> PPOConfig:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.ppo` and `foveate-ppo`; returns the exit status."""
-    return registry.main("ppo", argv)
+    return door.main("ppo", argv)

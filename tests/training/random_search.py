@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from training.runs import checkpoint
 from training.settings import config as configuration
-from training.trainers import registry
+from training.trainers import door
 from training.trainers.job_config import STRICT, JobConfig
 from training.trainers.lifecycle import Job
 from training.trainers.trainer import Trainer
@@ -71,4 +71,4 @@ TRAINER = Trainer(
 )
 
 if __name__ == "__main__":
-    raise SystemExit(registry.main(NAME))
+    raise SystemExit(door.main(NAME))

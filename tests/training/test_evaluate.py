@@ -10,7 +10,7 @@ import pytest
 from tests.training import walk_env
 from training import evaluate as evaluation
 from training.command.files import lock
-from training.episodes import pool
+from training.episodes import crew
 from training.episodes.episode import Episode
 from training.evaluate import main
 from training.evaluation.agents import find_agents
@@ -192,7 +192,7 @@ def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypat
 
 
 def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys, monkeypatch):
-    monkeypatch.setattr(pool, "RETRIES", 1)
+    monkeypatch.setattr(crew, "RETRIES", 1)
     arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
     assert main([*arguments, "--set", "deadly_seed=100002"]) == 2
     assert (

@@ -14,8 +14,9 @@ import torch
 from tests.training.background import ROOT, start, wait_for
 from tests.training.pool_workers import Odd, Squares
 from tests.training.test_es import SMALL as SMALL
-from training.episodes import pool
-from training.episodes.pool import InProcessPool, WorkerDiedError, open_pool
+from training.episodes import crew
+from training.episodes.crew import InProcessPool, WorkerDiedError
+from training.episodes.pool import open_pool
 from training.episodes.processes import ProcessPool
 from training.settings.config import UserError
 
@@ -64,7 +65,7 @@ def test_a_killed_worker_is_replaced_and_its_task_runs_again(two):
 
 
 def test_a_task_that_its_workers_die_of_ends_all(two, monkeypatch):
-    monkeypatch.setattr(pool, "RETRIES", 1)
+    monkeypatch.setattr(crew, "RETRIES", 1)
     sentence = r"^a worker process died \(killed, or out of memory\), 2 times over -2$"
     with pytest.raises(WorkerDiedError, match=sentence):
         two.run([1, -2, 3])
@@ -94,7 +95,7 @@ def test_a_worker_that_cannot_be_built_is_one_sentence(trouble, sentence):
 
 
 def test_exceptions_that_cannot_be_sent_keep_their_name_and_message():
-    error = pool.portable(Odd(1, 2))
+    error = crew.portable(Odd(1, 2))
     assert type(error) is RuntimeError
     assert str(error) == "Odd: 1 and 2"
 

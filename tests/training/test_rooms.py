@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.rooms import DOORS, FLOORS, arrows, files, longest_chain
+from tests.rooms import DOORS, FLOORS, arrows, files, imported, longest_chain
 
 FLOOR = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 
@@ -21,6 +21,22 @@ def test_imports_lead_to_lower_floors_alone():
 def test_a_chain_has_at_most_eight_rooms_below_a_door():
     inside = {pair: who for pair, who in arrows().items() if DOORS not in pair}
     assert len(longest_chain(inside)) <= 8
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    below = {}
+    for module, path in files().items():
+        names = imported(path)
+        below[module] = {other for other in files() for name in names if leads_to(name, other)}
+    while free := [module for module, others in below.items() if not others & below.keys()]:
+        for module in free:
+            del below[module]
+    assert below == {}
+
+
+def leads_to(name, module):
+    """Whether an imported name is a module, or is in it."""
+    return module in (name, name.rpartition(".")[0])
 
 
 @pytest.mark.parametrize("module", files())

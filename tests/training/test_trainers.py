@@ -13,7 +13,7 @@ from tests.training.study_jobs import conduct, write_study
 from training import bc, demos, es, ppo
 from training.runs import checkpoint
 from training.settings.config import UserError
-from training.trainers import registry
+from training.trainers import door
 from training.trainers.lifecycle import train
 from training.trainers.registry import TRAINERS, load_any_config, trainer_of
 
@@ -48,14 +48,14 @@ def rewards(run):
 def test_a_trainer_of_one_file_learns_and_goes_on_bit_for_bit(tmp_path, capsys):
     path, whole, parts = written(tmp_path, SEARCH), tmp_path / "whole", tmp_path / "parts"
     words = ["--config", str(path), "--out"]
-    assert registry.main(random_search.NAME, [*words, str(whole)]) == 0
+    assert door.main(random_search.NAME, [*words, str(whole)]) == 0
     told = capsys.readouterr().out
     assert f"python -m tests.training.random_search --resume {whole}" in told
     assert rewards(whole) == sorted(rewards(whole))
     assert rewards(whole)[-1] > rewards(whole)[0]
-    assert registry.main(random_search.NAME, [*words, str(parts), "--set", "iterations=2"]) == 0
+    assert door.main(random_search.NAME, [*words, str(parts), "--set", "iterations=2"]) == 0
     words = ["--resume", str(parts), "--set", "iterations=4"]
-    assert registry.main(random_search.NAME, words) == 0
+    assert door.main(random_search.NAME, words) == 0
     assert files(parts)["000004.safetensors"] == files(whole)["000004.safetensors"]
 
 

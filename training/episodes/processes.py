@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from training.command.errors import UserError
-from training.episodes.pool import (
+from training.episodes.crew import (
     RETRIES,
     Crew,
     Death,

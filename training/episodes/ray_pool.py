@@ -1,7 +1,7 @@
 """Workers on a Ray cluster, of which workers and whole nodes may be lost while it runs.
 
 Ray itself restarts nothing here: a lost worker's task goes to another one
-(`training.episodes.pool.Crew`), and a new worker is asked for, which begins when the cluster has a
+(`training.episodes.crew.Crew`), and a new worker is asked for, which begins when the cluster has a
 core for it.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from foveate_extras import require
 from training.command.errors import UserError
-from training.episodes.pool import (
+from training.episodes.crew import (
     RETRIES,
     Crew,
     Death,

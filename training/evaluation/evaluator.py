@@ -15,9 +15,10 @@ import torch
 
 from envs import Task
 from training.command.progress import watched
+from training.episodes.crew import Pool, WorkerDiedError
 from training.episodes.episode import Episode, Policy, finite_numbers, run_episode
 from training.episodes.outcomes import mean_success, outcomes_of
-from training.episodes.pool import Pool, WorkerDiedError, opened
+from training.episodes.pool import opened
 from training.evaluation.agents import Agent
 from training.evaluation.step_cost import measure
 from training.runs import run_log

@@ -12,7 +12,8 @@ import gymnasium
 import envs
 from training.command.progress import watched
 from training.command.suggestions import did_you_mean
-from training.episodes.pool import WorkerDiedError, opened
+from training.episodes.crew import WorkerDiedError
+from training.episodes.pool import opened
 from training.evaluation.agents import EVALUATION_SEED
 from training.interventions.images import INTERVENTIONS, image_keys
 from training.interventions.play import ALL, Given, Scene, Stage, Subject, Task

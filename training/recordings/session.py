@@ -18,7 +18,7 @@ from envs.task import SUCCESS
 from training.command.files import CONFIG, lock, write_atomically
 from training.command.progress import ProgressBar
 from training.episodes import environments
-from training.episodes.pool import WorkerDiedError
+from training.episodes.crew import WorkerDiedError
 from training.episodes.processes import ProcessPool
 from training.recordings.format import EPISODES, MASTER, Recording, check_same
 from training.recordings.reader import DemoReader, read_demo, read_recording, verify_demo

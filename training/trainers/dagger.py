@@ -20,8 +20,8 @@ from torch import Tensor
 import envs
 from policies.seeing import SeeingPolicy as Policy
 from training.command.command_lines import command_line
+from training.episodes.crew import Pool
 from training.episodes.outcomes import mean_columns, mean_success, mean_values
-from training.episodes.pool import Pool
 from training.episodes.seeds import derived_seeds
 from training.runs import checkpoint, run_log
 from training.runs.state_files import Count, State

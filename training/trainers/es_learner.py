@@ -21,8 +21,8 @@ import policies
 from policies.feature_maps import map_state
 from policies.seeing import SeeingPolicy as Policy
 from training.episodes import environments
+from training.episodes.crew import Pool
 from training.episodes.outcomes import episode_columns, episode_values
-from training.episodes.pool import Pool
 from training.episodes.seeds import derived_seeds
 from training.runs import checkpoint, run_log
 from training.runs.state_files import Count, Finite, State

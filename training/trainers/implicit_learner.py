@@ -23,8 +23,8 @@ import envs
 from policies import VisionPerformerPolicy
 from policies.feature_maps import map_state
 from training.episodes import environments
+from training.episodes.crew import Pool
 from training.episodes.outcomes import mean_of, mean_success, outcomes_of
-from training.episodes.pool import Pool
 from training.episodes.seeds import VALIDATION_SEEDS_FROM
 from training.recordings.batches import Batch, FrameSet, Prefetcher, frames_of_update
 from training.recordings.reader import DemoReader

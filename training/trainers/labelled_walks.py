@@ -23,8 +23,8 @@ from torch import Tensor
 
 from policies.observation import copied, parts_of
 from training.command.files import check_regular, write_atomically
+from training.episodes.crew import Pool
 from training.episodes.episode import Episode, Policy, run_episode
-from training.episodes.pool import Pool
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
 from training.runs.checkpoint import check_tensors
 from training.runs.fingerprint import sha256_of

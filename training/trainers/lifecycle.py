@@ -19,8 +19,8 @@ from training.command.command_lines import command_line
 from training.command.files import lock
 from training.command.signals import interrupted_status
 from training.episodes import environments, pool
+from training.episodes.crew import InProcessPool, Pool, Worker
 from training.episodes.environments import make_env
-from training.episodes.pool import InProcessPool, Pool, Worker
 from training.evaluation.agents import check_device
 from training.runs import checkpoint, run_log
 from training.runs.checkpoint import Checkpoint

@@ -23,8 +23,8 @@ import policies
 from foveate_extras import require
 from policies import RunningStatistics
 from policies.seeing import SeeingPolicy
+from training.episodes.crew import Pool
 from training.episodes.outcomes import episode_columns, episode_values
-from training.episodes.pool import Pool
 from training.episodes.seeds import derived_seeds
 from training.runs import checkpoint, run_log
 from training.runs.state_files import Count, Finite, State

@@ -1,14 +1,12 @@
-"""All trainers, by the `trainer` of a YAML; and the command of each."""
+"""All trainers, by the `trainer` of a YAML."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from policies.kinds import settings_class
-from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
 from training.episodes.callables import is_named
 from training.episodes.callables import named as imported
@@ -17,11 +15,11 @@ from training.settings.overrides import Overrides, source
 from training.trainers.bc_config import BC
 from training.trainers.es_config import ES
 from training.trainers.implicit_bc_config import IMPLICIT_BC
-from training.trainers.job_config import JobConfig, describe_job, is_of_run, make_parser
+from training.trainers.job_config import JobConfig, is_of_run
 from training.trainers.ppo_config import PPO
 from training.trainers.trainer import Trainer
 
-__all__ = ["TRAINERS", "JobConfig", "load_any_config", "main", "named", "trainer_of"]
+__all__ = ["TRAINERS", "JobConfig", "load_any_config", "named", "trainer_of"]
 
 TRAINERS = (ES, BC, IMPLICIT_BC, PPO)
 """Those that come with the package; of equals, the first is meant."""
@@ -94,23 +92,3 @@ def _policies_of(trainer: Trainer) -> list[type[Any]]:
     """Classes of the policies' settings that a trainer takes."""
     config: Any = trainer.config
     return [*choices_of(config.__pydantic_fields__["policy"].annotation).values()]
-
-
-def main(name: str, argv: Sequence[str] | None = None) -> int:
-    """The command line of a trainer, by its name; returns the exit status."""
-    return exit_status(lambda: _main(name, argv))
-
-
-def _main(name: str, argv: Sequence[str] | None) -> int:
-    trainers = named(name)
-    first = trainers[0]
-    described = [
-        (f"{one.where}:\n" if one is not first else "") + describe_job(one.config)
-        for one in trainers
-    ]
-    parser = make_parser(first.command, first.summary, "\n\n".join(described), first.preset)
-    args = parser.parse_args(argv)
-
-    from training.trainers.lifecycle import run_command  # late, as --help does without PyTorch
-
-    return run_command(first, args)

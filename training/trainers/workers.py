@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 import policies
 from policies.observation import copied
+from training.episodes.crew import WorkerDiedError
 from training.episodes.environments import make_env
 from training.episodes.episode import Episode, run_episode
-from training.episodes.pool import WorkerDiedError
 from training.episodes.seeds import EVALUATION_SEEDS_FROM
 from training.runs.checkpoint import policy_settings
 from training.settings.config import UserError
