@@ -23,7 +23,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from attention.estimators import RandomFeatures
 from tests.attention.own_maps import Taylor
 
-
 CHECKED = ("angular_hybrid", "clustered_hybrid", "geometric", "harmonic", "poisson_plus")
 """Of each kind one: with clusters, of powers, with a kernel of its own, with a shift."""
 

@@ -1,4 +1,4 @@
-"""Where the front camera is each episode, what a policy is told of it, and a long walk with it alone."""
+"""Where the front camera is each episode, what it is told, and a long walk with it alone."""
 
 import numpy as np
 import pytest
