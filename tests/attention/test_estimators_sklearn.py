@@ -24,7 +24,7 @@ from attention.estimators import RandomFeatures
 from tests.attention.own_maps import Taylor
 
 CHECKED = ("angular_hybrid", "clustered_hybrid", "geometric", "harmonic", "poisson_plus")
-"""Of each kind one: with clusters, of powers, with a kernel of its own, with a shift."""
+"""One of each kind: hybrid, clustered, of powers, with a kernel of its own, with a shift."""
 
 
 @pytest.mark.parametrize(
