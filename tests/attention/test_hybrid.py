@@ -178,8 +178,14 @@ def test_gradients() -> None:
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
 
 
-@pytest.mark.parametrize("options", [{}, {"base": ("oprf", "trig")}])
 @pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid", "clustered_hybrid"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.slow),  # test_maps compiles these
+        {"base": ("oprf", "trig")},
+    ],
+)
 def test_compiles(name: str, options: dict[str, object]) -> None:
     torch._dynamo.reset()
     if name == "clustered_hybrid":

@@ -225,7 +225,12 @@ def test_a_prompt_then_steps_equal_the_causal_module(name: str, batch_first: boo
 
 
 @pytest.mark.parametrize(
-    ("backend", "causal"), [("eager", False), ("eager", True), ("aot_eager", True)]
+    ("backend", "causal"),
+    [
+        ("eager", False),
+        pytest.param("eager", True, marks=pytest.mark.slow),  # the first half of aot_eager
+        ("aot_eager", True),
+    ],
 )
 def test_compiles_to_one_graph(backend: str, causal: bool) -> None:
     torch.compiler.reset()

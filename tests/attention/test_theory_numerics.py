@@ -61,20 +61,25 @@ def test_no_error_is_undefined(
     drawn = torch.randn(40, 4, generator=generator, dtype=torch.float64)
     lengths = torch.arange(1.0, 41.0, dtype=torch.float64).unsqueeze(-1)
     x = (lengths * drawn / drawn.norm(dim=-1, keepdim=True)).to(dtype)
-    for y in (x, -x):
-        error = theory.mse(name, x, y, 6, kernel=kernel, **options)
-        assert not error.isnan().any()
-        assert (error >= 0).all()
+    y = torch.stack((x, -x))
+    error = theory.mse(name, x.expand_as(y), y, 6, kernel=kernel, **options)
+    assert error.shape == (2, 40)
+    assert not error.isnan().any()
+    assert (error >= 0).all()
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
 def test_zero_stays_zero_and_overflow_is_infinite(coupling: str) -> None:
-    for x in (torch.full((16,), 1.75), vector(20.0, 0.0), vector(*[40.0] * 4)):
+    for x in (torch.full((16,), 1.75), vector(20.0, 0.0)):
         for name, sign in (("trig", 1), ("positive", -1), ("hyperbolic", -1), ("oprf", -1)):
             assert theory.mse(name, x, sign * x, 8, projection=coupling) == 0, name
     x = vector(*[40.0] * 4)
-    for name, sign in (("hyperbolic", 1), ("positive", 1), ("trig", -1), ("trig_phase", 1)):
-        assert theory.mse(name, x, sign * x, 8, projection=coupling) == math.inf, name
+    for name, sign in (("trig", 1), ("positive", -1), ("hyperbolic", -1)):
+        y = torch.stack((sign * x, -sign * x))
+        error = theory.mse(name, x.expand(2, 4), y, 8, projection=coupling)
+        assert error.tolist() == [0, math.inf], name
+    assert theory.mse("oprf", x, -x, 8, projection=coupling) == 0
+    assert theory.mse("trig_phase", x, x, 8, projection=coupling) == math.inf
 
 
 def test_product_of_a_huge_and_a_tiny_factor() -> None:

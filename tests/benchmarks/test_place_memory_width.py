@@ -8,7 +8,7 @@ ARM = "linear harmonic F = 11"
 
 
 def test_losses_are_of_the_widths(tmp_path, capsys):
-    words = ["--quick", "--walks", "2", "--out", str(tmp_path), "--arms", ARM]
+    words = ["--quick", "--walks", "2", "--updates", "6", "--out", str(tmp_path), "--arms", ARM]
     assert place_memory_width.main(words) == 0
     (row,) = json.loads((tmp_path / "place_memory_width.json").read_text())["results"]
     assert row["arm"] == ARM

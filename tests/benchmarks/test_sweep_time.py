@@ -16,7 +16,9 @@ def functions():
     ]
 
 
-def test_figures(tmp_path, capsys):
+def test_figures(tmp_path, capsys, monkeypatch):
+    real = sweep_time.measure
+    monkeypatch.setattr(sweep_time, "measure", lambda env, seed, *_: real(env, seed, 8, 2))
     before = functions()
     assert sweep_time.main(["--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
     assert functions() == before
@@ -41,5 +43,7 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path, capsys, monkeypatch):
     (tmp_path / "file").write_text("")
     real = sweep_time.measure
     monkeypatch.setattr(sweep_time, "measure", lambda env, seed, *_: real(env, seed, 2, 1))
+    blind = list(sweep_time.COLUMNS)[-1]
+    monkeypatch.setattr(sweep_time, "COLUMNS", {blind: sweep_time.COLUMNS[blind]})
     assert sweep_time.main(["--out", str(tmp_path / "file")]) == 2
     assert capsys.readouterr().err.startswith(f"error: --out {tmp_path / 'file'} cannot be written")

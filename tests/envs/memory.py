@@ -2,7 +2,7 @@
 
     python -m tests.envs.memory NAME SETTINGS_AS_JSON RESETS_BEFORE
 
-It prints, as JSON, by how many kB the process grew over 400 resets, over 30 environments that were
+It prints, as JSON, by how many kB the process grew over 100 resets, over 30 environments that were
 made, reset and closed, and over 20 that were dropped without closing. Some of each come before the
 measurement: the allocator takes for them what it then uses again and again.
 """
@@ -49,7 +49,7 @@ def main(name: str, settings: dict[str, Any], resets_before: int) -> None:
         made.reset(seed=seed)
         made.step(made.action_space.sample())
 
-    grown = {"resets": growth_kb(reset, resets_before, 400)}
+    grown = {"resets": growth_kb(reset, resets_before, 100)}
     env.close()
     grown["cycles"] = growth_kb(cycle, 10, 30)
     gc.disable()  # the last reference must free it, not the collector, which may come late

@@ -156,7 +156,7 @@ def test_pictures_as_tuples_are_the_same_and_warn_once(monkeypatch):
     """PyBullet built without NumPy returns them so."""
 
     def pictures():
-        env = sweeps.make(images=True, image_px=50)
+        env = sweeps.make(images=True, image_px=50, balls=1)
         seen = [env.reset(seed=1)[0]["rgb"], env.step(sweeps.expert(env))[0]["rgb"]]
         env.close()
         with episodes.make(render_mode="rgb_array") as stones:

@@ -44,7 +44,7 @@ def test_asking_twice_changes_no_episode():
 
     def ball_places(times: int) -> np.ndarray:
         env.reset(seed=2)
-        for _ in range(30):
+        for _ in range(15):
             action = [env.expert_action() for _ in range(times)][-1]
             env.step(action)
         return env._balls_m
@@ -57,7 +57,7 @@ def test_the_expert_carries_nothing_from_step_to_step():
     """Asked only now, in the middle of an episode, it says what it would have said anyway."""
     env = make()
     env.reset(seed=3)
-    for step in range(70):
+    for step in range(50):
         action = env.expert_action()
         if step % 10 == 9:
             fresh = SweepExpert(env.config, env._scene.bowls_m)
@@ -83,7 +83,10 @@ def test_it_comes_nearer_while_it_lowers_a_load(off_m):
     np.testing.assert_allclose(change[:, 0], -off_m)
 
 
-@pytest.mark.parametrize("shaken_at", [5, 12, 18, 45])
+@pytest.mark.parametrize(
+    "shaken_at",
+    [pytest.param(5, marks=pytest.mark.slow), 12, pytest.param(18, marks=pytest.mark.slow), 45],
+)
 def test_it_goes_on_after_a_push(shaken_at):
     """Random actions for a second, but not while a load is in the air, which would fly off."""
     env = make()
@@ -110,14 +113,15 @@ def test_expert_needs_a_reset():
 
 @pytest.mark.parametrize("arm", ["left", "right"])
 def test_one_arm_alone_achieves_nothing(arm):
+    """Both arms have brought 0.4 or more into bowls by step 60."""
     env = make(frozen_arm=arm)
-    assert play(env, 0, expert, steps=120) <= 0.1
+    assert play(env, 0, expert, steps=70) <= 0.1
     env.close()
 
 
 def test_random_actions_achieve_little():
     env = make()
-    assert np.mean([play(env, seed, random(seed), steps=100) for seed in range(3)]) <= 0.1
+    assert np.mean([play(env, seed, random(seed), steps=100) for seed in range(2)]) <= 0.1
     env.close()
 
 
