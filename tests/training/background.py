@@ -16,7 +16,7 @@ def start(module, arguments, **extra):
     )  # fmt: skip
 
 
-def wait_for(condition, process=None, seconds=60):
+def wait_for(condition, process=None, seconds=120):
     """Return when `condition()` holds; fail after `seconds`, or when `process` ends before."""
     until = time.monotonic() + seconds
     while not condition():

@@ -48,6 +48,7 @@ IMAGES = [
     {"kind": "dict"},
     {"kind": "grey", "choices": 2},
 ]
+FEWER = [IMAGES[0], pytest.param(IMAGES[1], marks=pytest.mark.slow)]  # choices: the pole's
 
 
 @pytest.mark.parametrize("env", IMAGES)
@@ -63,7 +64,7 @@ def test_cloning_learns_from_images(train, env, tmp_path):
     assert not any(parameter.requires_grad for parameter in policy.parameters())
 
 
-@pytest.mark.parametrize("env", IMAGES[:2])
+@pytest.mark.parametrize("env", FEWER)
 def test_evolution_strategies_learn_from_the_places_of_the_best_tokens(train, env):
     """Random actions and a random policy earn 4.6 of 12 (a quarter of 12 with four choices)."""
     policy = {"patch": [4, 4], "stride": [2, 2], "variant": "rank", "rank_with": "places",

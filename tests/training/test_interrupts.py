@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.background import ROOT, start, wait_for
+from tests.training.study_jobs import WALK
 from tests.training.test_es import SMALL as SMALL
 from tests.training.test_es import train
 
@@ -47,7 +48,7 @@ def stop(command, folder, after_s, signals, group):
     for each in signals:
         (os.killpg if group else os.kill)(process.pid, each)
         time.sleep(0.02)
-    printed, _ = process.communicate(timeout=60)
+    printed, _ = process.communicate(timeout=180)
     assert process.returncode == 128 + signals[0], printed
     assert "Traceback" not in printed
     assert "Exception" not in printed
@@ -89,7 +90,7 @@ def test_sigterm_ends_training_as_control_c_does(job, tmp_path):
     rows = run / "metrics.csv"
     wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1, process)
     process.send_signal(signal.SIGTERM)
-    printed, _ = process.communicate(timeout=30)
+    printed, _ = process.communicate(timeout=180)
     assert process.returncode == 143
     assert re.search(rf"interrupted; iteration \d+ is saved; go on with: .*--resume {run}", printed)
     wait_for(lambda: not group_lives(process.pid))
@@ -109,7 +110,7 @@ def test_a_closed_terminal_ends_training(job, tmp_path):
     rows = run / "metrics.csv"
     wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1)
     os.close(ours)
-    assert process.wait(30) == 129
+    assert process.wait(180) == 129
     wait_for(lambda: not group_lives(process.pid))
 
 
@@ -142,10 +143,10 @@ def group_lives(group):
 def test_a_command_that_was_started_to_ignore_control_c_does(tmp_path):
     """As a script's background job is."""
     process = start(
-        "training.flops", ["stepping_stones", "--calls", "20"],
+        "training.rollout", ["--policy", "blind", "--env", WALK, "--episodes", "20"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
     wait_for(lambda: answers_signals(process), process)
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
+    printed, _ = process.communicate(timeout=180)
     assert process.returncode == 0, printed
