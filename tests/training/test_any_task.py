@@ -30,7 +30,7 @@ ES = {"popsize": 16, "terrains": 1, "searcher": {"name": "cmaes", "sigma": 0.5}}
 
 def test_evolution_strategies_balance_a_pole(train):
     """From vectors to choices; random actions last 22 steps."""
-    rows = train(es, env_id="CartPole-v1", iterations=7, policy={"hidden": []}, **ES)
+    rows = train(es, env_id="CartPole-v1", iterations=5, policy={"hidden": []}, **ES)
     assert rows[-1]["reward_mean"] > 100
 
 
@@ -69,7 +69,7 @@ def test_evolution_strategies_learn_from_the_places_of_the_best_tokens(train, en
     """Random actions and a random policy earn 4.6 of 12 (a quarter of 12 with four choices)."""
     policy = {"patch": [4, 4], "stride": [2, 2], "variant": "rank", "rank_with": "places",
               "keep_tokens": 2, "hidden": [], "score_step": 0.01}  # fmt: skip
-    rows = train(es, env_id=DOT, env=env, policy=policy, iterations=25, **ES)
+    rows = train(es, env_id=DOT, env=env, policy=policy, iterations=10, **ES)
     first, last = rows[0]["reward_mean"], sum(row["reward_mean"] for row in rows[-3:]) / 3
     assert last > first + 1.5
 

@@ -69,7 +69,7 @@ def test_it_learns_to_look(job, tmp_path, env):
     """A quarter of 12 steps is right by chance with four choices, and 5.6 earned by the numbers."""
     policy = {"patch": [4, 4], "keep": 0.4, "hidden": [16]}
     path = job(
-        env_id=DOT, env=env, policy=policy, iterations=5, steps=400, episodes=25, batch_size=64,
+        env_id=DOT, env=env, policy=policy, iterations=3, steps=400, episodes=25, batch_size=64,
         n_epochs=6, learning_rate=0.01, gamma=0.0, exploration=0.3, critic={"hidden": [16]},
     )  # fmt: skip
     rows = metrics(train(path, tmp_path / "run"))
