@@ -13,6 +13,9 @@ torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A script's background job begins so, and commands that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # So does what nohup starts: a handler that does nothing is not inherited.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

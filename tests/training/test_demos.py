@@ -330,7 +330,7 @@ def test_a_killed_recording_leaves_whole_episodes_and_goes_on(tmp_path, workers)
 def test_an_interrupted_recording_ends_at_once_and_can_be_read(tmp_path, workers):
     process = start_and_wait(tmp_path, 2, workers)
     os.kill(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=180)
     assert process.returncode == 130, errors
     count = len(DemoReader(tmp_path))
     assert f"interrupted; {count} finished episodes are in {tmp_path}" in output

@@ -401,7 +401,7 @@ def test_control_c_ends_with_130(job, tmp_path):
     process = start("training.es", ["--config", job(iterations=100_000), "--out", str(run)])
     wait_for(lambda: len(checkpoints_in(run)) > 1, process)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=180)
     assert process.returncode == 130
     assert f"--resume {run}" in out
     assert "Traceback" not in out

@@ -13,10 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.training.background import ROOT, start, wait_for
+from tests.training.background import ROOT, sockets, start, wait_for
+from tests.training.study_jobs import WALK
 from tests.training.test_es import SMALL as SMALL
 from tests.training.test_es import train
+from tests.training.test_full_disk import BC
 
 COMMANDS = {
     "es": ["--set", "popsize=4", "terrains=1", "episode_s=2", "--out"],
@@ -47,7 +50,7 @@ def stop(command, folder, after_s, signals, group):
     for each in signals:
         (os.killpg if group else os.kill)(process.pid, each)
         time.sleep(0.02)
-    printed, _ = process.communicate(timeout=60)
+    printed, _ = process.communicate(timeout=180)
     assert process.returncode == 128 + signals[0], printed
     assert "Traceback" not in printed
     assert "Exception" not in printed
@@ -81,27 +84,34 @@ def test_a_signal_at_many_moments_is_one_line(tmp_path, command):
         stop(command, tmp_path / str(i), draw.uniform(0, 6), signals, draw.random() < 0.5)
 
 
-def test_sigterm_ends_training_as_control_c_does(job, tmp_path):
-    """The checkpoint is kept, it says how to go on, and no worker is left."""
+def test_training_listens_nowhere_and_sigterm_ends_it_as_control_c_does(job, tmp_path):
+    """Two workers are processes, without Ray or a server's socket. The checkpoint is kept, it says
+    how to go on, and no worker is left."""
     run = tmp_path / "run"
     words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out", str(run)]
     process = start("training.es", words, start_new_session=True)
     rows = run / "metrics.csv"
     wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1, process)
+    found = sockets(process.pid)
+    assert len(found) >= 3
+    assert set().union(*found.values()) == set()
+    names = [Path(f"/proc/{pid}/cmdline").read_text() for pid in found]
+    assert not any("raylet" in name or "ray::" in name for name in names)
     process.send_signal(signal.SIGTERM)
-    printed, _ = process.communicate(timeout=30)
+    printed, _ = process.communicate(timeout=180)
     assert process.returncode == 143
     assert re.search(rf"interrupted; iteration \d+ is saved; go on with: .*--resume {run}", printed)
     wait_for(lambda: not group_lives(process.pid))
 
 
-def test_a_closed_terminal_ends_training(job, tmp_path):
+def test_a_closed_terminal_ends_training(tmp_path):
     """As a lost connection does: status 129, whatever then becomes of what is printed."""
-    run = tmp_path / "run"
-    words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out", str(run)]
+    run, path = tmp_path / "run", tmp_path / "bc.yaml"
+    path.write_text(yaml.safe_dump(BC | {"iterations": 10**6}))
+    words = ["--config", str(path), "--set", "workers=2", "--out", str(run)]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "training.es", *words], cwd=ROOT,
+        [sys.executable, "-m", "training.bc", *words], cwd=ROOT,
         stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )  # fmt: skip
@@ -109,7 +119,7 @@ def test_a_closed_terminal_ends_training(job, tmp_path):
     rows = run / "metrics.csv"
     wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1)
     os.close(ours)
-    assert process.wait(30) == 129
+    assert process.wait(180) == 129
     wait_for(lambda: not group_lives(process.pid))
 
 
@@ -142,10 +152,10 @@ def group_lives(group):
 def test_a_command_that_was_started_to_ignore_control_c_does(tmp_path):
     """As a script's background job is."""
     process = start(
-        "training.flops", ["stepping_stones", "--calls", "20"],
+        "training.rollout", ["--policy", "blind", "--env", WALK, "--episodes", "20"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )  # fmt: skip
     wait_for(lambda: answers_signals(process), process)
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
+    printed, _ = process.communicate(timeout=180)
     assert process.returncode == 0, printed

@@ -6,14 +6,12 @@ import subprocess
 import sys
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 
-from tests.training.background import ROOT, start, wait_for
+from tests.training.background import ROOT
 from tests.training.pool_workers import Odd, Squares
-from tests.training.test_es import SMALL as SMALL
 from training.episodes import crew
 from training.episodes.crew import InProcessPool, WorkerDiedError
 from training.episodes.pool import open_pool
@@ -140,40 +138,3 @@ def test_a_program_of_ones_own_needs_no_guard(tmp_path):
         env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("[9, 16]\n", "")
-
-
-def sockets(pid):
-    """Listening TCP sockets of a process and of those that it began."""
-    listening = set()
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A":
-                listening.add(f"socket:[{words[9]}]")
-    found = {}
-    for each in family(pid):
-        links = [os.readlink(link) for link in Path(f"/proc/{each}/fd").iterdir()]
-        found[each] = listening & set(links)
-    return found
-
-
-def family(pid):
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(descendant for child in children for descendant in family(int(child)))]
-
-
-def test_training_on_one_machine_listens_nowhere_and_starts_no_ray(job, tmp_path):
-    """Two workers are processes; there is not even a socket of a server."""
-    words = ["--config", job(iterations=10**6), "--set", "workers=2", "--out"]
-    process = start("training.es", [*words, str(tmp_path / "run")])
-    try:
-        rows = tmp_path / "run" / "metrics.csv"
-        wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1, process)
-        found = sockets(process.pid)
-        assert len(found) >= 3
-        assert set().union(*found.values()) == set()
-        names = [Path(f"/proc/{pid}/cmdline").read_text() for pid in found]
-        assert not any("raylet" in name or "ray::" in name for name in names)
-    finally:
-        process.kill()
-        process.communicate()

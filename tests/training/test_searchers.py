@@ -103,7 +103,7 @@ def test_a_restored_searcher_goes_on_bit_for_bit(config):
         assert torch.equal(resumed.state()[0][name], tensor), name
 
 
-@pytest.mark.parametrize("popsize", [4, 12, 16])
+@pytest.mark.parametrize("popsize", [4, pytest.param(12, marks=pytest.mark.slow), 16])
 def test_every_point_of_a_run_resumes_bit_for_bit_from_its_checkpoint(config, popsize, tmp_path):
     """Tensors go on with the values and the layout that they had: products round by layout."""
     whole = searchers.build(config, torch.zeros(DIM), popsize)

@@ -20,7 +20,10 @@ def seeds(number):
     return range(1000 * number, 1000 * number + 20)
 
 
-@pytest.mark.parametrize("number", range(20))
+NUMBERS = [*range(5), *(pytest.param(number, marks=pytest.mark.slow) for number in range(5, 20))]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_blind_policy_is_flagged_and_a_seeing_one_passes(number):
     """Both are sure: the blind one's actions do not change, and chance makes the other's losses as
     large once in 2^20."""
@@ -31,7 +34,7 @@ def test_a_blind_policy_is_flagged_and_a_seeing_one_passes(number):
     assert seeing.looks is True
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_policy_that_reads_images_in_vain_does_not_look(number):
     report = sight(look_env.pretending, LookEnv, seeds=seeds(number), **CAMERA)
     assert report.looks is False
@@ -39,9 +42,10 @@ def test_a_policy_that_reads_images_in_vain_does_not_look(number):
     assert {loss.lost for loss in report.losses} == {0.0}
 
 
-def test_chance_in_a_policy_is_no_sight():
+@pytest.mark.parametrize("numbers", [range(3), pytest.param(range(3, 6), marks=pytest.mark.slow)])
+def test_chance_in_a_policy_is_no_sight(numbers):
     """Of blind ones at most 5 % are said to look; of seeing ones all do, with these seeds."""
-    for number in range(6):
+    for number in numbers:
         blind = Noisy(look_env.blind, number, counting=0.001)
         assert sight(blind, LookEnv, seeds=seeds(number), **CAMERA).looks is not True
         seeing = Noisy(look_env.seeing, number)

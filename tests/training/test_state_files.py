@@ -15,6 +15,7 @@ from training import bc, es, evaluate, flops, plots, rollout
 from training.command.errors import UserError
 from training.evaluation.gaze import Gaze
 from training.runs import checkpoint
+from training.runs.metrics import read_metrics
 from training.runs.state_files import Count, check, read_json
 from training.trainers import es_learner
 
@@ -186,13 +187,27 @@ def test_a_study_with_a_damaged_file(plain, tmp_path, capsys, name, place, value
     refused(capsys, lambda words: conduct(path, out, *words), ["--page"], str(out / name), sentence)
 
 
+def damage_rows(metrics, iteration):
+    """The first row is of that iteration."""
+    head, first, *rest = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join([head, iteration + "," + first.partition(",")[2], *rest]))
+
+
 @pytest.mark.parametrize("iteration", ["x", "", "nan", "inf", "1e400", "-3", "1.5", "9" * 30])
+def test_a_run_with_damaged_rows(runs, tmp_path, iteration):
+    shutil.copytree(runs["es"], tmp_path / "run")
+    damage_rows(tmp_path / "run" / "metrics.csv", iteration)
+    with pytest.raises(UserError) as caught:
+        read_metrics(tmp_path / "run")
+    assert f"metrics.csv: iteration = '{iteration[:40]}', where a whole" in str(caught.value)
+
+
+@pytest.mark.parametrize("iteration", ["x", "1e400"])
 def test_a_study_with_damaged_rows(plain, tmp_path, capsys, iteration):
     path, whole = plain
     shutil.copytree(whole, tmp_path / "out")
     metrics = tmp_path / "out" / "runs" / "exact-s0" / "metrics.csv"
-    head, first, *rest = metrics.read_text().splitlines(keepends=True)
-    metrics.write_text("".join([head, iteration + "," + first.partition(",")[2], *rest]))
+    damage_rows(metrics, iteration)
     arguments = lambda words: conduct(path, tmp_path / "out", *words)  # noqa: E731
     refused(capsys, arguments, ["--page"], f"{metrics}: iteration = '{iteration}', where a whole")
 

@@ -172,6 +172,7 @@ def test_without_pictures_there_are_no_videos(plain):
     assert (out / "report.html").is_file()
 
 
+@pytest.mark.slow  # an interrupted study and a widened one are compared with a whole one too
 def test_two_studies_agree_bit_for_bit(plain, tmp_path):
     path, out = plain
     assert conduct(path, tmp_path / "again") == 0

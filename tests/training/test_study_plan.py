@@ -15,11 +15,11 @@ from training.trainers import es_config
 
 
 @pytest.fixture(scope="module")
-def light(tmp_path_factory):
+def light(plain, tmp_path_factory):
     """A finished study whose checkpoints were removed: its file, its directory, its page before."""
     folder = tmp_path_factory.mktemp("light")
     path, out = write_study(folder), folder / "out"
-    assert conduct(path, out) == 0
+    shutil.copytree(plain[1], out)
     page = (out / "report.html").read_text()
     for directory in (out / "runs").glob("*/checkpoints"):
         shutil.rmtree(directory)

@@ -39,7 +39,7 @@ def test_control_c_says_how_to_go_on(tmp_path):
     process = start("training.study", ["--config", str(path), "--out", str(out)])
     wait_for(lambda: len(checkpoints(out)) > 1, process)
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=30)
+    printed, _ = process.communicate(timeout=180)
     assert process.returncode == 130
     assert f"go on with: python -m training.study --config {path} --out {out}" in printed
     assert "Traceback" not in printed
