@@ -83,6 +83,7 @@ def test_it_is_a_sound_environment(example):
     assert (seen[0] == seen[1]).all()  # whoever watches changes nothing
 
 
+@pytest.mark.slow
 def test_every_command_of_its_page_runs(example, capsys):
     """Cut short, and one after the other: trained, resumed, evaluated, filmed, counted, shown."""
     for module, *words in COMMANDS:

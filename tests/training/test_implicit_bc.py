@@ -86,7 +86,9 @@ def refused(capsys, arguments, sentence):
     assert sentence in last
 
 
-@pytest.mark.parametrize("head", ["autoregressive", "explicit"])
+@pytest.mark.parametrize(
+    "head", ["autoregressive", pytest.param("explicit", marks=pytest.mark.slow)]
+)
 def test_it_learns_and_acts(job, tmp_path, head):
     """The expert's action is -0.2 times the pose: the loss must fall, on unseen frames too."""
     path = job({"head": head}, updates=150, iterations=3, learning_rate=0.003, batch_size=32)

@@ -45,6 +45,7 @@ def test_control_c_says_how_to_go_on(tmp_path):
     assert "Traceback" not in printed
 
 
+@pytest.mark.slow  # in one process; test_study_parallel kills one of several
 def test_kill_9_and_rerun(plain, tmp_path):
     """Killed while it trains and while it evaluates: in the end what a study is that was not."""
     _, whole = plain
