@@ -16,9 +16,7 @@ def functions():
     ]
 
 
-def test_figures(tmp_path, capsys, monkeypatch):
-    real = sweep_time.measure
-    monkeypatch.setattr(sweep_time, "measure", lambda env, seed, *_: real(env, seed, 8, 2))
+def test_figures(tmp_path, capsys):
     before = functions()
     assert sweep_time.main(["--quick", "--seed", "3", "--out", str(tmp_path)]) == 0
     assert functions() == before
