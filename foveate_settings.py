@@ -16,7 +16,7 @@ _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 def sentence(
     error: Mapping[str, Any],
-    known: Callable[[], Iterable[str]],
+    known: Iterable[str] = (),
     *,
     key: str | None = None,
     noun: str = "key",
@@ -26,7 +26,7 @@ def sentence(
 
     Args:
         error: its type, place, message and input.
-        known: gives the settings known where the error is.
+        known: the settings known where an unknown one was given.
         key: the setting, dotted where nested (default: pydantic's place).
         noun: what a setting is called.
         shown: how a value is written.
@@ -34,7 +34,7 @@ def sentence(
     name = ".".join(str(part) for part in error["loc"]) if key is None else key
     message: str = error["msg"]
     if error["type"] in _UNKNOWN:
-        there = ", ".join(sorted(known()))
+        there = ", ".join(sorted(known))
         return f"unknown {noun} {name}; the {noun}s known there are {there}"
     if error["type"] == "value_error":
         return message.removeprefix("Value error, ")

@@ -152,13 +152,13 @@ def _sentence(cls: type[Any], error: ErrorDetails, settings: Any) -> str:
     if error["type"] == "unexpected_keyword_argument":
         key = ".".join(str(part) for part in error["loc"])
         known = _known(cls, error["loc"])
-        return sentence({**error}, lambda: known, key=repr(key), noun="setting")
+        return sentence({**error}, known, key=repr(key), noun="setting")
     if error["type"] in ("value_error", "missing"):
-        return sentence({**error}, tuple)
+        return sentence({**error})
     came = settings
     for part in error["loc"]:  # pydantic shows NaN as None
         came = came[part]
     message = error["msg"]
     for json_name, name in _NAMES.items():
         message = message.replace(json_name, name)
-    return sentence({**error, "input": came, "msg": message}, tuple, shown=_shown)
+    return sentence({**error, "input": came, "msg": message}, shown=_shown)

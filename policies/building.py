@@ -204,4 +204,4 @@ def _validate(cls: type[Any], settings: dict[str, Any], known: list[str]) -> Any
     try:
         return TypeAdapter(cls).validate_python(settings)
     except ValidationError as error:
-        raise ValueError(sentence(error.errors(include_url=False)[0], lambda: known)) from None
+        raise ValueError(sentence(error.errors(include_url=False)[0], known)) from None

@@ -40,18 +40,18 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 0
     job = plan(arguments)
     try:
-        record_all(job, arguments.episodes, arguments.workers, arguments.valid_share)
+        reader = record_all(job, arguments.episodes, arguments.workers, arguments.valid_share)
     except KeyboardInterrupt as error:
         return interrupted_status(error)
-    _print_next(job.directory)
+    _print_next(job.directory, reader)
     return 0
 
 
-def _print_next(directory: Path) -> None:
+def _print_next(directory: Path, reader: DemoReader) -> None:
     print(f"see {directory / PICTURE}; next:")
     print(f"  {command_line('training.demos', '--verify', directory)}", end="")
     print("  # read every frame once, and check")
-    clone = cloning_command(DemoReader(directory))
+    clone = cloning_command(reader)
     if clone is not None:
         print(f"  {clone}  # train a policy on them")
 

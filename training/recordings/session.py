@@ -81,8 +81,8 @@ def _record_missing(
                 written = time.monotonic()
 
 
-def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> None:
-    """Record what the directory lacks of `episodes`, write its summary and tell both.
+def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> DemoReader:
+    """Record what the directory lacks of `episodes`, write its summary and tell both; its reader.
 
     Args:
         job: what is recorded, and where.
@@ -119,7 +119,8 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Non
         wall_s = time.monotonic() - began
         try:
             write_master(directory, job.recording, lengths, valid_share)
-            _report(directory, {n: k for n, k in lengths.items() if n not in before}, wall_s)
+            new = {n: k for n, k in lengths.items() if n not in before}
+            return _report(directory, new, wall_s)
         except OSError as error:
             raise UserError(f"cannot write in {directory}: {error.strerror or error}") from None
 
@@ -138,8 +139,8 @@ def _rescue(job: Job, valid_share: float) -> str:
     return state
 
 
-def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
-    """Write the summary and print it; `new` has the steps of the episodes just recorded."""
+def _report(directory: Path, new: dict[int, int], wall_s: float) -> DemoReader:
+    """Write the summary and print it; `new` has the steps of what was just recorded. The reader."""
     reader = DemoReader(directory)
     facts = summarise(reader)
     facts["last_recording"] = {
@@ -161,6 +162,7 @@ def _report(directory: Path, new: dict[int, int], wall_s: float) -> None:
         means.pop(SUCCESS, None)
     shown = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
     print(f"expert, mean at the end of an episode: {shown}")
+    return reader
 
 
 @dataclass(frozen=True)

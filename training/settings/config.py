@@ -192,7 +192,7 @@ def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str
     place, owner = _locate(cls, first["loc"])
     key = (prefix + ".".join(place)).removesuffix(".")
     more = "" if error.error_count() == 1 else f" (and {error.error_count() - 1} more like this)"
-    said = sentence({**first}, lambda: _fields(owner), key=key, shown=shown)
+    said = sentence({**first}, _fields(owner), key=key, shown=shown)
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{said}{more}{did_you_mean(key, [*names] or keys(cls, prefix))}"
     if first["type"] == "value_error":
