@@ -149,7 +149,7 @@ def test_a_published_record_is_written_again_with_its_page(tmp_path, capsys):
     words = again(SMALLEST, tmp_path, "--record", str(new))
     names = {path.name for path in kept.iterdir()}
     assert {path.name for path in new.iterdir()} == names
-    for name in names - {"pareto.png", "report.html"}:  # which fonts and versions change
+    for name in names - {"report.html"}:  # which fonts and versions change
         assert (new / name).read_bytes() == (kept / name).read_bytes(), name
     pages = [(folder / "report.html").read_text() for folder in (kept, new)]
     assert differences(*pages) == []
@@ -181,12 +181,11 @@ def test_a_difference_of_two_pages_is_told():
 
 @needs_studies
 def test_the_records_are_small():
-    """Tables, one page and one picture each, 2 MB together."""
+    """Tables and one page each, 2 MB together."""
     sizes = {path: path.stat().st_size for path in STUDIES.glob("*/*") if path.is_file()}
     assert sum(sizes.values()) < 2_000_000
     assert {path.name for path in sizes} == {
-        "episodes.csv.xz", "facts.json.xz", "iterations.csv.xz", "pareto.png", "report.html",
-        "study.yaml",
+        "episodes.csv.xz", "facts.json.xz", "iterations.csv.xz", "report.html", "study.yaml",
     }  # fmt: skip
 
 

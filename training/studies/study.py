@@ -105,9 +105,8 @@ def write_record(
         runs = all_runs(study, path, unpacked)
         missing = [unit.label for unit in plan(study, unpacked, runs) if not unit.done()]
         Page(study, unpacked, command_of(path, overrides), runs).write(missing)
-        for name in (PAGE, PICTURE):
-            if (unpacked / name).is_file():
-                write_atomically(record / name, (unpacked / name).read_bytes())
+        write_atomically(record / PAGE, (unpacked / PAGE).read_bytes())
+        (record / PICTURE).unlink(missing_ok=True)  # of a record of before: the page shows it
     print(f"wrote {record}")
 
 
