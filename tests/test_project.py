@@ -55,7 +55,7 @@ def commands() -> list[list[str]]:
     """The documents' `python -m module argument...`, as lists that begin with the module."""
     whole = [re.sub(r"\\\n\s*", "", block) for block in blocks("bash")]
     lines = [part.strip() for block in whole for part in re.split(r"&&|\n", block)]
-    ours = re.compile(r"python -m (training|benchmarks)\.")
+    ours = re.compile(r"python -m (training|benchmarks|experiments)\b")
     return [shlex.split(line)[2:] for line in lines if ours.match(line)]
 
 

@@ -16,16 +16,22 @@ __all__ = ["Column", "Table", "around", "between", "millions", "page", "table_of
 
 
 @cache
-def _templates() -> Environment:
+def _templates(*folders: Path) -> Environment:
     return Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined,
+        loader=FileSystemLoader([Path(__file__).parent, *folders]),
+        autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
 
 
-def page(template: str, **parts: Any) -> str:
-    """A whole page that loads nothing from elsewhere. Text is escaped, `Markup` is not."""
-    return share_styles(_templates().get_template(template).render(parts))
+def page(template: str | Path, **parts: Any) -> str:
+    """A whole page that loads nothing from elsewhere. Text is escaped, `Markup` is not.
+
+    `template` is one of this folder by its name, or another one by its path.
+    """
+    place = Path(template)
+    templates = _templates(place.parent) if place.is_absolute() else _templates()
+    return share_styles(templates.get_template(place.name).render(parts))
 
 
 class Table(NamedTuple):

@@ -1,0 +1,138 @@
+"""What an experiment is made of: a task, and arms that learn it alike (`ExperimentConfig`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from experiments.registry import task
+from experiments.task import Task
+from training.settings import config as configuration
+from training.settings.config import UserError
+from training.settings.overrides import merge, read_overrides
+from training.studies.config import slug
+
+__all__ = ["ArmConfig", "ExperimentConfig", "OrderingConfig", "load_config", "settings_of"]
+
+_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ArmConfig:
+    """One of the things that are compared."""
+
+    name: str = Field(min_length=1)
+    """What the page calls it; file names follow from it."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Settings of the task that make the arm, keys dotted where nested."""
+    start_from: str | None = None
+    """Another arm, from whose model of the same seed it begins: uptraining."""
+    control: bool = False
+    """A control, such as exact attention."""
+    published: dict[str, float] = field(default_factory=dict)
+    """The paper's figures, by measure."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class OrderingConfig:
+    """An order that a paper claims."""
+
+    claim: str = Field(min_length=1)
+    """The claim in words, with its source."""
+    measure: str
+    """Of which measure."""
+    arms: tuple[str, ...] = Field(min_length=2, max_length=100)
+    """Names of arms, the best first."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ExperimentConfig:
+    """Arms that learn a task alike over several seeds, and what a paper says of them."""
+
+    title: str = Field(min_length=1)
+    """Heading of the page."""
+    paper: str
+    """Which paper, section, table and figure."""
+    task: str
+    """What is learned: a name of `python -m experiments`."""
+    differs: tuple[str, ...] = ()
+    """What differs from the paper, a sentence each."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Settings of the task for all arms, keys dotted where nested."""
+    quick: dict[str, Any] = field(default_factory=dict)
+    """Settings that --quick changes beside: a run of seconds, which shows that all works."""
+    arms: tuple[ArmConfig, ...] = Field(min_length=1, max_length=1000)
+    """What is compared."""
+    baseline: str
+    """Name of the arm that the others are compared with."""
+    orderings: tuple[OrderingConfig, ...] = ()
+    """What the paper claims, which the page compares with."""
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
+        default=(0, 1, 2), min_length=1, max_length=1000
+    )
+    """Of initial parameters, random features, batches; one model of every arm each."""
+    parallel: int = Field(default=1, ge=1, le=1024)
+    """Models that are trained at the same time, each in a process with one thread."""
+
+    def arm(self, name: str) -> ArmConfig:
+        """The arm of a name."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        names = [arm.name for arm in self.arms]
+        known = f"one of the arms {', '.join(names)}"
+        words = [slug(name) for name in names]
+        if len({*words}) < len(words) or "" in words:
+            raise ValueError(f"arms must differ in letters and digits, got {names}")
+        if len({*self.seeds}) < len(self.seeds):
+            raise ValueError(f"seeds must be distinct, got {[*self.seeds]}")
+        if self.baseline not in names:
+            raise ValueError(f"baseline must be {known}, got {self.baseline!r}")
+        for place, arm in enumerate(self.arms):
+            if arm.start_from is not None and arm.start_from not in names[:place]:
+                raise ValueError(
+                    f"start_from of {arm.name} must be an arm before it, got {arm.start_from!r}"
+                )
+        measures = {measure.name for measure in task(self.task).measures}
+        for ordering in self.orderings:
+            unknown = [name for name in ordering.arms if name not in names]
+            if unknown:
+                raise ValueError(f"orderings must be of {known}, got {unknown[0]!r}")
+        used = [one.measure for one in self.orderings] + [n for a in self.arms for n in a.published]
+        for name in used:
+            if name not in measures:
+                raise ValueError(
+                    f"measures of {self.task} are {', '.join(sorted(measures))}, got {name!r}"
+                )
+        return self
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """The experiment of a file, every default filled in; UserError when something is wrong."""
+    return configuration.load(ExperimentConfig, path, overrides)
+
+
+def settings_of(
+    experiment: ExperimentConfig, arm: ArmConfig, quick: bool, source: str | Path
+) -> Any:
+    """The task's settings for an arm, of the task's own class.
+
+    UserError, which names the `source`, where a key or value is wrong.
+    """
+    own: Task = task(experiment.task)
+    values: dict[str, Any] = {}
+    layers: list[Mapping[str, Any]] = [experiment.set, arm.set]
+    if quick:
+        layers.append(experiment.quick)
+    for layer in layers:
+        merge(values, read_overrides(layer))
+    try:
+        return configuration.validate(own.settings, values, source)
+    except UserError as error:
+        raise UserError(f"arm {arm.name}: {error}") from None

@@ -1,0 +1,102 @@
+"""Finding the files of a data set: in a local folder, in the cache, or at their public home.
+
+Without `folder` the environment variable FOVEATE_DATA names one. The cache is
+$XDG_CACHE_HOME/foveate, by default ~/.cache/foveate. A download is checked against the SHA-256 of
+its contents before it is kept; files of a local folder are taken as they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import urllib.request
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.command.files import write_atomically
+from training.settings.config import UserError
+
+__all__ = ["Home", "find"]
+
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 2**28
+"""Of a download."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A file at its public home."""
+
+    url: str
+    sha256: str
+    """Of its contents, unpacked where it ends in .gz, in hexadecimal digits."""
+    also: tuple[str, ...] = ()
+    """Other names under which a local folder may have it, unpacked or packed otherwise."""
+    places: tuple[str, ...] = ()
+    """Folders of this machine where packages of its distribution put it."""
+
+    @property
+    def file(self) -> str:
+        """Its name at its home."""
+        return self.url.rsplit("/", 1)[1]
+
+
+def find(name: str, home: Home, folder: str | Path | None = None) -> Path:
+    """A file of the data set `name`: `folder`/`name`/FILE or `folder`/FILE, where a folder is
+    given; else a package's, the cache's, or a download.
+
+    Raises UserError where it is nowhere.
+    """
+    folder = folder if folder is not None else os.environ.get("FOVEATE_DATA")
+    files = (home.file, *home.also)
+    if folder is not None:
+        places = [place / file for place in (Path(folder) / name, Path(folder)) for file in files]
+        return _first(places) or _missing(name, places)
+    return _first([Path(p) / file for p in home.places for file in files]) or _cached(name, home)
+
+
+def _first(places: Sequence[Path]) -> Path | None:
+    return next((path for path in places if path.is_file()), None)
+
+
+def _missing(name: str, places: Sequence[Path]) -> Path:
+    folders = " or ".join(map(str, dict.fromkeys(path.parent for path in places)))
+    files = " or ".join(dict.fromkeys(path.name for path in places))
+    raise UserError(f"{name} must have {files} in {folders}, and it is not there")
+
+
+def _cached(name: str, home: Home) -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    path = Path(root) / "foveate" / name / home.file
+    if path.is_file():
+        return path
+    try:
+        with urllib.request.urlopen(home.url, timeout=_TIMEOUT_S) as response:
+            content: bytes = response.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UserError(
+            f"{home.file} of {name} cannot be fetched from {home.url} ({error}): fetch it "
+            "elsewhere and name its folder by --data or FOVEATE_DATA"
+        ) from None
+    found = _sha256(content, packed=home.file.endswith(".gz"))
+    if found != home.sha256:
+        raise UserError(f"{home.url} must have SHA-256 {home.sha256}, got {found}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, content)
+    return path
+
+
+def _sha256(content: bytes, packed: bool) -> str:
+    """Of the contents; of the file itself where it cannot be unpacked."""
+    digest = hashlib.sha256()
+    try:
+        with gzip.open(io.BytesIO(content)) if packed else io.BytesIO(content) as file:
+            while part := file.read(2**20):
+                digest.update(part)
+    except (OSError, EOFError, zlib.error):
+        return hashlib.sha256(content).hexdigest()
+    return digest.hexdigest()

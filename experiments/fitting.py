@@ -1,0 +1,255 @@
+"""Gradient descent that goes on bit for bit after an interruption, and stops at a loss of NaN."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked_dataclass
+from safetensors.torch import save
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from training.command.files import write_atomically
+from training.runs.state_files import Count, State, check
+from training.runs.tensor_file import read_header, read_tensors
+from training.settings.config import UserError
+
+__all__ = ["Fit", "Fitting", "fit", "load_model", "seeded"]
+
+STATE, METRICS = "state.safetensors", "metrics.csv"
+_MODEL, _OPTIMISER = "model/", "optimiser/"
+_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+@checked_dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Fitting:
+    """How a model is fitted."""
+
+    steps: int = Field(default=1000, ge=1, le=10**9)
+    """Gradient steps."""
+    learning_rate: float = Field(default=1e-3, gt=0)
+    """Peak of AdamW's learning rate."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps over which it rises from zero."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """What it does afterwards; cosine ends at zero."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Of AdamW."""
+    max_grad_norm: float | None = Field(default=1.0, gt=0)
+    """Gradients are shortened to this Euclidean norm; null: not."""
+    measure_every: int = Field(default=200, ge=1)
+    """Steps between measurements, after each of which the state is saved."""
+
+
+@dataclass
+class Fit:
+    """What fitting came to."""
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    """A measurement each: step, loss, wall_s and what `measure` gave."""
+    diverged_at: int | None = None
+    """The step whose loss was not finite; None: none."""
+
+
+@checked_dataclass(frozen=True, config=State)
+class _Saved:
+    """What stands beside the tensors of a state."""
+
+    step: Count
+    rows: tuple[dict[str, float | None], ...]
+    diverged_at: int | None = None
+
+
+@contextmanager
+def seeded(seed: int, step: int) -> Any:
+    """What PyTorch draws in the block, such as dropout, follows from these two alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed((seed * 1_000_003 + step) % 2**63)
+        yield
+
+
+def fit(
+    model: nn.Module,
+    loss: Callable[[int], Tensor],
+    settings: Fitting,
+    folder: Path,
+    seed: int,
+    measure: Callable[[], Mapping[str, float]],
+    events: Callable[[int], object] | None = None,
+    label: str = "",
+) -> Fit:
+    """Fit a model, from where `folder` says that it is.
+
+    Args:
+        model: its parameters that want gradients are fitted, and its buffers saved.
+        loss: of a step from 1 on, whose batch follows from the step alone.
+        settings: how.
+        folder: where state and metrics.csv are kept.
+        seed: of what PyTorch draws in a step.
+        measure: with the model in its training mode off; its numbers are a row.
+        events: called before a step, such as to redraw random features.
+        label: of the progress bar.
+
+    A loss that is not finite ends it: the model stays as it was before that step, and the row says
+    so. Raises UserError where the state in `folder` is damaged or another model's.
+    """
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(
+        wanted, lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    begun, done = _go_on(folder / STATE, model, optimiser)
+    total, began = 0.0, time.perf_counter() - (done.rows[-1]["wall_s"] if done.rows else 0.0)
+    bar = tqdm(total=settings.steps, initial=begun, desc=label, mininterval=1.0, leave=False)
+    with bar:
+        for step in range(begun + 1, settings.steps + 1):
+            if done.diverged_at is not None:
+                break
+            with seeded(seed, step):
+                value = _step(model, optimiser, loss, settings, step, events)
+            last = step == settings.steps
+            if not math.isfinite(value):
+                done.diverged_at, last = step, True
+            total += value
+            bar.update()
+            if last or step % settings.measure_every == 0:
+                since = (step - 1) % settings.measure_every + 1
+                model.eval()
+                with torch.no_grad(), seeded(seed, -step):
+                    numbers = measure()
+                wall = time.perf_counter() - began
+                row = {"step": step, "loss": total / since, "wall_s": round(wall, 1), **numbers}
+                done.rows.append(row)
+                total = 0.0
+                _save(folder, model, optimiser, step, done)
+                bar.set_postfix({k: f"{v:.4g}" for k, v in numbers.items()})
+    model.eval()
+    return done
+
+
+def _step(
+    model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[int], Tensor],
+    settings: Fitting, step: int, events: Callable[[int], object] | None,
+) -> float:  # fmt: skip
+    """Make a step, unless its loss or gradient is not finite; the loss, NaN for such a gradient."""
+    if events is not None:
+        model.eval()
+        events(step)
+    model.train()
+    for group in optimiser.param_groups:
+        group["lr"] = settings.learning_rate * _share(settings, step)
+    optimiser.zero_grad(set_to_none=True)
+    value = loss(step)
+    if not torch.isfinite(value):
+        return math.nan
+    value.backward()
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    most = settings.max_grad_norm
+    norm = nn.utils.clip_grad_norm_(parameters, math.inf if most is None else most)
+    if not torch.isfinite(norm):
+        return math.nan
+    optimiser.step()
+    return value.item()
+
+
+def _share(settings: Fitting, step: int) -> float:
+    """Of the peak learning rate."""
+    if step <= settings.warmup_steps:
+        return step / settings.warmup_steps
+    if settings.schedule == "constant":
+        return 1.0
+    rest = max(settings.steps - settings.warmup_steps, 1)
+    return 0.5 * (1 + math.cos(math.pi * (step - 1 - settings.warmup_steps) / rest))
+
+
+def _save(
+    folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: int, done: Fit
+) -> None:
+    tensors = {f"{_MODEL}{name}": value for name, value in model.state_dict().items()}
+    states = optimiser.state_dict()["state"]
+    for i, state in states.items():
+        tensors |= {f"{_OPTIMISER}{i}/{key}": value for key, value in state.items()}
+    facts = {
+        "step": step,
+        "rows": [{k: v if math.isfinite(v) else None for k, v in row.items()} for row in done.rows],
+        "diverged_at": done.diverged_at,
+    }
+    whole = {name: value.detach().contiguous().clone() for name, value in tensors.items()}
+    write_atomically(folder / STATE, save(whole, {"fit": json.dumps(facts)}))
+    keys = list(dict.fromkeys(key for row in done.rows for key in row))
+    lines = [",".join(keys), *(",".join(f"{row[k]:.6g}" for k in keys) for row in done.rows)]
+    write_atomically(folder / METRICS, ("\n".join(lines) + "\n").encode())
+
+
+def _go_on(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, Fit]:
+    """Load a state, if there is one: how many steps it has made, and its rows."""
+    if not path.is_file():
+        return 0, Fit()
+    facts, tensors = _read(path)
+    _load(path, model, tensors)
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    states: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith(_OPTIMISER):
+            number, _, key = name.removeprefix(_OPTIMISER).partition("/")
+            states.setdefault(int(number), {})[key] = value
+    if any(
+        number >= len(parameters) or state["exp_avg"].shape != parameters[number].shape
+        for number, state in states.items()
+    ):
+        raise UserError(f"{path} is another optimiser's state; move it away to begin anew")
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": states, "param_groups": groups})
+    rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in facts.rows]
+    return facts.step, Fit(rows, facts.diverged_at)
+
+
+def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | None = None) -> None:
+    """Give a model the tensors that fitting left in a folder.
+
+    Args:
+        folder: of the fitting.
+        model: of the same shapes.
+        anew: says of a tensor's name whether the model keeps its own, as of another feature map.
+
+    Raises UserError where there is none, or another model's.
+    """
+    path = folder / STATE
+    if not path.is_file():
+        raise UserError(f"{folder} must hold the model to begin with, and {STATE} is not there")
+    _load(path, model, _read(path)[1], anew)
+
+
+def _read(path: Path) -> tuple[_Saved, dict[str, Tensor]]:
+    metadata, header = read_header(path)
+    try:
+        facts = json.loads(metadata.get("fit", ""))
+    except ValueError:
+        raise UserError(f"{path} is damaged, or another kind of file") from None
+    return check(_Saved, facts, path), read_tensors(path, list(header))
+
+
+def _load(
+    path: Path, model: nn.Module, tensors: Mapping[str, Tensor],
+    anew: Callable[[str], bool] | None = None,
+) -> None:  # fmt: skip
+    given = {k.removeprefix(_MODEL): v for k, v in tensors.items() if k.startswith(_MODEL)}
+    own = model.state_dict()
+    if anew is not None:
+        given = {k: v for k, v in given.items() if not anew(k)}
+        given |= {k: v for k, v in own.items() if anew(k)}
+    for name in sorted({*given, *own}):
+        there, here = (tuple(s[name].shape) if name in s else "absent" for s in (given, own))
+        if there != here:
+            raise UserError(
+                f"{path} is another model's: tensor {name} is {there} there, where {here} is needed"
+            )
+    model.load_state_dict(given)

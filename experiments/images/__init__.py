@@ -1,0 +1,1 @@
+"""Image Transformers on Fashion-MNIST."""

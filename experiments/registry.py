@@ -1,0 +1,22 @@
+"""All tasks of the experiments, by name."""
+
+from __future__ import annotations
+
+from experiments.images.settings import IMAGES
+from experiments.task import Task
+from training.command.suggestions import did_you_mean
+
+__all__ = ["TASKS", "task"]
+
+TASKS = (IMAGES,)
+
+
+def task(name: str) -> Task:
+    """The task of a name. ValueError where there is none."""
+    for one in TASKS:
+        if one.name == name:
+            return one
+    names = [one.name for one in TASKS]
+    raise ValueError(
+        f"task must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"
+    )

@@ -1,0 +1,143 @@
+"""What an experiment's results come to: a table, differences between arms, claims."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from experiments.config import ArmConfig, ExperimentConfig
+from experiments.registry import task
+from experiments.task import Measure
+from experiments.trial import Result, Trial
+from training.evaluation.intervals import Interval, seeds_interval
+
+__all__ = ["Cell", "Pair", "Row", "Summary", "summarise"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A measure of an arm over its seeds."""
+
+    values: tuple[float, ...]
+    """By seed; NaN where the model came to none."""
+    published: float | None = None
+    """The paper's figure."""
+
+    @property
+    def finite(self) -> np.ndarray:
+        """Those that are numbers."""
+        found = np.array(self.values)
+        return found[np.isfinite(found)]
+
+    @property
+    def mean(self) -> float | None:
+        """Of those; None without any."""
+        return float(self.finite.mean()) if len(self.finite) else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 % interval of the mean, over seeds."""
+        return seeds_interval(self.finite)
+
+
+@dataclass(frozen=True)
+class Row:
+    """An arm."""
+
+    arm: ArmConfig
+    seeds: tuple[int, ...]
+    """Those that are done."""
+    cells: Mapping[str, Cell]
+    """By measure."""
+    seconds: float
+    """Of a model, on average."""
+    difference: Cell | None = None
+    """Of the first measure, from the baseline's of the same seed; None of the baseline."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two arms that a paper orders."""
+
+    better: str
+    worse: str
+    difference: Cell
+    """By how much the one is better, by common seeds; negative where it is worse."""
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says."""
+        interval = self.difference.interval
+        if interval is None:
+            return "too few seeds"
+        low, high = interval
+        return "holds" if low > 0 else "the other way" if high < 0 else "not told apart"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All of it."""
+
+    measures: tuple[Measure, ...]
+    rows: tuple[Row, ...]
+    """Arms with at least one result, in their order."""
+    claims: tuple[tuple[str, Measure, tuple[Pair, ...]], ...]
+    """Each claim in words, of which measure, and its neighbours."""
+    commits: tuple[str, ...]
+    """Of the code that made the results."""
+
+
+def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
+    """From the files of the trials that are done. UserError where one is damaged."""
+    measures = task(experiment.task).measures
+    there = {(t.arm.name, t.seed): t.result() for t in parts if t.done()}
+    found = {arm.name: _of(arm.name, experiment, there) for arm in experiment.arms}
+    first, base = measures[0], found[experiment.baseline]
+    rows = []
+    for arm in experiment.arms:
+        own = found[arm.name]
+        if not own:
+            continue
+        cells = {m.name: _cell(own, m.name, arm.published.get(m.name)) for m in measures}
+        same = None if arm.name == experiment.baseline else _difference(own, base, first, 1.0)
+        seconds = float(np.mean([result.seconds for result in own.values()]))
+        rows.append(Row(arm, tuple(own), cells, seconds, same))
+    by_name = {measure.name: measure for measure in measures}
+    claims = []
+    for one in experiment.orderings:
+        measure = by_name[one.measure]
+        sign = 1.0 if measure.higher_is_better else -1.0
+        pairs = tuple(
+            Pair(a, b, _difference(found[a], found[b], measure, sign))
+            for a, b in pairwise(one.arms)
+        )
+        claims.append((one.claim, measure, pairs))
+    commits = {str((r.provenance.get("git") or {}).get("commit", "")) for r in there.values()}
+    return Summary(measures, tuple(rows), tuple(claims), tuple(sorted(commits - {""})))
+
+
+def _of(
+    arm: str, experiment: ExperimentConfig, there: Mapping[tuple[str, int], Result]
+) -> dict[int, Result]:
+    return {seed: there[arm, seed] for seed in experiment.seeds if (arm, seed) in there}
+
+
+def _number(result: Result, measure: str) -> float:
+    value = result.numbers.get(measure)
+    return math.nan if value is None else value
+
+
+def _cell(own: Mapping[int, Result], measure: str, published: float | None) -> Cell:
+    return Cell(tuple(_number(result, measure) for result in own.values()), published)
+
+
+def _difference(
+    ours: Mapping[int, Result], theirs: Mapping[int, Result], measure: Measure, sign: float
+) -> Cell:
+    both = [seed for seed in ours if seed in theirs]
+    values = (_number(ours[s], measure.name) - _number(theirs[s], measure.name) for s in both)
+    return Cell(tuple(sign * value for value in values))

@@ -1,0 +1,128 @@
+"""The command of the experiments, on image Transformers in miniature."""
+
+import csv
+import re
+
+import pytest
+
+from experiments.__main__ import main
+
+CONFIG = """
+title: "Two maps"
+paper: "none"
+task: images
+set: {batch: 8, held_out: 10, test: 30, layers: 1, width: 8, heads: 2}
+quick: {fitting.steps: 3, fitting.measure_every: 2}
+baseline: exact
+arms:
+  - {name: exact, control: true, published: {accuracy: 90.0}}
+  - {name: positive, set: {attention.feature_map: positive, attention.redraw_every: 2}}
+  - {name: oprf, start_from: exact, set: {attention.feature_map: oprf, attention.fit_at: 1}}
+orderings:
+  - {claim: "oprf at or above positive", measure: loss, arms: [oprf, positive]}
+seeds: [0, 1]
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "two.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def arguments(experiment, clothes, *more):
+    out = ("--out", str(experiment.parent / "out"))
+    return [str(experiment), "--quick", "--data", clothes, *out, *more]
+
+
+def table_in(out):
+    return [*csv.DictReader((out / "table.csv").read_text().splitlines())]
+
+
+def test_all_arms_and_seeds_are_learned_once_and_told_in_a_table_and_a_page(
+    experiment, clothes, capsys
+):
+    assert main(arguments(experiment, clothes)) == 0
+    out = experiment.parent / "out"
+    rows = table_in(out)
+    assert [(row["arm"], row["seed"]) for row in rows] == [
+        (arm, seed) for arm in ("exact", "positive", "oprf") for seed in "01"
+    ]
+    assert all(0 <= float(row["accuracy"]) <= 100 and float(row["loss"]) > 0 for row in rows)
+    assert int(rows[2]["attention_flops"]) != int(rows[0]["attention_flops"])
+    page = (out / "report.html").read_text()
+    assert "oprf at or above positive" in page
+    assert re.search("holds|the other way|not told apart", page)
+    assert "<td>90.00</td>" in page
+    capsys.readouterr()
+    assert main(arguments(experiment, clothes)) == 0
+    assert "learn" not in capsys.readouterr().out
+    assert main(arguments(experiment, clothes, "--record", str(out.parent / "kept"))) == 0
+    assert (out.parent / "kept" / "table.csv").read_bytes() == (out / "table.csv").read_bytes()
+
+
+def test_uptraining_begins_with_the_other_arms_weights_and_its_own_map(experiment, clothes):
+    few = ("--set", "seeds=[0]", "quick={fitting.steps: 1, fitting.learning_rate: 1.0e-12}")
+    assert main(arguments(experiment, clothes, *few)) == 0
+    rows = table_in(experiment.parent / "out")
+    exact, positive, oprf = (float(row["loss"]) for row in rows)
+    assert abs(oprf - exact) < 0.1  # as the estimate is of the same attention
+    assert positive != oprf
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("baseline=none", "baseline must be one of the arms exact, positive, oprf"),
+        ("set={batches: 3}", "batches"),
+        ("set={patch_px: 5}", "patch_px must divide 28, got 5"),
+        ("set={held_out: 90}", "held_out must be less than 90 pictures, got 90"),
+        ("task=pictures", "task must be one of"),
+        ("set={heads: 3}", "arm exact"),
+    ],
+)
+def test_a_bad_experiment_is_one_sentence_before_anything_is_made(
+    experiment, clothes, capsys, change, sentence
+):
+    assert main(arguments(experiment, clothes, "--set", change)) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (experiment.parent / "out" / "trials").exists()
+
+
+def test_other_results_are_not_mixed_and_other_folders_not_written(experiment, clothes, capsys):
+    few = ("--set", "seeds=[0]")
+    assert main(arguments(experiment, clothes, *few)) == 0
+    changed = (*few, "quick={fitting.steps: 4}")
+    assert main(arguments(experiment, clothes, *changed)) == 2
+    assert "fitting.steps = 3, but the experiment now has 4" in capsys.readouterr().err
+    (experiment.parent / "full").mkdir()
+    (experiment.parent / "full" / "letter").write_text("dear")
+    argv = [str(experiment), "--out", str(experiment.parent / "full"), "--data", clothes]
+    assert main(argv) == 2
+    assert "holds something that is no experiment" in capsys.readouterr().err
+
+
+def test_missing_and_damaged_data_are_named(experiment, tmp_path, capsys):
+    assert main(arguments(experiment, str(tmp_path))) == 2
+    assert "train-images-idx3-ubyte.gz" in capsys.readouterr().err
+    folder = tmp_path / "fashion_mnist"
+    folder.mkdir()
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (folder / f"{name}-ubyte").write_bytes(b"\0\0\x08\x01\xff\xff\xff\xff")
+    assert main(arguments(experiment, str(tmp_path))) == 2
+    assert "is damaged: its header says" in capsys.readouterr().err
+
+
+def test_every_shipped_experiment_loads(capsys):
+    from experiments.__main__ import CONFIGS
+    from experiments.config import load_config, settings_of
+
+    files = sorted(CONFIGS.glob("*.yaml"))
+    assert files
+    for path in files:
+        experiment = load_config(path)
+        for arm in experiment.arms:
+            settings_of(experiment, arm, True, path)
