@@ -118,15 +118,13 @@ def _pairs(pairs: Tensor | None, nq: int, nk: int) -> list[tuple[int, int]]:
     every = [(i, j) for i in range(nq) for j in range(nk)]
     if pairs is None:
         return every
-    known = set(every)
-    rows = pairs.tolist() if pairs.ndim == 2 else []
-    kept = [(int(row[0]), int(row[1])) for row in rows if len(row) == 2]
-    if not kept or len(kept) != len(rows) or not set(kept) <= known or len(set(kept)) < len(kept):
+    kept = [tuple(row) for row in pairs.tolist()] if pairs.ndim == 2 else []
+    if not kept or not set(kept) <= set(every) or len(set(kept)) < len(kept):
         raise ValueError(
             f"pairs must be (p, 2), different clusters of {nq} queries' and {nk} keys', got "
             f"{pairs.tolist()}"
         )
-    return kept
+    return [pair for pair in every if pair in kept]
 
 
 def _diagonal(

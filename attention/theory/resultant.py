@@ -6,7 +6,8 @@ rows at the angle theta have lengths R cos(phi/2) and R sin(phi/2) with R of chi
 
     |omega_i + omega_j| = R sqrt(1 + cos(theta) sin(phi)),   phi of density ~ sin^(d-1) on [0, pi],
 
-which is eq 20 as a mixture; for orthogonal rows it is chi(2d) itself.
+which is eq 20 as a mixture; for orthogonal rows it is chi(2d) itself. The length of opposite rows,
+simplex ones in two dimensions, is the difference of theirs.
 """
 
 import math
@@ -17,16 +18,14 @@ from torch import Tensor
 from attention.conversion import Numbers, as_numbers
 from attention.options import check_count
 from attention.theory.conformity import COUPLINGS
-from attention.theory.special import sine_quadrature
+from attention.theory.special import gauss_legendre, sine_quadrature
 
 _NODES = 256
-"""Rows that may be opposite need more than the other integrals: the mixture then reaches 0."""
+"""Rows that are nearly opposite need more than other integrals: the mixture comes close to 0."""
 
 
 def resultant_density_at_angle(cos_theta: float, w: Numbers, dim: int) -> Tensor:
     """Density at w = |omega_i + omega_j| of rows at the angle theta, elementwise (eq 20).
-
-    To about 1e-12; rows that are opposite need w of 0.05 or more for that, and 0.01 for 1e-5.
 
     Raises ValueError unless cos_theta is in [-1, 1], and for a dim below 1.
     """
@@ -36,8 +35,10 @@ def resultant_density_at_angle(cos_theta: float, w: Numbers, dim: int) -> Tensor
         raise ValueError(f"cos_theta must be between -1 and 1, got {cos_theta}")
     if cos_theta == 0:
         return _chi_density(w, 2 * dim)
+    if cos_theta == -1:
+        return _difference_density(w, dim)
     sines, weights = (w.new_tensor(values) for values in sine_quadrature(dim, _NODES))
-    scale = (1 + cos_theta * sines).clamp(min=torch.finfo(w.dtype).tiny).sqrt()
+    scale = (1 + cos_theta * sines).sqrt()
     return (weights * _chi_density(w.unsqueeze(-1) / scale, 2 * dim) / scale).sum(-1)
 
 
@@ -61,6 +62,16 @@ def resultant_density(projection: str, w: Numbers, dim: int) -> Tensor:
     if dim < 2:
         raise ValueError(f"projection='simplex' needs dimension 2 or more, got {dim}")
     return resultant_density_at_angle(-1 / (dim - 1), w, dim)
+
+
+def _difference_density(w: Tensor, dim: int) -> Tensor:
+    """Of |a - b|, both chi(d): 2 E f(a + w) over a, f their density."""
+    nodes, weights = (values.to(w) for values in gauss_legendre(_NODES))
+    # Beyond 12 from sqrt(d) chi(d) has less than exp(-70).
+    start, end = max(0.0, math.sqrt(dim) - 12), math.sqrt(dim) + 12
+    length = start + (end - start) * (nodes + 1) / 2
+    both = _chi_density(length, dim) * _chi_density(length + w.unsqueeze(-1), dim)
+    return ((end - start) * (weights * both).sum(-1)).masked_fill(w < 0, 0.0)
 
 
 def _chi_density(r: Tensor, degrees: int) -> Tensor:
