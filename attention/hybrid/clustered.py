@@ -56,8 +56,8 @@ def _set_diagonals(hybrid: Any, _: object) -> None:
 class ClusteredHybrid(TwoSided):
     """F = p t m for zero-one, p R (t m + T) + T for Gaussian; t is 2 for complex A, else 1.
 
-    p = nq nk, or `num_pairs`: then F = p t m + nq T for zero-one. Positive for zero-one with real A
-    and a default base that is, if there is one; else signed.
+    p = nq nk, or `num_pairs` if that is fewer: then F = p t m + nq T for zero-one. Positive for
+    zero-one with real A and a default base that is, if there is one; else signed.
 
     Args:
         dim, num_features: d and m.
@@ -138,8 +138,6 @@ class ClusteredHybrid(TwoSided):
             raise ValueError(f"a_limits must satisfy 0 < least <= 1 <= largest, got {a_limits!r}")
         self.complex_a = complex_a
         self.a_limits = a_limits
-        rest = num_pairs is not None and BASES[default_base].signed
-        self.signed = complex_a or coefficients == "gaussian" or rest
         self.mixture = coefficients
         self.lambda_scale = lambda_scale
         self.seed = seed
@@ -157,12 +155,14 @@ class ClusteredHybrid(TwoSided):
             self.register_buffer(f"{side}_rms", found.abs())
         self._given = (query_centers is not None, key_centers is not None)
         self.register_buffer("pairs", first_pairs(num_pairs, self._clusters, heads, omega.device))
+        rest = self.pairs is not None and BASES[default_base].signed
+        self.signed = complex_a or coefficients == "gaussian" or rest
         self.register_buffer("moduli", None, persistent=False)
         self.register_buffer("imaginary", None, persistent=False)
         self.register_buffer("balance", None, persistent=False)
         self._set_diagonals()
         self.register_load_state_dict_post_hook(_set_diagonals)
-        if coefficients == "gaussian" or num_pairs is not None:
+        if coefficients == "gaussian" or self.pairs is not None:
             self.default = BASES[default_base](
                 dim, num_features, kernel=kernel, projection=None, heads=heads
             ).to(omega)

@@ -24,12 +24,12 @@ def first_pairs(
 ) -> Tensor | None:
     """The first `number` of nq x nk pairs, before any are known: (p, 2) or (heads, p, 2).
 
-    None for None, which means all. Raises ValueError for a number that is none of 1 to nq nk.
+    None for all of them. Raises ValueError for a number that is none of 1 to nq nk.
     """
-    if number is None:
-        return None
     most = clusters[0] * clusters[1]
-    if check_count("num_pairs", number) > most:
+    if number is None or check_count("num_pairs", number) == most:
+        return None
+    if number > most:
         raise ValueError(f"num_pairs must be at most {most}, the pairs of clusters, got {number}")
     flat = torch.arange(number, device=device)
     pairs = torch.stack((flat // clusters[1], flat % clusters[1]), -1)

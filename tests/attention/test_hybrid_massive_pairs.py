@@ -84,23 +84,20 @@ def test_gaussian_coefficients_of_the_pairs_alone() -> None:
 
 
 def test_all_pairs_kept_are_all_pairs() -> None:
+    """No default base then; masses of equal clusters leave the first pairs."""
+    every, six = (
+        attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": n})
+        for n in (None, 6)
+    )
     x, y = data()
-    for coefficients in ("zero_one", "gaussian"):
-        options = {"coefficients": coefficients}
-        every, six = (
-            attention.feature_map(
-                "clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": n}, **options
-            )
-            for n in (None, 6)
-        )
-        expected = every.queries(x) @ every.keys(y).mT
-        torch.testing.assert_close(
-            six.queries(x) @ six.keys(y).mT, expected, rtol=1e-11, atol=1e-12
-        )
+    assert six.pairs is None
+    assert torch.equal(six.fit(x, y).keys(y), every.keys(y))
+    equal = hybrid().fit(CENTERS[0], CENTERS[1])
+    assert equal.pairs.tolist() == [[0, 0], [0, 1], [0, 2]]
 
 
 def test_heads_have_pairs_of_their_own() -> None:
-    """Found by `fit`, kept in the state, and those of the first tokens where masses are equal."""
+    """Found by `fit` and kept in the state."""
     x, y = data()
     centers = {
         "query_centers": CENTERS[0].repeat(2, 1, 1),
