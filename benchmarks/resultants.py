@@ -45,10 +45,11 @@ def grid(dim: int) -> Tensor:
 
 
 def drawn_lengths(coupling: str, dim: int, pairs: int, generator: torch.Generator) -> Tensor:
-    """|omega_i + omega_j| of the first two rows of independent blocks, (pairs,)."""
-    rows = attention.projection(coupling, pairs * dim, dim, generator, dtype=torch.float64)
-    blocks = rows.view(pairs, dim, dim)
-    return torch.linalg.vector_norm(blocks[:, 0] + blocks[:, 1], dim=-1)
+    """|omega_i + omega_j| of disjoint pairs of rows, dim/2 a block: (pairs,)."""
+    blocks = -(-2 * pairs // dim)
+    rows = attention.projection(coupling, blocks * dim, dim, generator, dtype=torch.float64)
+    sums = rows.view(-1, 2, dim).sum(1)
+    return torch.linalg.vector_norm(sums, dim=-1)[:pairs]
 
 
 def measure(pairs: int, seed: int) -> list[dict[str, Any]]:
