@@ -42,7 +42,8 @@ def drawn_gain(square: float, dim: int, draws: int, seed: int) -> float:
     x[0, 0] = math.sqrt(square) / 2
     A = float(theory.oprf_parameter(square, dim))
     variances = []
-    for name, options in (("oprf", {"A": A}), ("positive", {})):
+    maps: dict[str, dict[str, Any]] = {"oprf": {"A": A}, "positive": {}}
+    for name, options in maps.items():
         fm = attention.feature_map(
             name, dim, draws, projection="iid", dtype=torch.float64, seed=seed, **options
         )
