@@ -44,7 +44,9 @@ class NestedCoefficient(Coefficient):
         self.features = features
         self.sigma = sigma
         shape = () if features.heads is None else (features.heads,)
-        place = next(features.buffers(), torch.empty(0))
+        # Discrete maps hold counts too.
+        floats = (buffer for buffer in features.buffers() if buffer.is_floating_point())
+        place = next(floats, torch.empty(0))
         self.register_buffer("radius", place.new_full(shape, radius))
 
     @property

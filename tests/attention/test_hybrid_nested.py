@@ -109,6 +109,15 @@ def test_fit_and_redraw() -> None:
     assert heads.coefficients[0].radius.tolist() == pytest.approx([2 * RADIUS, RADIUS])
 
 
+def test_any_map_of_the_gaussian_kernel_does() -> None:
+    """Poisson features, whose random vectors are counts, exact where lam = x_l y_l."""
+    features = attention.feature_map("poisson", D, 6, kernel="gaussian", lam=0.25, seed=3)
+    coefficient = NestedCoefficient(features, radius=1.2)
+    assert float(coefficient.radius) == pytest.approx(1.2)
+    x = torch.full((1, D), 0.5)
+    assert float(coefficient.estimate(x, x)) == pytest.approx(0, abs=1e-5)
+
+
 def test_attention_of_a_nested_hybrid() -> None:
     x, y, values = sphere(9, 1), sphere(7, 2), points(7, 3, 3)
     fm = nested(inner(7))
