@@ -7,6 +7,7 @@ from attention.hybrid.coefficient import Coefficient
 from attention.hybrid.composition import HybridFeatures
 from attention.hybrid.gaussian import BipolarGaussianCoefficient, GaussianHybrid
 from attention.hybrid.general_gaussian import GaussianCoefficient
+from attention.hybrid.nested import NestedCoefficient
 
 __all__ = [
     "AngularCoefficient",
@@ -18,4 +19,5 @@ __all__ = [
     "GaussianHybrid",
     "HybridFeatures",
     "HybridOptions",
+    "NestedCoefficient",
 ]

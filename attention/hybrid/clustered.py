@@ -9,6 +9,9 @@ the best at the centres (r_i, s_j) where they are given, and at clusters with th
 * "gaussian" (Definition H.1): lambda_ij = exp(-|B x + S B^-1 y|^2 / (2 t^2)) with B = |A| and S the
   signs of A^2, a kernel estimated with taus, 1 at the centres; a default base takes the rest. The
   paper's square of a complex vector would make lambda exceed 1; moduli do not.
+
+With `num_pairs` only the most massive pairs of clusters have bases, and the default base serves the
+others (end of section 2.4): see `attention.hybrid.massive_pairs`.
 """
 
 import math
@@ -29,6 +32,15 @@ from attention.hybrid.cluster_pairs import pair_logarithms
 from attention.hybrid.clusters import fit_clusters, initial_centers, nearest
 from attention.hybrid.composition import common_scale, compose
 from attention.hybrid.general_gaussian import gaussian_features
+from attention.hybrid.massive_pairs import (
+    cluster_masses,
+    default_rows,
+    first_pairs,
+    lowest,
+    massive_pairs,
+    of_pairs,
+    with_default,
+)
 from attention.options import check_count, check_positive, is_real
 from attention.precision import full_precision
 from attention.projections import resolve_projection
@@ -42,9 +54,10 @@ def _set_diagonals(hybrid: Any, _: object) -> None:
 
 
 class ClusteredHybrid(TwoSided):
-    """F = nq nk t m for zero-one, nq nk R (t m + T) + T for Gaussian; t is 2 for complex A, else 1.
+    """F = p t m for zero-one, p R (t m + T) + T for Gaussian; t is 2 for complex A, else 1.
 
-    Positive for zero-one with real A, else signed.
+    p = nq nk, or `num_pairs` if that is fewer: then F = p t m + nq T for zero-one. Positive for
+    zero-one with real A and a default base that is, if there is one; else signed.
 
     Args:
         dim, num_features: d and m.
@@ -57,12 +70,15 @@ class ClusteredHybrid(TwoSided):
             in the paper's experiments.
         a_limits: least and largest |A_k|. An entry beyond is not exact at given centres, but one
             far from 1 multiplies how far points lie from them.
+        num_pairs: how many pairs of clusters have a base of their own, those of which `fit` finds
+            the most queries times keys; before, the first. Default: all.
+        default_base: name of the base for what the coefficients leave, T features; used by
+            "gaussian", and by "zero_one" with `num_pairs`.
         coefficients: "zero_one" or "gaussian"; the options below are of "gaussian" alone.
         num_lambda_features: n, number of random vectors tau.
         lambda_scale: t, width of the regions around the centres.
         lambda_features: "positive", or "trig", whose coefficient is exact at the centres.
         lambda_projection: as in `HybridOptions`.
-        default_base: name of the base for what the coefficients leave, T features.
 
     Raises ValueError for unknown names, numbers out of range and tensors of another shape.
     """
@@ -77,6 +93,8 @@ class ClusteredHybrid(TwoSided):
     """|A|, (nq, nk, d) or (heads, nq, nk, d)"""
     imaginary: Tensor
     """Where A is imaginary, of the same shape."""
+    pairs: Tensor | None
+    """(p, 2) or (heads, p, 2): clusters i and j of the pairs with bases, with `num_pairs`."""
     balance: Tensor
     """(p, 1) or (heads, 1, p, 1): log of a factor of each pair's keys that its queries are divided
     by. It makes keys of all pairs about as large, so that attention's rounding errors, which are
@@ -96,6 +114,7 @@ class ClusteredHybrid(TwoSided):
         num_key_clusters: int | None = None,
         complex_a: bool = True,
         a_limits: tuple[float, float] = (A_FLOOR, A_CAP),
+        num_pairs: int | None = None,
         coefficients: str = "zero_one",
         num_lambda_features: int = 8,
         lambda_scale: float = 1.0,
@@ -119,7 +138,6 @@ class ClusteredHybrid(TwoSided):
             raise ValueError(f"a_limits must satisfy 0 < least <= 1 <= largest, got {a_limits!r}")
         self.complex_a = complex_a
         self.a_limits = a_limits
-        self.signed = complex_a or coefficients == "gaussian"
         self.mixture = coefficients
         self.lambda_scale = lambda_scale
         self.seed = seed
@@ -136,11 +154,18 @@ class ClusteredHybrid(TwoSided):
             self.register_buffer(f"{side}_centers", found)
             self.register_buffer(f"{side}_rms", found.abs())
         self._given = (query_centers is not None, key_centers is not None)
+        self.register_buffer("pairs", first_pairs(num_pairs, self._clusters, heads, omega.device))
+        rest = self.pairs is not None and BASES[default_base].signed
+        self.signed = complex_a or coefficients == "gaussian" or rest
         self.register_buffer("moduli", None, persistent=False)
         self.register_buffer("imaginary", None, persistent=False)
         self.register_buffer("balance", None, persistent=False)
         self._set_diagonals()
         self.register_load_state_dict_post_hook(_set_diagonals)
+        if coefficients == "gaussian" or self.pairs is not None:
+            self.default = BASES[default_base](
+                dim, num_features, kernel=kernel, projection=None, heads=heads
+            ).to(omega)
         if coefficients == "zero_one":
             return
         check_count("num_lambda_features", num_lambda_features)
@@ -155,20 +180,20 @@ class ClusteredHybrid(TwoSided):
         self.lambda_map = gaussian_features(
             lambda_features, dim, num_lambda_features, projection=taus, seed=seed, heads=heads
         ).to(omega)
-        self.default = BASES[default_base](
-            dim, num_features, kernel=kernel, projection=None, heads=heads
-        ).to(omega)
 
     @property
     def num_pairs(self) -> int:
-        """p = nq nk."""
-        return self.query_centers.shape[-2] * self.key_centers.shape[-2]
+        """p, of the pairs of clusters with a base of their own."""
+        if self.pairs is not None:
+            return self.pairs.shape[-2]
+        return math.prod(self._clusters)
 
     @property
     def output_dim(self) -> int:
         width = (2 if self.complex_a else 1) * self.num_features
         if self.mixture == "zero_one":
-            return self.num_pairs * width
+            rest = 0 if self.pairs is None else self.default.output_dim
+            return self.num_pairs * width + self._clusters[0] * rest
         default, rho = self.default.output_dim, self.lambda_map.output_dim
         return self.num_pairs * rho * (width + default) + default
 
@@ -177,6 +202,7 @@ class ClusteredHybrid(TwoSided):
         """Find the centres that were not given by k-means; needs scikit-learn.
 
         Clusters found so have the A of least mean loss over their points, not over their centres.
+        Then, with `num_pairs`, find the most massive pairs.
 
         Queries x and keys y (..., d); for a map with heads, one clustering a head.
 
@@ -189,8 +215,14 @@ class ClusteredHybrid(TwoSided):
         ):
             if not given:
                 fit_clusters(u, centers, rms, self.seed)
+        if self.pairs is not None:
+            of_queries, of_keys = (
+                cluster_masses(u, centers)
+                for u, centers in ((x, self.query_centers), (y, self.key_centers))
+            )
+            self.pairs.copy_(massive_pairs(of_queries, of_keys, self.num_pairs))
         self._set_diagonals()
-        if self.mixture == "gaussian":
+        if self.mixture == "gaussian" or self.pairs is not None:
             self.default.fit(x, y)
         return self
 
@@ -225,8 +257,8 @@ class ClusteredHybrid(TwoSided):
             cap=cap,
         )
         squares = (self.key_rms.unsqueeze(-3) / self.moduli).square()
-        exponent = 0.5 * torch.where(self.imaginary, -squares, squares).sum(-1).flatten(-2)
-        balance = exponent.unsqueeze(-1)  # of exp(w.w / 2), which their features are divided by
+        exponent = 0.5 * torch.where(self.imaginary, -squares, squares).sum(-1, keepdim=True)
+        balance = self._table(exponent)  # of exp(w.w / 2), which their features are divided by
         self.balance = balance if self.heads is None else balance.unsqueeze(-3)
 
     def _features(self, u: Tensor, key: bool) -> Tensor:
@@ -234,15 +266,18 @@ class ClusteredHybrid(TwoSided):
         log_modulus, phase, log_weight = self._pairs(u, key)
         with component(EXPONENTIALS):
             pairs = real_form((log_modulus + log_weight.unsqueeze(-1)).exp(), phase, key)
-        if self.mixture == "zero_one":
+        if self.mixture == "zero_one" and self.pairs is None:
             return pairs.flatten(-2)
         projections, log_weight = self.default.project(u, self.omega.to(u.dtype))
         with component(EXPONENTIALS):
             default = self.default.evaluate(projections, log_weight)
+            if self.mixture == "zero_one":
+                rest = self._default_rows(u, key).unsqueeze(-1) * default.unsqueeze(-2)
+                return torch.cat((pairs.flatten(-2), rest.flatten(-2)), -1)
         return self._mixed([*pairs.unbind(-2), default], u, key)
 
     def _log_features(self, u: Tensor, key: bool) -> LogFeatures | None:
-        if self.signed:
+        if self.signed or self.pairs is not None:
             return None
         u = self.prepare("queries and keys", u, self.omega)
         log_modulus, _, log_weight = self._pairs(u, key)
@@ -255,11 +290,14 @@ class ClusteredHybrid(TwoSided):
             modulus, largest = scaled_exp(log_modulus, (-2, -1))
             pairs = real_form(modulus, phase, key)
             log_scale = largest.squeeze(-1) + log_weight
-        if self.mixture == "zero_one":
+        if self.mixture == "zero_one" and self.pairs is None:
             return ScaledFeatures(pairs.flatten(-2), log_scale)
         projections, log_weight = self.default.project(u, self.omega.to(u.dtype))
         with component(EXPONENTIALS):
             default = self.default.evaluate_scaled(projections, log_weight)
+            if self.mixture == "zero_one":
+                own = ScaledFeatures(pairs.flatten(-2), log_scale)
+                return with_default(own, default, self._default_rows(u, key))
             bases = [ScaledFeatures(pair, log_scale) for pair in pairs.unbind(-2)]
             features, log_scale = common_scale([*bases, default])
         return ScaledFeatures(self._mixed(features, u, key), log_scale)
@@ -267,7 +305,8 @@ class ClusteredHybrid(TwoSided):
     def _pairs(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
         """Log-moduli and phases (..., L, p, m) of all pairs' bases, and the log-weight (..., L, 1).
 
-        With zero-one coefficients the log-moduli of bases that are not the token's are -inf.
+        With zero-one coefficients the log-moduli of bases that are not the token's are -inf, or
+        `lowest` where a token may have no base.
         """
         with component(PROJECTION), full_precision(u):
             moduli, imaginary = self._by_pair(u.dtype)
@@ -277,18 +316,35 @@ class ClusteredHybrid(TwoSided):
             balance = self.balance.to(u.dtype)
             log_modulus = log_modulus + (balance if key else -balance)
             if self.mixture == "zero_one":
-                log_modulus = log_modulus.masked_fill(~self._chosen(u, key), -torch.inf)
+                nothing = -torch.inf if self.pairs is None else lowest(u.dtype)
+                log_modulus = log_modulus.masked_fill(~self._chosen(u, key), nothing)
             half_square = 0.5 * u.square().sum(-1, keepdim=True)
         log_weight = -half_square if self.kernel == "gaussian" else torch.zeros_like(half_square)
         return log_modulus, phase, log_weight - 0.5 * math.log(self.num_features)
 
     def _chosen(self, u: Tensor, key: bool) -> Tensor:
         """Whether a pair's base is used by the token, (..., L, p, 1)."""
-        own = nearest(u, (self.key_centers if key else self.query_centers).to(u.dtype))
+        own = self._nearest(u, key)
         # Pair (i, j) is used by queries of cluster i and by keys of cluster j.
+        if self.pairs is not None:
+            index = own.to(torch.uint8).argmax(-1)
+            return (index.unsqueeze(-1) == self.pairs[..., int(key)].unsqueeze(-2)).unsqueeze(-1)
         across = own.unsqueeze(-2) if key else own.unsqueeze(-1)
-        shape = (*own.shape[:-1], self.query_centers.shape[-2], self.key_centers.shape[-2])
-        return across.expand(shape).flatten(-2).unsqueeze(-1)
+        return across.expand(*own.shape[:-1], *self._clusters).flatten(-2).unsqueeze(-1)
+
+    def _default_rows(self, u: Tensor, key: bool) -> Tensor:
+        """What multiplies the default base's features, (..., L, nq)."""
+        assert self.pairs is not None
+        own = self._nearest(u, key)
+        return default_rows(own, self.pairs, self._clusters, key=key).to(u.dtype)
+
+    def _nearest(self, u: Tensor, key: bool) -> Tensor:
+        """One-hot, the token's cluster."""
+        return nearest(u, (self.key_centers if key else self.query_centers).to(u.dtype))
+
+    @property
+    def _clusters(self) -> tuple[int, int]:
+        return self.query_centers.shape[-2], self.key_centers.shape[-2]
 
     def _mixed(self, features: Sequence[Tensor], u: Tensor, key: bool) -> Tensor:
         """p bases' and the default's features, weighted by the Gaussian coefficients."""
@@ -313,4 +369,8 @@ class ClusteredHybrid(TwoSided):
 
     def _by_pair(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """|A| and where A is imaginary, (..., p, d)."""
-        return self.moduli.to(dtype).flatten(-3, -2), self.imaginary.flatten(-3, -2)
+        return self._table(self.moduli.to(dtype)), self._table(self.imaginary)
+
+    def _table(self, table: Tensor) -> Tensor:
+        """(..., nq, nk, d) -> (..., p, d), of the pairs with bases."""
+        return table.flatten(-3, -2) if self.pairs is None else of_pairs(table, self.pairs)

@@ -28,6 +28,25 @@ def check_lambda_features(name: str) -> None:
         raise ValueError(f"lambda_features must be one of {known}, got {name!r}")
 
 
+def inverse_normaliser(sigma: float, radius: Tensor) -> Tensor:
+    """1 / rho of r () or (heads,): (), or (heads, 1, 1)."""
+    inverse = -1 / torch.expm1(-2 * sigma**2 * radius.square())
+    return inverse if inverse.ndim == 0 else inverse.reshape(-1, 1, 1)
+
+
+def mean_length(x: Tensor, y: Tensor, like: Tensor, heads: int | None) -> Tensor:
+    """Of queries x and keys y (..., d), both sides counting the same: () or (heads,), as `like`.
+
+    Raises ValueError where all are zero.
+    """
+    lengths = [torch.linalg.vector_norm(u.detach().to(like), dim=-1) for u in (x, y)]
+    of_queries, of_keys = (average(length.mean(-1), heads) for length in lengths)
+    radius = 0.5 * (of_queries + of_keys)
+    if not bool((radius > 0).all()):
+        raise ValueError("fit needs queries and keys of mean length above 0, got 0")
+    return radius
+
+
 class BipolarGaussianCoefficient(ProjectedCoefficient):
     """(1 - exp(-sigma^2 |x-y|^2 / 2)) / (1 - exp(-2 sigma^2 r^2)). R = 2n for trig, n for positive.
 
@@ -64,8 +83,7 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
     @property
     def constant(self) -> Tensor:
         """1 / rho: (), or (heads, 1, 1)."""
-        inverse = -1 / torch.expm1(-2 * self.sigma**2 * self.radius.square())
-        return inverse if self.heads is None else inverse.reshape(-1, 1, 1)
+        return inverse_normaliser(self.sigma, self.radius)
 
     @property
     def factor(self) -> Tensor:
@@ -87,12 +105,7 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
 
         Raises ValueError where all are zero.
         """
-        lengths = [torch.linalg.vector_norm(u.detach().to(self.radius), dim=-1) for u in (x, y)]
-        of_queries, of_keys = (average(length.mean(-1), self.heads) for length in lengths)
-        radius = 0.5 * (of_queries + of_keys)
-        if not bool((radius > 0).all()):
-            raise ValueError("fit needs queries and keys of mean length above 0, got 0")
-        self.radius.copy_(radius)
+        self.radius.copy_(mean_length(x, y, self.radius, self.heads))
         return self
 
 

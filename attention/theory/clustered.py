@@ -1,7 +1,8 @@
 """Error of the clustered hybrid: each pair of clusters has complex exponentials of its own.
 
 Hybrid Random Features, appendix H. With zero-one coefficients (Definition H.2) the estimate is that
-of the pair's clusters, so its error is that base's. With Gaussian ones (Definition H.1) it is
+of the pair's clusters, so its error is that base's, or the default one's where the pair has none.
+With Gaussian ones (Definition H.1) it is
 sum_ij L_ij S_ij + (1 - sum L_ij) S_0, where all bases share their projections and all coefficients
 theirs: their covariances (ours) are those of exponentials.
 """
@@ -19,7 +20,7 @@ from attention.theory.complex_exponential import (
     optimal_diagonal,
 )
 from attention.theory.gaussian import LAMBDA_FEATURES
-from attention.theory.hybrid import hybrid_mse
+from attention.theory.hybrid import base_mse, hybrid_mse
 from attention.theory.special import scaled_expm1
 
 COEFFICIENTS = ("gaussian", "zero_one")
@@ -42,6 +43,7 @@ def clustered_hybrid(
     key_centers: Tensor,
     complex_a: bool = True,
     a_limits: tuple[float, float] = (A_FLOOR, A_CAP),
+    pairs: Tensor | None = None,
     coefficients: str = "zero_one",
     num_lambda_features: int = 8,
     lambda_scale: float = 1.0,
@@ -60,6 +62,8 @@ def clustered_hybrid(
         key_centers: (nk, d), the same of keys.
         complex_a: A of each pair of centres is the complex optimum, else the real one.
         a_limits: least and largest |A_k|.
+        pairs: (p, 2), clusters i and j of those with a base of their own, as a map with `num_pairs`
+            has them in `pairs`; None: all.
         coefficients: "zero_one" or "gaussian"; the options below are of "gaussian" alone.
         num_lambda_features: n, vectors for the coefficients.
         lambda_scale: t, width of the regions around the centres.
@@ -87,41 +91,40 @@ def clustered_hybrid(
     ):
         if value not in known:
             raise ValueError(f"{argument} must be one of {', '.join(known)}, got {value!r}")
+    kept = _pairs(pairs, len(query_centers), len(key_centers))
     dtype = x.dtype
     x, y, query_centers, key_centers = (t.double() for t in (x, y, query_centers, key_centers))
     x, y = torch.broadcast_tensors(x, y)
     if coefficients == "zero_one":
-        error = _zero_one(x, y, m, kernel, query_centers, key_centers, complex_a, a_limits)
+        error = base_mse(default_base, x, y, m, "iid", kernel)
+        x_cluster, y_cluster = _nearest(x, query_centers), _nearest(y, key_centers)
+        for i, j in kept:
+            member = (x_cluster == i) & (y_cluster == j)
+            A = _diagonal(query_centers[i], key_centers[j], complex_a, a_limits)
+            own = complex_exponential(x[member], y[member], m, "iid", kernel, A=A)
+            error = error.masked_scatter(member, own)
         return error.to(dtype)
     check_count("num_lambda_features", num_lambda_features)
     check_positive(lambda_scale=lambda_scale)
-    pairs = torch.cartesian_prod(torch.arange(len(query_centers)), torch.arange(len(key_centers)))
-    diagonals = [_diagonal(query_centers[i], key_centers[j], complex_a, a_limits) for i, j in pairs]
+    diagonals = [_diagonal(query_centers[i], key_centers[j], complex_a, a_limits) for i, j in kept]
     moments = _weight_moments(
         x, y, torch.stack(diagonals), num_lambda_features, lambda_scale, lambda_features
     )
     return hybrid_mse(moments, _covariances(x, y, diagonals, default_base, kernel) / m).to(dtype)
 
 
-def _zero_one(
-    x: Tensor,
-    y: Tensor,
-    m: int,
-    kernel: str,
-    query_centers: Tensor,
-    key_centers: Tensor,
-    complex_a: bool,
-    a_limits: tuple[float, float],
-) -> Tensor:
-    error = torch.zeros_like(x[..., 0])
-    x_cluster, y_cluster = _nearest(x, query_centers), _nearest(y, key_centers)
-    for i, query_center in enumerate(query_centers):
-        for j, key_center in enumerate(key_centers):
-            member = (x_cluster == i) & (y_cluster == j)
-            A = _diagonal(query_center, key_center, complex_a, a_limits)
-            own = complex_exponential(x[member], y[member], m, "iid", kernel, A=A)
-            error = error.masked_scatter(member, own)
-    return error
+def _pairs(pairs: Tensor | None, nq: int, nk: int) -> list[tuple[int, int]]:
+    """Clusters (i, j) of the pairs with bases. Raises ValueError for what are none."""
+    every = [(i, j) for i in range(nq) for j in range(nk)]
+    if pairs is None:
+        return every
+    kept = [tuple(row) for row in pairs.tolist()] if pairs.ndim == 2 else []
+    if not kept or not set(kept) <= set(every) or len(set(kept)) < len(kept):
+        raise ValueError(
+            f"pairs must be (p, 2), different clusters of {nq} queries' and {nk} keys', got "
+            f"{pairs.tolist()}"
+        )
+    return [pair for pair in every if pair in kept]
 
 
 def _diagonal(

@@ -44,7 +44,7 @@ _CLOSED_FORMS: dict[str, Callable[..., Tensor]] = {
     "trig_phase": _of_lengths(base.trig_phase),
 }
 _FIXED = ("x", "y", "m", "projection", "kernel")
-_TENSORS = ("A", "key_centers", "lam", "p", "query_centers", "shift")
+_TENSORS = ("A", "key_centers", "lam", "p", "pairs", "query_centers", "shift")
 """Options that may be lists or arrays."""
 
 

@@ -76,10 +76,18 @@ def bipolar_moments(
     """
     x, y = as_vectors(x=x, y=y)
     check_count("num_lambda_features", n)
+    scaled_x, scaled_y = lambda_sigma * x, lambda_sigma * y
+    variance = _variance(scaled_x, scaled_y, n, features, lambda_projection)
+    return moments_at(x, y, variance, lambda_sigma, radius)
+
+
+def moments_at(
+    x: Tensor, y: Tensor, variance: Tensor, lambda_sigma: float, radius: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `bipolar_moments`, from the variance (...) of any unbiased estimate of its Gaussian."""
     rho = bipolar_normaliser(lambda_sigma, radius).to(x)
     value = bipolar_coefficient(x, y, lambda_sigma, radius)
-    scaled_x, scaled_y = lambda_sigma * x, lambda_sigma * y
-    variance = _variance(scaled_x, scaled_y, n, features, lambda_projection) / rho.square()
+    variance = variance / rho.square()
     rest = 1 - value
     return value.square() + variance, rest.square() + variance, value * rest - variance
 

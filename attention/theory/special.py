@@ -47,13 +47,13 @@ def hyp1f1_half_excess(dim: int, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @cache
-def sine_quadrature(dim: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def sine_quadrature(dim: int, count: int = 64) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Values of sin(phi) and weights for phi of density ~ sin(phi)^(d-1) on [0, pi].
 
-    64 Gauss-Legendre nodes on the half interval [pi/2, pi/2 + w]; for large d, w ends where the
-    density has fallen below exp(-60).
+    `count` Gauss-Legendre nodes on the half interval [pi/2, pi/2 + w]; for large d, w ends where
+    the density has fallen below exp(-60).
     """
-    nodes, weights = gauss_legendre(64)
+    nodes, weights = gauss_legendre(count)
     width = min(math.pi / 2, 11 / math.sqrt(dim))
     sines = ((nodes + 1) / 2 * width).cos()
     density = weights * sines ** (dim - 1)

@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from attention.options import check_positive
+from attention.options import check_count, check_positive
 from attention.theory.special import gauss_legendre
 
 MAPS = ("trig", "trig_phase")
@@ -104,9 +104,7 @@ def expected_max_error_bound(
     ValueError for other names, arguments that are not positive, odd rows of trig.
     """
     _check(name, dim=dim, diameter=diameter, rows=rows, sigma=sigma)
-    if name == "trig" and rows % 2:
-        raise ValueError(f"rows must be even for trig, got {rows}")
-    factor, count = (24, rows // 2) if name == "trig" else (48, rows)
+    factor, count = 24 if name == "trig" else 48, projections(name, rows)
     constant = GAMMA[name] if gamma is None else gamma
     slope = kernel_lipschitz(sigma) + expected_largest_projection(dim, count) / sigma
     return factor * constant * math.sqrt(dim) * diameter / math.sqrt(rows) * slope
@@ -132,6 +130,24 @@ def concentration_bound(
     return math.exp(-rows * epsilon**2 / scale)
 
 
+def projections(name: str, rows: int) -> int:
+    """Frequencies of `rows` feature rows: half as many for trig, as many for trig_phase.
+
+    Raises ValueError for other names, rows that are no count, odd rows of trig.
+    """
+    check_name(name)
+    check_count("rows", rows)
+    if name == "trig" and rows % 2:
+        raise ValueError(f"rows must be even for trig, got {rows}")
+    return rows // 2 if name == "trig" else rows
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError unless `name` is phi or psi, by the names of our maps."""
+    if name not in MAPS:
+        raise ValueError(f"name must be one of {', '.join(MAPS)}, got {name!r}")
+
+
 def _chi_tail(dim: int, r: torch.Tensor) -> torch.Tensor:
     """P(|omega| > r) = Q(d/2, h), h = r^2/2, elementwise, to about 1e-13.
 
@@ -148,6 +164,6 @@ def _chi_tail(dim: int, r: torch.Tensor) -> torch.Tensor:
 
 
 def _check(name: str | None = None, **values: float) -> None:
-    if name is not None and name not in MAPS:
-        raise ValueError(f"name must be one of {', '.join(MAPS)}, got {name!r}")
+    if name is not None:
+        check_name(name)
     check_positive(**values)

@@ -20,6 +20,7 @@ CALLS: dict[str, list[Any]] = {
     "complex_exponential_moment": [X, Y, 1j, [1.0, 2.0, 3.0]],
     "conformity_at_angle": [-0.5, 1.0, 8],
     "coupling_gap": ["trig", X, Y, 8],
+    "expected_l2_error": ["trig", [X, Y], [Y], 8],
     "gaussian_coefficient": [X, Y, SWAP],
     "gaussian_coefficient_variance": [X, Y, 4, SWAP],
     "geometric_parameter": [[0.1, 0.4, 0.2]],
@@ -30,13 +31,17 @@ CALLS: dict[str, list[Any]] = {
     "least_real_loss": [X, Y],
     "mean_square_of_sums": [[X, Y], [Y]],
     "mse": ["positive", X, Y, 8],
+    "nested_hybrid_mse": [X, Y, 8, [0.1]],
     "optimal_diagonal": [X, Y],
     "oprf_parameter": [2, 3],
     "oprf_rho": [2.0, 3],
     "oprf_tail_bound": [X, Y, 8, 0.1, -0.2],
+    "oprf_upper_tail_bound": [X, Y, 8, 0.1, -0.2],
     "orthogonality_gap_bound": [X, Y, 3],
     "poisson_parameter": [[0.1, 0.4, 0.2]],
     "relative_error": ["trig", 1.0, 1.0, 8],
+    "resultant_density": ["simplex", 1.0, 8],
+    "resultant_density_at_angle": [-0.5, 1.0, 8],
     "rf_conformity": ["simplex", 1.0, 8],
     "shared_covariance": ["positive", "trig", X, Y],
     "trig_asymptotic_ratio": [X, Y, 3],
@@ -46,20 +51,35 @@ OF_NUMBERS = {
     "angular_relative_error_slope",
     "bipolar_normaliser",
     "concentration_bound",
+    "expected_gaussian_l2_error",
     "expected_largest_projection",
     "expected_max_error_bound",
     "harmonic_rms_error",
     "harmonic_tail",
     "hybrid_multiplications",
     "kernel_lipschitz",
+    "l2_concentration_bound",
     "largest_base_error",
     "largest_cosine_variance",
     "max_relative_error",
+    "mmd_tail_bound",
+    "ridge_prediction_bound",
     "small_sum_factor",
+    "svm_prediction_bound",
+    "uniform_attention_bound",
+    "uniform_attention_features",
     "uniform_bound",
     "uniform_constant",
 }
 """Functions that take no tensors."""
+SECOND = {
+    "conformity_at_angle",
+    "relative_error",
+    "resultant_density",
+    "resultant_density_at_angle",
+    "rf_conformity",
+}
+"""Functions whose second argument is the number that may be a tensor."""
 
 
 def test_every_public_function_is_among_the_cases() -> None:
@@ -74,7 +94,7 @@ def tensors(arguments: list[Any], dtype: torch.dtype, first: str) -> list[Any]:
     ]
     if any(isinstance(a, list) for a in arguments):
         return made
-    place = 1 if first in ("rf_conformity", "conformity_at_angle", "relative_error") else 0
+    place = 1 if first in SECOND else 0
     made[place] = torch.tensor(made[place], dtype=dtype)
     return made
 
@@ -128,7 +148,7 @@ def test_a_number_is_a_vector_of_one_dimension() -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("clustered_hybrid", {"query_centers": [X, Y], "key_centers": [Y]}),
+        ("clustered_hybrid", {"query_centers": [X, Y], "key_centers": [Y], "pairs": [[1, 0]]}),
         ("complex_exponential", {"A": [1.0, 2j, 1.0]}),
         ("geometric_plus", {"shift": [-1, -1, -1], "p": 0.5}),
         ("poisson_plus", {"shift": [-1.0, -0.5, -1.0]}),

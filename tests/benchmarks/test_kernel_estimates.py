@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import couplings, max_error, pointwise, quasi_monte_carlo, variance
+from benchmarks import (
+    couplings,
+    error_surface,
+    max_error,
+    oprf_gain,
+    pointwise,
+    quasi_monte_carlo,
+    resultants,
+    variance,
+)
 
 
 def results_of(benchmark: ModuleType, folder: Path, *arguments: str) -> Any:
@@ -70,6 +79,46 @@ def test_phi_beats_psi(tmp_path: Path) -> None:
     assert (phi["features"], psi["features"]) == ("phi", "psi")
     assert phi["mean_largest_error"][-1] < psi["mean_largest_error"][-1]
     assert phi["mean_largest_error"] == sorted(phi["mean_largest_error"])
+
+
+def test_the_constants_of_phi_are_the_smaller() -> None:
+    phi, psi = max_error.constants().values()
+    assert all(a < b for a, b in zip(phi, psi, strict=True))
+    assert phi.index(max(phi)) + 1 == 64
+
+
+def test_coupling_takes_mass_from_long_sums(tmp_path: Path) -> None:
+    results = results_of(resultants, tmp_path)
+    for dim in resultants.DIMS:
+        iid, orthogonal, simplex = (r for r in results if r["dim"] == dim)
+        assert simplex["share_long"] < orthogonal["share_long"] < iid["share_long"]
+        assert iid["share_long"] == pytest.approx(0.05, abs=1e-3)
+        for entry in (iid, orthogonal, simplex):
+            assert entry["conformity_of_density"] == pytest.approx(entry["conformity"], rel=1e-6)
+            # Of 100 pairs, whose lengths have deviations below 1: 4 of theirs.
+            assert entry["mean_drawn"] == pytest.approx(entry["mean"], abs=4 / 100**0.5)
+
+
+def test_the_hybrid_alone_has_no_error_at_both_ends(tmp_path: Path) -> None:
+    results = results_of(error_surface, tmp_path)
+    for entry in results["slices"]:
+        values = entry.get("errors") or entry["measured"]
+        ends = [abs(value) < 1e-12 * max(values) for value in (values[0], values[-1])]
+        assert (
+            ends
+            == {
+                "trig": [True, False],
+                "FAVOR+ (hyperbolic)": [False, True],
+                "angular hybrid": [True, True],
+            }[entry["map"]]
+        )
+
+
+def test_optimal_positive_features_gain_as_printed(tmp_path: Path) -> None:
+    results = {r["dim"]: r for r in results_of(oprf_gain, tmp_path)}
+    assert results[64]["shown"][-1] == pytest.approx(-61.22, abs=0.01)
+    assert all(mu == sorted(mu, reverse=True) for mu in (r["mu"] for r in results.values()))
+    np.testing.assert_allclose(results[2]["drawn"], results[2]["shown"][:2], atol=0.15)
 
 
 def test_orthogonal_trig_beats_independent_on_data(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""Tails of bounded positive features: against quadrature, draws, and the bounds' own parts."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import attention
+from attention import theory
+from attention.theory.uniform_attention import largest_gradient, largest_term
+from tests.attention.quadrature import OMEGA, WEIGHT, X, Y
+
+
+def terms(omega: Tensor, x: Tensor, y: Tensor, A: float) -> Tensor:
+    """One estimate of the Gaussian kernel for each row of omega."""
+    exponent = 2 * A * omega.square().sum(-1) + (1 - 4 * A) ** 0.5 * (omega @ (x + y))
+    norms = (x.square() + y.square()).sum()
+    return (1 - 4 * A) ** (x.shape[-1] / 2) * (exponent - norms).exp()
+
+
+@pytest.mark.parametrize(("A", "error"), [(-0.05, 0.1), (-0.05, 1.5), (-0.3, 0.02), (-0.3, 0.6)])
+def test_the_upper_tail_has_the_legendre_transform(A: float, error: float) -> None:
+    """sup over theta of theta (K + error) - log E exp(theta Z), on a grid of theta, by quadrature
+    in two dimensions."""
+    Z = terms(OMEGA, X, Y, A)
+    level = attention.kernels.gaussian(X, Y) + error
+    theta = torch.linspace(-6, 5, 4001, dtype=torch.float64).exp()
+    keep = WEIGHT > 1e-18
+    log_mgf = (theta.unsqueeze(-1) * Z[keep] + WEIGHT[keep].log()).logsumexp(-1)
+    rate = (theta * level - log_mgf).max()
+    bound = theory.oprf_upper_tail_bound(X, Y, 5, error, A, kernel="gaussian")
+    assert -bound.log().item() / 5 == pytest.approx(rate.item(), rel=2e-4)
+
+
+@pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
+def test_the_upper_tail_of_drawn_estimates(coupling: str) -> None:
+    """A whole block of three rows and one cut to two: no more estimates in the tail than bound.
+
+    Of 20,000; by chance a share at its bound would exceed it by 4 deviations in 1 of 30,000.
+    """
+    x = torch.tensor([0.5, -0.3, 0.2], dtype=torch.float64)
+    y = torch.tensor([0.4, 0.3, 0.1], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(3)
+    rows = attention.projection(coupling, 6 * 20_000, 3, generator, dtype=torch.float64)
+    omega = rows.view(20_000, 6, 3)[:, :5]
+    for A in (-0.03, -0.2):
+        estimates = terms(omega, x, y, A).mean(-1)
+        exact = attention.kernels.gaussian(x, y)
+        for error in (0.1, 0.3, 0.6):
+            bound = theory.oprf_upper_tail_bound(x, y, 5, error, A, kernel="gaussian").item()
+            share = (estimates >= exact + error).double().mean().item()
+            assert share <= bound + 4 * math.sqrt(bound / 20_000)
+            assert bound < 1  # L > 0
+            hoeffding = theory.oprf_tail_bound(x, y, 5, error, A, kernel="gaussian").item()
+            assert bound < hoeffding / 2
+
+
+def test_scales_and_ends_of_the_upper_tail() -> None:
+    norms = (X.square() + Y.square()).sum()
+    gaussian = theory.oprf_upper_tail_bound(X, Y, 4, 0.3, -0.2, kernel="gaussian")
+    scaled = theory.oprf_upper_tail_bound(X, Y, 4, 0.3 * (norms / 2).exp().item(), -0.2)
+    torch.testing.assert_close(scaled, gaussian, rtol=1e-10, atol=0)
+    # Terms end at top: with x = y = 0 at (1-4A)^(d/2) = 1.8, and nothing is above.
+    zero = torch.zeros(2, dtype=torch.float64)
+    for error, above in ((0.79, False), (0.81, True)):
+        bound = theory.oprf_upper_tail_bound(zero, zero, 1, error, -0.2, kernel="gaussian")
+        assert (bound == 0) == above
+    # U = exp(-0.4 W) with W/2 exponential, so that P(U <= u) = u^(1/0.8).
+    share = 1 - (1.7 / 1.8) ** (1 / 0.8)
+    bound = theory.oprf_upper_tail_bound(zero, zero, 1, 0.7, -0.2, kernel="gaussian")
+    assert share < bound < 5 * share
+    with pytest.raises(ValueError, match="A must be negative for a bounded feature, got 0"):
+        theory.oprf_upper_tail_bound(X, Y, 1, 0.1, 0.0)
+    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
+        theory.oprf_upper_tail_bound(X, Y, 0, 0.1, -0.1)
+    with pytest.raises(ValueError, match="error must be a positive finite number, got 0"):
+        theory.oprf_upper_tail_bound(X, Y, 1, 0, -0.1)
+
+
+@pytest.mark.parametrize(("r", "A"), [(0.4, -0.3), (1.0, -0.05), (0.8, -2.0)])
+def test_largest_term_and_gradient(r: float, A: float) -> None:
+    """In one dimension, over a grid of omega, x and y: the term reaches its bound, the gradient
+    half of it at least."""
+    side = torch.linspace(-r, r, 11, dtype=torch.float64)
+    omega = torch.linspace(-25, 25, 5001, dtype=torch.float64)[:, None, None]
+    x, y = side[:, None], side
+    B = (1 - 4 * A) ** 0.5
+    exponent = 2 * A * omega**2 + B * omega * (x + y) - (x**2 + y**2) / 2
+    g = (1 - 4 * A) ** 0.5 * exponent.exp()
+    assert g.max().item() == pytest.approx(largest_term(1, r, A), rel=1e-5)
+    gradient = (g * (B * omega - x)).abs().max().item()
+    assert gradient <= largest_gradient(1, r, A) < 3 * gradient
+
+
+def test_the_uniform_bound_holds_for_drawn_features() -> None:
+    """With as many features as it asks for, the largest error on a grid is above epsilon in none
+    of 40 draws; half of them would be allowed."""
+    dim, radius, epsilon, A = 1, 0.5, 0.3, -0.3
+    m = theory.uniform_attention_features(dim, radius, epsilon, 0.5, A)
+    grid = torch.linspace(-radius, radius, 15, dtype=torch.float64).unsqueeze(-1)
+    fm = attention.feature_map("oprf", 1, m, A=A, projection="iid", dtype=torch.float64)
+    exact = (grid @ grid.mT).exp()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(40):
+        fm.redraw(generator)
+        assert (fm.queries(grid) @ fm.keys(grid).mT - exact).abs().max() < epsilon
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_parts_of_the_uniform_bound(epsilon: float) -> None:
+    """Twice the pairs of a net's points, by the better of two inequalities at epsilon / 2."""
+    dim, radius, A, m = 3, 1.2, -0.2, 700
+    r = radius / 3**0.25
+    slope = largest_gradient(dim, r, A) + r * math.exp(r * r)
+    points = (1 + 2 * r / (epsilon / (4 * slope))) ** dim
+    top, t = largest_term(dim, r, A), epsilon / 2
+    hoeffding = 2 * m * t**2 / top**2
+    bernstein = m * t**2 / (2 * (top * math.exp(r * r) + top * t / 3))
+    expected = 2 * points**2 * math.exp(-max(hoeffding, bernstein))
+    bound = theory.uniform_attention_bound(dim, radius, m, epsilon, A)
+    assert bound == pytest.approx(expected, rel=1e-10)
+    for probability in (0.5, 1e-6):
+        least = theory.uniform_attention_features(dim, radius, epsilon, probability, A)
+        bounds = [
+            theory.uniform_attention_bound(dim, radius, n, epsilon, A) for n in (least, least - 1)
+        ]
+        assert bounds[0] <= probability * (1 + 1e-9) < bounds[1] * (1 + 2e-9)
+
+
+def test_features_grow_as_the_theorem_has_it() -> None:
+    """With (1-4A)^(d/2) but for a logarithm, and not with its square; and d/eps^2 log."""
+    few, many = (theory.uniform_attention_features(6, 0.1, 0.2, 0.1, A) for A in (-50.0, -5e5))
+    power = math.log(many / few) / math.log((1 + 2e6) / 201)
+    assert 3 <= power < 3.5
+    coarse, fine = (theory.uniform_attention_features(6, 1.0, e, 0.1, -0.1) for e in (0.02, 0.002))
+    assert 100 < fine / coarse < 200
+
+
+def test_errors() -> None:
+    for A in (0.0, -math.inf):
+        with pytest.raises(ValueError, match="A must be negative and finite for a bounded feature"):
+            theory.uniform_attention_bound(2, 1.0, 3, 0.1, A)
+    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
+        theory.uniform_attention_bound(0, 1.0, 3, 0.1, -0.1)
+    with pytest.raises(ValueError, match="radius must be a positive finite number, got 0"):
+        theory.uniform_attention_bound(2, 0, 3, 0.1, -0.1)
+    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
+        theory.uniform_attention_bound(2, 1.0, 0, 0.1, -0.1)
+    with pytest.raises(ValueError, match="probability must be a positive finite number, got 0"):
+        theory.uniform_attention_features(2, 1.0, 0.1, 0, -0.1)
