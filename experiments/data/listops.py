@@ -9,7 +9,6 @@ drawn.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 VOCABULARY = (*map(str, range(10)), *OPERATORS, "]", "padding")
 """By token: a digit is its own."""
 _FIRST, _END, PADDING = 10, 14, 15
-STREAMS = ("learn", "curve", "test")
+STREAMS = ("learn", "curve", "test", "uptrain")
 """Apart from each other whatever the seed and the index."""
 _TRIES = 20_000
 

@@ -16,18 +16,22 @@ _SORTED_TOGETHER = 8
 """Batches."""
 
 
-def batch_of(step: int, grammar: Grammar, batch: int, seed: int) -> tuple[Tensor, Tensor]:
+def batch_of(
+    step: int, grammar: Grammar, batch: int, stream: str, seed: int
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Tokens (batch, tokens) and answers (batch,) of a step from 1 on: new ones each step, which
-    follow from seed and step alone."""
+    follow from stream, seed and step alone."""
     number, place = divmod(step - 1, _SORTED_TOGETHER)
-    return _pool(number, grammar, batch, seed)[place]
+    return _pool(number, grammar, batch, stream, seed)[place]
 
 
 @lru_cache(maxsize=1)
-def _pool(number: int, grammar: Grammar, batch: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+def _pool(
+    number: int, grammar: Grammar, batch: int, stream: str, seed: int
+) -> list[tuple[Tensor, Tensor]]:  # fmt: skip
     """Eight batches, each of like lengths, in an order that does not follow their lengths."""
     count = _SORTED_TOGETHER * batch
-    drawn = examples(grammar, "learn", seed, number * count, (number + 1) * count)
+    drawn = examples(grammar, stream, seed, number * count, (number + 1) * count)
     batches = by_length(drawn, batch)
     generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
     order = torch.randperm(_SORTED_TOGETHER, generator=generator)

@@ -36,12 +36,14 @@ def learn(learning: Learning) -> dict[str, float]:
     settings: ListopsConfig = learning.settings
     grammar = settings.grammar
     model = TextTransformer(settings, learning.seed)
+    stream = "learn"
     if learning.start is not None:
         load_model(learning.start, model, is_of_map)
+        stream = "uptrain"  # what the other model has not learned from
     curve = by_length(examples(grammar, "curve", 0, 0, settings.curve), _MEASURED_AT_ONCE)
 
     def batch(step: int) -> tuple[Tensor, Tensor]:
-        return batch_of(step, grammar, settings.batch, learning.seed)
+        return batch_of(step, grammar, settings.batch, stream, learning.seed)
 
     def loss(step: int) -> Tensor:
         tokens, answers = batch(step)

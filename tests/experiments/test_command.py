@@ -71,9 +71,7 @@ def test_uptraining_begins_with_the_other_arms_weights_and_its_own_map(experimen
     assert positive != oprf
 
 
-def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(
-    experiment, clothes, capsys
-):
+def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment, clothes, capsys):
     few = ("--set", "seeds=[0]")
     assert main(arguments(experiment, clothes, *few, "--arms", "oprf")) == 0
     out = experiment.parent / "out"

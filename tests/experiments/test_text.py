@@ -28,12 +28,17 @@ set:
   heads: 2
   curve: 50
   test: 300
-  fitting: {steps: 250, measure_every: 125, learning_rate: 0.01, warmup_steps: 20}
+  fitting: {steps: 150, measure_every: 150, learning_rate: 0.01, warmup_steps: 20}
 baseline: exact
 arms:
   - {name: exact, control: true}
   - {name: none, control: true, set: {attention.feature_map: none, fitting.steps: 20}}
-  - {name: uptrained, start_from: exact, set: {attention.feature_map: oprf, attention.fit_at: 1, fitting.steps: 10, fitting.learning_rate: 1.0e-4}}
+  - name: uptrained
+    start_from: exact
+    set:
+      attention: {feature_map: oprf, fit_at: 1}
+      fitting.steps: 10
+      fitting.learning_rate: 1.0e-4
 seeds: [0]
 """
 
@@ -45,6 +50,7 @@ def words(one):
 def value_of(text):
     """Slow and exact: the innermost brackets are replaced by what they come to, until a digit is
     left."""
+    text = text.split()
     apply = {
         "[MIN": np.min, "[MAX": np.max, "[MED": np.median, "[SM": lambda values: sum(values) % 10,
     }  # fmt: skip
@@ -57,15 +63,15 @@ def value_of(text):
 
 
 def test_the_evaluator_knows_the_papers_operators():
-    assert value_of("[MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]".split()) == 5  # Tay et al. 2021
-    assert value_of("[SM 9 9 [MED 3 6 ] ]".split()) == 2  # a median of 4.5 is 4
+    assert value_of("[MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]") == 5  # Tay et al. 2021
+    assert value_of("[SM 9 9 [MED 3 6 ] ]") == 2  # a median of 4.5 is 4
 
 
 @pytest.mark.parametrize(("grammar", "count"), [(SHORT, 300), (LONG, 15)])
 def test_answers_are_the_evaluators_and_expressions_the_grammars(grammar, count):
     drawn = examples(grammar, "learn", 0, 0, count)
     for one in drawn:
-        assert value_of(words(one)) == one.answer
+        assert value_of(" ".join(words(one))) == one.answer
         assert grammar.shortest <= len(one.tokens) <= grammar.longest
         open_brackets = np.cumsum([(word in OPERATORS) - (word == "]") for word in words(one)])
         assert open_brackets.max() <= grammar.depth
@@ -83,7 +89,7 @@ def test_an_expression_follows_from_stream_seed_and_index_alone_and_streams_are_
 
 
 def test_every_expression_is_learned_from_once_beside_those_of_its_length():
-    drawn = [batch_of(step, SHORT, 16, 5) for step in range(1, 9)]
+    drawn = [batch_of(step, SHORT, 16, "learn", 5) for step in range(1, 9)]
     found = sorted(
         (tuple(row[: int((row != 15).sum())]), int(answer))
         for tokens, answers in drawn
@@ -91,9 +97,9 @@ def test_every_expression_is_learned_from_once_beside_those_of_its_length():
     )
     assert found == sorted((one.tokens, one.answer) for one in examples(SHORT, "learn", 5, 0, 128))
     spare = sum(int((tokens == 15).sum()) for tokens, _ in drawn)
-    assert spare < 0.1 * sum(tokens.numel() for tokens, _ in drawn)
-    assert not torch.equal(batch_of(9, SHORT, 16, 5)[1], drawn[0][1])
-    assert torch.equal(batch_of(3, SHORT, 16, 5)[0], drawn[2][0])
+    assert spare < 0.15 * sum(tokens.numel() for tokens, _ in drawn)
+    assert not torch.equal(batch_of(9, SHORT, 16, "learn", 5)[1], drawn[0][1])
+    assert torch.equal(batch_of(3, SHORT, 16, "learn", 5)[0], drawn[2][0])
 
 
 @pytest.mark.parametrize(
@@ -107,9 +113,10 @@ def test_padding_changes_no_answer_and_gradients_reach_every_parameter(name):
     beside, alone = model(padded([short, long])[0])[0], model(padded([short])[0])[0]
     assert torch.allclose(beside, alone, atol=1e-4)
     beside.square().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-    mixed = model.encoder.blocks[0].attention.parameters()
-    assert all(p.grad.abs().sum() > 0 for n, p in enumerate(mixed) if n != 1)  # but biases of keys
+    for key, parameter in model.named_parameters():
+        if name != "none" or "before_attention" not in key:
+            assert parameter.grad.isfinite().all()
+            assert parameter.grad.abs().sum() > 0, key
 
 
 def test_guesses_are_the_most_common_answers_of_what_is_learned_from():
@@ -123,7 +130,8 @@ def test_guesses_are_the_most_common_answers_of_what_is_learned_from():
 def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(tmp_path):
     (tmp_path / "two.yaml").write_text(CONFIG)
     assert main([str(tmp_path / "two.yaml"), "--out", str(tmp_path / "out")]) == 0
-    rows = {r["arm"]: r for r in csv.DictReader((tmp_path / "out" / "table.csv").open())}
+    table = (tmp_path / "out" / "table.csv").read_text().splitlines()
+    rows = {row["arm"]: row for row in csv.DictReader(table)}
     exact, none, uptrained = (rows[name] for name in ("exact", "none", "uptrained"))
     assert float(exact["accuracy"]) > float(exact["by_operator"]) + 20
     assert float(uptrained["accuracy"]) > float(exact["by_operator"]) + 20
@@ -134,8 +142,8 @@ def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(t
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("set={grammar.depth: 1, grammar.shortest: 100}", "longest must be at least shortest"),
-        ("set={grammar.shortest: 900, grammar.longest: 901, grammar.depth: 2}", "gave none in"),
+        ("set={grammar: {shortest: 100, longest: 50}}", "longest must be at least shortest"),
+        ("set={grammar: {shortest: 900, longest: 901, depth: 2}}", "gave none in"),
         ("set={heads: 5}", "arm exact"),
     ],
 )
