@@ -1,4 +1,4 @@
-"""A Transformer encoder over tokens, whose mean tells a class."""
+"""A Transformer encoder over tokens, whose first or mean tells a class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CLASSES = 10
 
 
 class TextTransformer(nn.Module):
-    """Tokens and their places, blocks, the mean over what is not padding."""
+    """Tokens and their places, blocks, and what is classified."""
 
     places: Tensor
     """(longest, width)"""
@@ -24,6 +24,7 @@ class TextTransformer(nn.Module):
         """`seed` is of the initial weights and the random vectors. ValueError for sizes that do not
         fit."""
         super().__init__()
+        self.first = settings.read == "first"
         width = settings.width
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -40,9 +41,13 @@ class TextTransformer(nn.Module):
         """(batch, tokens) of places in the vocabulary -> logits (batch, 10)."""
         padding = tokens == PADDING
         given = self.embed(tokens) + self.places[: tokens.shape[1]]
-        read = self.encoder(given, padding).masked_fill(padding.unsqueeze(-1), 0.0)
-        mean = read.sum(1) / (~padding).sum(1, keepdim=True)
-        logits: Tensor = self.classify(mean)
+        read = self.encoder(given, padding)
+        if self.first:
+            whole = read[:, 0]
+        else:
+            whole = read.masked_fill(padding.unsqueeze(-1), 0.0).sum(1)
+            whole = whole / (~padding).sum(1, keepdim=True)
+        logits: Tensor = self.classify(whole)
         return logits
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
@@ -29,6 +31,8 @@ class ListopsConfig:
     """Which expressions; by default about those of the Long Range Arena, half as long."""
     batch: int = Field(default=32, ge=1, le=10_000)
     """Expressions of a step."""
+    read: Literal["first", "mean"] = "first"
+    """What is classified: the first token, which is the outer operator, or the mean over tokens."""
     layers: int = Field(default=3, ge=1)
     """Transformer blocks."""
     width: int = Field(default=64, ge=2, multiple_of=2)

@@ -105,9 +105,13 @@ def test_every_expression_is_learned_from_once_beside_those_of_its_length():
 @pytest.mark.parametrize(
     "name", ["softmax", "none", "positive", "oprf", "trig", "elu", "relu", "angular_hybrid"]
 )
-def test_padding_changes_no_answer_and_gradients_reach_every_parameter(name):
-    attending = AttentionSettings(feature_map=name, num_features=8)
-    model = TextTransformer(ListopsConfig(grammar=SHORT, attention=attending, layers=2), 0)
+@pytest.mark.parametrize("read", ["first", "mean"])
+def test_padding_changes_no_answer_and_gradients_reach_every_parameter(name, read):
+    settings = ListopsConfig(
+        grammar=SHORT, attention=AttentionSettings(feature_map=name, num_features=8), layers=2,
+        read=read,
+    )  # fmt: skip
+    model = TextTransformer(settings, 0)
     long, short = sorted(examples(SHORT, "learn", 0, 0, 40), key=lambda one: -len(one.tokens))[::39]
     assert len(short.tokens) < len(long.tokens)
     beside, alone = model(padded([short, long])[0])[0], model(padded([short])[0])[0]
