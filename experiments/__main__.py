@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.config import ExperimentConfig, load_config
+from experiments.config import ExperimentConfig, load_config, with_arms
 from experiments.experiment import check_directory, command_of, run_experiment, write_record
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
@@ -54,6 +54,10 @@ def _parser() -> ArgumentParser:
         "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
         help="set fields of the experiment, as in --set 'seeds=[0]' parallel=2",
     )  # fmt: skip
+    parser.add_argument(
+        "--arms", metavar="ARM", nargs="+", action="extend", default=[],
+        help="these arms alone, the baseline and those that they begin with",
+    )  # fmt: skip
     parser.add_argument("--data", metavar="DIR", help="folder with the data; without: fetched once")
     parser.add_argument("--quick", action="store_true", help="seconds: shows that all works")
     parser.add_argument("--page", action="store_true", help="write the page from what is there")
@@ -81,10 +85,12 @@ def run(argv: Sequence[str] | None = None) -> int:
     words = _parser().parse_args(argv)
     path = _file(words.experiment)
     experiment = load_config(path, words.set)
+    if words.arms:
+        experiment = with_arms(experiment, words.arms)
     out = Path(words.out) if words.out else Path("results") / path.stem
     torch.set_num_threads(1)
     check_directory(out, experiment)
-    command = command_of(words.experiment, words.set, words.quick)
+    command = command_of(words.experiment, words.set, words.quick, words.arms)
     if words.record is not None:
         return write_record(experiment, path, out, command, words.quick, Path(words.record))
     return run_experiment(experiment, path, out, command, words.quick, words.data, words.page)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -12,12 +12,15 @@ from pydantic.dataclasses import dataclass
 
 from experiments.registry import task
 from experiments.task import Task
+from training.command.suggestions import did_you_mean
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.settings.overrides import merge, read_overrides
 from training.studies.config import slug
 
-__all__ = ["ArmConfig", "ExperimentConfig", "OrderingConfig", "load_config", "settings_of"]
+__all__ = [
+    "ArmConfig", "ExperimentConfig", "OrderingConfig", "load_config", "settings_of", "with_arms",
+]  # fmt: skip
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -116,6 +119,26 @@ class ExperimentConfig:
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:
     """The experiment of a file, every default filled in; UserError when something is wrong."""
     return configuration.load(ExperimentConfig, path, overrides)
+
+
+def with_arms(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentConfig:
+    """The experiment with these arms, the baseline and those that they begin with alone.
+
+    Claims about others are left out. UserError for a name that no arm has.
+    """
+    known = [arm.name for arm in experiment.arms]
+    for name in names:
+        if name not in known:
+            raise UserError(
+                f"--arms must be of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
+            )
+    kept = {*names, experiment.baseline}
+    for arm in reversed(experiment.arms):  # an arm begins with one before it
+        if arm.name in kept and arm.start_from is not None:
+            kept.add(arm.start_from)
+    arms = tuple(arm for arm in experiment.arms if arm.name in kept)
+    orderings = tuple(one for one in experiment.orderings if kept.issuperset(one.arms))
+    return replace(experiment, arms=arms, orderings=orderings)
 
 
 def settings_of(

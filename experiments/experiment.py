@@ -32,9 +32,12 @@ def check_directory(out: Path, experiment: ExperimentConfig) -> None:
         raise UserError(f"{out} holds something that is no experiment: give another --out")
 
 
-def command_of(name: str, overrides: Sequence[str], quick: bool) -> str:
+def command_of(
+    name: str, overrides: Sequence[str], quick: bool, arms: Sequence[str] = ()
+) -> str:  # fmt: skip
     """What runs it, as a shell takes it."""
     words = [name, *(["--quick"] if quick else []), *(["--set", *overrides] if overrides else [])]
+    words += ["--arms", *arms] if arms else []
     return command_line("experiments", *words)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from experiments.images.settings import IMAGES
 from experiments.task import Task
+from experiments.text.settings import LISTOPS
 from training.command.suggestions import did_you_mean
 
 __all__ = ["TASKS", "task"]
 
-TASKS = (IMAGES,)
+TASKS = (IMAGES, LISTOPS)
 
 
 def task(name: str) -> Task:

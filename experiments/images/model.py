@@ -23,7 +23,7 @@ class ImageTransformer(nn.Module):
         side, width = settings.patch_px, settings.width
         if _SIDE_PX % side:
             raise ValueError(f"patch_px must divide {_SIDE_PX}, got {side}")
-        self.side = side
+        self.side, self.mean = side, settings.read == "mean"
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.embed = nn.Linear(side * side, width)
@@ -42,5 +42,5 @@ class ImageTransformer(nn.Module):
         tokens = self.embed(patches.flatten(3).flatten(1, 2))
         first = self.first.expand(len(tokens), 1, -1)
         tokens = self.encoder(torch.cat([first, tokens], 1) + self.places)
-        logits: Tensor = self.classify(tokens[:, 0])
+        logits: Tensor = self.classify(tokens[:, 1:].mean(1) if self.mean else tokens[:, 0])
         return logits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
@@ -28,6 +30,8 @@ class ImagesConfig:
     """Pictures of a step."""
     patch_px: int = Field(default=4, ge=1, le=28)
     """Side of a patch; it divides 28."""
+    read: Literal["class", "mean"] = "class"
+    """What is classified: a token of its own before the patches, or the mean over patches."""
     layers: int = Field(default=3, ge=1)
     """Transformer blocks."""
     width: int = Field(default=64, ge=1)

@@ -71,6 +71,19 @@ def test_uptraining_begins_with_the_other_arms_weights_and_its_own_map(experimen
     assert positive != oprf
 
 
+def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment, clothes, capsys):
+    few = ("--set", "seeds=[0]")
+    assert main(arguments(experiment, clothes, *few, "--arms", "oprf")) == 0
+    out = experiment.parent / "out"
+    assert [row["arm"] for row in table_in(out)] == ["exact", "oprf"]
+    assert "--arms oprf" in (out / "report.html").read_text()
+    assert main(arguments(experiment, clothes, *few)) == 0
+    assert [row["arm"] for row in table_in(out)] == ["exact", "positive", "oprf"]
+    assert main(arguments(experiment, clothes, "--arms", "positiv")) == 2
+    error = capsys.readouterr().err
+    assert "--arms must be of exact, positive, oprf, got 'positiv'" in error
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -125,7 +125,7 @@ _FUSED_ATTENTION = """
 """
 _FREE = """
     _local_scalar_dense _reshape_alias _to_copy _unsafe_view alias arange as_strided cat clone
-    constant_pad_nd contiguous copy
+    constant_pad_nd contiguous copy embedding
     detach diagonal empty empty_like empty_strided expand eye fill flip full full_like gather
     im2col index index_fill index_put index_select lift lift_fresh linspace masked_select narrow
     new_empty

@@ -1,0 +1,1 @@
+"""Text Transformers on ListOps."""
