@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from training.command.files import refusal
 from training.runs import checkpoint, run_log
 from training.runs.fingerprint import differences, fingerprint
@@ -24,6 +26,7 @@ from training.trainers.job_config import JobConfig, missing_keys
 from training.trainers.lifecycle import Job, build_policy, train
 from training.trainers.registry import load_any_config, trainer_of
 from training.trainers.resuming import check_same_job
+from training.trainers.uptraining import check_heads, kernel, renewed, without
 
 __all__ = [
     "Run",
@@ -99,12 +102,24 @@ class Run:
         before = checkpoint.in_run(self.start)
         if not before and iterations_made(self.start):
             return  # its checkpoints were removed
-        theirs = checkpoint.load(before[-1]).policy if before else {}
-        if differences(fingerprint(theirs), fingerprint(checkpoint.load(own[0]).policy)):
+        if not before or self._begins_otherwise(
+            checkpoint.load(before[-1]), checkpoint.load(own[0]).policy
+        ):
             raise UserError(
                 f"{self.directory} was trained from another policy than {self.start} has now; "
                 "bring that run back, or move the one that followed from it away too"
             )
+
+    def _begins_otherwise(self, before: checkpoint.Checkpoint, first: dict[str, Tensor]) -> bool:
+        """Whether this run's `first` policy is not what was trained before; feature maps aside
+        where they are others."""
+        settings = checkpoint.policy_settings(before.config.get("policy", {}), before.path)
+        prefixes: tuple[str, ...] = ()
+        if kernel(settings) != kernel(self.job.policy):
+            policy = build_policy(self.job.env_id, self.job.env, self.job.policy)
+            prefixes = renewed(policy, settings, self.job.policy)
+        both = (without(tensors, prefixes) for tensors in (before.policy, first))
+        return bool(differences(*map(fingerprint, both)))
 
     def do(self) -> None:
         """Train from the beginning, or from its latest checkpoint."""
@@ -186,6 +201,7 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
     UserError when one cannot be built, or not be begun from the one before it.
     """
     before: Any = None
+    settings: Any = None
     for run in runs:
         try:
             job, trainer = run.job, trainer_of(run.job)
@@ -196,8 +212,8 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
             with closing(prepare(job)) as prepared:
                 policy = prepared.policy
             if before is not None:
-                _check_same_policy(before, policy, run)
-            before = policy
+                _check_same_policy(before, policy, settings, job.policy)
+            before, settings = policy, job.policy
             if run is runs[-1]:
                 _check_repairs(run, curves)
         except UserError as error:
@@ -212,8 +228,13 @@ def _check_repairs(run: Run, curves: Sequence[CurveConfig]) -> None:
             build_policy(job.env_id, job.env, repaired)
 
 
-def _check_same_policy(before: Any, policy: Any, run: Run) -> None:
-    shapes = [{k: tuple(v.shape) for k, v in p.state_dict().items()} for p in (before, policy)]
+def _check_same_policy(before: Any, policy: Any, settings: Any, now: Any) -> None:
+    """UserError where more than the feature map differs of the stage before, of other settings."""
+    prefixes = renewed(policy, settings, now)
+    if prefixes:
+        check_heads(settings, now)
+    states = (without(one.state_dict(), prefixes) for one in (before, policy))
+    shapes = [{k: tuple(v.shape) for k, v in state.items()} for state in states]
     for name in sorted(shapes[0].keys() | shapes[1].keys()):
         old, new = (shape.get(name, "absent") for shape in shapes)
         if old != new:

@@ -79,7 +79,7 @@ class Job(lifecycle.Job[ImplicitBCConfig]):
             )
         self.train, self.held_out = FrameSet(reader, chosen), FrameSet(reader, held_out)
         self.identity = _identity(reader, chosen, held_out)
-        if self.start is None:
+        if self.start is None and config.init_from is None:
             self.policy.set_statistics(self.train.pose, self.train.actions)
 
 
@@ -177,7 +177,7 @@ class Learner:
         self.frames_per_update = min(config.batch_size, len(self._frames))
         self._basis = Basis(job.identity, group.size)
         self._pool: Pool[Task, Rollout] | None = None
-        self.iteration, self.fitted = 0, False
+        self.iteration, self.fitted = 0, job.fitted
         if start is not None:
             saved = state_of(start, _Saved)
             self._check_basis(start.path, saved.basis)
