@@ -64,6 +64,8 @@ class ArmConfig:
     """What the page calls it; file names follow from it."""
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of every stage's configuration that make the arm, keys dotted where nested."""
+    group: str | None = Field(default=None, min_length=1)
+    """Arms of one group, such as the same attention at several learning rates, are averaged too."""
     control: bool = False
     """A control, such as no attention at all: reported, but not as a cheap kind of attention."""
 
@@ -125,6 +127,9 @@ class StudyConfig:
         default=(0, 1, 2), min_length=1, max_length=1000
     )
     """Training seeds; each gives every arm one policy."""
+    best_seeds: int | None = Field(default=None, ge=2, le=1000)
+    """Report the best so many of the seeds of each arm beside all of them, as papers do; by reward
+    on the task. Null: all alone."""
     seed_keys: Annotated[tuple[str, ...], Field(max_length=100)] = (
         "seed",
         "policy.init_seed",
@@ -176,6 +181,10 @@ class StudyConfig:
         for key, values in (("seeds", self.seeds), ("references", self.references)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{key} must be distinct, got {list(values)}")
+        if self.best_seeds is not None and self.best_seeds >= len(self.seeds):
+            raise ValueError(
+                f"best_seeds must be fewer than the {len(self.seeds)} seeds, got {self.best_seeds}"
+            )
         runs = len(self.seeds) * len(self.arms) * len(self.stages)
         if runs > _MOST_RUNS:
             raise ValueError(

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from training.command.errors import NotFiniteError
 from training.command.files import refusal
 from training.runs import checkpoint, run_log
 from training.runs.fingerprint import differences, fingerprint
@@ -21,6 +22,7 @@ from training.settings import config as configuration
 from training.settings.config import UserError
 from training.settings.overrides import merge, read_overrides
 from training.studies.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
+from training.studies.stopped import Stop, note_stop, stop_of
 from training.trainers import registry as trainers
 from training.trainers.job_config import JobConfig, missing_keys
 from training.trainers.lifecycle import Job, build_policy, train
@@ -61,9 +63,15 @@ class Run:
         """What is printed before it."""
         return f"train {self.directory.name} ({self.trainer}, {self.job.iterations} iterations)"
 
+    @property
+    def stop(self) -> Stop | None:
+        """Why it stopped for good, before its last iteration; None where it did not."""
+        return stop_of(self.directory)
+
     def done(self) -> bool:
-        """Whether it has made all its iterations."""
-        return iterations_made(self.directory) == self.job.iterations
+        """Whether it has made all its iterations, or stopped for good."""
+        made = iterations_made(self.directory)
+        return made == self.job.iterations or self.stop is not None
 
     def has_no_policy(self) -> bool:
         """Whether it is done and its checkpoints were removed."""
@@ -122,13 +130,20 @@ class Run:
         return bool(differences(*map(fingerprint, both)))
 
     def do(self) -> None:
-        """Train from the beginning, or from its latest checkpoint."""
+        """Train from the beginning, or from its latest checkpoint. What is not finite stops it for
+        good, and runs that begin from it."""
+        before = None if self.start is None else stop_of(self.start)
+        if before is not None:
+            note_stop(self.directory, Stop(0, f"the stage before stopped: {before.reason}"))
+            return
         begun = (self.directory / run_log.CONFIG).is_file()
         if begun and not checkpoint.in_run(self.directory):  # they were removed: it begins anew
             (self.directory / run_log.METRICS).unlink(missing_ok=True)
         with contextlib.redirect_stdout(io.StringIO()):  # what it says is about the run alone
             try:
                 train(self.job, self.directory)
+            except NotFiniteError as error:
+                note_stop(self.directory, Stop(iterations_made(self.directory), str(error)))
             except (OSError, MemoryError) as error:
                 raise UserError(refusal(error)) from None
 
