@@ -18,12 +18,12 @@ from training.studies.summary import summarise
 
 RATES = [
     {"name": f"{map_} {rate}", "group": map_, "set": {}} for map_ in "ab" for rate in (1e-3, 1e-4)
-]
+] + [{"name": map_, "group": map_, "set": {}} for map_ in "cde"]
 
 
 @pytest.fixture
 def evaluated(tmp_path):
-    """A study of four seeds, evaluated but for seeds of b 0.0001; two are wanted."""
+    """Four seeds, evaluated but for the last four arms; the best two are wanted."""
     study = StudyConfig(**STUDY | {
         "arms": RATES, "baseline": RATES[0]["name"], "seeds": (0, 1, 2, 3), "best_seeds": 2,
         "episodes": 2, "references": (),
@@ -54,6 +54,7 @@ def test_a_group_is_the_mean_of_its_arms(evaluated):
     assert [list(map(str, row)) for row in table.rows] == [
         ["a", "2 of 2", "1.500 <small>± 2.121</small>", "25.0 %", "none"],
         ["b", "1 of 2", "2.500", "75.0 %", "none"],
+        *([map_, "0 of 1", "-", "-", "none"] for map_ in "cde"),
     ]
 
 

@@ -169,6 +169,14 @@ class StudyConfig:
         return {arm.name for arm in self.arms if arm.control}
 
     @model_validator(mode="after")
+    def _some_are_left(self) -> Self:
+        if self.best_seeds is not None and self.best_seeds >= len(self.seeds):
+            raise ValueError(
+                f"best_seeds must be fewer than the {len(self.seeds)} seeds, got {self.best_seeds}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _possible(self) -> Self:
         names = [arm.name for arm in self.arms]
         _distinct("arm", names, get_args(Reference))
@@ -181,10 +189,6 @@ class StudyConfig:
         for key, values in (("seeds", self.seeds), ("references", self.references)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{key} must be distinct, got {list(values)}")
-        if self.best_seeds is not None and self.best_seeds >= len(self.seeds):
-            raise ValueError(
-                f"best_seeds must be fewer than the {len(self.seeds)} seeds, got {self.best_seeds}"
-            )
         runs = len(self.seeds) * len(self.arms) * len(self.stages)
         if runs > _MOST_RUNS:
             raise ValueError(

@@ -6,11 +6,12 @@ import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from envs import Task, find_task, tasks
 from training.episodes import environments
 from training.pages.figures import look
-from training.pages.html import page
+from training.pages.html import Table, page
 from training.studies import grouped, tables
 from training.studies.charts import curve_charts, pareto_charts, training_charts
 from training.studies.config import CurveConfig, StudyConfig
@@ -44,7 +45,6 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
     task = find_task(runs[0].job.env_id) if runs else None
     outcomes = [one.headline_outcome for one in tasks()]
     versions = summary.provenance.get("versions", {})
-    best, of_groups = grouped.best_pairs(study, out), grouped.group_pairs(study)
     return page(
         "study.html",
         title=study.title,
@@ -63,15 +63,7 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         most_overlaid=OVERLAID,
         results=tables.results(study, out, summary, runs),
         stopped=grouped.stops(runs),
-        best={
-            "table": grouped.best(study, out, best), "looks": _looks(list(best)),
-            "charts": training_charts(study, runs, best, f", the best {study.best_seeds} seeds")
-            if best else [],
-        },
-        groups={
-            "table": grouped.groups(summary, runs, of_groups), "looks": _looks(list(of_groups)),
-            "charts": training_charts(study, runs, of_groups, ", by group") if of_groups else [],
-        },
+        **_averaged(study, out, summary, runs),
         pareto=pareto_charts(study, summary),
         decisions=tables.decisions(summary),
         training=training_charts(study, runs),
@@ -93,6 +85,24 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         versions=", ".join(f"{name} {version}" for name, version in versions.items() if version),
         machine=summary.provenance.get("hardware", {}),
     )  # fmt: skip
+
+
+def _averaged(
+    study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run]
+) -> dict[str, Any]:
+    """The sections of the best seeds and of groups of arms; their tables are None without any."""
+
+    def section(pairs: grouped.Pairs, table: Table | None, of: str) -> dict[str, Any]:
+        drawn = training_charts(study, runs, pairs, of) if pairs else []
+        return {"table": table, "looks": _looks(list(pairs)), "charts": drawn}
+
+    best, of_groups = grouped.best_pairs(study, out), grouped.group_pairs(study)
+    return {
+        "best": section(
+            best, grouped.best(study, out, best), f", the best {study.best_seeds} seeds"
+        ),
+        "groups": section(of_groups, grouped.groups(summary, runs, of_groups), ", by group"),
+    }
 
 
 def _looks(names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
