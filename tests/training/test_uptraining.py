@@ -7,10 +7,14 @@ import torch
 import yaml
 
 from tests.training import test_bc, test_es, test_implicit_bc, test_ppo
-from tests.training.study_jobs import STUDY, TWO_STAGES, conduct, write_study
+from tests.training.study_jobs import TWO_STAGES, write_study
 from training import bc, es, ppo
+from training.command.errors import UserError
 from training.runs import checkpoint
 from training.settings import config as configuration
+from training.studies.config import load_config
+from training.studies.plan import all_runs
+from training.studies.runs import check_policies
 from training.trainers.lifecycle import Job
 from training.trainers.registry import load_any_config
 
@@ -143,23 +147,30 @@ def test_a_place_memory_takes_another_map_but_no_other_reads(tmp_path):
         policy(feature_map="positive", init_from=str(path), controller="mlp")
 
 
-def test_a_stage_of_a_study_goes_on_with_another_map(tmp_path, capsys):
-    stages = [TWO_STAGES[0], {**TWO_STAGES[1], "set": {"iterations": 2, "num_features": 12}}]
-    arms = [STUDY["arms"][0] | {"set": {"feature_map": "positive"}}]
-    path = write_study(tmp_path, {"iterations": 2, "num_features": 8}, stages=stages, arms=arms)
-    out = tmp_path / "out"
-    more = ["--set", "seeds=[0]", "videos=false", "episodes=2"]
-    assert conduct(path, out, *more) == 0
-    name = "favor-m-16-s0"
-    before, after = (out / "runs" / each for each in (f"{name}-1", name))
-    end, start = checkpoint.load(checkpoint.resolve(before)).policy, begun(after)
-    maps = "selection.features.omega"
-    assert (len(end[maps]), len(start[maps])) == (8, 12)
-    assert all(torch.equal(start[key], end[key]) for key in end if key != maps)
-    capsys.readouterr()
-    assert conduct(path, out, *more) == 0  # on a finished study it does nothing
-    assert "nothing to do" in capsys.readouterr().out
-    stages[1]["set"]["policy.hidden"] = [5]
-    path = write_study(tmp_path, {"iterations": 2, "num_features": 8}, stages=stages, arms=arms)
-    assert conduct(path, tmp_path / "other", *more) == 2
-    assert "its policy's tensor controller" in capsys.readouterr().err
+def test_arms_of_a_study_go_on_from_exact_attention_with_their_own_maps(tmp_path):
+    first, second = TWO_STAGES
+    stages = [{**first, "always": {"feature_map": "softmax"}}, second]
+    path = write_study(tmp_path, {"iterations": 1}, stages=stages, seeds=[0])
+    study, out = load_config(path), tmp_path / "out"
+    runs = all_runs(study, path, out)
+    check_policies(runs[0])
+    before, after = runs[0]
+    for run in (before, after):
+        run.do()
+    end, start = (
+        checkpoint.load(checkpoint.resolve(before.directory)).policy,
+        begun(after.directory),
+    )
+    assert start.keys() - end.keys() == {"selection.features.omega"}
+    assert all(torch.equal(start[key], end[key]) for key in end)
+    after.check()
+    moved = {name: tensor + 1 for name, tensor in end.items()}
+    whole = checkpoint.load(checkpoint.resolve(before.directory))
+    checkpoint.save(whole.path, moved, {}, whole.config, whole.state)
+    with pytest.raises(UserError, match=r"was trained from another policy than .* has now"):
+        after.check()
+    stages[1]["always"] = {"policy.hidden": [5]}
+    path = write_study(tmp_path, stages=stages, seeds=[0])
+    runs = all_runs(load_config(path), path, tmp_path / "other")
+    with pytest.raises(UserError, match=r"stage 2: its policy's tensor controller.* has shape"):
+        check_policies(runs[0])

@@ -49,6 +49,9 @@ class StageConfig:
     """Its configuration: a file, relative to the study's, or the name of a shipped preset."""
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of it that this study changes, keys dotted where nested."""
+    always: dict[str, Any] = field(default_factory=dict)
+    """The same, whatever an arm says: such as {feature_map: softmax} of a first stage, from whose
+    policy each arm goes on with its own feature map."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

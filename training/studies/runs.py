@@ -170,7 +170,7 @@ def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list
         if study.ray_address is not None and trainers.named(stage.trainer)[0].has("ray_address"):
             own["ray_address"] = study.ray_address
         try:
-            changes = _in_turn(stage.set, arm.set, own)
+            changes = _in_turn(stage.set, arm.set, stage.always, own)
             jobs.append(load_any_config(file, changes, stage.trainer))
         except UserError as error:
             raise UserError(f"{path}, arm {arm.name}: {error}") from None

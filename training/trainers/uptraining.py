@@ -89,11 +89,11 @@ def begin_from(policy: nn.Module, start: Checkpoint, settings: Any) -> str:
     taken = without(start.policy, prefixes)
     check_tensors(start.path, "policy", taken, kept)
     policy.load_state_dict({**ours, **taken})
+    anew = sorted(ours.keys() - kept.keys())
+    left_out = sorted(start.policy_layout.keys() - taken.keys())
+    if not anew and not left_out:
+        return ""
     return (
-        f"another feature map than in {start.path}: begin anew: {_listed(ours, kept)}; "
-        f"left out: {_listed(start.policy_layout, taken)}"
+        f"another feature map than in {start.path}: begin anew: {', '.join(anew) or 'none'}; "
+        f"left out: {', '.join(left_out) or 'none'}"
     )
-
-
-def _listed(every: Mapping[str, Any], kept: Mapping[str, Any]) -> str:
-    return ", ".join(sorted(every.keys() - kept.keys())) or "none"
