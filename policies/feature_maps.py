@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import attention
-from attention import FeatureMap
+from attention import ExactSoftmax, FeatureMap
 from attention.hybrid import ClusteredHybrid
 from policies.config import EXACT, HYBRIDS
 from policies.own import own_map
@@ -17,6 +17,7 @@ __all__ = [
     "attention_kernel",
     "fit_to_directions",
     "map_options",
+    "map_prefixes",
     "map_state",
     "unfitted",
 ]
@@ -101,15 +102,22 @@ def fit_to_directions(features: FeatureMap, length: float) -> None:
     features.fit(both[0], both[1])
 
 
+def map_prefixes(policy: nn.Module) -> tuple[str, ...]:
+    """How the names of what is stored of a policy's feature maps begin, in its `state_dict`; those
+    of exact softmax among them, which stores nothing."""
+    return tuple(
+        f"{name}."
+        for name, part in policy.named_modules()
+        if isinstance(part, FeatureMap | ExactSoftmax)
+    )
+
+
 def map_state(policy: nn.Module) -> dict[str, Tensor]:
     """Copies of what is stored of a policy's feature maps, by their names in its `state_dict`.
 
     `policy.load_state_dict(..., strict=False)` brings them back.
     """
-    maps = tuple(
-        f"{name}." for name, part in policy.named_modules() if isinstance(part, FeatureMap)
-    )
-    state = policy.state_dict()
+    state, maps = policy.state_dict(), map_prefixes(policy)
     return {name: state[name].clone() for name in state if name.startswith(maps)}
 
 

@@ -5,7 +5,11 @@ import json
 import yaml
 
 from training import study
+from training.trainers.job_config import JobConfig
+from training.trainers.trainer import Trainer
 
+BARE = Trainer(name="tests.training.study_jobs:BARE", config=JobConfig, learner="none")
+"""A trainer that cannot begin from another run."""
 WALK, PLAIN = "tests.training.walk_env:Walk-v0", "tests.training.plain_env:Plain-v0"
 TINY = {
     "env_id": PLAIN, "iterations": 6, "popsize": 4, "terrains": 1, "center_terrains": 1,

@@ -12,6 +12,7 @@ import yaml
 
 from tests.training import walk_env
 from tests.training.study_jobs import (
+    BARE,
     CURVE,
     STUDY,
     TWO_STAGES,
@@ -245,7 +246,8 @@ MISTAKES = [
     ({"stages": [{"trainer": "sac", "config": "es.yaml"}]},
      "stages.0: trainer must be one of es, bc, ppo, got 'sac'"),
     ({"stages": [{"trainer": "es", "config": "x.yaml"}]}, "stage configuration x.yaml is neither"),
-    ({"stages": [*STUDY["stages"], {"trainer": "bc", "config": "es.yaml"}]}, "must be es or ppo,"),
+    ({"stages": [*STUDY["stages"], {"trainer": BARE.name, "config": "es.yaml"}]},
+     "must be es or bc or ppo,"),
     ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "arm names must differ"),
     ({"arms": TWICE, "baseline": "a b"}, "files are named 'a-b' for both 'a b' and 'A-B'"),
     ({"arms": [{"name": "oracle"}], "baseline": "oracle"}, "both the reference oracle and"),

@@ -2,13 +2,17 @@
 
 from typing import Any
 
-__all__ = ["UserError", "shown"]
+__all__ = ["NotFiniteError", "UserError", "shown"]
 
 _WIDTH = 100
 
 
 class UserError(ValueError):
     """A mistake that the user can mend: one sentence, printed without a traceback, status 2."""
+
+
+class NotFiniteError(UserError):
+    """What is trained gave numbers that are not finite, and would give them again."""
 
 
 def shown(value: Any) -> str:

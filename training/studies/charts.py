@@ -12,6 +12,7 @@ from training.episodes.outcomes import outcomes_of
 from training.evaluation.intervals import Interval
 from training.pages.plots import panels
 from training.studies.config import CurveConfig, StudyConfig
+from training.studies.grouped import Pairs
 from training.studies.line_charts import Line, draw_lines
 from training.studies.results import Scores, finished_runs, training_spread
 from training.studies.runs import Run
@@ -27,26 +28,40 @@ COST_LABELS = {
 REWARD_LABEL = "reward per episode"
 
 
-def training_charts(study: StudyConfig, runs: Sequence[Run]) -> list[str]:
-    """A chart for every stage and column of its metrics that has values."""
+def training_charts(
+    study: StudyConfig, runs: Sequence[Run], pairs: Pairs | None = None, of: str = ""
+) -> list[str]:
+    """A chart for every stage and column of its metrics that has values.
+
+    Args:
+        study: what is compared.
+        runs: all of its runs.
+        pairs: what each line is the mean of; None: every arm, over its seeds.
+        of: what the titles say of that.
+    """
+    if pairs is None:
+        pairs = {arm.name: [(arm.name, seed) for seed in study.seeds] for arm in study.arms}
+    group = next(arm.group for arm in study.arms if arm.name == study.baseline)
+    baseline = study.baseline if study.baseline in pairs else group or ""
     charts = []
     task = find_task(runs[0].job.env_id) if runs else None
     for stage, settings in enumerate(study.stages):
-        curves = [finished_runs(runs, arm.name, stage).values() for arm in study.arms]
+        done = {arm.name: finished_runs(runs, arm.name, stage) for arm in study.arms}
+        curves = [[done[n][s] for n, s in each if s in done[n]] for each in pairs.values()]
         for panel in panels(outcomes_of(task)):
             lines = []
-            for number, (arm, of_arm) in enumerate(zip(study.arms, curves, strict=True)):
-                found = training_spread(of_arm, panel.column)
+            for number, (name, of_line) in enumerate(zip(pairs, curves, strict=True)):
+                found = training_spread(of_line, panel.column)
                 if found is not None:
                     band = found.low, found.high
-                    lines.append(Line(number, arm.name, found.x, found.mean, *band))
+                    lines.append(Line(number, name, found.x, found.mean, *band))
             if not panel.is_told_by(line.y for line in lines):
                 continue
             of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
-            title = f"Training, {of_stage}{panel.meaning}"
+            title = f"Training, {of_stage}{panel.meaning}{of}"
             xlabel = f"{of_stage}iteration of training.{settings.trainer}"
             labels = title, xlabel, panel.meaning
-            charts.append(draw_lines(lines, *labels, study.baseline, panel.share))
+            charts.append(draw_lines(lines, *labels, baseline, panel.share))
     return charts
 
 

@@ -49,6 +49,9 @@ class StageConfig:
     """Its configuration: a file, relative to the study's, or the name of a shipped preset."""
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of it that this study changes, keys dotted where nested."""
+    always: dict[str, Any] = field(default_factory=dict)
+    """The same, whatever an arm says: such as {feature_map: softmax} of a first stage, from whose
+    policy each arm goes on with its own feature map."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -64,6 +67,8 @@ class ArmConfig:
     """What the page calls it; file names follow from it."""
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of every stage's configuration that make the arm, keys dotted where nested."""
+    group: str | None = Field(default=None, min_length=1)
+    """Arms of one group, such as the same attention at several learning rates, are averaged too."""
     control: bool = False
     """A control, such as no attention at all: reported, but not as a cheap kind of attention."""
 
@@ -125,6 +130,9 @@ class StudyConfig:
         default=(0, 1, 2), min_length=1, max_length=1000
     )
     """Training seeds; each gives every arm one policy."""
+    best_seeds: int | None = Field(default=None, ge=2, le=1000)
+    """Report the best so many of the seeds of each arm beside all of them, as papers do; by reward
+    on the task. Null: all alone."""
     seed_keys: Annotated[tuple[str, ...], Field(max_length=100)] = (
         "seed",
         "policy.init_seed",
@@ -162,6 +170,14 @@ class StudyConfig:
     def controls(self) -> set[str]:
         """Names of the arms that are controls."""
         return {arm.name for arm in self.arms if arm.control}
+
+    @model_validator(mode="after")
+    def _some_are_left(self) -> Self:
+        if self.best_seeds is not None and self.best_seeds >= len(self.seeds):
+            raise ValueError(
+                f"best_seeds must be fewer than the {len(self.seeds)} seeds, got {self.best_seeds}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -54,6 +54,14 @@ def write_config(out: Path, study: StudyConfig) -> None:
     for curve in data["curves"]:
         if curve["repair"] is None:  # files of studies that knew of none stay as they are
             del curve["repair"]
+    for stage in data["stages"]:
+        if not stage["always"]:
+            del stage["always"]
+    for arm in data["arms"]:
+        if arm["group"] is None:
+            del arm["group"]
+    if data["best_seeds"] is None:
+        del data["best_seeds"]
     text = configuration.to_yaml(
         data, "Resolved configuration of this study, every default filled in."
     )

@@ -6,12 +6,13 @@ import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from envs import Task, find_task, tasks
 from training.episodes import environments
 from training.pages.figures import look
-from training.pages.html import page
-from training.studies import tables
+from training.pages.html import Table, page
+from training.studies import grouped, tables
 from training.studies.charts import curve_charts, pareto_charts, training_charts
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.line_charts import OVERLAID
@@ -44,7 +45,6 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
     task = find_task(runs[0].job.env_id) if runs else None
     outcomes = [one.headline_outcome for one in tasks()]
     versions = summary.provenance.get("versions", {})
-    looks = {arm.name: look(number) for number, arm in enumerate(study.arms)}
     return page(
         "study.html",
         title=study.title,
@@ -58,9 +58,12 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         sentences=[*filter(None, [of_controls(study, summary)]), *headline(study, summary)],
         ceiling=at_ceiling(summary),
         one_seed=any(row.scores.seeds == 1 for row in summary.arms.values()),
-        looks={n: (colour, dash, _SHAPES[shape]) for n, (colour, dash, shape) in looks.items()},
+        looks=_looks([arm.name for arm in study.arms]),
         overlaid=len(study.arms) <= OVERLAID,
+        most_overlaid=OVERLAID,
         results=tables.results(study, out, summary, runs),
+        stopped=grouped.stops(runs),
+        **_averaged(study, out, summary, runs),
         pareto=pareto_charts(study, summary),
         decisions=tables.decisions(summary),
         training=training_charts(study, runs),
@@ -82,6 +85,30 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
         versions=", ".join(f"{name} {version}" for name, version in versions.items() if version),
         machine=summary.provenance.get("hardware", {}),
     )  # fmt: skip
+
+
+def _averaged(
+    study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run]
+) -> dict[str, Any]:
+    """The sections of the best seeds and of groups of arms; their tables are None without any."""
+
+    def section(pairs: grouped.Pairs, table: Table | None, of: str) -> dict[str, Any]:
+        drawn = training_charts(study, runs, pairs, of) if pairs else []
+        return {"table": table, "looks": _looks(list(pairs)), "charts": drawn}
+
+    best, of_groups = grouped.best_pairs(study, out), grouped.group_pairs(study)
+    return {
+        "best": section(
+            best, grouped.best(study, out, best), f", the best {study.best_seeds} seeds"
+        ),
+        "groups": section(of_groups, grouped.groups(summary, runs, of_groups), ", by group"),
+    }
+
+
+def _looks(names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """Colour, line pattern and outline of each, for a legend."""
+    found = {name: look(number) for number, name in enumerate(names)}
+    return {name: (colour, dash, _SHAPES[shape]) for name, (colour, dash, shape) in found.items()}
 
 
 def _scene(task: Task | None) -> str:

@@ -45,17 +45,18 @@ def plan(study: StudyConfig, out: Path, runs: list[list[Run]]) -> list[Unit]:
         last = [stages[-1] for stages in of_group]
         compared = study.headline if study.compare_stages else None
         earlier = [run for stages in of_group for run in stages[:-1] if run.arm.name == compared]
+        lasting = [run for run in (*last, *earlier) if run.stop is None]
         for stages, run in zip(of_group, last, strict=True):
-            units += [*stages, evaluated(run)]
-            if run.has_no_policy():
+            units += [*stages, *([evaluated(run)] if run in lasting else [])]
+            if run.stop is not None or run.has_no_policy():
                 continue
             units += [Look(study, run)] if has_gaze(run) else []
             if run.seed == study.seeds[0]:
                 units.append(Share(study, run))
                 units += [Film(study, run)] if films else []
-        units += [evaluated(run) for run in earlier]
+        units += [evaluated(run) for run in earlier if run in lasting]
         for curve in study.curves:
-            units += [evaluated(run, curve) for run in (*last, *earlier)]
+            units += [evaluated(run, curve) for run in lasting]
             units += scripted(curve) if group == leading else []
     return units
 

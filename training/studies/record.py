@@ -34,7 +34,7 @@ EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.jso
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
 _STUDY, _COSTS = "study.yaml", "costs.json"
 """Files of a study that a record holds as they are, the second among the facts."""
-_OF_RUN = ("config.yaml", "provenance.json")
+_OF_RUN = ("config.yaml", "provenance.json", "stopped.json")
 _METRICS = "metrics.csv"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*$", max_length=200)]

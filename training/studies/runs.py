@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from training.command.errors import NotFiniteError
 from training.command.files import refusal
 from training.runs import checkpoint, run_log
 from training.runs.fingerprint import differences, fingerprint
@@ -19,11 +22,13 @@ from training.settings import config as configuration
 from training.settings.config import UserError
 from training.settings.overrides import merge, read_overrides
 from training.studies.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
+from training.studies.stopped import Stop, note_stop, stop_of
 from training.trainers import registry as trainers
 from training.trainers.job_config import JobConfig, missing_keys
 from training.trainers.lifecycle import Job, build_policy, train
 from training.trainers.registry import load_any_config, trainer_of
 from training.trainers.resuming import check_same_job
+from training.trainers.uptraining import check_heads, kernel, renewed, without
 
 __all__ = [
     "Run",
@@ -58,9 +63,15 @@ class Run:
         """What is printed before it."""
         return f"train {self.directory.name} ({self.trainer}, {self.job.iterations} iterations)"
 
+    @property
+    def stop(self) -> Stop | None:
+        """Why it stopped for good, before its last iteration; None where it did not."""
+        return stop_of(self.directory)
+
     def done(self) -> bool:
-        """Whether it has made all its iterations."""
-        return iterations_made(self.directory) == self.job.iterations
+        """Whether it has made all its iterations, or stopped for good."""
+        made = iterations_made(self.directory)
+        return made == self.job.iterations or self.stop is not None
 
     def has_no_policy(self) -> bool:
         """Whether it is done and its checkpoints were removed."""
@@ -99,21 +110,40 @@ class Run:
         before = checkpoint.in_run(self.start)
         if not before and iterations_made(self.start):
             return  # its checkpoints were removed
-        theirs = checkpoint.load(before[-1]).policy if before else {}
-        if differences(fingerprint(theirs), fingerprint(checkpoint.load(own[0]).policy)):
+        if not before or self._begins_otherwise(
+            checkpoint.load(before[-1]), checkpoint.load(own[0]).policy
+        ):
             raise UserError(
                 f"{self.directory} was trained from another policy than {self.start} has now; "
                 "bring that run back, or move the one that followed from it away too"
             )
 
+    def _begins_otherwise(self, before: checkpoint.Checkpoint, first: dict[str, Tensor]) -> bool:
+        """Whether this run's `first` policy is not what was trained before; feature maps aside
+        where they are others."""
+        settings = checkpoint.policy_settings(before.config.get("policy", {}), before.path)
+        prefixes: tuple[str, ...] = ()
+        if kernel(settings) != kernel(self.job.policy):
+            policy = build_policy(self.job.env_id, self.job.env, self.job.policy)
+            prefixes = renewed(policy, settings, self.job.policy)
+        both = (without(tensors, prefixes) for tensors in (before.policy, first))
+        return bool(differences(*map(fingerprint, both)))
+
     def do(self) -> None:
-        """Train from the beginning, or from its latest checkpoint."""
+        """Train from the beginning, or from its latest checkpoint. What is not finite stops it for
+        good, and runs that begin from it."""
+        before = None if self.start is None else stop_of(self.start)
+        if before is not None:
+            note_stop(self.directory, Stop(0, f"the stage before stopped: {before.reason}"))
+            return
         begun = (self.directory / run_log.CONFIG).is_file()
         if begun and not checkpoint.in_run(self.directory):  # they were removed: it begins anew
             (self.directory / run_log.METRICS).unlink(missing_ok=True)
         with contextlib.redirect_stdout(io.StringIO()):  # what it says is about the run alone
             try:
                 train(self.job, self.directory)
+            except NotFiniteError as error:
+                note_stop(self.directory, Stop(iterations_made(self.directory), str(error)))
             except (OSError, MemoryError) as error:
                 raise UserError(refusal(error)) from None
 
@@ -140,7 +170,7 @@ def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list
         if study.ray_address is not None and trainers.named(stage.trainer)[0].has("ray_address"):
             own["ray_address"] = study.ray_address
         try:
-            changes = _in_turn(stage.set, arm.set, own)
+            changes = _in_turn(stage.set, arm.set, stage.always, own)
             jobs.append(load_any_config(file, changes, stage.trainer))
         except UserError as error:
             raise UserError(f"{path}, arm {arm.name}: {error}") from None
@@ -186,6 +216,7 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
     UserError when one cannot be built, or not be begun from the one before it.
     """
     before: Any = None
+    settings: Any = None
     for run in runs:
         try:
             job, trainer = run.job, trainer_of(run.job)
@@ -196,8 +227,8 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
             with closing(prepare(job)) as prepared:
                 policy = prepared.policy
             if before is not None:
-                _check_same_policy(before, policy, run)
-            before = policy
+                _check_same_policy(before, policy, settings, job.policy)
+            before, settings = policy, job.policy
             if run is runs[-1]:
                 _check_repairs(run, curves)
         except UserError as error:
@@ -212,8 +243,13 @@ def _check_repairs(run: Run, curves: Sequence[CurveConfig]) -> None:
             build_policy(job.env_id, job.env, repaired)
 
 
-def _check_same_policy(before: Any, policy: Any, run: Run) -> None:
-    shapes = [{k: tuple(v.shape) for k, v in p.state_dict().items()} for p in (before, policy)]
+def _check_same_policy(before: Any, policy: Any, settings: Any, now: Any) -> None:
+    """UserError where more than the feature map differs of the stage before, of other settings."""
+    prefixes = renewed(policy, settings, now)
+    if prefixes:
+        check_heads(settings, now)
+    states = (without(one.state_dict(), prefixes) for one in (before, policy))
+    shapes = [{k: tuple(v.shape) for k, v in state.items()} for state in states]
     for name in sorted(shapes[0].keys() | shapes[1].keys()):
         old, new = (shape.get(name, "absent") for shape in shapes)
         if old != new:

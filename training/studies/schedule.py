@@ -135,6 +135,11 @@ def make(
             for future in wait(running, PAGE_EVERY_S, FIRST_COMPLETED).done:
                 unit = running.pop(future)
                 failures.conclude(unit, future)
+                if isinstance(unit, Run) and unit.stop is not None:
+                    print(f"stopped for good: {unit.label}: {unit.stop.reason}", flush=True)
+                    begun += len(waiting)
+                    waiting[:] = [one for one in waiting if not _measures(one, unit)]
+                    begun -= len(waiting)
                 if not unit.done():
                     kept.append(unit)
     finally:
@@ -144,6 +149,11 @@ def make(
             pool.shutdown(cancel_futures=True)
         write()
     return failures
+
+
+def _measures(unit: Unit, run: Run) -> bool:
+    """Whether a unit is about the policy of a run."""
+    return not isinstance(unit, Run) and unit.start == run.directory
 
 
 def _begin() -> None:

@@ -49,10 +49,14 @@ class BCConfig(JobConfig):
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
     max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
     """Gradients longer than this are shortened to it."""
+    init_from: str | None = None
+    """Start from this policy, and keep what it normalises by: a checkpoint, a run directory or the
+    name of a shipped policy."""
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
     (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
-    once; null: never."""
+    once; null: never. What `init_from` names keeps maps that its own training fitted, unless it
+    has other maps."""
     speed_weight: float = Field(default=5.0, ge=0, le=1e6)
     """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.seeing import SeeingPolicy
-from training.settings.config import UserError
+from training.command.errors import NotFiniteError
 from training.trainers.bc_config import BCConfig
 from training.trainers.labelled_walks import Demonstrations
 from training.trainers.map_fitting import OBSERVATIONS, sound
@@ -63,7 +63,7 @@ def fit(
     Its feature maps are fitted to its queries and keys after update `fit_after` of all rounds.
 
     Raises:
-        UserError: when a loss or gradient is not finite, before it reaches the parameters.
+        NotFiniteError: when a loss or gradient is not finite, before it reaches the parameters.
     """
     losses, norms = [], []
     parameters = list(policy.parameters())
@@ -78,7 +78,7 @@ def fit(
         norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
         norms.append(norm.item())
         if not (math.isfinite(losses[-1]) and math.isfinite(norms[-1])):
-            raise UserError(
+            raise NotFiniteError(
                 f"batch {update + 1} of iteration {iteration} has loss {losses[-1]} and gradient "
                 f"norm {norms[-1]}, where finite numbers are needed; the last checkpoint is "
                 "intact (a lower learning_rate may help)"

@@ -135,7 +135,7 @@ def train(job: Job, run: Path) -> None:
     optimiser = torch.optim.AdamW(
         policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
-    progress = Progress()
+    progress = Progress(fitted=job.fitted)
     if job.start is not None:
         saved = state_of(job.start, _Saved)
         set_optimiser(optimiser, job.start, saved.optimiser_tensors)
@@ -195,11 +195,13 @@ def learn(
         iteration = progress.iteration
 
         train_data, held_out = Demonstrations.joined(data).split()
-        policy.set_statistics(train_data.observations)
+        if config.init_from is None:
+            policy.set_statistics(train_data.observations)
         generator = torch.Generator()
         generator.manual_seed(derived_seeds(config.seed, iteration, _BATCHES, 1)[0])
-        fitted = fit(policy, optimiser, train_data, config, iteration, generator)
-        progress.fitted = is_due(config.fit_after, False, iteration * config.updates)
+        due = dataclasses.replace(config, fit_after=None) if progress.fitted else config
+        fitted = fit(policy, optimiser, train_data, due, iteration, generator)
+        progress.fitted |= is_due(config.fit_after, False, iteration * config.updates)
         val_loss, val_accuracy = validate(policy, held_out, config.speed_weight)
 
         walks = walked(pool, make_tasks(config, iteration, policy.state_dict()))

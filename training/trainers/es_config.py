@@ -46,7 +46,7 @@ class ESConfig(JobConfig):
     fit_after: int | None = Field(default=10, ge=1)
     """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
     of a clustered hybrid) are fitted to the centre's own queries and keys, once; null: never. What
-    `init_from` names keeps maps that its own training fitted."""
+    `init_from` names keeps maps that its own training fitted, unless it has other maps."""
     advance_at: float = Field(default=0.6, gt=0, le=1)
     """Success rate of the population at which the next level begins."""
     advance_window: int = Field(default=1, ge=1, le=10**6)

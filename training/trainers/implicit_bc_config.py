@@ -41,10 +41,14 @@ class ImplicitBCConfig(JobConfig):
     """Decoupled weight decay (AdamW), as a share of the learning rate."""
     max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
     """Gradients longer than this are shortened to it."""
+    init_from: str | None = None
+    """Start from this policy, and keep what it normalises by: a checkpoint, a run directory or the
+    name of a shipped policy."""
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
     (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
-    once; null: never."""
+    once; null: never. What `init_from` names keeps maps that its own training fitted, unless it
+    has other maps."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Type of matrix products (mixed precision: parameters and energies stay float32)."""
     not_finite: Literal["stop", "skip"] = "stop"

@@ -22,6 +22,7 @@ from torch import nn
 import envs
 from policies import VisionPerformerPolicy
 from policies.feature_maps import map_state
+from training.command.errors import NotFiniteError
 from training.episodes import environments
 from training.episodes.crew import Pool
 from training.episodes.outcomes import mean_of, mean_success, outcomes_of
@@ -79,7 +80,7 @@ class Job(lifecycle.Job[ImplicitBCConfig]):
             )
         self.train, self.held_out = FrameSet(reader, chosen), FrameSet(reader, held_out)
         self.identity = _identity(reader, chosen, held_out)
-        if self.start is None:
+        if self.start is None and config.init_from is None:
             self.policy.set_statistics(self.train.pose, self.train.actions)
 
 
@@ -177,7 +178,7 @@ class Learner:
         self.frames_per_update = min(config.batch_size, len(self._frames))
         self._basis = Basis(job.identity, group.size)
         self._pool: Pool[Task, Rollout] | None = None
-        self.iteration, self.fitted = 0, False
+        self.iteration, self.fitted = 0, job.fitted
         if start is not None:
             saved = state_of(start, _Saved)
             self._check_basis(start.path, saved.basis)
@@ -223,7 +224,7 @@ class Learner:
                 self._fit_maps(batch)
         result.took_s = time.perf_counter() - began
         if result.skipped > _MOST_SKIPPED * config.updates:
-            raise UserError(
+            raise NotFiniteError(
                 f"{result.skipped} of {config.updates} batches of iteration {self.iteration + 1} "
                 f"were not finite ({self._run / NOT_FINITE} says where); the last checkpoint is "
                 "intact"
@@ -275,7 +276,7 @@ class Learner:
         return True
 
     def _report(self, update: int, batch: Batch, loss: float, norm: float) -> None:
-        """Write down what is wrong with a batch; UserError unless it is to be skipped."""
+        """Write down what is wrong with a batch; NotFiniteError unless it is to be skipped."""
         with self._autocast():
             found = self.policy.diagnose(batch.rgb, batch.pose)
         facts = {
@@ -296,7 +297,7 @@ class Learner:
             f"in {self._run / NOT_FINITE}"
         )
         if self.config.not_finite == "stop":
-            raise UserError(f"{summary}; the last checkpoint is intact")
+            raise NotFiniteError(f"{summary}; the last checkpoint is intact")
         print(f"skipped: {summary}", flush=True)
 
     @torch.no_grad()

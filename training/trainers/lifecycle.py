@@ -32,6 +32,7 @@ from training.trainers.job_config import JobConfig
 from training.trainers.registry import load_any_config, trainer_of
 from training.trainers.resuming import go_on, iterations_done, resume, set_aside_later
 from training.trainers.trainer import Trainer
+from training.trainers.uptraining import begin_from
 
 __all__ = [
     "Job",
@@ -81,8 +82,10 @@ class Job(Generic[C]):
             checkpoint.load_into(self.policy, self.start)
         elif init_from is not None:
             before = checkpoint.load(checkpoint.resolve(init_from))
-            checkpoint.load_into(self.policy, before)
-            self.fitted = before.has_fitted_maps
+            anew = begin_from(self.policy, before, self.config.policy)
+            self.fitted = before.has_fitted_maps and not anew
+            if anew and current_group().is_first:
+                print(anew, flush=True)
 
     @property
     def settings(self) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -74,7 +74,7 @@ class PPOConfig(JobConfig):
     fit_after: int | None = Field(default=10, ge=1)
     """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
     of a clustered hybrid) are fitted to the policy's own queries and keys, once; null: never. What
-    `init_from` names keeps maps that its own training fitted."""
+    `init_from` names keeps maps that its own training fitted, unless it has other maps."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -23,6 +23,7 @@ import policies
 from foveate_extras import require
 from policies import RunningStatistics
 from policies.seeing import SeeingPolicy
+from training.command.errors import NotFiniteError
 from training.episodes.crew import Pool
 from training.episodes.outcomes import episode_columns, episode_values
 from training.episodes.seeds import derived_seeds
@@ -251,10 +252,10 @@ def learn(
 
 
 def check_finite(learner: Job, iteration: int) -> None:
-    """UserError when an update has left numbers that are not finite."""
+    """NotFiniteError when an update has left numbers that are not finite."""
     if all(bool(p.isfinite().all()) for p in learner.model.policy.parameters()):
         return
-    raise UserError(
+    raise NotFiniteError(
         f"training stopped: the update of iteration {iteration} gives parameters that are not "
         "finite; the last checkpoint is intact (a lower learning_rate may help)"
     )

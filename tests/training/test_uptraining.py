@@ -1,0 +1,176 @@
+"""A policy trained with one attention goes on with another feature map."""
+
+from contextlib import closing
+
+import pytest
+import torch
+import yaml
+
+from tests.training import test_bc, test_es, test_implicit_bc, test_ppo
+from tests.training.study_jobs import TWO_STAGES, write_study
+from training import bc, es, ppo
+from training.command.errors import UserError
+from training.runs import checkpoint
+from training.settings import config as configuration
+from training.studies.config import load_config
+from training.studies.plan import all_runs
+from training.studies.runs import check_policies
+from training.trainers.lifecycle import Job
+from training.trainers.registry import load_any_config
+
+recorded = test_implicit_bc.recorded
+EXACT = {"controller": "mlp", "hidden": [8], "patch": [8, 8], "feature_map": "softmax"}
+ES = {**test_es.SMALL, "iterations": 2, "fit_after": 1, "policy": EXACT}
+BC = {**test_bc.SMALL, "iterations": 2, "updates": 4, "fit_after": 4, "policy": EXACT}
+IMPLICIT = {**test_implicit_bc.SMALL, "iterations": 2, "updates": 2, "fit_after": 2,
+            "evaluate_every": 0,
+            "policy": {**test_implicit_bc.POLICY, "feature_map": "softmax"}}  # fmt: skip
+PPO = {**test_ppo.SMALL, "iterations": 2, "fit_after": 1, "policy": EXACT}
+JOBS = {"es": (es.main, ES, "selection.features."), "bc": (bc.main, BC, "selection.features."),
+        "ppo": (ppo.main, PPO, "selection.features."),
+        "implicit": (bc.main, IMPLICIT, "encoder.blocks.0.attention.feature_map.")}  # fmt: skip
+
+
+@pytest.fixture
+def attempt(tmp_path, recorded):
+    """Trains a job in a directory of a name; gives the exit status and the directory."""
+
+    def run(kind, name, *arguments):
+        main, job, _ = JOBS[kind]
+        more = {"demonstrations": str(recorded)} if kind == "implicit" else {}
+        path, out = tmp_path / f"{kind}.yaml", tmp_path / name
+        path.write_text(yaml.safe_dump(job | more))
+        where = ["--resume", str(out)] if out.exists() else ["--config", str(path), "--out"]
+        where = where if out.exists() else [*where, str(out)]
+        return main([*where, *(["--set", *arguments] if arguments else [])]), out
+
+    return run
+
+
+def begun(run):
+    """The policy before training."""
+    return checkpoint.load(checkpoint.in_run(run)[0]).policy
+
+
+@pytest.mark.parametrize("kind", JOBS)
+def test_all_but_the_map_is_taken_over_and_a_resumed_run_is_the_same(kind, attempt, capsys):
+    maps = JOBS[kind][2]
+    _, exact = attempt(kind, "exact", "iterations=1")
+    end = checkpoint.load(checkpoint.resolve(exact)).policy
+    changes = [f"init_from={exact}", "feature_map=oprf", "num_features=6"]
+    capsys.readouterr()
+    status, whole = attempt(kind, "whole", *changes)
+    assert status == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "begin anew" in line]
+    assert len(said) == 1
+    assert f"begin anew: {maps}A, {maps}omega; left out: none" in said[0]
+    first = begun(whole)
+    assert {name for name in first if name not in end} == {f"{maps}A", f"{maps}omega"}
+    assert all(torch.equal(first[name], end[name]) for name in end)
+    last = checkpoint.load(checkpoint.resolve(whole))
+    assert last.has_fitted_maps
+    assert not torch.equal(last.policy[f"{maps}A"], first[f"{maps}A"])  # fitted anew
+    (_, middle, end_path), main = checkpoint.in_run(whole), JOBS[kind][0]
+    written = end_path.read_bytes()
+    assert main(["--resume", str(middle)]) == 0
+    assert end_path.read_bytes() == written
+
+
+def test_other_kinds_and_numbers_of_features_begin_anew(attempt, capsys):
+    """Maps whose tensors have the same names and shapes too, and the way back to exact softmax."""
+    _, first = attempt("es", "first", "feature_map=positive", "num_features=8", "iterations=1")
+    for name, changes, same in (
+        ("same", ["feature_map=positive", "num_features=8", "policy.feature_seed=1"], True),
+        ("kind", ["feature_map=trig", "num_features=8", "policy.feature_seed=1"], False),
+        ("number", ["feature_map=positive", "num_features=12"], False),
+        ("exact", ["feature_map=softmax"], False),
+    ):
+        capsys.readouterr()
+        status, run = attempt("es", name, f"init_from={first}", "iterations=1", *changes)
+        assert status == 0
+        assert ("begin anew" in capsys.readouterr().out) is not same
+        before = begun(first)["selection.features.omega"]
+        now = begun(run).get("selection.features.omega")
+        assert (now is not None and torch.equal(before, now)) is same
+    _, old = attempt("es", "old", "iterations=1")
+    assert torch.equal(begun(old)["selection.query"], begun(first)["selection.query"])
+
+
+REFUSED = [
+    ("es", ["policy.patch=[4,4]"], "tensor selection.key is (70, 4) of float32 there, but"),
+    ("es", ["policy.hidden=[9]"], "tensor controller.layers.0.bias is (8,) of float32 there,"),
+    ("es", ["policy.qk_dim=6"], "tensor selection.key is "),
+    ("implicit", ["policy.heads=4"], "policy.heads is 2 there, but the configured policy has 4"),
+    ("implicit", ["policy.context_dim=8"], "tensor encoder.pool.bias is (16,) of float32 there,"),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "sentence"), REFUSED)
+def test_what_else_differs_is_refused(kind, changes, sentence, attempt, capsys):
+    _, exact = attempt(kind, "exact", "iterations=1")
+    capsys.readouterr()
+    status, out = attempt(kind, "new", f"init_from={exact}", "feature_map=oprf", *changes)
+    error = capsys.readouterr().err
+    assert status == 2
+    assert error.count("\n") == 1
+    assert f"{checkpoint.resolve(exact)} holds another policy: {sentence}" in error
+    assert not out.exists()
+
+
+def test_statistics_are_taken_over(attempt):
+    """Cloning goes on with what the first run normalised by."""
+    for kind in ("bc", "implicit"):
+        _, exact = attempt(kind, f"{kind}-exact", "iterations=1")
+        fewer = ["demos_used=3"] if kind == "implicit" else ["expert_episodes=2", "seed=9"]
+        changes = [f"init_from={exact}", "feature_map=oprf", *fewer]
+        _, run = attempt(kind, f"{kind}-new", *changes)
+        before, now = (checkpoint.load(checkpoint.resolve(one)).policy for one in (exact, run))
+        found = [name for name in before if "normaliser" in name or "mean" in name]
+        assert found
+        assert all(torch.equal(before[name], now[name]) for name in found)
+
+
+def test_a_place_memory_takes_another_map_but_no_other_reads(tmp_path):
+    def policy(**changes):
+        keys = {"policy.name": "place_memory", "policy.memory": "linear"}
+        keys |= {key if key == "init_from" else f"policy.{key}": v for key, v in changes.items()}
+        with closing(Job(load_any_config("configs/stepping_stones_memory_es.yaml", keys))) as job:
+            return configuration.dump(job.config), job.policy.state_dict()
+
+    config, first = policy(feature_map="harmonic")
+    path = tmp_path / "first.safetensors"
+    checkpoint.save(path, first, {}, config, {})
+    _, second = policy(feature_map="positive", init_from=str(path), init_seed=3)
+    assert all(torch.equal(second[key], first[key]) for key in first)
+    assert second.keys() - first.keys() == {"places.memory.feature_map.omega"}
+    with pytest.raises(ValueError, match=r"tensor controller.* there, but the configured"):
+        policy(feature_map="positive", init_from=str(path), controller="mlp")
+
+
+def test_arms_of_a_study_go_on_from_exact_attention_with_their_own_maps(tmp_path):
+    first, second = TWO_STAGES
+    stages = [{**first, "always": {"feature_map": "softmax"}}, second]
+    path = write_study(tmp_path, {"iterations": 1}, stages=stages, seeds=[0])
+    study, out = load_config(path), tmp_path / "out"
+    runs = all_runs(study, path, out)
+    check_policies(runs[0])
+    before, after = runs[0]
+    for run in (before, after):
+        run.do()
+    end, start = (
+        checkpoint.load(checkpoint.resolve(before.directory)).policy,
+        begun(after.directory),
+    )
+    assert start.keys() - end.keys() == {"selection.features.omega"}
+    assert all(torch.equal(start[key], end[key]) for key in end)
+    after.check()
+    moved = {name: tensor + 1 for name, tensor in end.items()}
+    whole = checkpoint.load(checkpoint.resolve(before.directory))
+    checkpoint.save(whole.path, moved, {}, whole.config, whole.state)
+    with pytest.raises(UserError, match=r"was trained from another policy than .* has now"):
+        after.check()
+    stages[1]["always"] = {"policy.hidden": [5]}
+    path = write_study(tmp_path, stages=stages, seeds=[0])
+    runs = all_runs(load_config(path), path, tmp_path / "other")
+    with pytest.raises(UserError, match=r"stage 2: its policy's tensor controller.* has shape"):
+        check_policies(runs[0])
