@@ -1,5 +1,6 @@
 """The best seeds, groups of arms, and runs that stopped for numbers that are not finite."""
 
+import dataclasses
 import json
 
 import pytest
@@ -58,9 +59,12 @@ def test_a_group_is_the_mean_of_its_arms(evaluated):
     ]
 
 
-def test_best_seeds_must_be_fewer_than_the_seeds():
-    with pytest.raises(ValueError, match="best_seeds must be fewer than the 2 seeds, got 2"):
-        StudyConfig(**STUDY | {"best_seeds": 2})
+def test_no_best_are_picked_of_as_few_seeds(evaluated):
+    """As with --set 'seeds=[0]' first."""
+    study, out = evaluated
+    few = dataclasses.replace(study, seeds=(0, 1))
+    assert best_pairs(few, out) == {}
+    assert best(few, out, {}) is None
 
 
 def test_the_page_says_that_picking_the_best_is_biased(evaluated):

@@ -132,7 +132,7 @@ class StudyConfig:
     """Training seeds; each gives every arm one policy."""
     best_seeds: int | None = Field(default=None, ge=2, le=1000)
     """Report the best so many of the seeds of each arm beside all of them, as papers do; by reward
-    on the task. Null: all alone."""
+    on the task. Only where there are more. Null: all alone."""
     seed_keys: Annotated[tuple[str, ...], Field(max_length=100)] = (
         "seed",
         "policy.init_seed",
@@ -170,14 +170,6 @@ class StudyConfig:
     def controls(self) -> set[str]:
         """Names of the arms that are controls."""
         return {arm.name for arm in self.arms if arm.control}
-
-    @model_validator(mode="after")
-    def _some_are_left(self) -> Self:
-        if self.best_seeds is not None and self.best_seeds >= len(self.seeds):
-            raise ValueError(
-                f"best_seeds must be fewer than the {len(self.seeds)} seeds, got {self.best_seeds}"
-            )
-        return self
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
