@@ -23,7 +23,7 @@ from training.command.files import write_atomically
 
 __all__ = ["check", "learn"]
 
-_QUERIES_AT_ONCE = 100
+_QUERIES_AT_ONCE = 500
 _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 

@@ -35,7 +35,6 @@ arms:
   - {{name: uniform, start_from: exact, set: {{proposal.feature_map: uniform}}}}
   - {{name: few, start_from: exact, set: {{proposal: {{feature_map: trig, num_features: 8}}}}}}
   - {{name: many, start_from: exact, set: {{proposal: {{feature_map: oprf, num_features: 2000}}}}}}
-  - {{name: clustered, start_from: exact, set: {{proposal.feature_map: clustered_hybrid}}}}
 seeds: [0]
 """
 SAMPLED = f"""
