@@ -8,9 +8,9 @@ from __future__ import annotations
 import gzip
 import lzma
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ def read_corpus(name: str, homes: Mapping[str, Home], folder: str | Path | None)
     numbers: dict[str, int] = {}
     train = [numbers.setdefault(word, len(numbers)) for word in texts["train"]]
     unknown = numbers.get(UNKNOWN)
-    parts = [torch.tensor(train)]
+    held_out = []
     for part in ("valid", "test"):
         found = [numbers.get(word, unknown) for word in texts[part]]
         if None in found:
@@ -61,8 +61,8 @@ def read_corpus(name: str, homes: Mapping[str, Home], folder: str | Path | None)
                 f"{name}: every word of its {part} text must be in its train text, or that must "
                 f"have {UNKNOWN}; {word[:40]!r} is not there"
             )
-        parts.append(torch.tensor(found))
-    return Corpus(*parts, tuple(numbers))
+        held_out.append(torch.tensor(found))
+    return Corpus(torch.tensor(train), held_out[0], held_out[1], tuple(numbers))
 
 
 def frequent(corpus: Corpus, most: int | None) -> Corpus:
@@ -84,7 +84,7 @@ def frequent(corpus: Corpus, most: int | None) -> Corpus:
 
 def _read(path: Path) -> list[str]:
     """Words of a file, packed or not, the ends of lines among them."""
-    openers = {".gz": gzip.open, ".xz": lzma.open}
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
     try:
         with openers.get(path.suffix, open)(path, "rb") as file:
             data: bytes = file.read(_MOST_BYTES + 1)
