@@ -8,9 +8,9 @@ from __future__ import annotations
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +23,8 @@ __all__ = ["Corpus", "frequent", "read_corpus"]
 EOS, UNKNOWN = "<eos>", "<unk>"
 _MOST_BYTES = 2**26
 """Of a text, unpacked."""
+_MOST_MEMORY = 2**28
+"""Bytes that unpacking may take."""
 
 
 class Corpus(NamedTuple):
@@ -84,16 +86,26 @@ def frequent(corpus: Corpus, most: int | None) -> Corpus:
 
 def _read(path: Path) -> list[str]:
     """Words of a file, packed or not, the ends of lines among them."""
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
     try:
-        with openers.get(path.suffix, open)(path, "rb") as file:
-            data: bytes = file.read(_MOST_BYTES + 1)
+        data = _unpacked(path)
         text = data.decode()
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as text: {error}") from None
-    if len(data) > _MOST_BYTES:
-        raise UserError(f"{path} must hold at most {_MOST_BYTES} bytes, and holds more")
     if not text.strip():
         raise UserError(f"{path} must hold a text, and has no word")
     lines = text.removesuffix("\n").split("\n")
     return [word for line in lines for word in (*line.split(), EOS)]
+
+
+def _unpacked(path: Path) -> bytes:
+    """Contents of a file. UserError where there are too many."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        data: bytes = file.read(_MOST_BYTES + 1)
+    if path.suffix == ".xz":
+        unpacker = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
+        data = unpacker.decompress(data, _MOST_BYTES + 1)
+        if not unpacker.eof and len(data) <= _MOST_BYTES:
+            raise EOFError("it ends too early")
+    if len(data) > _MOST_BYTES:
+        raise UserError(f"{path} must hold at most {_MOST_BYTES} bytes, and holds more")
+    return data

@@ -202,9 +202,13 @@ def test_numbers_follow_first_appearance_and_rare_words_become_unknown(folder):
         ("valid.txt", b"w1 \xff\n", "cannot be read as text"),
         ("valid.txt", b" \n", "must hold a text, and has no word"),
         ("train.txt.xz", b"w1", "cannot be read as text"),
+        ("train.txt.xz", lzma.compress(b"w1 w2\n" * 99)[:-30], "it ends too early"),
+        ("train.txt.xz", lzma.compress(b"w1 " * 20_000), "must hold at most 50000 bytes"),
+        ("test.txt", b"w1 " * 20_000, "must hold at most 50000 bytes"),
     ],
 )
-def test_bad_texts_are_one_sentence(folder, file, content, sentence):
+def test_bad_texts_are_one_sentence(folder, monkeypatch, file, content, sentence):
+    monkeypatch.setattr("experiments.data.words._MOST_BYTES", 50_000)
     (folder / file).write_bytes(content)
     with pytest.raises(UserError, match=sentence):
         wikitext2.load(str(folder.parent))
