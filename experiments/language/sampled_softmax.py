@@ -59,11 +59,11 @@ class Sampling(nn.Module):
         """Of queries (n, d) and true words (n,)."""
         if self.proposal is None:
             return full_loss(self.settings, self.model, queries, targets)
-        drawn = draw(self.weights(queries), targets, self.settings.negatives, generator)
-        keys = self.model.keys
-        loss = sampled_loss(queries, keys, targets, drawn, self.settings.temperature)
-        if self.settings.length_penalty:
-            loss = loss + length_penalty(self.settings, queries, keys)
+        own, keys = self.settings, self.model.keys
+        drawn = draw(self.weights(queries), targets, own.negatives, generator, own.uniform_share)
+        loss = sampled_loss(queries, keys, targets, drawn, own.temperature, own.correct_true)
+        if own.length_penalty:
+            loss = loss + length_penalty(own, queries, keys)
         return loss
 
 

@@ -73,6 +73,8 @@ class SoftmaxErrorsConfig(LanguageConfig):
     """What approximates it."""
     queries: int = Field(default=500, ge=1)
     """Outputs for test tokens that are measured, evenly spaced."""
+    length: float | None = Field(default=None, gt=0)
+    """Queries and keys are brought to this length before; null: as they are."""
     draws: int = Field(default=10, ge=1)
     """Of the random vectors; errors are means over them."""
 
@@ -85,6 +87,11 @@ class SampledSoftmaxConfig(LanguageConfig):
     """Which words; null: all, the full softmax."""
     negatives: int = Field(default=40, ge=1)
     """Words drawn for a token beside the true one."""
+    correct_true: bool = True
+    """Whether the true word's logit is corrected for its chance too (Jean et al. 2015), or the
+    drawn words' alone (Rawat et al. 2019)."""
+    uniform_share: float = Field(default=0.01, gt=0, le=1)
+    """Of the words drawn, those that are drawn from all alike: so each has a chance."""
     sampling_temperature: float | None = Field(default=1.0, gt=0)
     """Words are drawn in proportion to exp(this times the cosine of q and k); null: in proportion
     to exp(tau q.k), as the softmax has them."""

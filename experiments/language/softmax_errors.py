@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from experiments.fitting import fit, load_model
 from experiments.language.distances import distances, shares
@@ -77,12 +78,11 @@ def _errors(
 ) -> dict[str, float]:  # fmt: skip
     """Means over queries and draws."""
     settings: SoftmaxErrorsConfig = learning.settings
-    root = settings.temperature**0.5  # tau q.k is the product of both by its root
-    keys = root * model.keys
+    keys = _scaled(model.keys, settings)
     places = torch.linspace(0, len(queries) - 1, min(settings.queries, len(queries))).long()
     exact, sums = ExactProposal(settings.width), torch.zeros(3, dtype=torch.float64)
-    proposal.fit(root * fitted_to, keys)
-    chosen = root * queries[places]
+    proposal.fit(_scaled(fitted_to, settings), keys)
+    chosen = _scaled(queries[places], settings)
     draws = settings.draws if isinstance(proposal, MapProposal) else 1
     generator = torch.Generator().manual_seed(learning.seed)
     for _ in range(draws):
@@ -98,6 +98,13 @@ def _errors(
         "wasserstein": wasserstein, "ks": ks, "negative": negative,
         "features": proposal.features, "flops": flops,
     }  # fmt: skip
+
+
+def _scaled(vectors: Tensor, settings: SoftmaxErrorsConfig) -> Tensor:
+    """Queries or keys (n, d) by the root of tau, so that their products are the logits."""
+    if settings.length is not None:
+        vectors = settings.length * functional.normalize(vectors, dim=-1)
+    return settings.temperature**0.5 * vectors
 
 
 def _lengths(vectors: Tensor) -> Tensor:

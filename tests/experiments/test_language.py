@@ -148,15 +148,34 @@ def test_words_drawn_in_proportion_to_the_softmax_give_its_loss_whatever_is_draw
     logits = 1.5 * queries @ keys.mT
     full = torch.nn.functional.cross_entropy(logits, targets)
     drawn = draw(logits.exp(), targets, 7, generator)
-    assert not (drawn[0] == targets[:, None]).any()
-    assert torch.isclose(sampled_loss(queries, keys, targets, drawn, 1.5), full, rtol=1e-5)
-    # Of others the sum of exponentials is right on average: here within 5 of its standard errors,
-    # which chance exceeds once in a million draws of the seed.
-    words, log_chance = draw(torch.ones(1, 30).expand(50, -1), targets, 20_000, generator)
-    terms = (logits.gather(1, words) - log_chance).exp().double()
+    assert not (drawn.words == targets[:, None]).any()
+    assert torch.isclose(sampled_loss(queries, keys, targets, drawn, 1.5, False), full, rtol=1e-5)
+    # Of any other words the sum of exponentials is right on average: here within 5 of its standard
+    # errors, which 50 sums exceed by chance for one in 30,000 seeds.
+    words, log_chance, _ = draw(torch.ones(50, 30), targets, 20_000, generator, 0.5)
+    terms = (logits.gather(1, words) - log_chance).exp().double() * 29 / 30
     rest = logits.exp().double().sum(1) - logits.exp().gather(1, targets[:, None]).squeeze(1)
     error = terms.std(1) / math.sqrt(terms.shape[1])
     assert ((terms.mean(1) - rest).abs() < 5 * error).all()
+
+
+def test_corrected_for_the_true_word_too_the_best_logits_are_those_of_all_words():
+    """A distribution of six words is learned from two drawn ones, drawn most unevenly."""
+    generator = torch.Generator().manual_seed(0)
+    shares_of = torch.tensor([0.4, 0.3, 0.15, 0.1, 0.04, 0.01])
+    weights = torch.tensor([1.0, 2, 9, 1, 20, 30]).expand(4000, -1)
+    keys = torch.zeros(6, 1, requires_grad=True)
+    queries = torch.ones(4000, 1)
+    optimiser = torch.optim.Adam([keys], lr=0.05)
+    targets = torch.multinomial(shares_of, 4000, True, generator=generator)
+    found = []
+    for _ in range(150):
+        drawn = draw(weights, targets, 2, generator)
+        optimiser.zero_grad()
+        sampled_loss(queries, keys, targets, drawn, 1.0, True).backward()
+        optimiser.step()
+        found.append(keys.detach().squeeze(1).softmax(0))
+    assert torch.allclose(torch.stack(found[-50:]).mean(0), shares_of, atol=0.05)
 
 
 def test_distances_between_single_words_are_their_places_apart():
