@@ -9,17 +9,12 @@ from torch.nn import functional
 from experiments.data.words import Corpus
 from experiments.fitting import fit, load_model
 from experiments.language.distances import shares
-from experiments.language.fitting import (
-    check_text,
-    full_loss,
-    length_penalty,
-    perplexity,
-    text_of,
-)
+from experiments.language.full_softmax import full_loss, length_penalty, perplexity
 from experiments.language.model import LanguageModel, columns_of, queries_over, span_of
 from experiments.language.negatives import draw, sampled_loss
 from experiments.language.proposals import Proposal, make_proposal
 from experiments.language.settings import SampledSoftmaxConfig
+from experiments.language.text import check_text, text_of
 from experiments.measuring import flops_of
 from experiments.task import Learning
 

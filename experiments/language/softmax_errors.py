@@ -14,10 +14,11 @@ from torch.nn import functional
 
 from experiments.fitting import fit, load_model
 from experiments.language.distances import distances, shares
-from experiments.language.fitting import check_text, full_loss, perplexity, text_of
+from experiments.language.full_softmax import full_loss, perplexity
 from experiments.language.model import LanguageModel, columns_of, queries_over, span_of
 from experiments.language.proposals import ExactProposal, MapProposal, Proposal, make_proposal
 from experiments.language.settings import SoftmaxErrorsConfig
+from experiments.language.text import check_text, text_of
 from experiments.measuring import flops_of
 from experiments.task import Learning
 from training.command.files import write_atomically
