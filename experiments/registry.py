@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from experiments.images.settings import IMAGES
+from experiments.language.settings import SAMPLED_SOFTMAX, SOFTMAX_ERRORS
 from experiments.task import Task
 from experiments.text.settings import LISTOPS
 from training.command.suggestions import did_you_mean
 
 __all__ = ["TASKS", "task"]
 
-TASKS = (IMAGES, LISTOPS)
+TASKS = (IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS)
 
 
 def task(name: str) -> Task:

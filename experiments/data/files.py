@@ -32,6 +32,7 @@ class Home:
     """A file at its public home."""
 
     url: str
+    """Its name alone where it has no public home: then a local folder must have it."""
     sha256: str
     """Of its contents, unpacked where it ends in .gz, in hexadecimal digits."""
     also: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ class Home:
     @property
     def file(self) -> str:
         """Its name at its home."""
-        return self.url.rsplit("/", 1)[1]
+        return self.url.rsplit("/", 1)[-1]
 
 
 def find(name: str, home: Home, folder: str | Path | None = None) -> Path:
@@ -74,6 +75,11 @@ def _cached(name: str, home: Home) -> Path:
     path = Path(root) / "foveate" / name / home.file
     if path.is_file():
         return path
+    if "://" not in home.url:
+        raise UserError(
+            f"{home.file} of {name} cannot be fetched: name the folder that has it by --data or "
+            "FOVEATE_DATA"
+        )
     try:
         with urllib.request.urlopen(home.url, timeout=_TIMEOUT_S) as response:
             content: bytes = response.read(_MOST_BYTES + 1)

@@ -1,0 +1,1 @@
+"""Language models, and random features in place of their softmax over all words."""

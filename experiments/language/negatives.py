@@ -1,0 +1,79 @@
+"""Words drawn in place of all, and the loss that they give.
+
+Weights of all words are made for each token here, O(words F): at these sizes a matrix product. A
+tree of sums of features (Rawat et al. 2019) draws a word in O(F log words) instead, with the same
+distribution but for the clipping of negative estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from experiments.language.distances import shares
+
+__all__ = ["Drawn", "draw", "sampled_loss"]
+
+
+class Drawn(NamedTuple):
+    """Words for n tokens."""
+
+    words: Tensor
+    """(n, negatives), never the true one."""
+    log_chance: Tensor
+    """(n, negatives), of each in a draw among all words."""
+    log_true: Tensor
+    """(n, 1), of the true word."""
+
+
+@torch.no_grad()
+def draw(
+    weights: Tensor, targets: Tensor, negatives: int, generator: torch.Generator,
+    uniform: float = 0.0,
+) -> Drawn:  # fmt: skip
+    """Words in proportion to their weights, with repetition, but for the true one.
+
+    Args:
+        weights: (n, words), negative ones taken as 0.
+        targets: (n,), true words.
+        negatives: how many.
+        generator: of the draws.
+        uniform: this share of a draw is uniform: a word of weight 0 has a chance too.
+    """
+    own = targets.unsqueeze(-1)
+    chances = (1 - uniform) * shares(weights) + uniform / weights.shape[-1]
+    others = chances.scatter(-1, own, 0.0)
+    words = torch.multinomial(others, negatives, replacement=True, generator=generator)
+    return Drawn(words, others.gather(-1, words).log(), chances.gather(-1, own).log())
+
+
+def sampled_loss(
+    queries: Tensor, keys: Tensor, targets: Tensor, drawn: Drawn, temperature: float,
+    correct_true: bool,
+) -> Tensor:  # fmt: skip
+    """Cross-entropy of the true word among the drawn ones, logits corrected for their chances q.
+
+    Args:
+        queries: (n, d).
+        keys: (words, d).
+        targets: (n,), true words.
+        drawn: the others.
+        temperature: tau.
+        correct_true: all logits lose log(negatives q): the best logits are then those of the full
+            softmax (Jean et al. 2015). Or the drawn ones alone do, with q among the others: the
+            sum of exponentials is then without bias that of all words (Rawat et al. 2019), its
+            logarithm is not, and words more frequent than drawn ones come out too likely.
+    """
+    true = temperature * (queries * functional.embedding(targets, keys)).sum(-1, keepdim=True)
+    others = temperature * (functional.embedding(drawn.words, keys) @ queries.unsqueeze(-1))
+    negatives = math.log(drawn.words.shape[-1])
+    others = others.squeeze(-1) - drawn.log_chance - negatives
+    if correct_true:
+        true = true - drawn.log_true - negatives
+    else:
+        others = others + torch.log1p(-drawn.log_true.exp())
+    return (torch.cat([true, others], -1).logsumexp(-1) - true.squeeze(-1)).mean()

@@ -1,0 +1,116 @@
+"""Learning a language model from a few drawn words a token, by what draws them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from experiments.data.words import Corpus
+from experiments.fitting import fit, load_model
+from experiments.language.distances import shares
+from experiments.language.full_softmax import full_loss, length_penalty, perplexity
+from experiments.language.model import LanguageModel, columns_of, queries_over, span_of
+from experiments.language.negatives import draw, sampled_loss
+from experiments.language.proposals import Proposal, make_proposal
+from experiments.language.settings import SampledSoftmaxConfig
+from experiments.language.text import check_text, text_of
+from experiments.measuring import flops_of
+from experiments.task import Learning
+
+__all__ = ["check", "learn"]
+
+_MEASURED = 500
+"""Test queries whose distributions are compared."""
+
+
+class Sampling(nn.Module):
+    """A model, and what draws its negatives."""
+
+    def __init__(self, settings: SampledSoftmaxConfig, text: Corpus, seed: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.model = LanguageModel(settings, len(text.words), seed)
+        self.proposal: Proposal | None = None
+        if settings.proposal is not None:
+            counts = text.counts()
+            self.proposal = make_proposal(settings.proposal, settings.width, counts, seed)
+
+    def seen(self, vectors: Tensor) -> Tensor:
+        """Queries or keys (n, d) as the proposal has them: exp of their product is its kernel."""
+        own = self.settings.sampling_temperature
+        if own is None:
+            return vectors * self.settings.temperature**0.5
+        return functional.normalize(vectors, dim=-1) * own**0.5
+
+    @torch.no_grad()
+    def weights(self, queries: Tensor) -> Tensor:
+        """Of all words for queries (n, d): (n, words)."""
+        if self.proposal is None:
+            return self.model.logits(queries).softmax(-1)
+        return self.proposal.weights(self.seen(queries), self.seen(self.model.keys))
+
+    def loss(self, queries: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
+        """Of queries (n, d) and true words (n,)."""
+        if self.proposal is None:
+            return full_loss(self.settings, self.model, queries, targets)
+        own, keys = self.settings, self.model.keys
+        drawn = draw(self.weights(queries), targets, own.negatives, generator, own.uniform_share)
+        loss = sampled_loss(queries, keys, targets, drawn, own.temperature, own.correct_true)
+        if own.length_penalty:
+            loss = loss + length_penalty(own, queries, keys)
+        return loss
+
+
+def check(settings: SampledSoftmaxConfig, data: str | None) -> None:
+    """UserError where the text is not found, ValueError where settings do not fit."""
+    text = check_text(settings, data)
+    if settings.proposal is not None:
+        make_proposal(settings.proposal, settings.width, text.counts(), 0)
+
+
+def learn(learning: Learning) -> dict[str, float]:
+    """Learn, and measure with the full softmax."""
+    settings: SampledSoftmaxConfig = learning.settings
+    text = text_of(settings, learning.data)
+    whole = Sampling(settings, text, learning.seed)
+    model = whole.model
+    if learning.start is not None:
+        load_model(learning.start, whole, lambda name: name.startswith("proposal."))
+    columns = columns_of(text.train, settings.batch)
+
+    def loss(step: int) -> Tensor:
+        tokens, targets, anew = span_of(columns, step, settings.span)
+        generator = torch.Generator().manual_seed(learning.seed * 1_000_003 + step)
+        return whole.loss(model.read_on(tokens, anew), targets.flatten(), generator)
+
+    def before(step: int) -> None:
+        if step == settings.fit_at and whole.proposal is not None:
+            with torch.no_grad():
+                queries = queries_over(model, text.valid[: settings.valid])[0]
+                whole.proposal.fit(whole.seen(queries), whole.seen(model.keys))
+
+    def measure() -> dict[str, float]:
+        return {"perplexity": perplexity(model, *queries_over(model, text.valid[: settings.valid]))}
+
+    done = fit(
+        whole, loss, settings.fitting, learning.folder, learning.seed, measure, before,
+        learning.label,
+    )  # fmt: skip
+    return _measured(whole, text) | {"valid_perplexity": done.rows[-1]["perplexity"]}
+
+
+@torch.no_grad()
+def _measured(whole: Sampling, text: Corpus) -> dict[str, float]:
+    queries, targets = queries_over(whole.model, text.test[: whole.settings.test])
+    places = torch.linspace(0, len(queries) - 1, min(_MEASURED, len(queries))).long()
+    some = queries[places]
+    exact = whole.model.logits(some).softmax(-1)
+    away = 0.5 * (exact - shares(whole.weights(some))).abs().sum(-1).mean()
+    proposal = whole.proposal
+    return {
+        "perplexity": perplexity(whole.model, queries, targets),
+        "distance": float(away),
+        "features": whole.settings.width if proposal is None else proposal.features,
+        "flops": flops_of(lambda: whole.weights(some))[0] / len(some),
+    }

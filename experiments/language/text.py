@@ -1,0 +1,28 @@
+"""Which text a language model learns from."""
+
+from __future__ import annotations
+
+from experiments.data import ptb, wikitext2
+from experiments.data.words import Corpus, frequent
+from experiments.language.settings import LanguageConfig
+
+__all__ = ["check_text", "text_of"]
+
+_CORPORA = {"wikitext2": wikitext2.load, "ptb": ptb.load}
+
+
+def text_of(settings: LanguageConfig, data: str | None) -> Corpus:
+    """The text, its rare words left out. UserError where it is not found, or damaged."""
+    return frequent(_CORPORA[settings.corpus](data), settings.vocabulary)
+
+
+def check_text(settings: LanguageConfig, data: str | None) -> Corpus:
+    """The same. ValueError where it is too short for a step."""
+    text = text_of(settings, data)
+    least = settings.batch * (settings.span + 1)
+    if len(text.train) < least:
+        raise ValueError(
+            f"batch and span must leave a step to a text of {len(text.train)} tokens, and "
+            f"{settings.batch} times {settings.span} + 1 are {least}"
+        )
+    return text

@@ -1,0 +1,258 @@
+"""Language models and softmax sampling, on a text of twelve words."""
+
+import csv
+import lzma
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.__main__ import main
+from experiments.data import ptb, wikitext2
+from experiments.data.words import Corpus, frequent
+from experiments.fitting import Fitting
+from experiments.language import sampled_softmax
+from experiments.language.distances import distances, shares
+from experiments.language.model import LanguageModel
+from experiments.language.negatives import draw, sampled_loss
+from experiments.language.proposals import make_proposal
+from experiments.language.settings import LanguageConfig, ProposalSettings, SampledSoftmaxConfig
+from experiments.task import Learning
+from training.settings.config import UserError
+
+WORDS = [f"w{number}" for number in range(10)]
+SMALL = """width: 16, batch: 8, span: 8, dropout: 0, valid: 200, test: 200,
+       fitting: {steps: 60, measure_every: 60, learning_rate: 0.1}"""
+ERRORS = f"""
+title: "Errors"
+paper: "none"
+task: softmax_errors
+set: {{{SMALL}, queries: 40, draws: 2, temperature: 2.0, length_penalty: 0.1}}
+baseline: exact
+arms:
+  - {{name: exact, control: true}}
+  - {{name: uniform, start_from: exact, set: {{proposal.feature_map: uniform}}}}
+  - {{name: few, start_from: exact, set: {{proposal: {{feature_map: trig, num_features: 8}}}}}}
+  - {{name: many, start_from: exact, set: {{proposal: {{feature_map: oprf, num_features: 2000}}}}}}
+seeds: [0]
+"""
+SAMPLED = f"""
+title: "Sampled"
+paper: "none"
+task: sampled_softmax
+set: {{{SMALL}, negatives: 4}}
+baseline: full
+arms:
+  - {{name: full, control: true}}
+  - {{name: unigram, control: true, set: {{proposal.feature_map: unigram}}}}
+  - {{name: angular, set: {{proposal.feature_map: angular_hybrid}}}}
+  - {{name: clustered, set: {{proposal.feature_map: clustered_hybrid, fit_at: 20}}}}
+seeds: [0]
+"""
+
+
+def story(tokens, seed):
+    """A word mostly follows the one before it by number; lines of nine words."""
+    draw = np.random.default_rng(seed)
+    numbers = np.cumsum(draw.choice([1, 1, 1, 1, 4], tokens)) % len(WORDS)
+    lines = [numbers[i : i + 9] for i in range(0, tokens, 9)]
+    return "".join(" " + " ".join(WORDS[n] for n in line) + " \n" for line in lines)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The files of WikiText-2, two of them packed or not as a user may have them."""
+    own = tmp_path / "data" / "wikitext2"
+    own.mkdir(parents=True)
+    (own / "train.txt.xz").write_bytes(lzma.compress(story(3000, 0).encode()))
+    (own / "valid.txt").write_text(story(400, 1))
+    (own / "test.txt").write_text(story(400, 2))
+    return own
+
+
+def table_of(folder, config):
+    path, out = folder.parent / "own.yaml", folder.parent / "out"
+    path.write_text(config)
+    assert main([str(path), "--out", str(out), "--data", str(folder.parent)]) == 0
+    rows = csv.DictReader((out / "table.csv").read_text().splitlines())
+    return {row["arm"]: {k: float(v) for k, v in row.items() if k != "arm"} for row in rows}
+
+
+def test_a_model_is_learned_once_and_maps_are_measured_against_its_softmax(folder):
+    found = table_of(folder, ERRORS)
+    assert found["exact"]["perplexity"] < 4  # two of eleven words can follow
+    assert len({row["perplexity"] for row in found.values()}) == 1
+    assert found["exact"]["wasserstein"] == found["exact"]["ks"] == 0
+    assert found["many"]["negative"] == 0 < found["few"]["negative"] < 1
+    # Relative errors are of order 1 / sqrt(m), and far below what knowing nothing costs.
+    assert found["many"]["wasserstein"] < 0.5 * found["uniform"]["wasserstein"]
+    assert found["many"]["wasserstein"] < found["few"]["wasserstein"]
+    assert found["few"]["features"] == 16
+    assert 0.5 < found["exact"]["key_length"] < 2  # the penalty of lengths
+    lengths = (folder.parent / "out/trials/exact-s0/lengths.csv").read_text().splitlines()
+    assert lengths[0] == "quantile,queries,keys"
+    assert len(lengths) == 8
+
+
+def test_words_drawn_by_any_map_teach_nearly_as_well_as_all_words(folder):
+    found = table_of(folder, SAMPLED)
+    for arm, row in found.items():
+        assert row["perplexity"] < 5, arm
+        assert 0 <= row["distance"] < 1
+    assert found["full"]["distance"] == pytest.approx(0, abs=1e-6)
+    assert found["angular"]["features"] > found["unigram"]["features"] == 0
+
+
+def test_an_interrupted_model_goes_on_with_its_memory_bit_for_bit(folder, tmp_path, monkeypatch):
+    fitting = Fitting(steps=6, measure_every=2, learning_rate=0.01)
+    proposal = ProposalSettings(feature_map="clustered_hybrid", num_features=4)
+    settings = SampledSoftmaxConfig(
+        proposal=proposal, fit_at=2, fitting=fitting, width=8, batch=4, span=8, valid=100, test=100
+    )
+
+    def learned(name):
+        (tmp_path / name).mkdir(exist_ok=True)
+        return sampled_softmax.learn(
+            Learning(settings, 0, tmp_path / name, data=str(folder.parent))
+        )
+
+    whole, calls = learned("a"), []
+
+    def stopping(*arguments):
+        calls.append(None)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return draw(*arguments)
+
+    monkeypatch.setattr(sampled_softmax, "draw", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        learned("b")
+    assert learned("b") == whole
+
+
+def test_reading_in_parts_is_reading_at_once():
+    model = LanguageModel(LanguageConfig(width=6, batch=3), 20, 0).eval()
+    tokens = torch.arange(30).reshape(10, 3) % 20
+    at_once = model.read_on(tokens, True)
+    parts = [model.read_on(tokens[:4], True), model.read_on(tokens[4:], False)]
+    assert torch.allclose(torch.cat(parts), at_once, atol=1e-6)
+    assert not torch.allclose(model.read_on(tokens[4:], True), parts[1], atol=1e-3)
+
+
+def test_words_drawn_in_proportion_to_the_softmax_give_its_loss_whatever_is_drawn():
+    generator = torch.Generator().manual_seed(0)
+    queries = torch.randn(50, 5, generator=generator)
+    keys = torch.randn(30, 5, generator=generator)
+    targets = torch.arange(50) % 30
+    logits = 1.5 * queries @ keys.mT
+    full = torch.nn.functional.cross_entropy(logits, targets)
+    drawn = draw(logits.exp(), targets, 7, generator)
+    assert not (drawn.words == targets[:, None]).any()
+    assert torch.isclose(sampled_loss(queries, keys, targets, drawn, 1.5, False), full, rtol=1e-5)
+    # Of any other words the sum of exponentials is right on average: here within 5 of its standard
+    # errors, which 50 sums exceed by chance for one in 30,000 seeds.
+    words, log_chance, _ = draw(torch.ones(50, 30), targets, 20_000, generator, 0.5)
+    terms = (logits.gather(1, words) - log_chance).exp().double() * 29 / 30
+    rest = logits.exp().double().sum(1) - logits.exp().gather(1, targets[:, None]).squeeze(1)
+    error = terms.std(1) / math.sqrt(terms.shape[1])
+    assert ((terms.mean(1) - rest).abs() < 5 * error).all()
+
+
+@pytest.mark.parametrize(("correct_true", "finds_it"), [(True, True), (False, False)])
+def test_only_corrected_for_the_true_word_too_the_best_logits_are_those_of_all_words(
+    correct_true, finds_it
+):
+    """Six words, learned from two drawn ones, drawn most unevenly.
+
+    Over five seeds the largest errors are 0.016 to 0.031, and 0.27 to 0.31 without the correction.
+    """
+    generator = torch.Generator().manual_seed(0)
+    shares_of = torch.tensor([0.4, 0.3, 0.15, 0.1, 0.04, 0.01])
+    weights = torch.tensor([1.0, 2, 9, 1, 20, 30]).expand(1000, -1)
+    keys = torch.zeros(6, 1, requires_grad=True)
+    queries = torch.ones(1000, 1)
+    optimiser = torch.optim.Adam([keys], lr=0.05)
+    targets = torch.multinomial(shares_of, 1000, True, generator=generator)
+    found = []
+    for _ in range(150):
+        drawn = draw(weights, targets, 2, generator)
+        optimiser.zero_grad()
+        sampled_loss(queries, keys, targets, drawn, 1.0, correct_true).backward()
+        optimiser.step()
+        found.append(keys.detach().squeeze(1).softmax(0))
+    there = targets.bincount(minlength=6) / len(targets)
+    assert torch.allclose(torch.stack(found[-50:]).mean(0), there, atol=0.06) == finds_it
+
+
+def test_distances_between_single_words_are_their_places_apart():
+    both = torch.eye(9)
+    far, farthest = distances(both[[2, 4, 8]], both[[2, 7, 0]])
+    assert far.tolist() == [0, 3, 8]
+    assert farthest.tolist() == [0, 1, 1]
+    rows = shares(torch.tensor([[1.0, -5.0, 3.0], [-1.0, -2.0, -3.0]]))
+    assert torch.allclose(rows, torch.tensor([[0.25, 0, 0.75], [1 / 3, 1 / 3, 1 / 3]]))
+
+
+@pytest.mark.parametrize("name", ["trig", "hyperbolic", "angular_hybrid", "clustered_hybrid"])
+def test_weights_of_long_vectors_are_numbers(name):
+    proposal = make_proposal(ProposalSettings(feature_map=name), 6, torch.ones(40), 0)
+    generator = torch.Generator().manual_seed(0)
+    queries, keys = (30 * torch.randn(n, 6, generator=generator) for n in (5, 40))
+    proposal.fit(queries, keys)
+    weights = proposal.weights(queries, keys)
+    assert weights.isfinite().all()
+    assert torch.allclose(shares(weights).sum(-1), torch.ones(5))
+
+
+def test_numbers_follow_first_appearance_and_rare_words_become_unknown(folder):
+    text = wikitext2.load(str(folder.parent))
+    assert text.words[0] == story(9, 0).split()[0]
+    assert len(text.words) == 11
+    assert text.words[text.train[9]] == "<eos>"
+    assert len(text.train) == 3000 + math.ceil(3000 / 9)
+    few = frequent(text, 4)
+    assert len(few.words) == 4
+    assert "<unk>" in few.words
+    assert len(few.valid) == len(text.valid)
+    own = Corpus(torch.tensor([0, 1, 1, 2, 2, 3]), torch.tensor([3]), torch.tensor([1]),
+                 ("a", "b", "<unk>", "c"))  # fmt: skip
+    assert frequent(own, 3).words == ("a", "b", "<unk>")
+    assert frequent(own, 3).valid.tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("test.txt", b"w1 w2 whale\n", "'whale' is not there"),
+        ("valid.txt", b"w1 \xff\n", "cannot be read as text"),
+        ("valid.txt", b" \n", "must hold a text, and has no word"),
+        ("train.txt.xz", b"w1", "cannot be read as text"),
+        ("train.txt.xz", lzma.compress(b"w1 w2\n" * 99)[:-30], "it ends too early"),
+        ("train.txt.xz", lzma.compress(b"w1 " * 20_000), "must hold at most 50000 bytes"),
+        ("test.txt", b"w1 " * 20_000, "must hold at most 50000 bytes"),
+    ],
+)
+def test_bad_texts_are_one_sentence(folder, monkeypatch, file, content, sentence):
+    monkeypatch.setattr("experiments.data.words._MOST_BYTES", 50_000)
+    (folder / file).write_bytes(content)
+    with pytest.raises(UserError, match=sentence):
+        wikitext2.load(str(folder.parent))
+
+
+def test_texts_without_a_home_and_settings_that_do_not_fit_are_named(
+    folder, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.delenv("FOVEATE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=r"ptb.train.txt of ptb cannot be fetched"):
+        ptb.load()
+    path = folder.parent / "own.yaml"
+    for change, sentence in (
+        ("set.batch=900", "batch and span must leave a step to a text of 3334 tokens"),
+        ("set.proposal={feature_map: trigs}", "trigs"),
+    ):
+        path.write_text(SAMPLED)
+        words = [str(path), "--out", str(tmp_path / "o"), "--data", str(folder.parent)]
+        assert main([*words, "--set", change]) == 2
+        assert sentence in capsys.readouterr().err
