@@ -319,7 +319,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(
         prog="benchmarks.compositional", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--seeds", type=int, default=3, help="draws of the features (default 3)")
+    parser.add_argument("--seeds", type=int, default=10, help="draws of the features (default 10)")
     parser.add_argument("--quick", action="store_true", help="two sizes, one seed, fewer images")
     parser.add_argument("--out", metavar="DIR", help="write compositional.json and .png here")
     arguments = parser.parse_args(argv)

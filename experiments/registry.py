@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from experiments.compositional.settings import COMPOSITIONAL
 from experiments.images.settings import IMAGES
 from experiments.task import Task
 from training.command.suggestions import did_you_mean
 
 __all__ = ["TASKS", "task"]
 
-TASKS = (IMAGES,)
+TASKS = (IMAGES, COMPOSITIONAL)
 
 
 def task(name: str) -> Task:
