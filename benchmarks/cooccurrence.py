@@ -124,7 +124,7 @@ def plot(maps: Sequence[NDArray[np.float64]]) -> Any:
         image = axis.imshow(np.sqrt(np.clip(picture, 0, None)), cmap="gray", vmax=top**0.5, vmin=0)
         rows, columns = zip(*SHOWN, strict=True)
         axis.plot(columns, rows, "s", color="C0", markersize=5)
-        axis.set_title("flat" if not depth else f"{depth} convolutions")
+        axis.set_title(f"layers of convolutions: {depth}")
         axis.set_axis_off()
     ticks = np.linspace(0, top**0.5, 4)
     bar = figure.colorbar(image, ax=axes[0].tolist(), label="correlation")

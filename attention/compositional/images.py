@@ -64,9 +64,9 @@ def image_skeleton(
                 f"stride be at least 1, got {window} and {stride}"
             )
         if layer == 1 and components is not None:
-            places = [(size - window) // stride + 1 for size in (rows, columns)]
+            rows, columns = (rows - window) // stride + 1, (columns - window) // stride + 1
             inputs.clear()
-            grid = _inputs(*places, components, "patch", scale, inputs)
+            grid = _inputs(rows, columns, components, "patch", scale, inputs)
             window = stride = 1
         grid = _convolve(grid, window, stride, activation, f"layer{layer}", nodes)
     nodes["output"] = Internal(tuple(n for row in grid for names in row for n in names), output)

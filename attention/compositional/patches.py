@@ -7,7 +7,7 @@ first convolution to their first 10, 12 and 16 components, for windows of 4, 5 a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from attention.compositional.activations import Floats
 from attention.compositional.arrays import ArrayLike, NDArray, np
@@ -72,18 +72,18 @@ class PatchComponents:
         Raises ValueError for images of other shapes.
         """
         array = _with_channels(np.asarray(images))
-        dtype = np.float32 if array.dtype == np.float32 else np.float64
+        dtype = np.dtype(np.float32 if array.dtype == np.float32 else np.float64)
         patches = _patches(array.astype(dtype, copy=False), self.window, self.stride)
         if patches.shape[-1] != len(self.mean):
             raise ValueError(
                 f"images must have patches of {len(self.mean)} numbers, got {patches.shape[-1]}"
             )
-        scaled = (self.directions / self.size).astype(dtype)
-        projected = patches @ scaled - self.mean.astype(dtype) @ scaled
+        scaled = self.directions / self.size
+        projected = patches @ scaled.astype(dtype) - (self.mean @ scaled).astype(dtype)
         return np.asarray(projected.reshape(len(array), -1))
 
 
-def _with_channels(images: NDArray[np.generic]) -> NDArray[np.generic]:
+def _with_channels(images: NDArray[Any]) -> NDArray[Any]:
     """(n, height, width[, channels]) -> (n, height, width, channels)."""
     array = images[..., None] if images.ndim == 3 else images
     if array.ndim != 4 or not len(array):
@@ -94,7 +94,7 @@ def _with_channels(images: NDArray[np.generic]) -> NDArray[np.generic]:
     return array
 
 
-def _patches(images: NDArray[np.floating], window: int, stride: int) -> NDArray[np.floating]:
+def _patches(images: NDArray[Any], window: int, stride: int) -> NDArray[Any]:
     """(n, height, width, channels) -> (n, patches, window * window * channels)."""
     most = min(images.shape[1:3])
     if not 1 <= window <= most or stride < 1:

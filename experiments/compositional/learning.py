@@ -32,6 +32,8 @@ def check(settings: CompositionalConfig, data: str | None) -> None:
         raise ValueError(
             f"draws must be at least features, got {settings.draws} and {settings.features}"
         )
+    if settings.activation != "relu" and settings.learner != "features":
+        raise ValueError(f"activation must be relu of a network, got {settings.activation}")
     skeleton_of(settings)
     Inputs(settings, images[:1])
 

@@ -24,7 +24,6 @@ class SkeletonNetwork(nn.Module):
     def __init__(self, settings: CompositionalConfig, seed: int) -> None:
         """`seed` is of the initial weights. ValueError where the windows do not fit."""
         super().__init__()
-        self.whole = settings.components is None
         self.side, depth = SIDE_PX, 2 * (settings.components or 1)
         layers: list[nn.Module] = []
         with torch.random.fork_rng(devices=[]):
@@ -34,11 +33,12 @@ class SkeletonNetwork(nn.Module):
                 side = (side - window) // STRIDE + 1
                 if side < 1:
                     raise ValueError(f"windows must fit into what is below, got {settings.windows}")
-                window, stride = window, STRIDE
-                if not number and not self.whole:
-                    # The first windows are given as their components.
-                    self.side, window, stride = side, 1, 1
-                layers += [nn.Conv2d(depth, settings.channels, window, stride), nn.ReLU()]
+                if number or settings.components is None:
+                    layers.append(nn.Conv2d(depth, settings.channels, window, STRIDE))
+                else:  # the first windows are given as their components
+                    self.side = side
+                    layers.append(nn.Conv2d(depth, settings.channels, 1))
+                layers.append(nn.ReLU())
                 depth = settings.channels
             layers += [nn.Flatten(), nn.Linear(depth * side * side, settings.hidden), nn.ReLU()]
             self.below = nn.Sequential(*layers)
@@ -46,6 +46,7 @@ class SkeletonNetwork(nn.Module):
             for layer in [*self.below, self.classify]:
                 if isinstance(layer, nn.Conv2d | nn.Linear):
                     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+                    assert layer.bias is not None
                     nn.init.zeros_(layer.bias)
         if settings.learner == "frozen":
             self.below.requires_grad_(False)

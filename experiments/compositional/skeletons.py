@@ -61,8 +61,8 @@ def cut(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
     of them mirrored."""
     rest = [size - SIDE_PX for size in images.shape[1:]]
     if generator is None:
-        top, left = (size // 2 for size in rest)
-        return images[:, top : top + SIDE_PX, left : left + SIDE_PX]
+        i, j = (size // 2 for size in rest)
+        return images[:, i : i + SIDE_PX, j : j + SIDE_PX]
     n, side = len(images), torch.arange(SIDE_PX)
     top, left = (torch.randint(size + 1, (n, 1), generator=generator) for size in rest)
     mirrored = torch.randint(2, (n, 1), generator=generator).bool()

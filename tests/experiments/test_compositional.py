@@ -160,6 +160,7 @@ def test_brightness_and_contrast_of_a_picture_do_not_matter():
         ("set.components=40", "components must lie between 1 and the 36 numbers of a patch, got 4"),
         ("set.draws=50", "draws must be at least features, got 50 and 60"),
         ("set.learner=kernel", "learner"),
+        ("set.activation=identity", "activation must be relu of a network, got identity"),
     ],
 )
 def test_bad_settings_are_one_sentence(experiment, stripes, capsys, change, sentence):
