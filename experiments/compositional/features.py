@@ -31,7 +31,8 @@ class FeatureClassifier(nn.Module):
 
     def features(self, angles: Tensor) -> Tensor:
         """Radians (n, columns) -> (2q, n), cosines before sines, without their weights."""
-        phase = self.exponents @ angles.T.contiguous()
+        # A margin that no window reaches may be left out at the end of the skeleton's columns.
+        phase = self.exponents @ angles[:, : self.exponents.shape[1]].T.contiguous()
         found = phase.new_empty(2 * len(phase), phase.shape[1])
         torch.cos(phase, out=found[: len(phase)])
         torch.sin(phase, out=found[len(phase) :])
