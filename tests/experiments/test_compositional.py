@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from attention.compositional import draw_distinct
-from experiments.__main__ import main
+from experiments.__main__ import CONFIGS, main
 from experiments.compositional import ranks
 from experiments.compositional.features import FeatureClassifier
 from experiments.compositional.network import SkeletonNetwork
 from experiments.compositional.settings import CompositionalConfig
 from experiments.compositional.skeletons import SIDE_PX, Inputs, cut, skeleton_of, whiten
+from experiments.config import load_config, settings_of
 from tests.experiments.conftest import write_idx
 
 CONFIG = """
@@ -21,12 +22,13 @@ title: "Two learners"
 paper: "none"
 task: compositional
 set: {windows: [6, 6], components: 3, features: 60, draws: 2000, channels: 4, hidden: 30, batch: 20,
-      held_out: 20, test: 30, fitting.steps: 30, fitting.measure_every: 30, scale: 0.7}
+      held_out: 20, test: 30, scale: 0.7, fitting.steps: 30, fitting.measure_every: 30,
+      fitting.optimiser: adagrad, fitting.schedule: constant, fitting.max_grad_norm: null}
 baseline: features full
 arms:
   - {name: features full, set: {windows: [], components: null, fitting.learning_rate: 0.3}}
   - {name: "network 6,6", set: {learner: network, fitting.learning_rate: 0.02}}
-  - {name: "frozen network 6,6", set: {learner: frozen, fitting.learning_rate: 0.3}}
+  - {name: "frozen network 6,6", set: {learner: frozen, fitting.learning_rate: 0.05}}
 seeds: [0]
 """
 SMALL = CompositionalConfig(windows=(6, 6), components=6, features=300, draws=5000)
@@ -72,6 +74,15 @@ def test_features_and_networks_learn(experiment, stripes):
     learned = {row["arm"]: int(row["parameters"]) for row in rows}
     assert learned["features full"] == 10 * 2 * 60
     assert learned["frozen network 6,6"] == 10 * 30 + 10 < learned["network 6,6"]
+
+
+def test_all_shipped_arms_learn_by_adagrad_as_the_paper():
+    path = CONFIGS / "compositional.yaml"
+    shipped = load_config(path)
+    for arm in shipped.arms:
+        fitting = settings_of(shipped, arm, False, path).fitting
+        assert (fitting.optimiser, fitting.schedule) == ("adagrad", "constant")
+        assert fitting.max_grad_norm is None
 
 
 def test_ranks_are_told_of_means_over_seeds(tmp_path, capsys):
