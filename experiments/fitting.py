@@ -27,6 +27,12 @@ __all__ = ["Fit", "Fitting", "fit", "load_model", "seeded"]
 
 STATE, METRICS = "state.safetensors", "metrics.csv"
 _MODEL, _OPTIMISER = "model/", "optimiser/"
+_OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adagrad": torch.optim.Adagrad,
+}
+_OWN = {torch.optim.AdamW: {"exp_avg", "exp_avg_sq"}, torch.optim.Adagrad: {"sum"}}
+"""What an optimiser keeps of a parameter, of its shape, beside the step."""
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
@@ -37,13 +43,15 @@ class Fitting:
     steps: int = Field(default=1000, ge=1, le=10**9)
     """Gradient steps."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """Peak of AdamW's learning rate."""
+    """Peak of the learning rate."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which it rises from zero."""
     schedule: Literal["constant", "cosine"] = "cosine"
     """What it does afterwards; cosine ends at zero."""
+    optimiser: Literal["adamw", "adagrad"] = "adamw"
+    """Which (Loshchilov and Hutter 2019; Duchi et al. 2011)."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """Of AdamW."""
+    """Of the optimiser."""
     max_grad_norm: float | None = Field(default=1.0, gt=0)
     """Gradients are shortened to this Euclidean norm; null: not."""
     measure_every: int = Field(default=200, ge=1)
@@ -103,7 +111,7 @@ def fit(
     so. Raises UserError where the state in `folder` is damaged or another model's.
     """
     wanted = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(
+    optimiser = _OPTIMISERS[settings.optimiser](
         wanted, lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
     begun, done = _go_on(folder / STATE, model, optimiser)
@@ -201,8 +209,11 @@ def _go_on(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tu
         if name.startswith(_OPTIMISER):
             number, _, key = name.removeprefix(_OPTIMISER).partition("/")
             states.setdefault(int(number), {})[key] = value
+    own = _OWN[type(optimiser)]
     if any(
-        number >= len(parameters) or state["exp_avg"].shape != parameters[number].shape
+        number >= len(parameters)
+        or state.keys() != own | {"step"}
+        or any(state[key].shape != parameters[number].shape for key in own)
         for number, state in states.items()
     ):
         raise UserError(f"{path} is another optimiser's state; move it away to begin anew")

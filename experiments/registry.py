@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from experiments.compositional.settings import COMPOSITIONAL
 from experiments.images.settings import IMAGES
 from experiments.language.settings import SAMPLED_SOFTMAX, SOFTMAX_ERRORS
 from experiments.task import Task
@@ -10,7 +11,7 @@ from training.command.suggestions import did_you_mean
 
 __all__ = ["TASKS", "task"]
 
-TASKS = (IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS)
+TASKS = (COMPOSITIONAL, IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS)
 
 
 def task(name: str) -> Task:

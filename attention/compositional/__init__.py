@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from attention.compositional.features import Features, phase_offsets
     from attention.compositional.images import image_skeleton
     from attention.compositional.inner_product import Coordinate, Direction, Sphere
+    from attention.compositional.patches import PatchComponents
     from attention.compositional.sampling import draw, draw_distinct
     from attention.compositional.skeleton import Internal, Skeleton
     from attention.compositional.transformer import CompositionalFeatures
@@ -60,6 +61,7 @@ __all__ = [
     "Gaussian",
     "Identity",
     "Internal",
+    "PatchComponents",
     "Polynomial",
     "ReLU",
     "Sign",
@@ -86,6 +88,7 @@ _MODULES = (
     "features",
     "images",
     "inner_product",
+    "patches",
     "sampling",
     "skeleton",
     "transformer",

@@ -1,6 +1,7 @@
 """Skeletons for images: circle inputs, layers of convolutions, a fully connected output.
 
-Random Features for Compositional Kernels, section 6 and Figure 2. Each pixel is an input node.
+Random Features for Compositional Kernels, section 6 and Figure 2. Each channel of a pixel is an
+input node, or each principal component of a patch.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from attention.compositional.skeleton import Internal, Skeleton
 
 Convolution = tuple[int, int, Activation]
 """(window, stride, activation): a layer of square windows without padding."""
+_Grid = list[list[tuple[str, ...]]]
+"""Names of the nodes at each place."""
 
 
 def image_skeleton(
@@ -20,22 +23,39 @@ def image_skeleton(
     output: Activation,
     *,
     scale: float = 1.0,
+    channels: int = 1,
+    components: int | None = None,
 ) -> Skeleton:
     """A skeleton over images of `height` x `width` pixels, flattened row by row.
 
-    A pixel p is the point exp(i scale p) of the unit circle: with pixels in [0, 1] and
+    A value p is the point exp(i scale p) of the unit circle: with pixels in [0, 1] and
     scale = pi/2, black and white are orthogonal. Each convolution maps a grid of nodes to the grid
     of its windows; the output node takes what the last one leaves.
 
-    Raises ValueError for sizes below 1 and windows larger than their grid.
+    Args:
+        height, width: of an image, in pixels.
+        convolutions: the layers, from below.
+        output: activation of the output node.
+        scale: radians per unit of the data.
+        channels: columns of a pixel, which stand together; each is an input node.
+        components: the first convolution's windows are given as so many columns each, one window
+            after another, as `PatchComponents.transform` gives them; None: as pixels.
+
+    Raises ValueError for sizes below 1, windows larger than their grid, and `components` without
+    a convolution.
     """
-    if height < 1 or width < 1:
-        raise ValueError(f"height and width must be at least 1, got {height} and {width}")
-    grid = [[f"pixel_{i}_{j}" for j in range(width)] for i in range(height)]
-    inputs = {
-        grid[i][j]: Circle((i * width + j,), scale) for i in range(height) for j in range(width)
-    }
+    if height < 1 or width < 1 or channels < 1:
+        raise ValueError(
+            f"height, width and channels must be at least 1, got {height}, {width} and {channels}"
+        )
+    if components is not None and (components < 1 or not convolutions):
+        raise ValueError(
+            "components must be at least 1, of the patches of a convolution, got "
+            f"{components} with {len(convolutions)} convolutions"
+        )
+    inputs: dict[str, Circle] = {}
     nodes: dict[str, Internal] = {}
+    grid = _inputs(height, width, channels, "pixel", scale, inputs)
     for layer, (window, stride, activation) in enumerate(convolutions, 1):
         rows, columns = len(grid), len(grid[0])
         if not 1 <= window <= min(rows, columns) or stride < 1:
@@ -43,16 +63,13 @@ def image_skeleton(
                 f"convolution {layer}: window must lie between 1 and {min(rows, columns)} and "
                 f"stride be at least 1, got {window} and {stride}"
             )
-        above: list[list[str]] = []
-        for i in range(0, rows - window + 1, stride):
-            above.append([])
-            for j in range(0, columns - window + 1, stride):
-                patch = tuple(n for row in grid[i : i + window] for n in row[j : j + window])
-                name = f"layer{layer}_{i // stride}_{j // stride}"
-                nodes[name] = Internal(patch, activation)
-                above[-1].append(name)
-        grid = above
-    nodes["output"] = Internal(tuple(name for row in grid for name in row), output)
+        if layer == 1 and components is not None:
+            rows, columns = (rows - window) // stride + 1, (columns - window) // stride + 1
+            inputs.clear()
+            grid = _inputs(rows, columns, components, "patch", scale, inputs)
+            window = stride = 1
+        grid = _convolve(grid, window, stride, activation, f"layer{layer}", nodes)
+    nodes["output"] = Internal(tuple(n for row in grid for names in row for n in names), output)
     # Strides may leave a margin that no window reaches: it is no part of the skeleton.
     used = {"output"}
     for name in reversed(nodes):
@@ -62,3 +79,35 @@ def image_skeleton(
         {name: base for name, base in inputs.items() if name in used},
         {name: node for name, node in nodes.items() if name in used},
     )
+
+
+def _inputs(
+    rows: int, columns: int, depth: int, kind: str, scale: float, inputs: dict[str, Circle]
+) -> _Grid:
+    """Input nodes, `depth` at each place, which are put into `inputs`; their names."""
+    grid: _Grid = []
+    for i in range(rows):
+        grid.append([])
+        for j in range(columns):
+            place = f"{kind}_{i}_{j}"
+            names = (place,) if depth == 1 else tuple(f"{place}_{k}" for k in range(depth))
+            for k, name in enumerate(names):
+                inputs[name] = Circle(((i * columns + j) * depth + k,), scale)
+            grid[-1].append(names)
+    return grid
+
+
+def _convolve(
+    grid: _Grid, window: int, stride: int, activation: Activation, layer: str,
+    nodes: dict[str, Internal],
+) -> _Grid:  # fmt: skip
+    """The grid of the windows, which are put into `nodes`."""
+    above: _Grid = []
+    for i in range(0, len(grid) - window + 1, stride):
+        above.append([])
+        for j in range(0, len(grid[0]) - window + 1, stride):
+            places = [place for row in grid[i : i + window] for place in row[j : j + window]]
+            name = f"{layer}_{i // stride}_{j // stride}"
+            nodes[name] = Internal(tuple(n for names in places for n in names), activation)
+            above[-1].append((name,))
+    return above

@@ -517,7 +517,7 @@ def _features() -> Features:
         (lambda: c.regularisation(1, -1, 10), "radius must be a positive finite number, got -1"),
         (lambda: c.excess_loss(1, 1, 0, 10), "examples must be a positive finite number, got 0"),
         (lambda: c.function_error(1, 0), "num_features must be a positive finite number, got 0"),
-        (lambda: c.image_skeleton(0, 4, [], ReLU()), "height and width must be at least 1"),
+        (lambda: c.image_skeleton(0, 4, [], ReLU()), "height, width and channels must be at"),
         (lambda: c.image_skeleton(4, 4, [(5, 1, ReLU())], ReLU()), "convolution 1: window must li"),
         (lambda: c.image_skeleton(4, 4, [(2, 0, ReLU())], ReLU()), "stride be at least 1"),
         (lambda: c.CompositionalFeatures(layout="x").fit([[0.0]]), "layout must be one of pairs"),

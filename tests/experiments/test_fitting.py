@@ -43,16 +43,18 @@ def test_a_known_function_is_learned_and_every_measurement_is_a_row(tmp_path):
     assert len(rows) == 4
 
 
-def test_an_interrupted_fit_goes_on_bit_for_bit_dropout_too(tmp_path):
-    whole, done = fitted(tmp_path / "a")
+@pytest.mark.parametrize("optimiser", ["adamw", "adagrad"])
+def test_an_interrupted_fit_goes_on_bit_for_bit_dropout_too(tmp_path, optimiser):
+    settings = dataclasses.replace(SETTINGS, optimiser=optimiser)
+    whole, done = fitted(tmp_path / "a", settings)
 
     def stop(step):
         if step == 27:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fitted(tmp_path / "b", events=stop)
-    other, again = fitted(tmp_path / "b")
+        fitted(tmp_path / "b", settings, events=stop)
+    other, again = fitted(tmp_path / "b", settings)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, other.state_dict()[name])
     drop = {"wall_s"}
@@ -81,6 +83,8 @@ def test_another_models_state_is_refused_by_the_tensor_that_differs(tmp_path):
     fitted(tmp_path / "a", dataclasses.replace(SETTINGS, steps=2))
     with pytest.raises(UserError, match=r"tensor 0.bias is \(4,\) there, where \(5,\) is needed"):
         fitted(tmp_path / "a", model=model_of(5))
+    with pytest.raises(UserError, match="another optimiser's state"):
+        fitted(tmp_path / "a", dataclasses.replace(SETTINGS, optimiser="adagrad"))
     with pytest.raises(UserError, match="must hold the model to begin with"):
         load_model(tmp_path, model_of())
     (tmp_path / "a" / "state.safetensors").write_bytes(b"x" * 50)

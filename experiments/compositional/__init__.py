@@ -1,0 +1,1 @@
+"""Compositional kernels and networks of the same skeletons, on pictures of clothes."""
