@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import attention
 
-__all__ = ["AttentionSettings", "fit_maps", "is_of_map", "make", "prepare_step"]
+__all__ = ["AttentionSettings", "NoAttention", "fit_maps", "is_of_map", "make", "prepare_step"]
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -22,7 +22,7 @@ class AttentionSettings:
     """Which attention, in every layer."""
 
     feature_map: str = "softmax"
-    """One of `attention.available()`, or softmax: exact attention."""
+    """One of `attention.available()`; or softmax, exact attention; or none: it is left out."""
     num_features: int = Field(default=64, ge=1)
     """Random vectors m."""
     num_lambda_features: int | None = Field(default=None, ge=1)
@@ -37,9 +37,19 @@ class AttentionSettings:
     """Step before which the map is fitted to the batch's queries and keys, once; null: never."""
 
 
+class NoAttention(nn.Module):
+    """In the place of attention, as a control: adds nothing to tokens."""
+
+    def forward(self, query: Tensor, *_: Tensor, **__: Any) -> tuple[Tensor, None]:
+        """(batch, tokens, width) -> zeros."""
+        return torch.zeros_like(query), None
+
+
 def make(settings: AttentionSettings, width: int, heads: int, seed: int,
-         dropout: float = 0.0) -> attention.RandomFeatureAttention:  # fmt: skip
+         dropout: float = 0.0) -> attention.RandomFeatureAttention | NoAttention:  # fmt: skip
     """Attention over tokens (batch, tokens, width)."""
+    if settings.feature_map == "none":
+        return NoAttention()
     own: dict[str, Any] = {}
     if settings.feature_map != "softmax":
         own |= settings.options

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from experiments.images.settings import IMAGES
+from experiments.speech.settings import SPEECH
 from experiments.task import Task
 from training.command.suggestions import did_you_mean
 
 __all__ = ["TASKS", "task"]
 
-TASKS = (IMAGES,)
+TASKS = (IMAGES, SPEECH)
 
 
 def task(name: str) -> Task:
