@@ -5,13 +5,14 @@ from __future__ import annotations
 from experiments.compositional.settings import COMPOSITIONAL
 from experiments.images.settings import IMAGES
 from experiments.language.settings import SAMPLED_SOFTMAX, SOFTMAX_ERRORS
+from experiments.speech.settings import SPEECH
 from experiments.task import Task
 from experiments.text.settings import LISTOPS
 from training.command.suggestions import did_you_mean
 
 __all__ = ["TASKS", "task"]
 
-TASKS = (COMPOSITIONAL, IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS)
+TASKS = (COMPOSITIONAL, IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS, SPEECH)
 
 
 def task(name: str) -> Task:

@@ -13,14 +13,15 @@ import io
 import os
 import urllib.request
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from training.command.files import write_atomically
 from training.settings.config import UserError
 
-__all__ = ["Home", "find"]
+__all__ = ["Home", "find", "find_folder"]
 
 _TIMEOUT_S = 30.0
 _MOST_BYTES = 2**28
@@ -39,6 +40,9 @@ class Home:
     """Other names under which a local folder may have it, unpacked or packed otherwise."""
     places: tuple[str, ...] = ()
     """Folders of this machine where packages of its distribution put it."""
+    digest: Callable[[bytes], str] | None = None
+    """Gives what `sha256` is compared with, of a downloaded file, where that is not the SHA-256 of
+    its contents."""
 
     @property
     def file(self) -> str:
@@ -52,12 +56,24 @@ def find(name: str, home: Home, folder: str | Path | None = None) -> Path:
 
     Raises UserError where it is nowhere.
     """
-    folder = folder if folder is not None else os.environ.get("FOVEATE_DATA")
+    folder = _local(folder)
     files = (home.file, *home.also)
     if folder is not None:
         places = [place / file for place in (Path(folder) / name, Path(folder)) for file in files]
         return _first(places) or _missing(name, places)
     return _first([Path(p) / file for p in home.places for file in files]) or _cached(name, home)
+
+
+def find_folder(name: str, inner: str, folder: str | Path | None = None) -> Path | None:
+    """`folder`/`name`/`inner` or `folder`/`inner`, the unpacked files of the data set `name`; None
+    where there is no such folder."""
+    folder = _local(folder)
+    places = [] if folder is None else [Path(folder) / name / inner, Path(folder) / inner]
+    return next((path for path in places if path.is_dir()), None)
+
+
+def _local(folder: str | Path | None) -> str | Path | None:
+    return folder if folder is not None else os.environ.get("FOVEATE_DATA")
 
 
 def _first(places: Sequence[Path]) -> Path | None:
@@ -88,7 +104,8 @@ def _cached(name: str, home: Home) -> Path:
             f"{home.file} of {name} cannot be fetched from {home.url} ({error}): fetch it "
             "elsewhere and name its folder by --data or FOVEATE_DATA"
         ) from None
-    found = _sha256(content, packed=home.file.endswith(".gz"))
+    digest = home.digest or partial(_sha256, packed=home.file.endswith(".gz"))
+    found = digest(content)
     if found != home.sha256:
         raise UserError(f"{home.url} must have SHA-256 {home.sha256}, got {found}")
     path.parent.mkdir(parents=True, exist_ok=True)

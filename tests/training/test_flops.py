@@ -35,6 +35,25 @@ def by_component(step):
         (lambda: torch.ones(4) @ torch.ones(4), 2 * 4),
         (lambda: torch.einsum("bik,bjk->bij", torch.ones(2, 3, 4), torch.ones(2, 5, 4)), 240),
         (lambda: nn.functional.linear(torch.ones(7, 3), torch.ones(5, 3), torch.ones(5)), 245),
+        (
+            lambda: nn.functional.conv1d(
+                torch.ones(1, 4, 9), torch.ones(6, 2, 3), torch.ones(6), groups=2
+            ),
+            (2 * 2 * 3 + 1) * 6 * 7,
+        ),
+        (
+            lambda: nn.functional.conv2d(
+                torch.ones(2, 4, 9, 1), torch.ones(6, 4, 3, 1), stride=2, padding=(1, 0)
+            ),
+            2 * 4 * 3 * 2 * 6 * 5,
+        ),
+        (
+            lambda: nn.functional.conv_transpose1d(
+                torch.ones(1, 4, 9), torch.ones(4, 6, 3), torch.ones(6)
+            ),
+            2 * 6 * 3 * 4 * 9 + 6 * 11,
+        ),
+        (lambda: nn.functional.glu(torch.ones(3, 4)), 2 * 6),
         (lambda: torch.ones(3, 4) + torch.ones(4), 12),
         (lambda: torch.ones(3, 4).exp_(), 12),
         (lambda: torch.ones(3, 4).mul(2).tanh().relu(), 36),

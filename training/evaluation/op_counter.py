@@ -7,6 +7,7 @@ that each operator is really given, on CPU or GPU. The conventions:
 |----------------------------------------------------|-------------------------------------------|
 | matrix products (n, k) x (k, m), any batch         | 2 n k m: one multiply-add is two          |
 | bias of `addmm`, `baddbmm`                         | 1 an output element                       |
+| convolutions whose kernels have k entries          | 2 k an output element; bias: 1            |
 | arithmetic, exp, sin, tanh, comparison, `where`    | 1 an output element                       |
 | sums, maxima, `topk`, `sort`, `cumsum`, means over | 1 an input element                        |
 | areas                                              |                                           |
@@ -91,6 +92,13 @@ def _product(left: int, right: int, bias: bool) -> Cost:
     return cost
 
 
+def _convolution(arguments: Sequence[Any], result: Any) -> int:
+    """Of each output its kernel, of transposed ones of each input; zeros around count as inputs."""
+    kernels, bias, transposed = arguments[1], arguments[2], arguments[6]
+    placed = _input(arguments, result) if transposed else _elements(result)
+    return 2 * kernels[0].numel() * placed + (bias is not None) * _elements(result)
+
+
 def _free(arguments: Sequence[Any], result: Any) -> int:
     return 0
 
@@ -135,11 +143,11 @@ _FREE = """
 """
 _ELEMENTWISE = """
     abs acos add asin atan atan2 bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp
-    clamp_max clamp_min copysign cos cosh div elu eq erf exp exp2 expm1 floor ge gelu gt
-    isfinite isinf isnan le leaky_relu lgamma log log1p log2 logical_and logical_not logical_or
+    clamp_max clamp_min copysign cos cosh div elu eq erf exp exp2 expm1 floor floor_divide ge gelu
+    gt isfinite isinf isnan le leaky_relu lgamma log log1p log2 logical_and logical_not logical_or
     gelu_backward logical_xor lt masked_fill maximum minimum mul ne neg normal pow rand randn
-    reciprocal relu remainder round rsqrt rsub sgn sigmoid sign sin sinh softplus sqrt sub tan tanh
-    threshold_backward uniform where
+    reciprocal relu remainder round rsqrt rsub sgn sigmoid sign silu sin sinh softplus sqrt sub tan
+    tanh threshold_backward uniform where
 """
 _REDUCTIONS = """
     _adaptive_avg_pool2d all amax amin any argmax argmin argsort col2im cumprod cumsum kthvalue max
@@ -150,6 +158,7 @@ _COSTS: dict[str, Cost] = {
     **dict.fromkeys(_ELEMENTWISE.split(), _output),
     **dict.fromkeys(_REDUCTIONS.split(), _input),
     "addcmul": _per_output(2),
+    "glu": _per_output(2),
     "lerp": _per_output(3),
     "mean": _mean,
     "avg_pool2d": _windowed_mean,
@@ -165,6 +174,7 @@ _COSTS: dict[str, Cost] = {
     "bmm": _product(0, 1, bias=False),
     "mv": _product(0, 1, bias=False),
     "dot": _product(0, 1, bias=False),
+    "convolution": _convolution,
     "addmm": _product(1, 2, bias=True),
     "addmv": _product(1, 2, bias=True),
     "baddbmm": _product(1, 2, bias=True),

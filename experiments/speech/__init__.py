@@ -1,0 +1,1 @@
+"""Conformer-Performers on spoken strings of digits."""

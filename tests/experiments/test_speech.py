@@ -1,0 +1,341 @@
+"""Spoken digit strings: data, strings, Conformer and scores, on tones in the real files' format."""
+
+import csv
+import io
+import tarfile
+import wave
+
+import numpy as np
+import pytest
+import torch
+
+from experiments.__main__ import main
+from experiments.config import load_config, settings_of
+from experiments.data import fsdd
+from experiments.data.files import Home, find
+from experiments.data.tar import read_members
+from experiments.encoder import Encoder
+from experiments.layers import AttentionSettings, prepare_step
+from experiments.speech.learning import learn, loss_of
+from experiments.speech.log_mel import LogMel
+from experiments.speech.model import SpeechModel
+from experiments.speech.scoring import edit_distance, greedy, word_errors
+from experiments.speech.settings import SpeechConfig, StringSettings
+from experiments.speech.strings import draw, voices
+from experiments.task import Learning
+from training.settings.config import UserError
+
+SPEAKERS, TAKES = ("ann", "bob"), (0, 4, 5, 6, 7)
+CONFIG = """
+title: "Tones"
+paper: "none"
+task: speech
+set: {batch: 2, layers: 2, width: 8, mlp_width: 8, fitting.steps: 4, fitting.measure_every: 2,
+      held_out: 1, held_out_strings: 2, test_strings: 3}
+baseline: exact
+arms:
+  - {name: exact, control: true}
+  - {name: no attention, set: {attention.feature_map: none, attention.fit_at: 1}}
+  - name: clustered
+    set: {attention.feature_map: clustered_hybrid, attention.num_features: 4, attention.fit_at: 2,
+          attention.options: {complex_a: false, num_query_clusters: 2, num_key_clusters: 3}}
+orderings:
+  - {claim: "attention helps", measure: wer, arms: [exact, no attention]}
+seeds: [0]
+"""
+
+
+def wav(samples, channels=1, width=2, rate=8000):
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(channels)
+        out.setsampwidth(width)
+        out.setframerate(rate)
+        out.writeframes(samples.astype(f"<i{width}").tobytes())
+    return file.getvalue()
+
+
+def tones():
+    """Every digit a tone of its own, 0.1 s, by each speaker."""
+    time = np.arange(800) / 8000
+    return {
+        f"{digit}_{speaker}_{take}.wav": wav(
+            (9000 + take) * np.sin(2 * np.pi * (300 + 350 * digit + 20 * place) * time)
+        )
+        for digit in range(10)
+        for place, speaker in enumerate(SPEAKERS)
+        for take in TAKES
+    }
+
+
+def packed(files, form="xz", top="recordings"):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=f"w:{form}") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{top}/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+def put(folder, content):
+    (folder / "fsdd").mkdir(exist_ok=True)
+    (folder / "fsdd" / "recordings.tar.xz").write_bytes(content)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return put(tmp_path_factory.mktemp("data"), packed(tones()))
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "tones.yaml"
+    path.write_text(CONFIG)
+    return path
+
+
+def drawn(data, count=8, seed=0, **settings):
+    of = voices(fsdd.load(data), lambda take: take > 4, "learn from")
+    return draw(of, count, StringSettings(**settings), np.random.default_rng(seed))
+
+
+def test_the_command_learns_all_arms_and_counts_what_attention_costs(experiment, data):
+    out = experiment.parent / "out"
+    assert main([str(experiment), "--data", data, "--out", str(out)]) == 0
+    rows = [*csv.DictReader((out / "table.csv").read_text().splitlines())]
+    exact, none, clustered = rows
+    assert all(float(row["wer"]) >= 0 and float(row["loss"]) > 0 for row in rows)
+    assert none["attention_flops"] == "0"
+    assert 0 < int(exact["attention_flops"]) != int(clustered["attention_flops"])
+    assert int(exact["flops"]) - int(exact["attention_flops"]) > int(none["flops"])
+
+
+def test_clusters_are_fitted_at_their_step_and_an_interrupted_arm_comes_to_the_same(
+    experiment, data, tmp_path, monkeypatch
+):
+    config = load_config(experiment)
+    arm = config.arm("clustered")
+    settings = settings_of(config, arm, False, experiment)
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    whole = learn(Learning(settings, 0, tmp_path / "a", data=data))
+
+    def stop(model, own, seed, step, run):
+        if step == 4:
+            raise KeyboardInterrupt
+        centres = model.blocks[0].attention.feature_map.key_centers
+        assert centres.any() == (step > own.fit_at)
+        prepare_step(model, own, seed, step, run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("experiments.speech.learning.prepare_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            learn(Learning(settings, 0, tmp_path / "b", data=data))
+    assert learn(Learning(settings, 0, tmp_path / "b", data=data)) == whole
+
+
+def test_a_model_learns_to_tell_tones_apart(data):
+    torch.manual_seed(0)
+    settings = SpeechConfig(layers=1, width=16, mlp_width=16, dropout=0.0)
+    model = SpeechModel(settings, 0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    easy = {"most_silence_ms": 40, "least_snr_db": 20.0, "most_snr_db": 20.0}
+    for step in range(80):
+        optimiser.zero_grad()
+        loss_of(model, drawn(data, 8, step, **easy))[0].backward()
+        optimiser.step()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 0 or name.endswith("in_proj_bias"), name
+    test = drawn(data, 40, 1000, **easy)
+    assert word_errors(test.spoken(), loss_of(model.eval(), test)[1]) < 20
+
+
+@pytest.mark.parametrize("subsample", [1, 2, 4])
+@pytest.mark.parametrize("feature_map", ["softmax", "oprf", "none"])
+def test_what_is_heard_does_not_depend_on_the_strings_beside(data, subsample, feature_map):
+    own = AttentionSettings(feature_map=feature_map)
+    model = SpeechModel(SpeechConfig(attention=own, subsample=subsample, width=16), 0).eval()
+    strings = drawn(data)
+    together, counts = model(strings.waves, strings.lengths)
+    for i, length in enumerate(strings.lengths.tolist()):
+        alone, count = model(strings.waves[i : i + 1, :length], strings.lengths[i : i + 1])
+        assert count == counts[i] == alone.shape[1]
+        torch.testing.assert_close(alone[0], together[i, : counts[i]], rtol=1e-3, atol=1e-4)
+
+
+def test_parts_share_no_recording_and_strings_follow_from_the_generator(data):
+    recordings = fsdd.load(data)
+    test = voices(recordings, lambda take: take < 5, "test")
+    rest = voices(recordings, lambda take: take >= 5, "learn from")
+    takes = [{s.tobytes() for of in v for own in of for s in own} for v in (test, rest)]
+    assert takes[0].isdisjoint(takes[1])
+    assert len(takes[0] | takes[1]) == len(recordings) == 100
+    first, again, other = (drawn(data, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.waves, again.waves)
+    assert first.spoken() != other.spoken()
+    assert all(3 <= len(digits) <= 7 for digits in first.spoken())
+    assert first.waves.square().sum(1) / first.lengths == pytest.approx(1.0, abs=1e-4)
+
+
+def test_silences_and_noise_are_as_told(data):
+    clean = drawn(data, 20, most_silence_ms=0, least_snr_db=100.0, most_snr_db=100.0)
+    assert torch.equal(clean.lengths, 800 * clean.counts)
+    noisy = drawn(data, 20, most_silence_ms=0, least_snr_db=0.0, most_snr_db=0.0)
+    # Of a tone and noise as strong as it, half is the tone's; its bands hold less than 2 % of noise
+    power = torch.fft.rfft(noisy.waves[:, :800]).abs().square()
+    share = (power.amax(1) / power.sum(1)).mean()
+    assert 0.4 < share < 0.6
+    spread = drawn(data, 50, most_silence_ms=100).lengths - 800 * drawn(data, 50).counts
+    assert spread.max() > 2000
+
+
+def test_a_tone_is_in_its_mel_band():
+    time = torch.arange(4000) / 8000
+    frames, counts = LogMel(20)((2 * torch.pi * 1000 * time).sin()[None], torch.tensor([4000]))
+    assert frames.shape[1] == int(counts) == 1 + (4000 - 256) // 80
+    top = 2595 * np.log10(1 + 4000 / 700)
+    band = 2595 * np.log10(1 + 1000 / 700) / (top / 21) - 1
+    assert abs(frames[0].mean(0).argmax() - band) <= 0.5
+    assert frames.mean() == pytest.approx(0, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "edits"),
+    [
+        ([1, 2, 3], [1, 2, 3], 0),
+        ([1, 2, 3], [], 3),
+        ([1, 2, 3], [2, 3], 1),
+        ([1, 2, 3, 4], [2, 3, 4, 5], 2),
+        ([1, 1], [1], 1),
+        ([5], [1, 2, 3], 3),
+    ],
+)
+def test_edits_are_the_fewest(said, heard, edits):
+    assert edit_distance(said, heard) == edit_distance(heard, said) == edits
+
+
+def test_runs_are_one_digit_blanks_none_and_padding_is_not_heard():
+    tokens = torch.tensor([[3, 3, 10, 3, 7, 7, 10, 1], [10, 2, 2, 2, 10, 10, 5, 5]])
+    logits = torch.nn.functional.one_hot(tokens, 11).float()
+    assert greedy(logits, torch.tensor([8, 5])) == [[3, 3, 7, 1], [2]]
+    assert word_errors([[3, 3, 7, 1], [2, 5]], [[3, 3, 7, 1], [2]]) == pytest.approx(100 / 6)
+
+
+def test_an_encoder_without_attention_sees_each_token_alone():
+    encoder = Encoder(AttentionSettings(feature_map="none"), 2, 8, 2, 8, 0.0, 0).eval()
+    tokens = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(0))
+    alone = torch.cat([encoder(token) for token in tokens.split(1, 1)], 1)
+    torch.testing.assert_close(encoder(tokens), alone)
+    assert not any(".attention." in name for name, _ in encoder.named_parameters())
+
+
+def test_a_download_is_kept_by_its_recordings_however_it_is_packed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("FOVEATE_DATA", raising=False)
+    files = tones()
+    there = tmp_path / "all.tar.gz"
+    there.write_bytes(packed(dict(reversed(files.items())), "gz", "repo-1/recordings"))
+    home = Home(there.as_uri(), fsdd.digest(files), digest=fsdd.HOME.digest)
+    assert find("fsdd", home).read_bytes() == there.read_bytes()
+    files["7_ann_0.wav"] = wav(np.arange(9))
+    other = Home(there.as_uri().replace("all", "changed"), home.sha256, digest=home.digest)
+    (tmp_path / "changed.tar.gz").write_bytes(packed(files, "gz"))
+    with pytest.raises(UserError, match=r"changed.tar.gz must have SHA-256 [0-9a-f]{64}, got"):
+        find("fsdd", other)
+    assert [path.name for path in (tmp_path / "cache/foveate/fsdd").iterdir()] == ["all.tar.gz"]
+
+
+def test_unpacked_recordings_are_read_alike(tmp_path, data):
+    (tmp_path / "recordings").mkdir()
+    for name, content in tones().items():
+        (tmp_path / "recordings" / name).write_bytes(content)
+    for ours, theirs in zip(fsdd.load(str(tmp_path)), fsdd.load(data), strict=True):
+        assert ours[:3] == theirs[:3]
+        assert np.array_equal(ours.samples, theirs.samples)
+
+
+def test_only_regular_files_of_the_right_names_are_read_from_an_archive():
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name in ("../recordings/1_ann_0.wav", "/recordings/2_ann_0.wav", "recordings/README",
+                     "other/3_ann_0.wav", "recordings/1_ann_0.wav/4_ann_0.wav"):  # fmt: skip
+            member = tarfile.TarInfo(name)
+            member.size = 3
+            archive.addfile(member, io.BytesIO(b"abc"))
+        link = tarfile.TarInfo("recordings/5_ann_0.wav")
+        link.type, link.linkname = tarfile.SYMTYPE, "../recordings/1_ann_0.wav"
+        archive.addfile(link)
+    found = read_members("x.tar", file.getvalue(), fsdd._wanted)
+    assert found == {"1_ann_0.wav": b"abc", "2_ann_0.wav": b"abc"}
+
+
+def test_an_archive_that_unpacks_to_more_than_allowed_is_refused(monkeypatch):
+    monkeypatch.setattr("experiments.data.tar._MOST_BYTES", 2**20)
+    files = {"0_ann_0.wav": bytes(2**20)}
+    with pytest.raises(UserError, match="x holds more than 1048576 bytes"):
+        read_members("x", packed(files, "gz"), fsdd._wanted)
+    with pytest.raises(UserError, match="x cannot be read: Memory usage limit exceeded"):
+        read_members("x", packed(files, "xz"), fsdd._wanted)
+
+
+def of(**changed):
+    return packed({**tones(), **changed})
+
+
+def backwards():
+    """An archive whose second member's size leads back to the first."""
+    whole = bytearray(packed(tones(), ""))
+    second = 512 + (len(tones()["0_ann_0.wav"]) + 511) // 512 * 512
+    whole[second + 124 : second + 136] = (-4096).to_bytes(12, "big", signed=True)
+    header = whole[second : second + 512]
+    header[148:156] = b" " * 8
+    whole[second + 148 : second + 156] = f"{sum(header):06o}\0 ".encode()
+    return bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (lambda: b"no archive", "recordings.tar.xz cannot be read"),
+        (lambda: packed(tones())[:-500], "recordings.tar.xz cannot be read: it ends too early"),
+        (lambda: packed(tones(), "gz")[:-500], "recordings.tar.xz cannot be read"),
+        (backwards, "recordings.tar.xz cannot be read"),
+        (lambda: packed({}), "must have recordings such as recordings/7_theo_3.wav"),
+        (lambda: of(**{"3_bob_5.wav": b"RIFF"}), "3_bob_5.wav of fsdd cannot be read: it ends"),
+        (lambda: of(**{"3_bob_5.wav": wav(np.ones(8), 2)}), "got 2, 16 and 8000"),
+        (lambda: of(**{"3_bob_5.wav": wav(np.ones(8), rate=4)}), "got 1, 16 and 4"),
+        (lambda: of(**{"3_bob_5.wav": wav(np.zeros(8))}), "got 8 samples of silence"),
+        (lambda: of(**{"3_eve_5.wav": wav(np.ones(8))}), "eve lacks the digit 0"),
+    ],
+)
+def test_bad_recordings_are_named_in_one_sentence(experiment, tmp_path, capsys, content, sentence):
+    argv = [str(experiment), "--data", put(tmp_path, content()), "--out", str(tmp_path / "out")]
+    assert main(argv) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("set={kernel: 4}", "kernel must be odd, got 4"),
+        ("set={strings.least_digits: 8}", "least_digits must be at most most_digits, 7, got 8"),
+        ("set={strings.least_snr_db: 11}", "least_snr_db must be at most most_snr_db, 10.0, got"),
+        (
+            "set={held_out: 9}",
+            "of every digit and speaker to learn from, and ann lacks the digit 0",
+        ),
+        ("set={heads: 3}", "arm exact"),
+    ],
+)
+def test_bad_settings_are_named_in_one_sentence(experiment, data, capsys, change, sentence):
+    out = str(experiment.parent / "out")
+    assert main([str(experiment), "--data", data, "--out", out, "--set", change]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
