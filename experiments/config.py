@@ -149,7 +149,7 @@ def settings_of(
     UserError, which names the `source`, where a key or value is wrong.
     """
     own: Task = task(experiment.task)
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = configuration.dump(own.settings())  # a part keeps the others' defaults
     layers: list[Mapping[str, Any]] = [experiment.set, arm.set]
     if quick:
         layers.append(experiment.quick)

@@ -23,7 +23,7 @@ from training.runs.state_files import Count, State, check
 from training.runs.tensor_file import read_header, read_tensors
 from training.settings.config import UserError
 
-__all__ = ["Fit", "Fitting", "fit", "load_model", "seeded"]
+__all__ = ["Fit", "Fitting", "fit", "load_model", "seeded", "stopped_at"]
 
 STATE, METRICS = "state.safetensors", "metrics.csv"
 _MODEL, _OPTIMISER = "model/", "optimiser/"
@@ -63,7 +63,7 @@ class Fit:
     """What fitting came to."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
-    """A measurement each: step, loss, wall_s and what `measure` gave."""
+    """A measurement each: step, train_loss, wall_s and what `measure` gave."""
     diverged_at: int | None = None
     """The step whose loss was not finite; None: none."""
 
@@ -107,8 +107,8 @@ def fit(
         events: called before a step, such as to redraw random features.
         label: of the progress bar.
 
-    A loss that is not finite ends it: the model stays as it was before that step, and the row says
-    so. Raises UserError where the state in `folder` is damaged or another model's.
+    A loss that is not finite ends it: the model stays as it was before that step, and the state
+    says so. Raises UserError where the state in `folder` is damaged or another model's.
     """
     wanted = [p for p in model.parameters() if p.requires_grad]
     optimiser = _OPTIMISERS[settings.optimiser](
@@ -134,7 +134,12 @@ def fit(
                 with torch.no_grad(), seeded(seed, -step):
                     numbers = measure()
                 wall = time.perf_counter() - began
-                row = {"step": step, "loss": total / since, "wall_s": round(wall, 1), **numbers}
+                row = {
+                    "step": step,
+                    "train_loss": total / since,
+                    "wall_s": round(wall, 1),
+                    **numbers,
+                }
                 done.rows.append(row)
                 total = 0.0
                 _save(folder, model, optimiser, step, done)
@@ -221,6 +226,12 @@ def _go_on(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tu
     optimiser.load_state_dict({"state": states, "param_groups": groups})
     rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in facts.rows]
     return facts.step, Fit(rows, facts.diverged_at)
+
+
+def stopped_at(folder: Path) -> int | None:
+    """The step whose loss was not finite, by the state in a folder; None where there was none."""
+    path = folder / STATE
+    return _read(path)[0].diverged_at if path.is_file() else None
 
 
 def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | None = None) -> None:

@@ -75,7 +75,8 @@ def prepare_step(
     """
     if settings.fit_at == step:
         fit_maps(model, run)
-    if settings.redraw_every is not None and step % settings.redraw_every == 0:
+    random = settings.feature_map not in ("softmax", "none")
+    if random and settings.redraw_every is not None and step % settings.redraw_every == 0:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
         for layer in _layers(model):
             layer.redraw(generator)

@@ -54,7 +54,8 @@ class Task:
     """A frozen pydantic dataclass, every field documented."""
     module: str
     """What learns it, imported late: `learn(learning) -> dict[str, float]` gives every measure,
-    and NaN for one that the model does not reach; `check(settings, data)` raises UserError where
+    and NaN for one that the model does not reach. Where learning stopped at a loss that is not
+    finite, all count as NaN. `check(settings, data)` raises UserError where
     data are missing."""
     measures: tuple[Measure, ...]
     """What is measured; the first is what the task is judged by."""

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from experiments.config import ArmConfig, ExperimentConfig, settings_of
+from experiments.fitting import stopped_at
 from experiments.registry import task
 from experiments.task import Learning
 from training.command.files import refusal, write_atomically
@@ -34,7 +35,9 @@ class Result:
     inputs: dict[str, Any]
     """What it was made from."""
     numbers: dict[str, float | None]
-    """By measure; None: not a number."""
+    """By measure; None: not a number, as all are where learning stopped."""
+    stopped_at: int | None = None
+    """The step whose loss was not finite; None: none."""
     seconds: float = 0.0
     """Of learning and measuring, in the last process that went on with it."""
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -92,9 +95,14 @@ class Trial:
                          self.directory.name)
             )  # fmt: skip
             assert numbers.keys() == {m.name for m in known.measures}, numbers
+            stopped = stopped_at(self.directory)
             result = {
                 "inputs": self._inputs(),
-                "numbers": {k: v if math.isfinite(v) else None for k, v in numbers.items()},
+                "numbers": {
+                    k: v if stopped is None and math.isfinite(v) else None
+                    for k, v in numbers.items()
+                },
+                "stopped_at": stopped,
                 "seconds": round(time.perf_counter() - began, 1),
                 "provenance": provenance({"seed": self.seed}),
             }

@@ -4,6 +4,7 @@ import csv
 import re
 
 import pytest
+import torch
 
 from experiments.__main__ import main
 
@@ -139,3 +140,34 @@ def test_every_shipped_experiment_loads(capsys):
         experiment = load_config(path)
         for arm in experiment.arms:
             settings_of(experiment, arm, True, path)
+
+
+def test_a_loss_of_nan_is_told_and_left_out_of_means(experiment, clothes, monkeypatch):
+    """Of the second seed alone."""
+    from experiments.images import learning
+
+    honest = learning.functional.cross_entropy
+
+    def broken(logits, labels):
+        loss = honest(logits, labels)
+        return (
+            loss * float("nan") if torch.is_grad_enabled() and torch.initial_seed() > 1e6 else loss
+        )
+
+    monkeypatch.setattr(learning.functional, "cross_entropy", broken)
+    assert main(arguments(experiment, clothes)) == 0
+    out = experiment.parent / "out"
+    rows = table_in(out)
+    assert all((row["accuracy"] == "") == (row["seed"] == "1") for row in rows)
+    assert "NaN in 1 of 2" in (out / "report.html").read_text()
+
+
+def test_a_part_of_nested_settings_keeps_the_others_defaults(experiment):
+    from experiments.config import load_config, settings_of
+    from experiments.images.settings import ImagesConfig
+
+    whole = load_config(experiment, ["set={fitting.steps: 7}"])
+    own = settings_of(whole, whole.arm("oprf"), False, experiment)
+    assert own.fitting.steps == 7
+    assert own.fitting.warmup_steps == ImagesConfig().fitting.warmup_steps > 0
+    assert own.attention.fit_at == 1

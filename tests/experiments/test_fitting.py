@@ -39,7 +39,7 @@ def test_a_known_function_is_learned_and_every_measurement_is_a_row(tmp_path):
     assert [row["step"] for row in done.rows] == [10, 20, 30, 40]
     assert done.rows[-1]["error"] < 0.2 * done.rows[0]["error"]
     head, *rows = (tmp_path / "a" / "metrics.csv").read_text().splitlines()
-    assert head == "step,loss,wall_s,error"
+    assert head == "step,train_loss,wall_s,error"
     assert len(rows) == 4
 
 

@@ -95,6 +95,7 @@ def test_a_model_is_learned_once_and_maps_are_measured_against_its_softmax(folde
     assert len(lengths) == 8
 
 
+@pytest.mark.slow
 def test_words_drawn_by_any_map_teach_nearly_as_well_as_all_words(folder):
     found = table_of(folder, SAMPLED)
     for arm, row in found.items():

@@ -136,6 +136,7 @@ def test_clusters_are_fitted_at_their_step_and_an_interrupted_arm_comes_to_the_s
     assert learn(Learning(settings, 0, tmp_path / "b", data=data)) == whole
 
 
+@pytest.mark.slow
 def test_a_model_learns_to_tell_tones_apart(data):
     torch.manual_seed(0)
     settings = SpeechConfig(layers=1, width=16, mlp_width=16, dropout=0.0)

@@ -131,6 +131,7 @@ def test_guesses_are_the_most_common_answers_of_what_is_learned_from():
     assert guesses(known, test[::2]) == {"most_common": 50.0, "by_operator": 100.0}
 
 
+@pytest.mark.slow
 def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(tmp_path):
     (tmp_path / "two.yaml").write_text(CONFIG)
     assert main([str(tmp_path / "two.yaml"), "--out", str(tmp_path / "out")]) == 0
