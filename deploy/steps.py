@@ -5,7 +5,7 @@ of a search (`search_noise`). Nothing is kept inside, so that one graph serves a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,19 +18,11 @@ from policies.drawn_noise import Given, Kind, Noted
 from policies.observation import flat, parts_of
 from policies.seeing import Memory, SeeingPolicy
 
-__all__ = ["NOISE", "Step", "Trace", "step_of"]
+__all__ = ["NOISE", "Step", "step_of"]
 
 NOISE = "search_noise"
 """Name of the input that holds the random numbers of a search."""
 _OUT = "next_"
-
-
-@dataclass(frozen=True)
-class Trace:
-    """What one decision is given, and what it gives, by the names of the graph."""
-
-    inputs: dict[str, Tensor]
-    outputs: dict[str, Tensor]
 
 
 class Step(nn.Module):
@@ -107,6 +99,12 @@ class Step(nn.Module):
         found = _named(after, "state")
         return (self._as_taken(decision.action()[0]), *(found[name] for name in self.initial))
 
+    def carried(self) -> dict[str, Tensor]:
+        """What the policy itself carries to its next decision, by the names of inputs."""
+        memory = getattr(self.policy, "_memory", None)
+        found = {} if memory is None else _named(memory, "state")
+        return {name: found.get(name, value) for name, value in self.initial.items()}
+
     def _as_taken(self, action: Tensor) -> Tensor:
         """Within the space, of its shape and type, as the head's `given` has it."""
         space = self.action_space
@@ -117,6 +115,13 @@ class Step(nn.Module):
             low, high = (torch.from_numpy(np.array(v)).to(action) for v in (space.low, space.high))
             action = action.reshape(space.shape).clamp(low, high)
         return action.reshape(space.shape or ()).to(dtype)
+
+    def example(self, observation: Any) -> dict[str, Tensor]:
+        """Inputs that begin an episode, noise of zeros, in the order of `inputs`."""
+        given = {**self.tensors(observation), **self.initial}
+        if self.plan:
+            given[NOISE] = torch.zeros(sum(count for _, count in self.plan))
+        return given
 
     def tensors(self, observation: Any) -> dict[str, Tensor]:
         """An observation of the environment by the names of inputs."""
