@@ -62,8 +62,10 @@ def card(contract: Mapping[str, Any], facts: Facts) -> str:
 
 def _use(contract: Mapping[str, Any]) -> str:
     if contract["model"]["kind"] != "onnx":
-        return "`model.pt2` is a program of `torch.export`: `torch.export.load(\"model.pt2\")`."
-    names = ", ".join(f'"{one["name"]}": {one["name"].replace(".", "_")}' for one in contract["inputs"])
+        return '`model.pt2` is a program of `torch.export`: `torch.export.load("model.pt2")`.'
+    names = ", ".join(
+        f'"{one["name"]}": {one["name"].replace(".", "_")}' for one in contract["inputs"]
+    )
     return (
         "```python\nfrom deploy.runtime import Policy  # NumPy and ONNX Runtime alone\n\n"
         f'policy = Policy(".")\npolicy.reset()\naction = policy.act({{{names}}})\n```'
@@ -79,9 +81,7 @@ def _ports(contract: Mapping[str, Any]) -> str:
     rows = [("in", one) for one in contract["inputs"]]
     rows += [("carried", one) for one in contract["states"]]
     rows += [("out", one) for one in contract["outputs"]]
-    cells = (
-        (way, f"`{one['name']}`", f"{one['shape']}", one["dtype"]) for way, one in rows
-    )
+    cells = ((way, f"`{one['name']}`", f"{one['shape']}", one["dtype"]) for way, one in rows)
     text = _table(("", "name", "shape", "type"), cells)
     if contract["noise"] is not None:
         text += (

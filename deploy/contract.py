@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from deploy.cameras import described
-from deploy.contract_file import FORMAT, MODELS, VERSION
+from deploy.contract_file import FORMAT, VERSION
 from deploy.steps import NOISE, Step
 from envs.signals import ACTION
 

@@ -142,9 +142,7 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
         }  # fmt: skip
         write_atomically(folder / CONTRACT, (json.dumps(written, indent=1) + "\n").encode())
         try:
-            found = parity.compare(
-                env, policy, step, model, arguments.observations, arguments.seed
-            )
+            found = parity.compare(env, policy, step, model, arguments.observations, arguments.seed)
         except PolicyError as error:
             raise ValueError(str(error)) from None
         _write_card(agent, folder, written, found, policy, (env, observation), arguments)
@@ -156,8 +154,8 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     if found.passed:
         return 0
     print(
-        f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by more "
-        f"than {LARGEST:g}",
+        f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by "
+        f"more than {LARGEST:g}",
         file=sys.stderr,
     )
     return 1

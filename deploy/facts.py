@@ -105,9 +105,8 @@ def _evaluated(agent: Agent, path: Path) -> str:
         raise UserError(f"--evaluation {path} is no evaluation.json") from None
     entry = next((one for one in entries if one.checkpoint_sha256 == own), None)
     if entry is None:
-        raise UserError(
-            f"--evaluation {path} must hold this checkpoint, got {', '.join(e.name for e in entries)}"
-        )
+        names = ", ".join(one.name for one in entries) or "nothing"
+        raise UserError(f"--evaluation {path} must hold this checkpoint, got {names}")
     words = f"reward {entry.reward_mean:.4g}, {len(entry.seeds)} episodes"
     if entry.success_rate is None:
         return words

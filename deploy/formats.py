@@ -78,24 +78,20 @@ def _write_onnx(program: Any, step: Step, path: Path) -> None:
 
 
 def _run_onnx(path: Path, step: Step) -> Run:
+    import numpy as np
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # what it could not simplify is no news
     session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         feeds = {name: value.numpy() for name, value in inputs.items()}
-        found = session.run(step.outputs, feeds)
-        return {n: torch.from_numpy(v) for n, v in zip(step.outputs, map(_array, found), strict=True)}
+        found = map(np.asarray, session.run(step.outputs, feeds))
+        return {name: torch.from_numpy(v) for name, v in zip(step.outputs, found, strict=True)}
 
     return run
-
-
-def _array(value: Any) -> Any:
-    import numpy as np
-
-    return np.asarray(value)
 
 
 def _run_program(program: Any, step: Step) -> Run:

@@ -1,8 +1,8 @@
 """An ONNX file of a stranger, read and looked through before anything is made of it; NumPy is not
 needed.
 
-ONNX files are protocol buffers. What is refused: tensors whose numbers lie in other files, operators
-beyond the standard ones, and a nesting or size that no exported policy has.
+ONNX files are protocol buffers. What is refused: tensors whose numbers lie in other files,
+operators beyond the standard ones, and a nesting or size that no exported policy has.
 """
 
 import os
@@ -48,7 +48,9 @@ def read_file(folder: Path, name: str, largest: int) -> bytes:
                 raise ValueError(f"{path} must have at most {largest} bytes, got {about.st_size}")
             return file.read(largest)
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}; links are not followed") from None
+        raise ValueError(
+            f"{path} cannot be read: {error.strerror}; links are not followed"
+        ) from None
 
 
 def check_model(data: bytes, name: str) -> None:
@@ -60,7 +62,9 @@ def check_model(data: bytes, name: str) -> None:
     try:
         _walk(memoryview(data), _MODEL, name, 0)
     except IndexError:
-        raise ValueError(f"{name} must be an ONNX file, got one that is damaged or another") from None
+        raise ValueError(
+            f"{name} must be an ONNX file, got one that is damaged or another"
+        ) from None
 
 
 def _walk(data: memoryview, kind: int, name: str, depth: int) -> None:

@@ -6,7 +6,7 @@ difference is of that decision alone.
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,8 @@ from training.episodes.episode import run_episode
 __all__ = ["LARGEST", "Parity", "compare"]
 
 LARGEST = 1e-5
-"""Difference that is allowed: of an action absolute, of a state as a share of its largest number, if
-that is above 1."""
+"""Difference that is allowed: of an action absolute, of a state as a share of its largest number,
+if that is above 1."""
 
 
 @dataclass
@@ -101,8 +101,8 @@ class _Compared:
 def compare(
     env: gymnasium.Env[Any, Any], policy: Any, step: Step, run: Run, decisions: int, seed: int
 ) -> Parity:
-    """Compare a model with its policy over so many decisions of the policy's own episodes, the first
-    of which begins with `seed`."""
+    """Compare a model with its policy over so many decisions of the policy's own episodes, the
+    first of which begins with `seed`."""
     parity = Parity()
     compared = _Compared(policy, step, run, parity, decisions)
     try:

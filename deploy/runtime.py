@@ -4,12 +4,12 @@
     policy.reset()
     action = policy.act({"depth": depth, "proprio": proprio}, age_s=0.004)
 
-A folder may come from a stranger: nothing in it is run but the graph of standard operators, within a
-limit of memory, and nothing outside it is read.
+A folder may come from a stranger: nothing in it is run but the graph of standard operators, within
+a limit of memory, and nothing outside it is read.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -42,7 +42,7 @@ class Policy:
         folder: what `deploy.export` wrote.
         late: what is done where an observation is too old.
         max_age_s: limit of an observation's age, in place of the contract's.
-        memory_bytes: that the model may take for its numbers; the first policy of a process sets it.
+        memory_bytes: that models may take for their numbers; a process's first policy sets it.
 
     Attributes:
         contract: what the model takes and gives.
@@ -87,7 +87,9 @@ class Policy:
             self._noise.reset()
 
     def act(
-        self, observation: Mapping[str, Any] | tuple[Any, ...] | ArrayLike, age_s: float | None = None
+        self,
+        observation: Mapping[str, Any] | tuple[Any, ...] | ArrayLike,
+        age_s: float | None = None,
     ) -> NDArray[Any]:
         """The action for one observation.
 
@@ -115,8 +117,8 @@ class Policy:
         for name, value in found.items():
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise FloatingPointError(
-                    f"the model gave {name} with numbers that are not finite; the episode must begin "
-                    "anew (reset)"
+                    f"the model gave {name} with numbers that are not finite; the episode must "
+                    "begin anew (reset)"
                 )
         self._states = {s.port.name: found[s.output] for s in self.contract.states}
         action: NDArray[Any] = found[self.contract.action.name]
@@ -139,8 +141,10 @@ class Policy:
         if self._late == "hold" and self._last is not None:
             return self._last.copy()
         port = self.contract.action
-        nothing = np.zeros(port.shape, port.dtype)
-        return np.clip(nothing, port.low, port.high, dtype=port.dtype, casting="unsafe")
+        nothing = np.zeros(port.shape)
+        for bound, nearer in ((port.low, np.fmax), (port.high, np.fmin)):
+            nothing = nothing if bound is None else nearer(nothing, bound)
+        return nothing.astype(port.dtype)
 
     def _checked(self, observation: Any) -> dict[str, NDArray[Any]]:
         parts = _flat(observation)
@@ -148,9 +152,8 @@ class Policy:
         absent = [name for name in wanted if name not in parts]
         more = [name for name in parts if name not in wanted]
         if absent or more:
-            raise ValueError(
-                f"the observation must hold {', '.join(wanted)}, got {', '.join(parts) or 'nothing'}"
-            )
+            got = ", ".join(parts) or "nothing"
+            raise ValueError(f"the observation must hold {', '.join(wanted)}, got {got}")
         return {port.name: _fitting(port, parts[port.name]) for port in self.contract.inputs}
 
 
@@ -188,7 +191,8 @@ def _refuse(name: str, wrong: NDArray[np.bool_], array: NDArray[Any], allowed: s
         first = tuple(int(i) for i in np.argwhere(wrong)[0])
         at = f" at {list(first)}" if first else ""
         raise ValueError(
-            f"{name} must be {allowed}, got {array[first]}{at}, {count} of {array.size} such numbers"
+            f"{name} must be {allowed}, got {array[first]}{at}, "
+            f"{count} of {array.size} such numbers"
         )
 
 
@@ -227,7 +231,10 @@ def _limit_memory(memory_bytes: int) -> None:
     """Of all models of this process: ONNX Runtime has one pool of memory."""
     if not _limited:
         where = onnxruntime.OrtMemoryInfo(
-            "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+            "Cpu",
+            onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR,
+            0,
+            onnxruntime.OrtMemType.DEFAULT,
         )
         onnxruntime.create_and_register_allocator(
             where, onnxruntime.OrtArenaCfg(memory_bytes, 1, -1, -1)
@@ -242,14 +249,18 @@ def _check_ports(session: onnxruntime.InferenceSession, contract: Contract, path
     if contract.noise is not None:
         count = sum(n for _, n in contract.plan)
         wanted[contract.noise] = ([count], np.dtype(np.float32))
-    there = {one.name: (one.shape, _dtype(one.type)) for one in session.get_inputs()}
-    if there != wanted:
-        raise ValueError(f"{path} must take what its contract says, {_list(wanted)}, got {_list(there)}")
-    gives = {one.name: (one.shape, _dtype(one.type)) for one in session.get_outputs()}
+    _compare(path, "take", wanted, session.get_inputs())
     wanted = {s.output: (list(s.port.shape), s.port.dtype) for s in contract.states}
     wanted[contract.action.name] = (list(contract.action.shape), contract.action.dtype)
-    if gives != wanted:
-        raise ValueError(f"{path} must give what its contract says, {_list(wanted)}, got {_list(gives)}")
+    _compare(path, "give", wanted, session.get_outputs())
+
+
+def _compare(path: Path, verb: str, wanted: Mapping[str, Any], nodes: Sequence[Any]) -> None:
+    there = {one.name: (one.shape, _dtype(one.type)) for one in nodes}
+    if there != wanted:
+        raise ValueError(
+            f"{path} must {verb} what its contract says, {_list(wanted)}, got {_list(there)}"
+        )
 
 
 _NAMES = {"tensor(float)": "float32", "tensor(double)": "float64"}

@@ -1,8 +1,8 @@
 """The random numbers of a search, as PyTorch's generator on a CPU draws them; NumPy alone.
 
-PyTorch's generator is a Mersenne Twister seeded as NumPy's old one. A uniform float32 is the lower 24
-bits of a number. Normal numbers are made of uniform ones, 16 at a time, by the transform of Box and
-Muller (1958); a rest of fewer than 16 is made by drawing the last 16 anew.
+PyTorch's generator is a Mersenne Twister seeded as NumPy's old one. A uniform float32 is the lower
+24 bits of a number. Normal numbers are made of uniform ones, 16 at a time, by the transform of Box
+and Muller (1958); a rest of fewer than 16 is made by drawing the last 16 anew.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Policies as graphs: one decision from tensors to tensors, with all that is carried explicit.
 
-What a policy remembers is an input and an output (`state_...`, `next_state_...`), and so is the noise
-of a search (`search_noise`). Nothing is kept inside, so that one graph serves any number of robots.
+What a policy remembers is an input and an output (`state_...`, `next_state_...`); the noise of a
+search is an input (`search_noise`). Nothing is kept inside, so that one graph serves any number of
+robots.
 """
 
 from collections.abc import Mapping
@@ -83,8 +84,8 @@ class Step(nn.Module):
         return ["action", *(f"{_OUT}{name}" for name in self.initial)]
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Observation as the environment gives it, states and noise -> the action as the environment
-        takes it, and states."""
+        """Observation as the environment gives it, states and noise -> the action as the
+        environment takes it, and states."""
         given = dict(zip(self.inputs, tensors, strict=True))
         seen = {key: given[key].unsqueeze(0) for key in self.parts}
         policy = self.policy
@@ -147,8 +148,8 @@ def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Ste
         )
     if isinstance(policy, SeeingPolicy) and policy.repair is not None:
         raise ValueError(
-            f"repair must be none in an export, got {policy.config.repair}, which OpenCV does: give "
-            "--repair none, and repair pictures before the model"
+            f"repair must be none in an export, got {policy.config.repair}, which OpenCV does: "
+            "give --repair none, and repair pictures before the model"
         )
     if isinstance(policy, VisionPerformerPolicy) and policy.config.optimiser == "langevin":
         raise ValueError(

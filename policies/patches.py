@@ -85,7 +85,7 @@ class PatchEmbedding(nn.Module):
         return out.flatten(0, 1), unit
 
     def _cut(self, rgb: Tensor) -> Tensor:
-        """Centred pixels of some images, whole numbers, (batch, down, across, rows, columns * 3)."""
+        """Centred pixels, whole numbers, (batch, down, across, rows, columns * 3)."""
         (down, across), (rows, columns) = self.grid, self.patch
         if self.scale == 1 and is_exporting():  # ONNX reads no bytes as others
             centred = rgb.to(torch.int16) - _MIDDLE

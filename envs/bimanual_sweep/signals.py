@@ -1,24 +1,21 @@
 """The numbers of BimanualSweep-v0, in their order."""
 
-from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.signals import ACTION, Signal
 
 __all__ = ["signals"]
 
 _WORLD = "world: z = 0 on the table, x away from the camera, y from the right arm to the left"
-_ARMS = ("left", "right")
+_ARMS, _UNITS, _ORDERS = ("left", "right"), ("m", "rad"), ("x, y, z", "roll, pitch, yaw")
 
 
-def signals(config: BimanualSweepConfig) -> tuple[Signal, ...]:
+def signals() -> tuple[Signal, ...]:
     """Of the observation and the action."""
     found = [Signal("rgb", "the camera's picture, rows from the top", frame="camera",
                     order="row, column, colour (red, green, blue)")]  # fmt: skip
-    for part, what, units in (
-        ("pose", "{} tool as it is", ("m", "rad")),
-        (ACTION, "change of the {} tool's target", ("m", "rad")),
-    ):
+    whats = (("pose", "{} tool as it is"), (ACTION, "change of the {} tool's target"))
+    for part, what in whats:
         for arm, name in enumerate(_ARMS):
-            for half, (unit, order) in enumerate(zip(units, ("x, y, z", "roll, pitch, yaw"), strict=True)):
+            for half, (unit, order) in enumerate(zip(_UNITS, _ORDERS, strict=True)):
                 first = 6 * arm + 3 * half
                 found.append(Signal(part, what.format(name), first, 3, unit, _WORLD, order))
     return tuple(found)

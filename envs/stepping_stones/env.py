@@ -46,8 +46,8 @@ from envs.stepping_stones.locomotion import CONTROL_S, FootholdCommand
 from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
 from envs.stepping_stones.sensors import Sensors
-from envs.stepping_stones.signals import signals
 from envs.stepping_stones.sight import Sight
+from envs.stepping_stones.signals import signals
 from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
 __all__ = ["DECISION_S", "SteppingStonesEnv"]

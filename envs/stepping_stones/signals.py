@@ -42,7 +42,9 @@ def signals(config: SteppingStonesConfig, keys: dict[str, tuple[str, ...]]) -> t
     found += _placed("proprio", parts)
     if config.camera_pose_told:
         order = "x, y, z (m), pitch below forward, yaw, roll (rad) of each camera"
-        found.append(Signal("camera_pose", "poses of the cameras", unit="m, rad", frame=_BASE, order=order))
+        found.append(
+            Signal("camera_pose", "poses of the cameras", unit="m, rad", frame=_BASE, order=order)
+        )
     forward, lateral = config.foothold_forward_m, config.foothold_lateral_m
     acts = [
         ("forward offset of the next foothold", 4, f"{forward} m", _LEVEL, _LEGS),
