@@ -33,7 +33,7 @@ class SearchNoise:
     def reset(self) -> None:
         """Begin an episode."""
         self._bits = np.random.MT19937()
-        self._bits._legacy_seeding(self._seed)  # type: ignore[attr-defined]
+        self._bits._legacy_seeding(self._seed)
 
     def next(self) -> NDArray[np.float32]:
         """The numbers of a decision, (n,)."""
