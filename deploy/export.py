@@ -136,6 +136,7 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
             (folder / name).unlink(missing_ok=True)
         path = folder / MODELS[arguments.to]
         model = formats.write(arguments.to, step, step.example(observation), path)
+        written["environment"] = {"id": str(agent.env_id), "settings": agent.env_settings}
         written["model"] = {
             "kind": arguments.to, "file": path.name, "sha256": sha256_of(path),
             "opset": formats.OPSET if arguments.to == "onnx" else None,
