@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from deploy.search_noise import LEAST_NORMAL
 from policies import PlaceMemoryPolicy, VisionPerformerPolicy
 from policies.drawn_noise import Given, Kind, Noted
 from policies.observation import flat, parts_of
@@ -155,7 +156,11 @@ def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Ste
         raise ValueError(
             "optimiser must be derivative_free in an export, got langevin, which takes gradients"
         )
-    return Step(policy, observation_space, action_space).eval().requires_grad_(False)
+    step = Step(policy, observation_space, action_space).eval().requires_grad_(False)
+    few = [count for kind, count in step.plan if kind == "normal" and count < LEAST_NORMAL]
+    if few:
+        raise ValueError(f"samples must be at least {LEAST_NORMAL} in an export, got {few[0]}")
+    return step
 
 
 def _named(state: Any, name: str) -> dict[str, Tensor]:

@@ -38,7 +38,7 @@ def test_other_files_are_not_written_over(tmp_path, capsys):
     [
         ("SteppingStones-v0", {}),
         ("SteppingStones-v0", {"path_turn": "left", "camera_pose_told": True}),
-        ("BimanualSweep-v0", {"image_px": 20}),
+        ("BimanualSweep-v0", {"image_px": 50}),
     ],
 )
 def test_environments_say_what_all_their_numbers_are(env_id, settings):

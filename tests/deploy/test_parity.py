@@ -3,6 +3,7 @@
 import gymnasium
 import pytest
 import torch
+from gymnasium import spaces
 
 import envs  # noqa: F401 - registers SteppingStones-v0
 from deploy import formats
@@ -10,12 +11,21 @@ from deploy.parity import LARGEST, compare
 from deploy.search_noise import SearchNoise
 from deploy.steps import step_of
 from policies import build
-from tests.deploy.folders import ACTIONS, SPACE, noise_of, program_of, remembering, searching
+from tests.deploy.folders import ACTIONS, SPACE, Still, noise_of, program_of, remembering, searching
 from tests.policies.test_place_memory import ARMS
 from tests.policies.walks import FRONT
 from tests.policies.walks import build as build_for
 from training.runs import checkpoint
 
+CHOICES = spaces.MultiDiscrete([3, 2], start=[1, -1])
+OTHERS = {
+    "pooled": {"name": "vision_performer", "form": "pooled", "patch": (2, 2)},
+    "lstm": {"controller": "lstm", "last_action": True, "patch": (2, 2)},
+    "attended": {"variant": "trans", "patch": (2, 2), "feature_map": "positive"},
+    "overlapping": {"patch": (4, 4), "stride": (2, 2), "feature_map": "softmax"},
+    "running": {"image_scaling": "running", "score_step": 0.01, "patch": (2, 2)},
+    "random": {"selection": "random", "patch": (2, 2)},
+}
 GROWS = [name for name in ARMS if "exact" in name]
 
 
@@ -84,6 +94,18 @@ def test_repair_by_opencv_is_refused():
     policy = build({"repair": "holes"}, SPACE, ACTIONS)
     with pytest.raises(ValueError, match="repair must be none in an export, got holes"):
         step_of(policy, SPACE, ACTIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action_space", [ACTIONS, CHOICES], ids=["numbers", "choices"])
+@pytest.mark.parametrize("settings", OTHERS.values(), ids=OTHERS)
+def test_other_kinds_become_onnx(tmp_path, settings, action_space):
+    policy, env = build(settings, SPACE, action_space), Still(SPACE, action_space)
+    step = step_of(policy, SPACE, action_space)
+    example = step.example(env.reset(seed=0)[0])
+    run = formats.write("onnx", step, example, tmp_path / "model.onnx")
+    found = compare(env, policy, step, run, 20, 0)
+    assert found.passed, (found.action, found.state)
 
 
 @pytest.mark.slow
