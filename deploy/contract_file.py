@@ -22,7 +22,7 @@ FORMAT, VERSION = "foveate-contract", 1
 MODELS = {"onnx": "model.onnx", "pt2": "model.pt2"}
 """Names of the models, by what they are."""
 _LARGEST_JSON = 4 << 20
-_LARGEST = 1 << 28  # numbers of all inputs and states together
+_LARGEST = 1 << 25  # numbers of all inputs and states together
 _DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64",

@@ -151,6 +151,11 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     if step.initial:
         differs += f", of what is carried {found.state:.2e}"
     print(f"{found.decisions} decisions: {differs}")
+    policy_ms, model_ms = found.median_ms
+    print(
+        f"a decision, median: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the model, "
+        f"{policy_ms / model_ms:.2f} times less"
+    )
     print(f"wrote {folder}/{path.name}, {CONTRACT} and README.md")
     if found.passed:
         return 0
