@@ -44,7 +44,7 @@ def card(contract: Mapping[str, Any], facts: Facts) -> str:
         _ports(contract),
         f"All units, frames, orders and bounds: `contract.json`. {_rate(contract)}",
         "## How good it is",
-        _table(("measured in", "success"), facts.success.items()),
+        _success(facts),
         "## What it costs",
         _table(("", ""), _costs(facts).items()),
         "## Is it the policy?",
@@ -58,6 +58,12 @@ def card(contract: Mapping[str, Any], facts: Facts) -> str:
         _table(("setting", "value"), ((k, f"`{v}`") for k, v in sorted(facts.settings.items()))),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _success(facts: Facts) -> str:
+    if not facts.success:
+        return "Not measured."
+    return _table(("measured in", "success"), facts.success.items())
 
 
 def _use(contract: Mapping[str, Any]) -> str:

@@ -24,7 +24,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import gymnasium
 import torch
 
 from foveate_extras import require
@@ -38,6 +37,7 @@ from training.settings.config import ArgumentParser, UserError
 
 __all__ = ["main"]
 
+CARD = "README.md"
 _KINDS = ("onnx", "pt2")
 
 
@@ -114,25 +114,28 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _check_free(out: Path) -> None:
     from deploy.contract_file import CONTRACT
 
-    if out.is_dir() and any(out.iterdir()) and not (out / CONTRACT).is_file():
+    there = [path.name for path in out.iterdir()] if out.is_dir() else []
+    if set(there) - {".lock"} and CONTRACT not in there:
         raise UserError(f"--out {out} holds other files: give another directory")
 
 
 def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     from deploy import formats, parity
+    from deploy.card import card
     from deploy.contract import contract
     from deploy.contract_file import CONTRACT, MODELS
-    from deploy.parity import LARGEST
+    from deploy.facts import evaluated, facts
     from deploy.steps import step_of
     from training.runs.fingerprint import sha256_of
 
+    success = evaluated(agent, arguments.evaluation)
     with agent.make_env() as env:
         policy: Any = agent.make_policy(env)
         step = step_of(policy, env.observation_space, env.action_space)
         period_s = step_s(env)
         written = contract(step, env, None if math.isnan(period_s) else round(1 / period_s, 9))
         observation, _ = env.reset(seed=arguments.seed)
-        for name in MODELS.values():
+        for name in (CONTRACT, CARD, *MODELS.values()):
             (folder / name).unlink(missing_ok=True)
         path = folder / MODELS[arguments.to]
         model = formats.write(arguments.to, step, step.example(observation), path)
@@ -146,9 +149,18 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
             found = parity.compare(env, policy, step, model, arguments.observations, arguments.seed)
         except PolicyError as error:
             raise ValueError(str(error)) from None
-        _write_card(agent, folder, written, found, policy, (env, observation), arguments)
+        text = card(written, facts(agent, policy, observation, found, success))
+        write_atomically(folder / CARD, text.encode())
+    print(f"wrote {arguments.to} to {folder}")
+    return _told(found, bool(step.initial))
+
+
+def _told(found: Any, carries: bool) -> int:
+    """Print what the comparison found; the exit status."""
+    from deploy.parity import LARGEST
+
     differs = f"the largest difference of an action is {found.action:.2e}"
-    if step.initial:
+    if carries:
         differs += f", of what is carried {found.state:.2e}"
     print(f"{found.decisions} decisions: {differs}")
     policy_ms, model_ms = found.median_ms
@@ -156,7 +168,6 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
         f"a decision, median: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the model, "
         f"{policy_ms / model_ms:.2f} times less"
     )
-    print(f"wrote {folder}/{path.name}, {CONTRACT} and README.md")
     if found.passed:
         return 0
     print(
@@ -165,22 +176,6 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
         file=sys.stderr,
     )
     return 1
-
-
-def _write_card(
-    agent: Agent,
-    folder: Path,
-    written: dict[str, Any],
-    found: Any,
-    policy: Any,
-    where: tuple[gymnasium.Env[Any, Any], Any],
-    arguments: Any,
-) -> None:
-    from deploy.card import card
-    from deploy.facts import facts
-
-    text = card(written, facts(agent, policy, where[1], found, arguments.evaluation))
-    write_atomically(folder / "README.md", text.encode())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

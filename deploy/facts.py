@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from deploy.card import Facts
 from deploy.parity import Parity
@@ -20,19 +20,15 @@ from training.runs.fingerprint import sha256_of
 from training.runs.run_log import provenance
 from training.settings.config import UserError
 
-__all__ = ["facts"]
+__all__ = ["evaluated", "facts"]
 
 _VERSIONS = ("foveate", "torch", "numpy")
 
 
 def facts(
-    agent: Agent, policy: Any, observation: Any, found: Parity, evaluation: Path | None
+    agent: Agent, policy: Any, observation: Any, found: Parity, success: dict[str, str]
 ) -> Facts:
-    """Of a policy that was compared with its model.
-
-    Raises:
-        UserError: for an evaluation that cannot be read, or that is of others.
-    """
+    """Of a policy that was compared with its model; with what is known of its success."""
     task, here = agent.task, provenance({})
     policy.reset()
     flops = count(lambda: policy.act(observation)).total
@@ -45,7 +41,7 @@ def facts(
         task="" if task is None else task.what,
         settings=dataclasses.asdict(policy.config),
         training=_training(agent),
-        success=_success(agent, found, evaluation),
+        success=(success or {}) | _played(found),
         flops=flops,
         parameters=sum(one.numel() for one in policy.parameters()),
         policy_ms=policy_ms,
@@ -75,43 +71,47 @@ def _training(agent: Agent) -> dict[str, Any]:
     return rows
 
 
-def _success(agent: Agent, found: Parity, evaluation: Path | None) -> dict[str, str]:
-    rows = {}
-    if evaluation is not None:
-        rows[f"`{evaluation.name}`"] = _evaluated(agent, evaluation)
+def _played(found: Parity) -> dict[str, str]:
     told = [one for one in found.episodes if one is not None]
-    if told:
-        rows[f"the {len(told)} whole episodes of the comparison below"] = _share(told)
-    return rows or {"nothing": "not measured"}
+    if not told:
+        return {}
+    return {f"the {len(told)} whole episodes of the comparison below": _share(told)}
 
 
 def _share(told: list[bool]) -> str:
     share = f"{np.mean(told):.0%} of {len(told)}"
     if len(told) < 2:
         return share
-    low, high = share_interval(np.array([told], float))
-    return f"{share} (95 % interval {low:.0%} to {high:.0%})"
+    return f"{share}{_interval(share_interval(np.array([told], float)))}"
 
 
-def _evaluated(agent: Agent, path: Path) -> str:
-    """The entry of this checkpoint, in words."""
+def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
+    """What an evaluation.json says of this checkpoint, in words; nothing without one.
+
+    Raises:
+        UserError: for an evaluation that cannot be read, or that is of others.
+    """
+    if path is None:
+        return {}
     assert agent.checkpoint is not None
     own = sha256_of(agent.checkpoint)
     try:
         entries = TypeAdapter(list[Entry]).validate_python(json.loads(read_bytes(path)))
     except OSError as error:
         raise UserError(f"--evaluation {path} cannot be read: {reason(error)}") from None
-    except (ValueError, RecursionError, ValidationError):
+    except (ValueError, RecursionError):
         raise UserError(f"--evaluation {path} is no evaluation.json") from None
     entry = next((one for one in entries if one.checkpoint_sha256 == own), None)
     if entry is None:
         names = ", ".join(one.name for one in entries) or "nothing"
         raise UserError(f"--evaluation {path} must hold this checkpoint, got {names}")
     words = f"reward {entry.reward_mean:.4g}, {len(entry.seeds)} episodes"
-    if entry.success_rate is None:
-        return words
-    shown = f"{entry.success_rate:.0%}"
-    if entry.success_interval_95 is not None:
-        low, high = entry.success_interval_95
-        shown += f" (95 % interval {low:.0%} to {high:.0%})"
-    return f"{shown}, {words}"
+    if entry.success_rate is not None:
+        interval = entry.success_interval_95
+        shown = "" if interval is None else _interval(interval)
+        words = f"{entry.success_rate:.0%}{shown}, {words}"
+    return {f"`{path.name}`": words}
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f" (95 % interval {ends[0]:.0%} to {ends[1]:.0%})"
