@@ -101,8 +101,8 @@ def _costs(facts: Facts) -> dict[str, str]:
     return {
         "FLOPs of a decision": f"{facts.flops:,}",
         "parameters": f"{facts.parameters:,}",
-        "a decision of the model, median": f"{facts.model_ms:.2f} ms",
-        "of the policy in PyTorch, in the same minutes": f"{facts.policy_ms:.2f} ms",
+        "a decision of the model, median CPU time": f"{facts.model_ms:.2f} ms",
+        "of the policy in PyTorch, one after the other": f"{facts.policy_ms:.2f} ms",
         "measured on": facts.processor,
     }
 
