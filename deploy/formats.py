@@ -41,16 +41,26 @@ def write(kind: str, step: Step, example: Mapping[str, Tensor], path: Path) -> R
             if kind == "pt2":
                 torch.export.save(program, path)
                 return _run_program(torch.export.load(path).module(), step)
-            _write_onnx(program, step, path)
+            return _onnx(program, step, path)
         except Exception as error:  # of any kind: exporters raise what their parts raise
             last = " ".join(str(error).split())[:300]
             raise ValueError(
                 f"this policy cannot be written as {kind}: {type(error).__name__}: {last}"
             ) from error
+
+
+def _onnx(program: Any, step: Step, path: Path) -> Run:
+    """Write it simplified; or as it came, where it is large or ONNX Script's simplifier breaks it,
+    as it does where a clamp of a clamp is used twice."""
+    if len(program.graph.nodes) <= _FOLDED:
+        _write_onnx(program, step, path, simplified=True)
+        with contextlib.suppress(Exception):  # ONNX Runtime's own errors have no public class
+            return _run_onnx(path, step)
+    _write_onnx(program, step, path, simplified=False)
     return _run_onnx(path, step)
 
 
-def _write_onnx(program: Any, step: Step, path: Path) -> None:
+def _write_onnx(program: Any, step: Step, path: Path, *, simplified: bool) -> None:
     import onnx
 
     made = torch.onnx.export(
@@ -60,7 +70,7 @@ def _write_onnx(program: Any, step: Step, path: Path) -> None:
         input_names=step.inputs,
         output_names=step.outputs,
         opset_version=OPSET,
-        optimize=len(program.graph.nodes) <= _FOLDED,
+        optimize=simplified,
     )
     assert made is not None
     model = made.model_proto
