@@ -6,7 +6,7 @@ difference is of that decision alone.
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = ["LARGEST", "Parity", "compare"]
 LARGEST = 1e-5
 """Difference that is allowed: of an action absolute, of a state as a share of its largest number,
 if that is above 1."""
+_DRAWS = 8
 
 
 @dataclass
@@ -37,6 +38,8 @@ class Parity:
     """The same of what is carried on."""
     beyond: int = 0
     """Decisions whose action or state differs by more than is allowed."""
+    unsure: float = 0.0
+    """At those, how far the policy's own action moves where its observation is a rounding off."""
     policy_ms: list[float] = field(default_factory=list)
     """Of each decision of the policy in PyTorch, CPU time of this thread."""
     model_ms: list[float] = field(default_factory=list)
@@ -90,7 +93,9 @@ class _Compared:
         parity.action, parity.state = (
             max(parity.action, action), max(parity.state, *differs.values(), 0.0),
         )  # fmt: skip
-        parity.beyond += not max(action, *differs.values(), 0.0) <= LARGEST
+        if not max(action, *differs.values(), 0.0) <= LARGEST:
+            parity.beyond += 1
+            parity.unsure = max(parity.unsure, _unsure(self._step, inputs, wanted["action"]))
         parity.decisions += 1
         return taken
 
@@ -112,6 +117,23 @@ def compare(
     except _Enough:
         pass
     return parity
+
+
+def _unsure(step: Step, inputs: Mapping[str, Tensor], action: Tensor) -> float:
+    """Largest move of the policy's action over some draws in which every number of the observation
+    is half a rounding larger or smaller."""
+    found = 0.0
+    for draw in range(_DRAWS):
+        generator = torch.Generator().manual_seed(draw)
+        nudged = dict(inputs)
+        for name in step.parts:
+            value = inputs[name]
+            if value.is_floating_point():
+                sign = torch.randint(2, value.shape, generator=generator) * 2 - 1
+                nudged[name] = value * (1 + sign * torch.finfo(value.dtype).eps / 2)
+        with torch.no_grad():
+            found = max(found, _difference(step(*nudged.values())[0], action))
+    return found
 
 
 def _timed(call: Callable[[], Any], times_ms: list[float]) -> Any:

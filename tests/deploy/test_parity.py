@@ -70,6 +70,7 @@ def test_a_difference_is_found():
     assert (found.decisions, found.beyond, found.episodes) == (5, 5, [True])
     assert found.action == pytest.approx(3 * LARGEST, rel=0.1)
     assert found.state == 0
+    assert 0 < found.unsure < LARGEST
 
 
 @pytest.mark.parametrize("count", [16, 40, 128])
