@@ -172,8 +172,8 @@ def _told(found: Any, carries: bool) -> int:
         return 0
     print(
         f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by "
-        f"more than {LARGEST:g}; there the policy's own action moves by {found.unsure:.1e} where its "
-        "observation is half a rounding off",
+        f"more than {LARGEST:g}; there the policy's own action moves by {found.unsure:.1e} where "
+        "its observation is half a rounding off",
         file=sys.stderr,
     )
     return 1
