@@ -27,6 +27,7 @@ EXTRAS = {
     "sklearn": ("sklearn", "numpy", "threadpoolctl"),
     "rl": ("stable_baselines3",),
     "box2d": ("Box2D", "pygame"),
+    "export": ("onnx", "onnxruntime", "onnxscript"),
 }
 """Modules that come with each, what matters most first. One of several extras is asked for by the
 first that has it, where nobody knows better."""
@@ -41,6 +42,9 @@ NAMES = {
     "matplotlib": "Matplotlib",
     "PIL": "Pillow",
     "numpy": "NumPy",
+    "onnx": "ONNX",
+    "onnxruntime": "ONNX Runtime",
+    "onnxscript": "ONNX Script",
     "pybullet": "PyBullet",
     "pybullet_data": "PyBullet",
     "ray": "Ray",

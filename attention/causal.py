@@ -22,6 +22,7 @@ from attention.products import (
     times,
 )
 from attention.relative import largest_entry
+from attention.running import running_max
 from attention.sums import LinearAttentionState, absorb, empty_state, lengths
 
 CHUNK = 64
@@ -91,7 +92,7 @@ def _chunk(
     """Outputs of a chunk (..., C, dv); `forgotten` is the log of all decays up to each token."""
     phi_k, log_scale, v = keys
     size = v.shape[-2]
-    running = log_scale.detach().cummax(-2).values
+    running = running_max(log_scale.detach(), -2)
     reference = torch.maximum(state.log_scale.detach(), running)
     later = v.new_full((size, size), -torch.inf).triu(1)
     decay = exponential(log_scale.mT - reference + later)
@@ -109,5 +110,5 @@ def _chunk(
     mass = times(kept, state.mass) + decay.mantissa @ lengths(phi_k.mantissa)
     floor = rounding_floor(lengths(queries.mantissa), mass)
     ratio = divide(numerator, raised(denominator, log_floor, absolute, floor), signed)
-    running_value = largest_entry(v).cummax(-2).values
+    running_value = running_max(largest_entry(v), -2)
     return bounded(ratio, torch.maximum(state.largest_value, running_value))

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from attention.products import least_denominator
+from attention.running import running_max
 
 SHARE = 0.1
 """c: how much of the exact sum's lower bound a denominator may fall to."""
@@ -50,7 +51,7 @@ class KeyStatistics(NamedTuple):
         if visible is not None:
             norms, ones = norms.masked_fill(~visible, 0), ones * visible
         if causal:
-            return cls(ones.cumsum(-2), norms.cummax(-2).values)
+            return cls(ones.cumsum(-2), running_max(norms, -2))
         return cls(ones.sum(-2, keepdim=True), norms.amax(-2, keepdim=True))
 
     def after(self, earlier: "KeyStatistics") -> "KeyStatistics":

@@ -61,7 +61,7 @@ def kernel_estimates(
 ) -> Estimates:
     """Of the queries with indices `rows` (default all), as attention would compute them."""
     index = torch.arange(x.shape[-2], device=x.device) if rows is None else rows
-    visible = torch.ones(len(index), y.shape[-2], dtype=torch.bool, device=x.device)
+    visible = torch.ones(index.shape[0], y.shape[-2], dtype=torch.bool, device=x.device)
     if causal:
         visible = torch.arange(y.shape[-2], device=x.device) <= index.unsqueeze(-1)
     if key_mask is not None:

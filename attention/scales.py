@@ -9,6 +9,7 @@ from attention.causal import KeyBlock, QueryBlock, slices
 from attention.precision import working_dtype
 from attention.products import Features
 from attention.relative import largest_entry
+from attention.running import running_max
 
 
 class ScaledTokens(NamedTuple):
@@ -64,7 +65,7 @@ def scaled_tokens(
     if log_floor is not None:
         log_floor = log_floor - size.log()
     sizes = largest_entry(phi_k.detach())
-    sizes = sizes.cummax(-2).values if causal else sizes.amax(-2, keepdim=True).expand_as(sizes)
+    sizes = running_max(sizes, -2) if causal else sizes.amax(-2, keepdim=True).expand_as(sizes)
     sizes = sizes.masked_fill(sizes == 0, 1)
     log_scale = sizes.log()
     if key_log_scale is not None:

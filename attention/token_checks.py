@@ -92,8 +92,8 @@ def check_tokens(
 
 
 def _broadcast(*shapes: torch.Size) -> bool:
-    """Whether the shapes broadcast; True where compiled, whose sizes may not be known."""
-    if torch.compiler.is_compiling():
+    """Whether the shapes broadcast; True where compiled or traced, whose sizes may not be known."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return True
     sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len(set(column) - {1}) <= 1 for column in sizes)

@@ -15,6 +15,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attention.tracing import is_exporting
+from policies.drawn_noise import Noise, rand, randn
+
 __all__ = [
     "autoregressive",
     "derivative_free",
@@ -35,7 +38,7 @@ def derivative_free(
     candidates: Tensor,
     rounds: int,
     noise: float,
-    generator: torch.Generator,
+    generator: Noise,
     temperature: float = 0.0,
 ) -> Tensor:
     """Sample, weigh by softmax(-energy), resample with noise that halves every round; the best.
@@ -79,7 +82,7 @@ def autoregressive(
     rounds: int,
     noise: float,
     temperature: float,
-    generator: torch.Generator,
+    generator: Noise,
 ) -> Tensor:
     """A derivative-free search for each dimension in turn, given those already chosen.
 
@@ -93,17 +96,16 @@ def autoregressive(
         (batch, n).
     """
     start = first()
-    chosen = start.new_empty(len(start), size)
+    before = start[:, :0]
     for i in range(size):
-        before = chosen[:, :i]
 
         def of_values(values: Tensor, i: int = i, before: Tensor = before) -> Tensor:
             return energy(i, before, values.squeeze(-1))
 
         candidates = (start if i == 0 else first()).unsqueeze(-1)
         found = derivative_free(of_values, candidates, rounds, noise, generator, temperature)
-        chosen[:, i] = found.squeeze(-1)
-    return chosen
+        before = torch.cat((before, found), -1)
+    return before
 
 
 def langevin(
@@ -112,7 +114,7 @@ def langevin(
     steps: int,
     step_start: float,
     step_end: float,
-    generator: torch.Generator,
+    generator: Noise,
 ) -> Tensor:
     """Chains from the candidates (batch, k, n), then as many small steps; the best (batch, n)."""
     moved = langevin_chain(energy, candidates, steps, generator, step_start, step_end)
@@ -124,7 +126,7 @@ def langevin_chain(
     energy: Energy,
     candidates: Tensor,
     steps: int,
-    generator: torch.Generator,
+    generator: Noise,
     step_start: float = 0.1,
     step_end: float = 1e-5,
 ) -> Tensor:
@@ -145,14 +147,14 @@ def langevin_chain(
     return candidates.detach()
 
 
-def uniform(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+def uniform(shape: tuple[int, ...], generator: Noise, like: Tensor) -> Tensor:
     """Uniform numbers from [-1, 1], in the dtype and on the device of `like`."""
-    return torch.rand(shape, generator=generator, device=generator.device).to(like) * 2 - 1
+    return rand(shape, generator).to(like) * 2 - 1
 
 
-def stratified(shape: tuple[int, ...], generator: torch.Generator, like: Tensor) -> Tensor:
+def stratified(shape: tuple[int, ...], generator: Noise, like: Tensor) -> Tensor:
     """One uniform number from each of shape[-1] equal parts of [-1, 1], as `uniform` else."""
-    drawn = torch.rand(shape, generator=generator, device=generator.device).to(like)
+    drawn = rand(shape, generator).to(like)
     return (torch.arange(shape[-1], device=like.device) + drawn) * (2 / shape[-1]) - 1
 
 
@@ -169,13 +171,17 @@ def _sound(best: Tensor, least: Tensor) -> Tensor:
     return torch.where(least.isfinite().unsqueeze(-1), best, torch.nan)
 
 
-def _multinomial(energies: Tensor, generator: torch.Generator) -> Tensor:
+def _multinomial(energies: Tensor, generator: Noise) -> Tensor:
     """As many indices as candidates (batch, k), drawn with weights softmax(-energy)."""
     cumulative = (-energies).softmax(-1).cumsum(-1)
-    drawn = torch.rand(energies.shape, generator=generator, device=generator.device)
+    drawn = rand(energies.shape, generator)
     drawn = drawn.to(energies) * cumulative[..., -1:]
-    return torch.searchsorted(cumulative, drawn).clamp_max(energies.shape[-1] - 1)
+    if torch.compiler.is_compiling() and is_exporting():  # ONNX has no such operator
+        index = (cumulative.unsqueeze(-2) < drawn.unsqueeze(-1)).sum(-1)
+    else:
+        index = torch.searchsorted(cumulative, drawn)
+    return index.clamp_max(energies.shape[-1] - 1)
 
 
-def _normal(shape: torch.Size, like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(shape, generator=generator, device=generator.device).to(like)
+def _normal(shape: torch.Size, like: Tensor, generator: Noise) -> Tensor:
+    return randn(shape, generator).to(like)

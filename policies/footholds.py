@@ -49,12 +49,14 @@ class FootholdVotes:
         winner = self.offsets.argmax(-1, keepdim=True)
         distance = (torch.arange(OFFSETS, device=winner.device) - winner).abs()
         near = self.offsets.masked_fill(distance > _NEIGHBOURS, -torch.inf)
-        action = self.offsets.new_zeros(len(self.offsets), self.actions)
-        action[:, list(self.forward)] = near.softmax(-1) @ grid
-        action[:, self.lateral_speed] = self.speed.clamp(-1, 1)
+        numbers = [self.offsets.new_zeros(len(self.offsets))] * self.actions
+        for place, offset in zip(self.forward, (near.softmax(-1) @ grid).unbind(-1), strict=True):
+            numbers[place] = offset
+        numbers[self.lateral_speed] = self.speed.clamp(-1, 1)
         if self.others is not None:
-            action[:, list(self.others_at)] = self.others.clamp(-1, 1)
-        return action
+            for place, other in zip(self.others_at, self.others.unbind(-1), strict=True):
+                numbers[place] = other.clamp(-1, 1)
+        return torch.stack(numbers, -1)
 
     def loss(self, actions: Tensor, speed_weight: float = 5.0) -> Tensor:
         """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed, and

@@ -184,8 +184,10 @@ class ChoiceHead:
 
     def index(self, actions: Tensor) -> Tensor:
         """Actions (batch, ...) -> which choice each number is, (batch, numbers)."""
-        index: Tensor = actions.reshape(len(actions), -1).round().long()
-        return index - self.start.to(index.device)
+        index = actions.reshape(len(actions), -1)
+        if index.is_floating_point():
+            index = index.round().long()
+        return index.long() - self.start.to(index.device)
 
     def code(self, actions: Tensor) -> Tensor:
         index = self.index(actions)

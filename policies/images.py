@@ -35,11 +35,15 @@ class Scale:
         if self.fixed is not None:
             zero, unit = self.fixed
             return (images - zero) / unit
-        if normaliser.count < 2:
+        passes = normaliser.passes
+        if passes is True:
             return images.clamp(-_CLIP, _CLIP)
         channels = images.shape[2]
         mean, square = normaliser.mean[first : first + 2 * channels].split(channels)
         std = (square - mean.square()).clamp_min(0).sqrt().clamp_min(_LEAST_UNIT)
+        if passes is None:  # the same numbers, chosen where the graph runs
+            few = normaliser.count < 2
+            mean, std = mean.masked_fill(few, 0), std.masked_fill(few, 1)
         parts = (values.to(images.dtype).view(-1, 1, 1) for values in (mean, std))
         return ((images - next(parts)) / next(parts)).clamp(-_CLIP, _CLIP)
 

@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attention.tracing import known
+
 __all__ = ["RunningNormaliser", "RunningStatistics"]
 
 _CLIP = 5.0
@@ -76,10 +78,19 @@ class RunningNormaliser(nn.Module):
         self.mean.copy_(torch.from_numpy(statistics.mean))
         self.m2.copy_(torch.from_numpy(statistics.m2))
 
+    @property
+    def passes(self) -> bool | None:
+        """Whether there are no statistics; None where that cannot be read, as in an export."""
+        return known(self.count < 2)
+
     def forward(self, x: Tensor) -> Tensor:
         """(..., k) -> (..., k), in the dtype of x: by the first k of the statistics."""
-        if self.count < 2:
+        passes = self.passes
+        if passes is True:
             return x.clamp(-_CLIP, _CLIP)
-        std = (self.m2 / self.count).sqrt().clamp_min(1e-3)
+        mean, std = self.mean, (self.m2 / self.count).sqrt().clamp_min(1e-3)
+        if passes is None:  # the same numbers, chosen where the graph runs
+            few = self.count < 2
+            mean, std = mean.masked_fill(few, 0), std.masked_fill(few, 1)
         k = x.shape[-1]
-        return ((x - self.mean[:k]) / std[:k]).to(x.dtype).clamp(-_CLIP, _CLIP)
+        return ((x - mean[:k]) / std[:k]).to(x.dtype).clamp(-_CLIP, _CLIP)

@@ -8,6 +8,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from attention.tracing import is_exporting
+
 __all__ = ["PatchEmbedding", "sinusoidal_positions"]
 
 _MIDDLE = 128
@@ -71,22 +73,27 @@ class PatchEmbedding(nn.Module):
         """Centred pixels (batch * patches, rows * columns * 3), and what 1 would be in them."""
         rows, columns = self.patch
         shape = len(rgb), self.count, rows * columns * 3
+        unit = float(_MIDDLE * self.scale**2)
+        if torch.compiler.is_compiling() and is_exporting():
+            return self._cut(rgb).to(self._dtype(rgb)).reshape(-1, shape[-1]), unit
         out = torch.empty(shape, dtype=self._dtype(rgb), device=rgb.device)
         # One image at a time stays in a processor's cache: three times as fast as all at once.
         step = 1 if rgb.device.type == "cpu" else len(rgb)
         for part, images in zip(out.split(step), rgb.split(step), strict=True):
-            self._cut(images, part)
-        return out.flatten(0, 1), float(_MIDDLE * self.scale**2)
+            cut = self._cut(images)
+            part.view(cut.shape).copy_(cut)
+        return out.flatten(0, 1), unit
 
-    def _cut(self, rgb: Tensor, out: Tensor) -> None:
-        """Write the centred pixels of some images to (batch, patches, rows * columns * 3)."""
+    def _cut(self, rgb: Tensor) -> Tensor:
+        """Centred pixels, whole numbers, (batch, down, across, rows, columns * 3)."""
         (down, across), (rows, columns) = self.grid, self.patch
-        if self.scale == 1:
+        if self.scale == 1 and is_exporting():  # ONNX reads no bytes as others
+            centred = rgb.to(torch.int16) - _MIDDLE
+        elif self.scale == 1:
             centred = rgb.bitwise_xor(_MIDDLE).view(torch.int8)
         else:
             centred = _square_sums(rgb, self.scale).sub_(_MIDDLE * self.scale**2)
-        cut = centred.reshape(len(rgb), down, rows, across, columns * 3).transpose(2, 3)
-        out.view(cut.shape).copy_(cut)
+        return centred.reshape(len(rgb), down, rows, across, columns * 3).transpose(2, 3)
 
     def _dtype(self, like: Tensor) -> torch.dtype:
         """What products are computed in: bytes are exact in every float type, their sums in

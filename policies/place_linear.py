@@ -72,9 +72,14 @@ class LinearPlaces(SteppedPlaces):
 
     def write(self, state: Any, at_m: Tensor, holes: Tensor, weights: Tensor) -> Any:
         """A step: forget, then take in pixels at places, each (batch, pixels)."""
+        visible = None
         if len(self.cells_m):
             at_m, holes, weights = self._pooled(at_m, holes, weights)
-        return self.memory.write(state, self._points(at_m), holes.unsqueeze(-1), gates=weights)
+        elif torch.compiler.is_compiling():  # tokens without weight are there, see `SteppedPlaces`
+            visible = weights > 0
+        return self.memory.write(
+            state, self._points(at_m), holes.unsqueeze(-1), gates=weights, key_mask=visible
+        )
 
     def read(self, state: Any, at_m: Tensor) -> Tensor:
         """Shares of holes at places (batch, reads), 0 where nothing was written."""

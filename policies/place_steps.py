@@ -36,8 +36,10 @@ class SteppedPlaces(nn.Module):
         (batch, steps, reads) -> shares of holes there (batch, steps, reads), and the state."""
         found = []
         for step in range(at_m.shape[1]):
-            some = weights[:, step].any(0)  # tokens without weight in all of the batch go
-            tokens = (part[:, step, some] for part in (at_m, holes, weights))
+            tokens = [part[:, step] for part in (at_m, holes, weights)]
+            if not torch.compiler.is_compiling():  # where no shape may depend on numbers
+                some = tokens[2].any(0)  # tokens without weight in all of the batch go
+                tokens = [part[:, some] for part in tokens]
             state = self.write(state, *tokens)
             found.append(self.read(state, asked_m[:, step]))
         return torch.stack(found, 1), state

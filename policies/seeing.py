@@ -303,20 +303,32 @@ class SeeingPolicy(Rebuilt):
         if self.repair is not None:
             with component("repair"):
                 observation = self.repair(observation)
-        observations = self._one(observation)
+        decision, self._memory = self.decided(self._one(observation), self._memory)
+        return decision
+
+    def decided(
+        self, observations: Mapping[str, Tensor], memory: Memory | None
+    ) -> tuple[Decision, Memory | None]:
+        """One decision, and what is carried on where its action is taken; the policy itself stays
+        as it is.
+
+        Args:
+            observations: a batch of one, each part (1, ...).
+            memory: what is carried to it; None: an episode begins, as with `start(1)`.
+        """
         if not self.remembers:
-            return self.decide(observations)
-        observations, seen = self._recalled_now(observations)
-        numbers, state = self._step(self.given(observations), self._memory)
+            return self.decide(observations), None
+        observations, seen = self._recalled_now(observations, memory)
+        numbers, state = self._step(self.given(observations), memory)
         decision = self.head(numbers)
         coded = self.config.last_action
         taken = self.head.code(decision.action()) if coded else numbers[:, :0]
-        self._memory = Memory(state, taken, seen)
-        return decision
+        return decision, Memory(state, taken, seen)
 
-    def _recalled_now(self, observations: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Any]:
+    def _recalled_now(
+        self, observations: Mapping[str, Tensor], memory: Memory | None
+    ) -> tuple[dict[str, Tensor], Any]:
         """`recalled` of one step, (batch, ...)."""
-        memory = self._memory
         steps = {key: part.unsqueeze(1) for key, part in observations.items()}
         starts = torch.full((1, 1), memory is None, device=self.normaliser.mean.device)
         found, seen = self.recalled(steps, starts, None if memory is None else memory.seen)

@@ -14,6 +14,7 @@ from torch.nn.functional import normalize
 
 import attention
 from attention.components import PROJECTION, SCORE, component
+from attention.tracing import is_exporting
 
 __all__ = ["LearnedSelection", "RandomSelection", "straight_through"]
 
@@ -88,6 +89,10 @@ class LearnedSelection(nn.Module):
             return scores.topk(self.kept, dim=-1).indices
         least = torch.finfo(scores.dtype).tiny
         steps = (scores.clamp_min(least).log() / self.score_step).round()
+        if torch.compiler.is_compiling() and is_exporting():  # ONNX sorts, but not stably
+            count = steps.shape[-1]
+            order = steps.double() * count - torch.arange(count, device=steps.device)
+            return order.topk(self.kept, dim=-1).indices
         return steps.sort(dim=-1, descending=True, stable=True).indices[..., : self.kept]
 
     def forward(self, tokens: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from attention.components import component
 from attention.construction import Rebuilt
 from policies.action_search import autoregressive, derivative_free, langevin, stratified, uniform
+from policies.drawn_noise import Noise
 from policies.energy import AutoregressiveEnergy, JointEnergy, Regression
 from policies.normaliser import RunningNormaliser, RunningStatistics
 from policies.vision_config import VisionPolicyConfig
@@ -165,16 +166,21 @@ class VisionPerformerPolicy(Rebuilt):
         rgb, pose = self._batch(observation)
         # Tensors of inference mode could not take part in a Langevin chain's gradients.
         with torch.no_grad():
-            context = self.encode(rgb, pose)
-            with component("controller"):
-                normal = self._search(context)
-                width = self.action_high - self.action_low
-                action = self.action_low + (normal[0] + 1) * (width / 2)
-                if self.config.two_arms:
-                    action = from_mean_and_difference(action)
-                action = action.clamp(self.space_low, self.space_high)
+            action = self.decided(rgb, pose, self._generator)[0]
         chosen: NDArray[np.float32] = action.float().cpu().numpy()
         return chosen
+
+    def decided(self, rgb: Tensor, pose: Tensor, noise: Noise) -> Tensor:
+        """The action (1, n) for a batch of one, (1, height, width, 3) and (1, k), with the noise of
+        the search from a generator, or handed in."""
+        context = self.encode(rgb, pose)
+        with component("controller"):
+            normal = self._search(context, noise)
+            width = self.action_high - self.action_low
+            action = self.action_low + (normal + 1) * (width / 2)
+            if self.config.two_arms:
+                action = from_mean_and_difference(action)
+            return action.clamp(self.space_low, self.space_high)
 
     @torch.inference_mode()
     def attention_map(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
@@ -206,9 +212,9 @@ class VisionPerformerPolicy(Rebuilt):
             "attention": self.encoder.diagnose(rgb, normal),
         }
 
-    def _search(self, context: Tensor) -> Tensor:
+    def _search(self, context: Tensor, generator: Noise) -> Tensor:
         """The normalised action (1, n) that the search finds for a context (1, c)."""
-        config, head, generator = self.config, self.head, self._generator
+        config, head = self.config, self.head
         if isinstance(head, Regression):
             return head(context)
         part = head.context_part(context)

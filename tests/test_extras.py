@@ -19,8 +19,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 FOR_DEVELOPMENT = {"all", "dev", "docs", "test"}
-WITHOUT_MODULES = {"export"}
-"""Extras whose modules nothing of Foveate imports."""
 BROUGHT_BY_OTHERS = {"Box2D", "pygame", "threadpoolctl"}
 """Modules of requirements of our requirements: of Gymnasium's Box2D, and of scikit-learn."""
 HEAVY = ("Box2D", "cv2", "evotorch", "matplotlib", "pandas", "pybullet", "pygame", "ray", "sklearn")
@@ -41,7 +39,7 @@ def test_all_brings_every_extra_and_the_documents_name_each() -> None:
 
 def test_an_extra_brings_the_modules_that_are_asked_for_by_its_name() -> None:
     owners = metadata.packages_distributions()
-    assert foveate_extras.EXTRAS.keys() == EXTRAS.keys() - FOR_DEVELOPMENT - WITHOUT_MODULES
+    assert foveate_extras.EXTRAS.keys() == EXTRAS.keys() - FOR_DEVELOPMENT
     for extra, modules in foveate_extras.EXTRAS.items():
         named = {canonicalize_name(r.name) for r in requirements(extra)} - {"foveate"}
         found = {}

@@ -16,6 +16,7 @@ from torch import Tensor
 from attention.hybrid.bases import HybridOptions
 from attention.hybrid.bipolar import BipolarHybrid
 from attention.hybrid.coefficient import ProjectedCoefficient
+from attention.tracing import is_exporting
 
 
 class AngularCoefficient(ProjectedCoefficient):
@@ -38,7 +39,10 @@ class AngularCoefficient(ProjectedCoefficient):
 
     def evaluate(self, projections: Tensor, half_square: Tensor, dim: int = -1) -> Tensor:
         """sgn(tau.u), with sgn(0) = 1."""
-        return torch.copysign(projections.new_ones(()), projections.detach())
+        one, drawn = projections.new_ones(()), projections.detach()
+        if torch.compiler.is_compiling() and is_exporting():  # ONNX has no such operator
+            return torch.where(drawn < 0, -one, one)
+        return torch.copysign(one, drawn)
 
 
 class AngularHybrid(BipolarHybrid):

@@ -10,6 +10,7 @@ from torch import Tensor
 from attention.memory.decays import accumulated, later
 from attention.memory.tokens import Written
 from attention.products import exponential
+from attention.running import running_max
 from attention.sums import LinearAttentionState, absorb, initial_state
 
 
@@ -39,11 +40,11 @@ def write_frames(
     forgotten = log_decay.cumsum(-1)
     # As in `attention.causal`: a frame's scale grows by all that was forgotten up to it.
     scale, before = own.log_scale[..., 0, 0] - forgotten, state.log_scale[..., 0]
-    reference = torch.maximum(before.detach(), scale.detach().cummax(-1).values)
+    reference = torch.maximum(before.detach(), running_max(scale.detach(), -1))
     kept = exponential(before - reference)
     weights = exponential(scale.unsqueeze(-2) - reference.unsqueeze(-1) + later(v.shape[-3], scale))
     largest_value = torch.maximum(
-        state.largest_value.unsqueeze(-3), own.largest_value.cummax(-3).values
+        state.largest_value.unsqueeze(-3), running_max(own.largest_value, -3)
     )
     return LinearAttentionState(
         accumulated(state.values, own.values, kept, weights),

@@ -25,11 +25,13 @@ from envs.bimanual_sweep.config import BimanualSweepConfig
 from envs.bimanual_sweep.expert import SweepExpert
 from envs.bimanual_sweep.scene import PHYSICS_S, Scene
 from envs.bimanual_sweep.sight import geometry
+from envs.bimanual_sweep.signals import signals
 from envs.bimanual_sweep.targets import ToolTargets, check_starts
 from envs.bullet import BulletClient, HoldsPhysics
 from envs.display import has_display
 from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
+from envs.signals import Signal
 
 __all__ = ["DECISION_S", "BimanualSweepEnv"]
 
@@ -149,6 +151,11 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
     def geometry(self) -> Geometry:
         """Where the cameras stand in the world, and how they look."""
         return geometry(self.config)
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """What the numbers of observation and action are."""
+        return signals()
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows where the balls are."""

@@ -38,6 +38,7 @@ from envs.bullet import BulletClient, HoldsPhysics
 from envs.display import has_display
 from envs.geometry import Geometry
 from envs.settings import check_render_mode, read_action, read_options, read_seed, read_settings
+from envs.signals import Signal
 from envs.stepping_stones.config import DECISION_S, SteppingStonesConfig
 from envs.stepping_stones.course import Course, draw_course
 from envs.stepping_stones.distraction import draw_clutter
@@ -46,6 +47,7 @@ from envs.stepping_stones.robot import PHYSICS_S, Laikago, RobotState
 from envs.stepping_stones.scenery import Scenery
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.sight import Sight
+from envs.stepping_stones.signals import signals
 from envs.stepping_stones.terrain import FLOOR_M, Boxes
 
 __all__ = ["DECISION_S", "SteppingStonesEnv"]
@@ -193,6 +195,11 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         """Where the cameras stand in the base frame, how they look, and what actions do; of cameras
         whose poses are drawn, in the present episode."""
         return self._sight.geometry
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        """What the numbers of observation and action are."""
+        return signals(self.config, dict(self.geometry.cameras))
 
     def expert_action(self) -> NDArray[np.float32]:
         """The scripted expert's action now; it knows the stones."""

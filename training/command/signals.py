@@ -97,7 +97,10 @@ def command_name() -> str | None:
     if sys.argv[:1] == ["-m"] and "-m" in words[:-1]:  # as long as packages above it are loaded
         return words[words.index("-m") + 1]
     name = sys.argv[0].rpartition("/")[2] if sys.argv else ""
-    return f"training.{name.removeprefix('foveate-')}" if name.startswith("foveate-") else None
+    if not name.startswith("foveate-"):
+        return None
+    command = name.removeprefix("foveate-")
+    return f"deploy.{command}" if command == "export" else f"training.{command}"
 
 
 def open_command(module: str) -> int:
@@ -243,5 +246,5 @@ def _drop_closed_streams() -> bool:
     return closed
 
 
-if (command_name() or "").partition(".")[0] in ("training", "benchmarks"):
+if (command_name() or "").partition(".")[0] in ("training", "benchmarks", "deploy"):
     _signals.install()

@@ -1,0 +1,123 @@
+"""`README.md` of an exported policy: a model card."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Facts", "card"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a card says beside the contract."""
+
+    name: str
+    env_id: str
+    task: str
+    """What the task is, in words; "" where nothing describes it."""
+    settings: Mapping[str, Any]
+    """Of the policy."""
+    training: Mapping[str, Any]
+    """What it was trained by and on: rows of a table."""
+    success: Mapping[str, str]
+    """Where the figures are from, and the figures."""
+    flops: int
+    parameters: int
+    policy_ms: float
+    model_ms: float
+    processor: str
+    decisions: int
+    action_difference: float
+    state_difference: float
+    versions: Mapping[str, str | None]
+    commit: str
+    licence: str = "Apache-2.0, as Foveate"
+
+
+def card(contract: Mapping[str, Any], facts: Facts) -> str:
+    """The text."""
+    parts = [
+        f"# {facts.name}",
+        f"A policy for `{facts.env_id}`, exported by Foveate. {facts.task}".strip(),
+        _use(contract),
+        "## What goes in and comes out",
+        _ports(contract),
+        f"All units, frames, orders and bounds: `contract.json`. {_rate(contract)}",
+        "## How good it is",
+        _success(facts),
+        "## What it costs",
+        _table(("", ""), _costs(facts).items()),
+        "## Is it the policy?",
+        f"Over {facts.decisions} decisions of the policy's own episodes, actions differ by at most "
+        f"{facts.action_difference:.1e} from the policy's in PyTorch"
+        + (f", and what is carried on by {facts.state_difference:.1e} of its largest number." if
+           contract["states"] else "."),
+        "## Where it comes from",
+        _table(("", ""), _sources(facts).items()),
+        "## The policy's settings",
+        _table(("setting", "value"), ((k, f"`{v}`") for k, v in sorted(facts.settings.items()))),
+    ]  # fmt: skip
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _success(facts: Facts) -> str:
+    if not facts.success:
+        return "Not measured."
+    return _table(("measured in", "success"), facts.success.items())
+
+
+def _use(contract: Mapping[str, Any]) -> str:
+    if contract["model"]["kind"] != "onnx":
+        return '`model.pt2` is a program of `torch.export`: `torch.export.load("model.pt2")`.'
+    names = ", ".join(
+        f'"{one["name"]}": {one["name"].replace(".", "_")}' for one in contract["inputs"]
+    )
+    return (
+        "```python\nfrom deploy.runtime import Policy  # NumPy and ONNX Runtime alone\n\n"
+        f'policy = Policy(".")\npolicy.reset()\naction = policy.act({{{names}}})\n```'
+    )
+
+
+def _rate(contract: Mapping[str, Any]) -> str:
+    rate = contract["rate_hz"]
+    return "" if rate is None else f"A decision is due {rate:g} times a second."
+
+
+def _ports(contract: Mapping[str, Any]) -> str:
+    rows = [("in", one) for one in contract["inputs"]]
+    rows += [("carried", one) for one in contract["states"]]
+    rows += [("out", one) for one in contract["outputs"]]
+    cells = ((way, f"`{one['name']}`", f"{one['shape']}", one["dtype"]) for way, one in rows)
+    text = _table(("", "name", "shape", "type"), cells)
+    if contract["noise"] is not None:
+        text += (
+            f"\n\n`{contract['noise']['input']}` holds the {contract['noise']['shape'][0]} random "
+            "numbers of the search for an action, which is inside the model."
+        )
+    return text
+
+
+def _costs(facts: Facts) -> dict[str, str]:
+    return {
+        "FLOPs of a decision": f"{facts.flops:,}",
+        "parameters": f"{facts.parameters:,}",
+        "a decision of the model, median CPU time": f"{facts.model_ms:.2f} ms",
+        "of the policy in PyTorch, one after the other": f"{facts.policy_ms:.2f} ms",
+        "measured on": facts.processor,
+    }
+
+
+def _sources(facts: Facts) -> dict[str, str]:
+    versions = ", ".join(f"{name} {version}" for name, version in facts.versions.items() if version)
+    return {
+        **{key: str(value) for key, value in facts.training.items()},
+        "commit of the exporter": facts.commit,
+        "versions": versions,
+        "licence": facts.licence,
+    }
+
+
+def _table(head: tuple[str, ...], rows: Any) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)

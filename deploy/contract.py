@@ -1,0 +1,131 @@
+"""What a model takes and gives, written beside it."""
+
+from dataclasses import asdict
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from deploy.cameras import described
+from deploy.contract_file import FORMAT, VERSION
+from deploy.steps import NOISE, Step
+from envs.signals import ACTION
+
+__all__ = ["contract"]
+
+_MANY = 4096
+"""Bounds that differ are listed for parts of at most so many numbers."""
+
+
+def contract(step: Step, env: gymnasium.Env[Any, Any], rate_hz: float | None) -> dict[str, Any]:
+    """The contract of a graph, as JSON has it; the model's own entry is added once it is written.
+
+    Args:
+        step: the graph.
+        env: that the policy acts in; its geometry and signals, where it has them, are told.
+        rate_hz: decisions a second; None: not known.
+    """
+    own = env.unwrapped
+    signals = [asdict(one) for one in getattr(own, "signals", ())]
+    noise = None
+    if step.plan:
+        noise = {
+            "input": NOISE,
+            "shape": [sum(count for _, count in step.plan)],
+            "dtype": "float32",
+            "plan": [[kind, count] for kind, count in step.plan],
+            "seed": step.seed,
+            "generator": "MT19937, as deploy/search_noise.py draws; begins anew with each episode",
+        }
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "rate_hz": rate_hz,
+        "max_age_s": None if rate_hz is None else round(1 / rate_hz, 9),
+        "inputs": [_input(key, space, signals) for key, space in step.parts.items()],
+        "states": [
+            {
+                "name": name,
+                "output": f"next_{name}",
+                "shape": list(value.shape),
+                "dtype": str(value.dtype).removeprefix("torch."),
+                "initial": _initial(value.numpy()),
+            }
+            for name, value in step.initial.items()
+        ],
+        "noise": noise,
+        "outputs": [_output(step.action_space, signals)],
+        "cameras": described(getattr(own, "geometry", None)),
+        "depth_repair": {
+            "inside_the_model": False,
+            "what": "none: the policy was trained without, or exported with --repair none",
+        },
+        "action_search": _search(step),
+    }
+
+
+def _search(step: Step) -> dict[str, Any] | None:
+    """The search that is inside the model; None where a policy searches for nothing."""
+    if not step.plan:
+        return None
+    config: Any = step.policy.config
+    return {
+        "inside_the_model": True,
+        "head": config.head,
+        "samples": config.samples,
+        "rounds": config.rounds,
+        "temperature": config.temperature,
+    }
+
+
+def _input(key: str, space: Any, signals: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": key, **_port(space), "signals": _of(key, signals)}
+
+
+def _output(space: Any, signals: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": ACTION, **_port(space), "signals": _of(ACTION, signals)}
+
+
+def _port(space: Any) -> dict[str, Any]:
+    low, high = _bounds(space)
+    found = {"shape": list(space.shape or ()), "dtype": np.dtype(space.dtype).name}
+    return {**found, "low": low, "high": high}
+
+
+def _bounds(space: Any) -> tuple[Any, Any]:
+    """Least and greatest numbers: one for all, or a list; null where there is no bound."""
+    if isinstance(space, spaces.Box):
+        return _bound(space.low), _bound(space.high)
+    if isinstance(space, spaces.Discrete):
+        return int(space.start), int(space.start + space.n - 1)
+    if isinstance(space, spaces.MultiDiscrete):
+        start = np.broadcast_to(space.start, space.nvec.shape)
+        return _bound(start), _bound(start + space.nvec - 1)
+    return 0, 1  # MultiBinary
+
+
+def _bound(values: Any) -> Any:
+    array = np.asarray(values)
+    if array.size and (array == array.flat[0]).all():
+        one = array.flat[0].item()
+        return one if np.isfinite(one) else None
+    if array.size > _MANY:
+        return None
+    return _nested(array)
+
+
+def _nested(array: Any) -> Any:
+    if array.ndim:
+        return [_nested(part) for part in array]
+    return array.item() if np.isfinite(array) else None
+
+
+def _initial(array: Any) -> Any:
+    same = array.size and (array == array.flat[0]).all()
+    return array.flat[0].item() if same else array.tolist()
+
+
+def _of(part: str, signals: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    own = [one for one in signals if one["part"] == part]
+    return [{k: v for k, v in one.items() if k != "part" and v not in ("", None)} for one in own]

@@ -1,0 +1,173 @@
+"""`contract.json` of an exported policy, read and checked; NumPy alone.
+
+What a folder says is taken for data: names, sizes and numbers, each within limits.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deploy.model_file import read_file
+
+__all__ = ["CONTRACT", "FORMAT", "MODELS", "VERSION", "Contract", "Port", "State", "read_contract"]
+
+CONTRACT = "contract.json"
+FORMAT, VERSION = "foveate-contract", 1
+MODELS = {"onnx": "model.onnx", "pt2": "model.pt2"}
+"""Names of the models, by what they are."""
+_LARGEST_JSON = 4 << 20
+_LARGEST = 1 << 25  # numbers of all inputs and states together
+_DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor that goes in or comes out."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    low: NDArray[Any] | None = None
+    """Least numbers allowed, broadcast with the shape; None: no bound."""
+    high: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """A tensor that an output hands to an input of the next decision."""
+
+    port: Port
+    output: str
+    initial: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a model takes and gives."""
+
+    model: str
+    """Kind of the model, a key of `MODELS`."""
+    sha256: str
+    """Of the model's file."""
+    inputs: tuple[Port, ...]
+    states: tuple[State, ...]
+    action: Port
+    noise: str | None
+    """Name of the input that holds the random numbers of a search."""
+    plan: tuple[tuple[str, int], ...]
+    seed: int
+    max_age_s: float | None
+    """How old an observation may be, seconds; None: any."""
+    everything: dict[str, Any]
+    """The file as it is."""
+
+
+def read_contract(folder: Path) -> Contract:
+    """The contract of a folder.
+
+    Raises:
+        ValueError: one sentence, for what is none.
+    """
+    path = folder / CONTRACT
+    try:
+        given = json.loads(read_file(folder, CONTRACT, _LARGEST_JSON))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON, got {type(error).__name__}") from None
+    try:
+        return _contract(given)
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{path} lacks a part or has another in its place: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _contract(given: dict[str, Any]) -> Contract:
+    if (given["format"], given["version"]) != (FORMAT, VERSION):
+        raise ValueError(
+            f"format and version must be {FORMAT} {VERSION}, got {given['format']!r} "
+            f"{given['version']!r}"
+        )
+    model = given["model"]
+    if model["kind"] not in MODELS:
+        raise ValueError(f"model.kind must be one of {', '.join(MODELS)}, got {model['kind']!r}")
+    inputs = tuple(_port(one) for one in given["inputs"])
+    states = tuple(_state(one) for one in given["states"])
+    numbers = sum(math.prod(port.shape) for port in (*inputs, *(s.port for s in states)))
+    noise = given["noise"]
+    plan = () if noise is None else tuple((_kind(k), _count(n)) for k, n in noise["plan"])
+    numbers += sum(count for _, count in plan)
+    if numbers > _LARGEST:
+        raise ValueError(f"inputs must have at most {_LARGEST} numbers together, got {numbers}")
+    (action,) = given["outputs"]
+    age = given["max_age_s"]
+    if age is not None and not (isinstance(age, int | float) and 0 < age < math.inf):
+        raise ValueError(f"max_age_s must be a number above 0 or null, got {age!r}")
+    return Contract(
+        model["kind"],
+        str(model["sha256"]),
+        inputs,
+        states,
+        _port(action),
+        None if noise is None else str(noise["input"]),
+        plan,
+        0 if noise is None else _count(noise["seed"]),
+        age,
+        given,
+    )
+
+
+def _port(given: dict[str, Any]) -> Port:
+    name, shape, dtype = given["name"], given["shape"], given["dtype"]
+    if not isinstance(name, str) or len(name) > 200:
+        raise ValueError(f"a name must be text of at most 200 letters, got {str(name)[:50]!r}")
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype of {name} must be one of {', '.join(_DTYPES)}, got {dtype!r}")
+    sizes = tuple(_count(side) for side in shape)
+    if len(sizes) > 8 or math.prod(sizes) > _LARGEST:
+        raise ValueError(f"shape of {name} must be of at most {_LARGEST} numbers, got {shape}")
+    kind = np.dtype(dtype)
+    low, high = (_bound(given.get(side), sizes, kind) for side in ("low", "high"))
+    return Port(name, sizes, kind, low, high)
+
+
+def _bound(given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """A number for all, or one each; within a list null is no bound."""
+    if given is None:
+        return None
+    array = np.array(given, np.float64)  # None becomes NaN, with which no comparison is true
+    if array.shape not in ((), shape):
+        raise ValueError(f"bounds must be one number or of shape {shape}, got {array.shape}")
+    return array.astype(dtype) if dtype.kind in "iub" else array
+
+
+def _state(given: dict[str, Any]) -> State:
+    port = _port(given)
+    initial = np.array(given["initial"], port.dtype)
+    if initial.shape not in ((), port.shape):
+        raise ValueError(
+            f"initial of {port.name} must be one number or of shape {port.shape}, got "
+            f"{initial.shape}"
+        )
+    return State(port, str(given["output"]), np.broadcast_to(initial, port.shape).copy())
+
+
+def _count(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _LARGEST * 16:
+        raise ValueError(f"sizes must be whole numbers from 0, got {given!r}")
+    return given
+
+
+def _kind(given: Any) -> str:
+    kinds: Sequence[str] = ("uniform", "normal")
+    if given not in kinds:
+        raise ValueError(f"noise must be uniform or normal, got {given!r}")
+    return str(given)

@@ -1,0 +1,184 @@
+"""Write a policy as a folder that runs without this package: a model, its contract and its card.
+
+    python -m deploy.export stepping_stones_angular_8x8 --to onnx --out walker
+    python -m deploy.export runs/NAME --to pt2
+
+The model is compared with its policy on the policy's own episodes. Exit status 1: they differ.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.command.signals import open_command
+
+    raise SystemExit(open_command("deploy.export"))
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+
+from foveate_extras import require
+from policies.choices import Repair
+from training.command.files import made_and_locked, reason, write_atomically
+from training.command.signals import exit_status
+from training.episodes.environments import step_s
+from training.episodes.episode import PolicyError
+from training.evaluation.agents import EVALUATION_SEED, Agent, admitted, find_agents, positive
+from training.settings.config import ArgumentParser, UserError
+
+__all__ = ["main"]
+
+CARD = "README.md"
+_KINDS = ("onnx", "pt2")
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="deploy.export", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "run",
+        metavar="RUN_OR_CHECKPOINT",
+        help="run directory (its latest checkpoint), checkpoint file, or a shipped policy's name",
+    )
+    parser.add_argument(
+        "--to", choices=_KINDS, default="onnx", help="what to write (default %(default)s)"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, help="folder (default exported/NAME); one that holds an "
+        "export is written anew",
+    )  # fmt: skip
+    parser.add_argument(
+        "--observations",
+        type=positive,
+        default=1000,
+        help="decisions that are compared (default %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=EVALUATION_SEED, help="of the first of their episodes (default "
+        "%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--evaluation",
+        metavar="FILE",
+        type=Path,
+        help="evaluation.json that holds this policy: its success goes on the card",
+    )
+    parser.add_argument(
+        "--env", metavar="ID", help="Gymnasium id, which must be the run's: MODULE:ID of a run "
+        "imports MODULE only when it is given here",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+        help="setting of the environment, as in --set 'front_camera={pitch_deg: 35}'",
+    )  # fmt: skip
+    parser.add_argument(
+        "--repair",
+        choices=get_args(Repair),
+        help="repair of depth pictures in place of the policy's own: an export does none",
+    )
+    parser.add_argument(
+        "--own", metavar="MODULE:CLASS", type=admitted, action="append", default=[],
+        help="controller or feature map of your own that the policy's file names",
+    )  # fmt: skip
+    return parser
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = _parser().parse_args(argv)
+    require("deploy.export", "export")
+    torch.set_num_threads(1)
+    (agent,) = find_agents(
+        [arguments.run], [], arguments.env, arguments.set, repair=arguments.repair,
+        own=arguments.own,
+    )  # fmt: skip
+    out = arguments.out or Path("exported") / agent.name.replace("/", "-")
+    _check_free(out)
+    with made_and_locked(out) as folder:
+        try:
+            return _export(agent, folder, arguments)
+        except ValueError as error:
+            raise UserError(f"{arguments.run}: {error}") from None
+        except OSError as error:
+            raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
+
+
+def _check_free(out: Path) -> None:
+    from deploy.contract_file import CONTRACT
+
+    there = [path.name for path in out.iterdir()] if out.is_dir() else []
+    if set(there) - {".lock"} and CONTRACT not in there:
+        raise UserError(f"--out {out} holds other files: give another directory")
+
+
+def _export(agent: Agent, folder: Path, arguments: Any) -> int:
+    from deploy import formats, parity
+    from deploy.card import card
+    from deploy.contract import contract
+    from deploy.contract_file import CONTRACT, MODELS
+    from deploy.facts import evaluated, facts
+    from deploy.steps import step_of
+    from training.runs.fingerprint import sha256_of
+
+    success = evaluated(agent, arguments.evaluation)
+    with agent.make_env() as env:
+        policy: Any = agent.make_policy(env)
+        step = step_of(policy, env.observation_space, env.action_space)
+        period_s = step_s(env)
+        written = contract(step, env, None if math.isnan(period_s) else round(1 / period_s, 9))
+        observation, _ = env.reset(seed=arguments.seed)
+        for name in (CONTRACT, CARD, *MODELS.values()):
+            (folder / name).unlink(missing_ok=True)
+        path = folder / MODELS[arguments.to]
+        model = formats.write(arguments.to, step, step.example(observation), path)
+        written["environment"] = {"id": str(agent.env_id), "settings": agent.env_settings}
+        written["model"] = {
+            "kind": arguments.to, "file": path.name, "sha256": sha256_of(path),
+            "opset": formats.OPSET if arguments.to == "onnx" else None,
+        }  # fmt: skip
+        write_atomically(folder / CONTRACT, (json.dumps(written, indent=1) + "\n").encode())
+        try:
+            found = parity.compare(env, policy, step, model, arguments.observations, arguments.seed)
+        except PolicyError as error:
+            raise ValueError(str(error)) from None
+        text = card(written, facts(agent, policy, observation, found, success))
+        write_atomically(folder / CARD, text.encode())
+    print(f"wrote {arguments.to} to {folder}")
+    return _told(found, bool(step.initial))
+
+
+def _told(found: Any, carries: bool) -> int:
+    """Print what the comparison found; the exit status."""
+    from deploy.parity import LARGEST
+
+    differs = f"the largest difference of an action is {found.action:.2e}"
+    if carries:
+        differs += f", of what is carried {found.state:.2e}"
+    print(f"{found.decisions} decisions: {differs}")
+    policy_ms, model_ms = found.median_ms
+    print(
+        f"a decision, median CPU time: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the "
+        f"model, {policy_ms / model_ms:.2f} times less"
+    )
+    if found.passed:
+        return 0
+    print(
+        f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by "
+        f"more than {LARGEST:g}; there the policy's own action moves by {found.unsure:.1e} where "
+        "its observation is half a rounding off",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; its exit status, as of `exit_status`, and 1 where model and policy differ."""
+    return exit_status(lambda: run(argv))

@@ -1,0 +1,117 @@
+"""What a model card says of a policy: measured here, or read of its run and its evaluation."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from deploy.card import Facts
+from deploy.parity import Parity
+from training.command.files import read_bytes, reason
+from training.evaluation.agents import Agent
+from training.evaluation.evaluation_file import Entry
+from training.evaluation.intervals import share_interval
+from training.evaluation.step_cost import count
+from training.runs import checkpoint
+from training.runs.fingerprint import sha256_of
+from training.runs.run_log import provenance
+from training.settings.config import UserError
+
+__all__ = ["evaluated", "facts"]
+
+_VERSIONS = ("foveate", "torch", "numpy")
+
+
+def facts(
+    agent: Agent, policy: Any, observation: Any, found: Parity, success: dict[str, str]
+) -> Facts:
+    """Of a policy that was compared with its model; with what is known of its success."""
+    task, here = agent.task, provenance({})
+    policy.reset()
+    flops = count(lambda: policy.act(observation)).total
+    policy_ms, model_ms = found.median_ms
+    git = here["git"] or {}
+    commit = str(git.get("commit", "unknown")) + (", modified" if git.get("modified") else "")
+    return Facts(
+        name=agent.name,
+        env_id=agent.env_id,
+        task="" if task is None else task.what,
+        settings=dataclasses.asdict(policy.config),
+        training=_training(agent),
+        success=(success or {}) | _played(found),
+        flops=flops,
+        parameters=sum(one.numel() for one in policy.parameters()),
+        policy_ms=policy_ms,
+        model_ms=model_ms,
+        processor=str(here["hardware"]["cpu"]),
+        decisions=found.decisions,
+        action_difference=found.action,
+        state_difference=found.state,
+        versions={name: here["versions"].get(name) for name in _VERSIONS},
+        commit=commit,
+    )
+
+
+def _training(agent: Agent) -> dict[str, Any]:
+    """What the checkpoint says of its training."""
+    assert agent.checkpoint is not None
+    read = checkpoint.load(agent.checkpoint)
+    config = read.config
+    rows = {
+        "checkpoint, SHA-256": f"`{sha256_of(agent.checkpoint)}`",
+        "trainer": config.get("trainer", "not told"),
+        "seed": config.get("seed", "not told"),
+        "training data": config.get("data") or f"episodes of `{config['env_id']}`, as it was set:",
+    }
+    changed = config.get("env", {})
+    rows["the environment in training"] = ", ".join(f"`{k} = {v}`" for k, v in changed.items())
+    return rows
+
+
+def _played(found: Parity) -> dict[str, str]:
+    told = [one for one in found.episodes if one is not None]
+    if not told:
+        return {}
+    return {f"the {len(told)} whole episodes of the comparison below": _share(told)}
+
+
+def _share(told: list[bool]) -> str:
+    share = f"{np.mean(told):.0%} of {len(told)}"
+    if len(told) < 2:
+        return share
+    return f"{share}{_interval(share_interval(np.array([told], float)))}"
+
+
+def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
+    """What an evaluation.json says of this checkpoint, in words; nothing without one.
+
+    Raises:
+        UserError: for an evaluation that cannot be read, or that is of others.
+    """
+    if path is None:
+        return {}
+    assert agent.checkpoint is not None
+    own = sha256_of(agent.checkpoint)
+    try:
+        entries = TypeAdapter(list[Entry]).validate_python(json.loads(read_bytes(path)))
+    except OSError as error:
+        raise UserError(f"--evaluation {path} cannot be read: {reason(error)}") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"--evaluation {path} is no evaluation.json") from None
+    entry = next((one for one in entries if one.checkpoint_sha256 == own), None)
+    if entry is None:
+        names = ", ".join(one.name for one in entries) or "nothing"
+        raise UserError(f"--evaluation {path} must hold this checkpoint, got {names}")
+    words = f"reward {entry.reward_mean:.4g}, {len(entry.seeds)} episodes"
+    if entry.success_rate is not None:
+        interval = entry.success_interval_95
+        shown = "" if interval is None else _interval(interval)
+        words = f"{entry.success_rate:.0%}{shown}, {words}"
+    return {f"`{path.name}`": words}
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f" (95 % interval {ends[0]:.0%} to {ends[1]:.0%})"

@@ -1,0 +1,279 @@
+"""Runs an exported policy on a robot's computer, with ONNX Runtime and NumPy alone.
+
+    policy = Policy("walker")
+    policy.reset()
+    action = policy.act({"depth": depth, "proprio": proprio}, age_s=0.004)
+
+A folder may come from a stranger: nothing in it is run but the graph of standard operators, within
+a limit of memory, and nothing outside it is read.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import onnxruntime
+from numpy.typing import ArrayLike, NDArray
+
+from deploy.contract_file import MODELS, Contract, Port, read_contract
+from deploy.model_file import LARGEST_BYTES, check_model, read_file
+from deploy.search_noise import SearchNoise
+
+__all__ = ["Late", "Policy", "StaleError"]
+
+Late = Literal["hold", "zero", "error"]
+"""What is done where an observation is too old: the last action again, an action of zeros, or
+`StaleError`."""
+_WHOLE = "observation"
+_MOST_SHOWN = 3
+_MEMORY_BYTES = 2 << 30
+
+
+class StaleError(ValueError):
+    """An observation is older than the contract allows."""
+
+
+class Policy:
+    """An exported policy.
+
+    Args:
+        folder: what `deploy.export` wrote.
+        late: what is done where an observation is too old.
+        max_age_s: limit of an observation's age, in place of the contract's.
+        memory_bytes: that models may take for their numbers; a process's first policy sets it.
+
+    Attributes:
+        contract: what the model takes and gives.
+        late_count: how many observations of the episode were too old.
+
+    Raises:
+        ValueError: one sentence, for a folder that holds no model that may be run here.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        late: Late = "error",
+        max_age_s: float | None = None,
+        memory_bytes: int = _MEMORY_BYTES,
+    ) -> None:
+        if late not in get_args(Late):
+            raise ValueError(f"late must be one of {', '.join(get_args(Late))}, got {late!r}")
+        if max_age_s is not None and not max_age_s > 0:
+            raise ValueError(f"max_age_s must be above 0, got {max_age_s!r}")
+        folder = Path(folder)
+        self.contract = read_contract(folder)
+        if self.contract.model != "onnx":
+            raise ValueError(
+                f"{folder} must hold an ONNX model, got {self.contract.model}, which PyTorch loads"
+            )
+        self._late: Late = late
+        self._max_age_s = self.contract.max_age_s if max_age_s is None else max_age_s
+        self._session = _session(folder, self.contract, memory_bytes)
+        plan = self.contract.plan
+        self._noise = SearchNoise(plan, self.contract.seed) if self.contract.noise else None
+        self._outputs = [self.contract.action.name, *(s.output for s in self.contract.states)]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin an episode: what is carried from decision to decision is forgotten."""
+        self._states = {state.port.name: state.initial for state in self.contract.states}
+        self._last: NDArray[Any] | None = None
+        self.late_count = 0
+        if self._noise is not None:
+            self._noise.reset()
+
+    def act(
+        self,
+        observation: Mapping[str, Any] | tuple[Any, ...] | ArrayLike,
+        age_s: float | None = None,
+    ) -> NDArray[Any]:
+        """The action for one observation.
+
+        Args:
+            observation: each part by its name, as the contract has them; nested parts by "a.b" or
+                nested; an observation of one part may come as it is.
+            age_s: how long ago it was seen, seconds; None: it is not known, and counts as new.
+
+        Returns:
+            As the contract has it. Where the observation is too old, what `late` says; the memory
+            then stays as it was.
+
+        Raises:
+            ValueError: one sentence, for an observation that is not as the contract has it.
+            StaleError: where it is too old, and late is "error".
+            FloatingPointError: where the model gives numbers that are not finite.
+        """
+        given = self._checked(observation)
+        if self._is_late(age_s):
+            return self._instead(age_s)
+        feeds = {**given, **self._states}
+        if self._noise is not None and self.contract.noise is not None:
+            feeds[self.contract.noise] = self._noise.next()
+        found = dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
+        for name, value in found.items():
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                raise FloatingPointError(
+                    f"the model gave {name} with numbers that are not finite; the episode must "
+                    "begin anew (reset)"
+                )
+        self._states = {s.port.name: found[s.output] for s in self.contract.states}
+        action: NDArray[Any] = found[self.contract.action.name]
+        self._last = action
+        return action.copy()
+
+    def _is_late(self, age_s: float | None) -> bool:
+        if age_s is None:
+            return False
+        if not age_s >= 0:
+            raise ValueError(f"age_s must be a number of at least 0, got {age_s!r}")
+        return self._max_age_s is not None and age_s > self._max_age_s
+
+    def _instead(self, age_s: float | None) -> NDArray[Any]:
+        self.late_count += 1
+        if self._late == "error":
+            raise StaleError(
+                f"the observation must be at most {self._max_age_s} s old, got one of {age_s} s"
+            )
+        if self._late == "hold" and self._last is not None:
+            return self._last.copy()
+        port = self.contract.action
+        nothing = np.zeros(port.shape)
+        for bound, nearer in ((port.low, np.fmax), (port.high, np.fmin)):
+            nothing = nothing if bound is None else nearer(nothing, bound)
+        return nothing.astype(port.dtype)
+
+    def _checked(self, observation: Any) -> dict[str, NDArray[Any]]:
+        parts = _flat(observation)
+        wanted = [port.name for port in self.contract.inputs]
+        absent = [name for name in wanted if name not in parts]
+        more = [name for name in parts if name not in wanted]
+        if absent or more:
+            got = ", ".join(parts) or "nothing"
+            raise ValueError(f"the observation must hold {', '.join(wanted)}, got {got}")
+        return {port.name: _fitting(port, parts[port.name]) for port in self.contract.inputs}
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Parts of an observation by their names."""
+    if isinstance(value, Mapping | tuple):
+        named = value.items() if isinstance(value, Mapping) else enumerate(value)
+        found: dict[str, Any] = {}
+        for key, part in named:
+            found |= _flat(part, f"{name}.{key}" if name else str(key))
+        return found
+    return {name or _WHOLE: value}
+
+
+def _fitting(port: Port, value: Any) -> NDArray[Any]:
+    """A part of the observation as the model takes it. ValueError for another."""
+    array = np.asarray(value)
+    name = port.name
+    if array.dtype != port.dtype:
+        raise ValueError(f"{name} must be {port.dtype}, got {array.dtype}")
+    if array.shape != port.shape:
+        raise ValueError(f"{name} must have shape {port.shape}, got {array.shape}")
+    if array.dtype.kind == "f":
+        _refuse(name, ~np.isfinite(array), array, "finite")
+    if port.low is not None:
+        _refuse(name, array < port.low, array, f"at least {_shown(port.low)}")
+    if port.high is not None:
+        _refuse(name, array > port.high, array, f"at most {_shown(port.high)}")
+    return np.ascontiguousarray(array)
+
+
+def _refuse(name: str, wrong: NDArray[np.bool_], array: NDArray[Any], allowed: str) -> None:
+    count = int(np.count_nonzero(wrong))
+    if count:
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+        at = f" at {list(first)}" if first else ""
+        raise ValueError(
+            f"{name} must be {allowed}, got {array[first]}{at}, "
+            f"{count} of {array.size} such numbers"
+        )
+
+
+def _shown(bound: NDArray[Any]) -> str:
+    values = np.unique(bound[np.isfinite(bound)]) if bound.dtype.kind == "f" else np.unique(bound)
+    if len(values) > _MOST_SHOWN:
+        return f"the contract's bounds, {values[0]} to {values[-1]}"
+    return " or ".join(str(value) for value in values)
+
+
+def _session(folder: Path, contract: Contract, memory_bytes: int) -> onnxruntime.InferenceSession:
+    """The model, checked against the contract."""
+    name = MODELS["onnx"]
+    data = read_file(folder, name, LARGEST_BYTES)
+    if hashlib.sha256(data).hexdigest() != contract.sha256:
+        raise ValueError(f"{folder / name} must be the file that its contract was written for")
+    check_model(data, str(folder / name))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    _limit_memory(memory_bytes)
+    try:
+        session = onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's own errors have no public class
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{folder / name} cannot be loaded: {reason}") from None
+    _check_ports(session, contract, folder / name)
+    return session
+
+
+_limited: list[int] = []
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    """Of all models of this process: ONNX Runtime has one pool of memory."""
+    if not _limited:
+        where = onnxruntime.OrtMemoryInfo(
+            "Cpu",
+            onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR,
+            0,
+            onnxruntime.OrtMemType.DEFAULT,
+        )
+        onnxruntime.create_and_register_allocator(
+            where, onnxruntime.OrtArenaCfg(memory_bytes, 1, -1, -1)
+        )
+        _limited.append(memory_bytes)
+
+
+def _check_ports(session: onnxruntime.InferenceSession, contract: Contract, path: Path) -> None:
+    """Names, shapes and types as the contract has them."""
+    ports = [*contract.inputs, *(state.port for state in contract.states)]
+    wanted = {port.name: (list(port.shape), port.dtype) for port in ports}
+    if contract.noise is not None:
+        count = sum(n for _, n in contract.plan)
+        wanted[contract.noise] = ([count], np.dtype(np.float32))
+    _compare(path, "take", wanted, session.get_inputs())
+    wanted = {s.output: (list(s.port.shape), s.port.dtype) for s in contract.states}
+    wanted[contract.action.name] = (list(contract.action.shape), contract.action.dtype)
+    _compare(path, "give", wanted, session.get_outputs())
+
+
+def _compare(path: Path, verb: str, wanted: Mapping[str, Any], nodes: Sequence[Any]) -> None:
+    there = {one.name: (one.shape, _dtype(one.type)) for one in nodes}
+    if there != wanted:
+        raise ValueError(
+            f"{path} must {verb} what its contract says, {_list(wanted)}, got {_list(there)}"
+        )
+
+
+_NAMES = {"tensor(float)": "float32", "tensor(double)": "float64"}
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    """ONNX Runtime's name of a type; object for what is no tensor of numbers."""
+    known = _NAMES.get(name, name.removeprefix("tensor(").removesuffix(")"))
+    try:
+        return np.dtype(known)
+    except TypeError:
+        return np.dtype(object)
+
+
+def _list(ports: Mapping[str, tuple[Any, Any]]) -> str:
+    return ", ".join(f"{name} {dtype}{list(shape)}" for name, (shape, dtype) in ports.items())

@@ -1,0 +1,189 @@
+"""Policies as graphs: one decision from tensors to tensors, with all that is carried explicit.
+
+What a policy remembers is an input and an output (`state_...`, `next_state_...`); the noise of a
+search is an input (`search_noise`). Nothing is kept inside, so that one graph serves any number of
+robots.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from deploy.search_noise import LEAST_NORMAL
+from policies import PlaceMemoryPolicy, VisionPerformerPolicy
+from policies.drawn_noise import Given, Kind, Noted
+from policies.observation import flat, parts_of
+from policies.seeing import Memory, SeeingPolicy
+
+__all__ = ["NOISE", "Step", "step_of"]
+
+NOISE = "search_noise"
+"""Name of the input that holds the random numbers of a search."""
+_OUT = "next_"
+
+
+class Step(nn.Module):
+    """One decision of a policy.
+
+    Args:
+        policy: of a kind that `step_of` takes.
+        observation_space, action_space: those of its environment.
+
+    Attributes:
+        parts: of the observation, by name.
+        initial: states at the beginning of an episode, by the names of inputs.
+        plan: of a search, kind and count of what it draws, in order.
+        seed: of those random numbers at the beginning of an episode.
+    """
+
+    def __init__(
+        self,
+        policy: SeeingPolicy | VisionPerformerPolicy,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+    ) -> None:
+        super().__init__()
+        self.policy = policy
+        self.action_space = action_space
+        self.parts: dict[str, Any] = dict(parts_of(observation_space))
+        self.initial: dict[str, Tensor] = {}
+        self.plan: list[tuple[Kind, int]] = []
+        self.seed = 0
+        self._begun: Memory | None = None
+        if isinstance(policy, SeeingPolicy):
+            if policy.remembers:
+                self._begun = policy.start(1)
+                # Copies: an export takes inputs that share their memory for one.
+                self.initial = {k: v.clone() for k, v in _named(self._begun, "state").items()}
+        else:
+            self.seed = policy.config.inference_seed
+            self.plan = self._drawn(policy)
+
+    def _drawn(self, policy: VisionPerformerPolicy) -> list[tuple[Kind, int]]:
+        """What a search draws, found by one decision on an observation of zeros."""
+        noted = Noted(torch.Generator().manual_seed(self.seed))
+        zeros = {key: torch.zeros(space.shape) for key, space in self.parts.items()}
+        rgb = zeros["rgb"].to(torch.uint8).unsqueeze(0)
+        with torch.no_grad():
+            policy.decided(rgb, zeros["pose"].unsqueeze(0).to(policy.action_low), noted)
+        return noted.plan
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names, in the order of `forward`."""
+        noise = [NOISE] if self.plan else []
+        return [*self.parts, *self.initial, *noise]
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names, in the order of what `forward` returns."""
+        return ["action", *(f"{_OUT}{name}" for name in self.initial)]
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Observation as the environment gives it, states and noise -> the action as the
+        environment takes it, and states."""
+        given = dict(zip(self.inputs, tensors, strict=True))
+        seen = {key: given[key].unsqueeze(0) for key in self.parts}
+        policy = self.policy
+        if isinstance(policy, VisionPerformerPolicy):
+            noise = Given(given[NOISE]) if self.plan else Given(seen["pose"].new_zeros(0))
+            action = policy.decided(seen["rgb"], seen["pose"].to(policy.action_low), noise)
+            return (self._as_taken(action[0]),)
+        if self._begun is None:
+            return (self._as_taken(policy.decide(seen).action()[0]),)
+        states = {name: given[name] for name in self.initial}
+        decision, after = policy.decided(seen, _filled(self._begun, states, "state"))
+        found = _named(after, "state")
+        return (self._as_taken(decision.action()[0]), *(found[name] for name in self.initial))
+
+    def carried(self) -> dict[str, Tensor]:
+        """What the policy itself carries to its next decision, by the names of inputs."""
+        memory = getattr(self.policy, "_memory", None)
+        found = {} if memory is None else _named(memory, "state")
+        return {name: found.get(name, value) for name, value in self.initial.items()}
+
+    def _as_taken(self, action: Tensor) -> Tensor:
+        """Within the space, of its shape and type, as the head's `given` has it."""
+        space = self.action_space
+        dtype = torch.from_numpy(np.zeros(0, space.dtype)).dtype
+        if isinstance(space, spaces.Box):
+            if np.issubdtype(space.dtype, np.integer):
+                action = action.round()
+            low, high = (torch.from_numpy(np.array(v)).to(action) for v in (space.low, space.high))
+            action = action.reshape(space.shape).clamp(low, high)
+        return action.reshape(space.shape or ()).to(dtype)
+
+    def example(self, observation: Any) -> dict[str, Tensor]:
+        """Inputs that begin an episode, noise of zeros, in the order of `inputs`."""
+        given = {**self.tensors(observation), **self.initial}
+        if self.plan:
+            given[NOISE] = torch.zeros(sum(count for _, count in self.plan))
+        return given
+
+    def tensors(self, observation: Any) -> dict[str, Tensor]:
+        """An observation of the environment by the names of inputs."""
+        parts = flat(observation)
+        return {key: torch.from_numpy(np.array(parts[key])) for key in self.parts}
+
+
+def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Step:
+    """The graph of a policy.
+
+    Raises:
+        ValueError: one sentence, for a policy that cannot be a graph of fixed sizes.
+    """
+    if not isinstance(policy, SeeingPolicy | VisionPerformerPolicy):
+        raise ValueError(
+            "a policy to be exported must be an implicit_attention, place_memory or "
+            f"vision_performer one, got {type(policy).__name__}"
+        )
+    if isinstance(policy, PlaceMemoryPolicy) and policy.config.memory == "exact":
+        raise ValueError(
+            "memory must be linear, grid, gru or none in an export, got exact, whose state grows "
+            "with what was seen"
+        )
+    if isinstance(policy, SeeingPolicy) and policy.repair is not None:
+        raise ValueError(
+            f"repair must be none in an export, got {policy.config.repair}, which OpenCV does: "
+            "give --repair none, and repair pictures before the model"
+        )
+    if isinstance(policy, VisionPerformerPolicy) and policy.config.optimiser == "langevin":
+        raise ValueError(
+            "optimiser must be derivative_free in an export, got langevin, which takes gradients"
+        )
+    step = Step(policy, observation_space, action_space).eval().requires_grad_(False)
+    few = [count for kind, count in step.plan if kind == "normal" and count < LEAST_NORMAL]
+    if few:
+        raise ValueError(f"samples must be at least {LEAST_NORMAL} in an export, got {few[0]}")
+    return step
+
+
+def _named(state: Any, name: str) -> dict[str, Tensor]:
+    """The tensors of nested dataclasses and NamedTuples by their names, empty ones left out."""
+    if isinstance(state, Tensor):
+        return {name: state} if state.numel() else {}
+    found: dict[str, Tensor] = {}
+    for key, part in _entries(state):
+        found |= _named(part, f"{name}_{key}")
+    return found
+
+
+def _filled(state: Any, tensors: Mapping[str, Tensor], name: str) -> Any:
+    """The same with tensors in place of those of that name."""
+    if isinstance(state, Tensor):
+        return tensors[name] if state.numel() else torch.zeros(state.shape, dtype=state.dtype)
+    made = {key: _filled(part, tensors, f"{name}_{key}") for key, part in _entries(state)}
+    if not made:
+        return state
+    return replace(state, **made) if is_dataclass(state) else state._replace(**made)  # type: ignore[type-var]
+
+
+def _entries(state: Any) -> list[tuple[str, Any]]:
+    if is_dataclass(state):
+        return [(part.name, getattr(state, part.name)) for part in fields(state)]
+    return list(state._asdict().items()) if hasattr(state, "_asdict") else []

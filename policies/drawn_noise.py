@@ -1,0 +1,70 @@
+"""Random numbers of a search: from a generator, or handed in one by one.
+
+A graph that is exported holds no generator. `Noted` writes down what a search draws, in its order;
+`Given` hands such numbers to the search again. So a search is the same numbers in both.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+__all__ = ["Given", "Kind", "Noise", "Noted", "rand", "randn"]
+
+Kind = Literal["uniform", "normal"]
+"""Uniform in [0, 1), or of mean 0 and variance 1."""
+
+
+class Noted:
+    """Draws from a generator and notes what.
+
+    Attributes:
+        plan: kind and count of each draw, in order.
+        numbers: all that was drawn, float32, a piece a draw.
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+        self.plan: list[tuple[Kind, int]] = []
+        self.numbers: list[Tensor] = []
+
+    def draw(self, kind: Kind, shape: tuple[int, ...]) -> Tensor:
+        """(shape) new numbers."""
+        drawn = (rand if kind == "uniform" else randn)(shape, self._generator)
+        self.plan.append((kind, drawn.numel()))
+        self.numbers.append(drawn.flatten())
+        return drawn
+
+
+class Given:
+    """Hands out numbers.
+
+    Args:
+        numbers: (n,), as `Noted` has them, joined.
+    """
+
+    def __init__(self, numbers: Tensor) -> None:
+        self._numbers, self._first = numbers, 0
+
+    def draw(self, kind: Kind, shape: tuple[int, ...]) -> Tensor:
+        """(shape) of the next numbers; whoever gave them saw to their kind."""
+        first, count = self._first, torch.Size(shape).numel()
+        self._first += count
+        return self._numbers[first : first + count].view(shape)
+
+
+Noise = torch.Generator | Noted | Given
+
+
+def rand(shape: tuple[int, ...], source: Noise) -> Tensor:
+    """Uniform numbers in [0, 1), float32, on the generator's device."""
+    if isinstance(source, torch.Generator):
+        return torch.rand(shape, generator=source, device=source.device)
+    return source.draw("uniform", shape)
+
+
+def randn(shape: tuple[int, ...], source: Noise) -> Tensor:
+    """Normal numbers, float32, on the generator's device."""
+    if isinstance(source, torch.Generator):
+        return torch.randn(shape, generator=source, device=source.device)
+    return source.draw("normal", shape)

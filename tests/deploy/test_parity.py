@@ -1,0 +1,132 @@
+"""Exported policies decide as the policies do."""
+
+import gymnasium
+import pytest
+import torch
+from gymnasium import spaces
+
+import envs  # noqa: F401 - registers SteppingStones-v0
+from deploy import formats
+from deploy.parity import LARGEST, compare
+from deploy.search_noise import SearchNoise
+from deploy.steps import step_of
+from policies import build
+from tests.deploy.folders import ACTIONS, SPACE, Still, noise_of, program_of, remembering, searching
+from tests.policies.test_place_memory import ARMS
+from tests.policies.walks import FRONT
+from tests.policies.walks import build as build_for
+from training.runs import checkpoint
+
+CHOICES = spaces.MultiDiscrete([3, 2], start=[1, -1])
+OTHERS = {
+    "pooled": {"name": "vision_performer", "form": "pooled", "patch": (2, 2)},
+    "lstm": {"controller": "lstm", "last_action": True, "patch": (2, 2)},
+    "attended": {"variant": "trans", "patch": (2, 2), "feature_map": "positive"},
+    "overlapping": {"patch": (4, 4), "stride": (2, 2), "feature_map": "softmax"},
+    "running": {"image_scaling": "running", "score_step": 0.01, "patch": (2, 2)},
+    "random": {"selection": "random", "patch": (2, 2)},
+}
+GROWS = [name for name in ARMS if "exact" in name]
+
+
+@pytest.fixture(scope="module")
+def stones():
+    with gymnasium.make("SteppingStones-v0", disable_env_checker=True, **FRONT) as env:
+        yield env
+
+
+def compared(policy, env, decisions=6):
+    step = step_of(policy, env.observation_space, env.action_space)
+    run = program_of(step, env.reset(seed=0)[0])
+    return step, compare(env, policy, step, run, decisions, 0)
+
+
+def test_a_search_is_inside_the_graph_and_its_noise_outside():
+    policy, env = searching()
+    step, found = compared(policy, env)
+    assert step.plan[:2] == [("uniform", 16), ("uniform", 16)]
+    assert found.passed, found.action
+    seen = env.reset(seed=0)[0]
+    drawn = torch.from_numpy(SearchNoise(step.plan, step.seed).next())
+    torch.testing.assert_close(drawn, noise_of(policy, step, seen), rtol=1e-5, atol=1e-6)
+
+
+def test_a_memory_of_places_is_carried_by_the_graph(stones):
+    step, found = compared(build_for(stones), stones)
+    assert {"state_seen_odometry", "state_seen_written_values"} <= step.initial.keys()
+    assert found.passed, (found.action, found.state)
+    assert found.state > 0 or found.action > 0  # summed in another order: really another program
+
+
+def test_a_difference_is_found():
+    policy, env = remembering()
+    step = step_of(policy, env.observation_space, env.action_space)
+
+    def wrong(inputs):
+        after = dict(zip(step.outputs, step(*inputs.values()), strict=True))
+        return after | {"action": after["action"] + 3 * LARGEST}
+
+    found = compare(env, policy, step, wrong, 5, 0)
+    assert (found.decisions, found.beyond, found.episodes) == (5, 5, [True])
+    assert found.action == pytest.approx(3 * LARGEST, rel=0.1)
+    assert found.state == 0
+    assert 0 < found.unsure < LARGEST
+
+
+@pytest.mark.parametrize("count", [16, 40, 128])
+def test_noise_is_that_of_pytorch(count):
+    generator = torch.Generator().manual_seed(5)
+    wanted = [torch.rand(count, generator=generator), torch.randn(count, generator=generator)]
+    noise = SearchNoise([("uniform", count), ("normal", count)], 5)
+    found = torch.from_numpy(noise.next())
+    assert torch.equal(found[:count], wanted[0])
+    torch.testing.assert_close(found[count:], wanted[1], rtol=1e-5, atol=1e-6)
+    noise.reset()
+    assert torch.equal(torch.from_numpy(noise.next()), found)
+
+
+@pytest.mark.parametrize("name", GROWS)
+def test_a_memory_that_grows_is_refused(stones, name):
+    with pytest.raises(ValueError, match="got exact, whose state grows"):
+        step_of(build_for(stones, **ARMS[name]), stones.observation_space, stones.action_space)
+
+
+def test_repair_by_opencv_is_refused():
+    policy = build({"repair": "holes"}, SPACE, ACTIONS)
+    with pytest.raises(ValueError, match="repair must be none in an export, got holes"):
+        step_of(policy, SPACE, ACTIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action_space", [ACTIONS, CHOICES], ids=["numbers", "choices"])
+@pytest.mark.parametrize("settings", OTHERS.values(), ids=OTHERS)
+def test_other_kinds_become_onnx(tmp_path, settings, action_space):
+    policy, env = build(settings, SPACE, action_space), Still(SPACE, action_space)
+    step = step_of(policy, SPACE, action_space)
+    example = step.example(env.reset(seed=0)[0])
+    run = formats.write("onnx", step, example, tmp_path / "model.onnx")
+    found = compare(env, policy, step, run, 20, 0)
+    assert found.passed, (found.action, found.state)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ARMS if name not in GROWS])
+def test_memories_of_places_become_onnx(stones, tmp_path, name):
+    policy = build_for(stones, **ARMS[name])
+    step = step_of(policy, stones.observation_space, stones.action_space)
+    example = step.example(stones.reset(seed=0)[0])
+    run = formats.write("onnx", step, example, tmp_path / "model.onnx")
+    found = compare(stones, policy, step, run, 60, 0)
+    # Where little is written yet, a rounding of the observation moves an action by as much.
+    assert found.action < 2e-4
+    assert found.state < LARGEST
+    assert found.beyond <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", checkpoint.shipped())
+def test_shipped_policies_become_onnx(name, tmp_path):
+    from deploy.export import main
+
+    arguments = [name, "--out", str(tmp_path / "out"), "--observations", "150"]
+    assert main(arguments) == 0

@@ -1,0 +1,196 @@
+"""The runtime: alone, particular about what it is given, and safe with a stranger's folder."""
+
+import json
+import subprocess
+import sys
+from hashlib import sha256
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from deploy.contract_file import CONTRACT
+from deploy.runtime import Policy, StaleError
+from tests.deploy.folders import remembering, write
+
+ALONE = """
+import sys
+from deploy.runtime import Policy
+import numpy as np
+policy = Policy(sys.argv[1])
+policy.act({"depth": np.ones((6, 8), np.float32), "proprio": np.zeros(3, np.float32)})
+roots = {name.partition(".")[0] for name in sys.modules}
+print(*sorted(roots & set(sys.argv[2].split(","))))
+"""
+NOT_NEEDED = "torch,pybullet,gymnasium,pydantic,onnx,attention,policies,envs,training"
+BOMB = """
+import sys
+from deploy.runtime import Policy
+import numpy as np
+import resource
+policy = Policy(sys.argv[1], memory_bytes=1 << 26)
+try:
+    policy.act({"x": np.ones(1, np.float32)})
+except Exception as error:
+    print("refused", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 20)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("exported")
+    write(made, *remembering())
+    return made
+
+
+def seen(env=None, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "depth": rng.uniform(0, 1.5, (6, 8)).astype(np.float32),
+        "proprio": rng.normal(0, 1, 3).astype(np.float32),
+    }
+
+
+def in_a_process(code, *words):
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_it_acts_as_the_policy_does_over_an_episode_and_after_a_reset(folder):
+    policy, _ = remembering()
+    exported = Policy(folder)
+    for _ in range(2):
+        policy.reset()
+        exported.reset()
+        for step in range(4):
+            action = exported.act(seen(seed=step), age_s=0.01)
+            np.testing.assert_allclose(action, policy.act(seen(seed=step)), atol=1e-5)
+
+
+def test_it_needs_numpy_and_onnx_runtime_alone(folder):
+    assert in_a_process(ALONE, folder, NOT_NEEDED) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"depth": None}, "the observation must hold depth, proprio, got proprio"),
+        (
+            {"more": np.zeros(1)},
+            "the observation must hold depth, proprio, got depth, proprio, more",
+        ),
+        ({"proprio": np.zeros(3)}, "proprio must be float32, got float64"),
+        ({"proprio": np.zeros(4, np.float32)}, r"proprio must have shape \(3,\), got \(4,\)"),
+        (
+            {"proprio": np.array([0, np.nan, 0], np.float32)},
+            r"proprio must be finite, got nan at \[1\], 1 of 3",
+        ),
+        ({"depth": np.full((6, 8), 1.6, np.float32)}, r"depth must be at most 1.5, got 1.6"),
+        ({"depth": np.full((6, 8), -1, np.float32)}, r"depth must be at least 0.0, got -1.0"),
+    ],
+)
+def test_what_comes_in_is_checked(folder, change, sentence):
+    given = {key: value for key, value in (seen() | change).items() if value is not None}
+    with pytest.raises(ValueError, match=sentence):
+        Policy(folder).act(given)
+
+
+def test_what_is_too_old_is_held_zeroed_or_an_error(folder):
+    with pytest.raises(StaleError, match=r"at most 0.05 s old, got one of 0.2 s"):
+        Policy(folder).act(seen(), age_s=0.2)
+    with pytest.raises(ValueError, match="late must be one of hold, zero, error, got 'never'"):
+        Policy(folder, late="never")
+    zero, hold = Policy(folder, late="zero"), Policy(folder, late="hold", max_age_s=0.3)
+    last = hold.act(seen(), age_s=0.2)
+    assert np.array_equal(hold.act(seen(seed=1), age_s=0.4), last)
+    zero.act(seen(), age_s=0.05)
+    assert not zero.act(seen(), age_s=0.06).any()
+    assert (zero.late_count, hold.late_count) == (1, 1)
+    # The memory is that of what was decided: the next decision is the second.
+    fresh = Policy(folder)
+    fresh.act(seen())
+    assert np.array_equal(hold.act(seen(seed=2)), fresh.act(seen(seed=2)))
+
+
+def of_a_stranger(tmp_path, nodes, initializer=(), opsets=(("", 18),), **ports):
+    """A folder whose model has these nodes, from x (1,) to action ()."""
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])]
+    gives = [helper.make_tensor_value_info("action", TensorProto.FLOAT, [])]
+    graph = helper.make_graph(nodes, "graph", given, gives, initializer=list(initializer))
+    imports = [helper.make_opsetid(*one) for one in opsets]
+    data = helper.make_model(graph, opset_imports=imports, ir_version=9).SerializeToString()
+    (tmp_path / "model.onnx").write_bytes(data)
+    port = {"name": "x", "shape": [1], "dtype": "float32"}
+    told = {
+        "format": "foveate-contract", "version": 1, "inputs": [port], "states": [], "noise": None,
+        "outputs": [{"name": "action", "shape": [], "dtype": "float32"}], "max_age_s": None,
+        "model": {"kind": "onnx", "sha256": sha256(data).hexdigest()}, **ports,
+    }  # fmt: skip
+    (tmp_path / CONTRACT).write_text(json.dumps(told))
+    return tmp_path
+
+
+def summed(name):
+    return helper.make_node("ReduceSum", [name], ["action"], keepdims=0)
+
+
+def test_numbers_in_other_files_are_refused(tmp_path):
+    lies = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1])
+    lies.data_location = TensorProto.EXTERNAL
+    lies.external_data.add(key="location", value="../secret")
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"]), summed("y")]
+    with pytest.raises(ValueError, match="a tensor whose data lie in another file"):
+        Policy(of_a_stranger(tmp_path, nodes, [lies]))
+    hidden = helper.make_node("Constant", [], ["w"], value=lies)  # within an operator
+    with pytest.raises(ValueError, match="a tensor whose data lie in another file"):
+        Policy(of_a_stranger(tmp_path, [hidden, *nodes]))
+
+
+def test_operators_of_others_and_damaged_files_are_refused(tmp_path):
+    nodes = [helper.make_node("Run", ["x"], ["y"], domain="com.example"), summed("y")]
+    with pytest.raises(ValueError, match="ONNX's own operators, got one of the domain"):
+        Policy(of_a_stranger(tmp_path, nodes, opsets=(("", 18), ("com.example", 1))))
+    folder = of_a_stranger(tmp_path, [summed("x")])
+    model = folder / "model.onnx"
+    data = model.read_bytes()
+    model.write_bytes(data[:-1])
+    with pytest.raises(ValueError, match="must be the file that its contract was written for"):
+        Policy(folder)
+    model.unlink()
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-elsewhere"
+    elsewhere.write_bytes(data)
+    model.symlink_to(elsewhere)
+    with pytest.raises(ValueError, match="links are not followed"):
+        Policy(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"outputs": [{"name": "action", "shape": [2], "dtype": "float32"}]}, "must give what its"),
+        ({"inputs": [{"name": "x", "shape": [2], "dtype": "float32"}]}, "must take what its"),
+        (
+            {"inputs": [{"name": "x", "shape": [1 << 40], "dtype": "float32"}]},
+            "whole numbers from 0",
+        ),
+        ({"inputs": [{"name": "x", "shape": [1], "dtype": "object"}]}, "dtype of x must be one of"),
+        ({"version": 2}, "format and version must be foveate-contract 1"),
+        ({"inputs": 3}, "lacks a part or has another in its place"),
+        ({"max_age_s": "NaN"}, "max_age_s must be a number above 0 or null"),
+    ],
+)
+def test_a_contract_of_another_is_refused(tmp_path, change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Policy(of_a_stranger(tmp_path, [summed("x")], **change))
+
+
+def test_a_model_cannot_fill_the_memory(tmp_path):
+    count = helper.make_tensor("n", TensorProto.INT64, [1], [10**9])
+    nodes = [helper.make_node("Expand", ["x", "n"], ["y"]), summed("y")]
+    assert in_a_process(BOMB, of_a_stranger(tmp_path, nodes, [count])) == "refused True"
+
+
+def test_an_exported_model_says_nothing_of_the_machine_it_was_made_on(folder):
+    model = onnx.load(folder / "model.onnx")
+    assert not [node.name for node in model.graph.node if node.metadata_props or node.doc_string]
