@@ -217,6 +217,8 @@ def test_documented_commands_exist(words, capsys, monkeypatch):
     """The module, each option, each preset, each `--set` and each policy are known."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "follow_light"))
     module = importlib.import_module(words[0])
+    if hasattr(module, "__path__"):  # a package, whose command is beside it
+        module = importlib.import_module(f"{words[0]}.__main__")
     with pytest.raises(SystemExit) as leaving:
         module.main(["--help"])
     assert leaving.value.code == 0

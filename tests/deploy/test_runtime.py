@@ -28,12 +28,14 @@ BOMB = """
 import sys
 from deploy.runtime import Policy
 import numpy as np
-import resource
+from pathlib import Path
 policy = Policy(sys.argv[1], memory_bytes=1 << 26)
 try:
     policy.act({"x": np.ones(1, np.float32)})
 except Exception as error:
-    print("refused", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 1 << 20)
+    lines = Path("/proc/self/status").read_text().splitlines()
+    most_kib = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    print("refused", most_kib < 1 << 20)
 """
 
 

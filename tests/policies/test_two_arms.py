@@ -53,7 +53,7 @@ def test_the_action_is_that_of_the_arms(head):
     policy = make(head=head)
     policy.set_statistics(*data())
     normal = torch.tensor([[0.8, 0.8, 0.0, 0.0]])
-    policy._search = lambda context: normal
+    policy._search = lambda context, noise: normal
     seen = {**observation(), "pose": np.zeros(6, np.float32)}
     action = policy.act(seen)
     assert ACTIONS.contains(action)
