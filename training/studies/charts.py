@@ -57,6 +57,8 @@ def training_charts(
                     lines.append(Line(number, name, found.x, found.mean, *band))
             if not panel.is_told_by(line.y for line in lines):
                 continue
+            if all(len(line.x) == 1 for line in lines):  # one iteration is no curve
+                continue
             of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
             title = f"Training, {of_stage}{panel.meaning}{of}"
             xlabel = f"{of_stage}iteration of training.{settings.trainer}"
