@@ -13,7 +13,7 @@ from training.evaluation.intervals import Interval
 from training.pages.plots import panels
 from training.studies.config import CurveConfig, StudyConfig
 from training.studies.grouped import Pairs
-from training.studies.line_charts import Line, draw_lines
+from training.studies.line_charts import OVERLAID, Line, draw_lines
 from training.studies.results import Scores, finished_runs, training_spread
 from training.studies.runs import Run
 from training.studies.scatter import Point, draw_picture, draw_points
@@ -57,8 +57,8 @@ def training_charts(
                     lines.append(Line(number, name, found.x, found.mean, *band))
             if not panel.is_told_by(line.y for line in lines):
                 continue
-            if all(len(line.x) == 1 for line in lines):  # one iteration is no curve
-                continue
+            if len(lines) > OVERLAID and all(len(line.x) == 1 for line in lines):
+                continue  # a panel for every arm, each with a single point
             of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
             title = f"Training, {of_stage}{panel.meaning}{of}"
             xlabel = f"{of_stage}iteration of training.{settings.trainer}"
