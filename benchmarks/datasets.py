@@ -8,19 +8,17 @@ $XDG_CACHE_HOME/foveate, by default ~/.cache/foveate. A download is checked agai
 where that is known; files of a local folder are taken as they are.
 """
 
-import hashlib
 import os
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.data.files import Home, fetched
 from training.settings.config import UserError
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
-TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -143,36 +141,12 @@ def _one_hot(column: NDArray[np.str_]) -> NDArray[np.float64]:
 def _find(name: str, folder: str | Path | None) -> Path:
     file = SOURCES[name].file
     if folder is None:
-        return _cached(name)
+        return fetched(name, Home(SOURCES[name].url, SOURCES[name].sha256))
     candidates = (Path(folder) / name / file, Path(folder) / file)
     for path in candidates:
         if path.is_file():
             return path
     raise UserError(f"{name} must be at {candidates[0]} or {candidates[1]}, and neither exists")
-
-
-def _cached(name: str) -> Path:
-    source = SOURCES[name]
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    path = Path(root) / "foveate" / name / source.file
-    if path.is_file():
-        return path
-    try:
-        with urllib.request.urlopen(source.url, timeout=TIMEOUT_S) as response:
-            content: bytes = response.read()
-    except OSError as error:
-        raise UserError(
-            f"{source.file} of {name} cannot be fetched from {source.url} ({error}): "
-            f"fetch it elsewhere and name its folder by --data or FOVEATE_DATA"
-        ) from None
-    found = hashlib.sha256(content).hexdigest()
-    if source.sha256 is not None and found != source.sha256:
-        raise UserError(f"{source.url} must have SHA-256 {source.sha256}, got {found}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.part")
-    partial.write_bytes(content)
-    partial.replace(path)
-    return path
 
 
 @dataclass(frozen=True)

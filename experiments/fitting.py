@@ -231,7 +231,7 @@ def _go_on(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tu
 def stopped_at(folder: Path) -> int | None:
     """The step whose loss was not finite, by the state in a folder; None where there was none."""
     path = folder / STATE
-    return _read(path)[0].diverged_at if path.is_file() else None
+    return _facts(path)[0].diverged_at if path.is_file() else None
 
 
 def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | None = None) -> None:
@@ -251,12 +251,18 @@ def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | Non
 
 
 def _read(path: Path) -> tuple[_Saved, dict[str, Tensor]]:
+    facts, names = _facts(path)
+    return facts, read_tensors(path, names)
+
+
+def _facts(path: Path) -> tuple[_Saved, list[str]]:
+    """What stands beside the tensors, and their names: none of them is read."""
     metadata, header = read_header(path)
     try:
         facts = json.loads(metadata.get("fit", ""))
     except ValueError:
         raise UserError(f"{path} is damaged, or another kind of file") from None
-    return check(_Saved, facts, path), read_tensors(path, list(header))
+    return check(_Saved, facts, path), list(header)
 
 
 def _load(

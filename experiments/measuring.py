@@ -1,15 +1,17 @@
-"""What a model costs to run."""
+"""What a model costs to run, and how well it tells classes apart."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from attention.components import EXPONENTIALS, PROJECTION, SCORE
 from training.evaluation.op_counter import OpCounter
 
-__all__ = ["flops_of"]
+__all__ = ["classified", "flops_of"]
 
 _PARTS = (PROJECTION, EXPONENTIALS, SCORE)
 """Of attention, as it names them itself."""
@@ -22,3 +24,11 @@ def flops_of(run: Callable[[], object]) -> tuple[int, int]:
     with OpCounter() as counter:
         run()
     return counter.total, sum(counter.by_component[part] for part in _PARTS)
+
+
+def classified(logits: Tensor, labels: Tensor) -> dict[str, float]:
+    """Of logits (examples, classes) and labels (examples,): how many in percent have their largest
+    at the label, and the mean cross-entropy in nats, in float64."""
+    logits = logits.double()
+    right = (logits.argmax(1) == labels).double().mean()
+    return {"accuracy": 100 * float(right), "loss": float(functional.cross_entropy(logits, labels))}

@@ -14,6 +14,7 @@ from experiments.compositional.skeletons import Inputs, skeleton_of
 from experiments.data import fashion_mnist
 from experiments.data.fashion_mnist import Pictures
 from experiments.fitting import fit
+from experiments.measuring import classified
 from experiments.task import Learning
 
 __all__ = ["check", "learn"]
@@ -76,7 +77,4 @@ def _model(settings: CompositionalConfig, seed: int) -> nn.Module:
 @torch.no_grad()
 def _measured(model: nn.Module, inputs: Inputs, pictures: Pictures) -> dict[str, float]:
     chunks = pictures.images.split(_MEASURED_AT_ONCE)
-    logits = torch.cat([model(inputs(images)) for images in chunks]).double()
-    right = (logits.argmax(1) == pictures.labels).double().mean()
-    loss = functional.cross_entropy(logits, pictures.labels)
-    return {"accuracy": 100 * float(right), "loss": float(loss)}
+    return classified(torch.cat([model(inputs(images)) for images in chunks]), pictures.labels)

@@ -21,7 +21,7 @@ from pathlib import Path
 from training.command.files import write_atomically
 from training.settings.config import UserError
 
-__all__ = ["Home", "find", "find_folder"]
+__all__ = ["Home", "fetched", "find", "find_folder"]
 
 _TIMEOUT_S = 30.0
 _MOST_BYTES = 2**28
@@ -34,8 +34,8 @@ class Home:
 
     url: str
     """Its name alone where it has no public home: then a local folder must have it."""
-    sha256: str
-    """Of its contents, unpacked where it ends in .gz, in hexadecimal digits."""
+    sha256: str | None = None
+    """Of its contents, unpacked where it ends in .gz, in hexadecimal digits; None: not known."""
     also: tuple[str, ...] = ()
     """Other names under which a local folder may have it, unpacked or packed otherwise."""
     places: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ def find(name: str, home: Home, folder: str | Path | None = None) -> Path:
     if folder is not None:
         places = [place / file for place in (Path(folder) / name, Path(folder)) for file in files]
         return _first(places) or _missing(name, places)
-    return _first([Path(p) / file for p in home.places for file in files]) or _cached(name, home)
+    return _first([Path(p) / file for p in home.places for file in files]) or fetched(name, home)
 
 
 def find_folder(name: str, inner: str, folder: str | Path | None = None) -> Path | None:
@@ -86,7 +86,11 @@ def _missing(name: str, places: Sequence[Path]) -> Path:
     raise UserError(f"{name} must have {files} in {folders}, and it is not there")
 
 
-def _cached(name: str, home: Home) -> Path:
+def fetched(name: str, home: Home) -> Path:
+    """A file of the data set `name` in the cache, downloaded where it is not there.
+
+    Raises UserError where it cannot be, or is another file than its checksum says.
+    """
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(root) / "foveate" / name / home.file
     if path.is_file():
@@ -105,8 +109,7 @@ def _cached(name: str, home: Home) -> Path:
             "elsewhere and name its folder by --data or FOVEATE_DATA"
         ) from None
     digest = home.digest or partial(_sha256, packed=home.file.endswith(".gz"))
-    found = digest(content)
-    if found != home.sha256:
+    if home.sha256 is not None and (found := digest(content)) != home.sha256:
         raise UserError(f"{home.url} must have SHA-256 {home.sha256}, got {found}")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content)

@@ -15,7 +15,7 @@ from experiments.data.words import Corpus, read_corpus
 __all__ = ["load"]
 
 NAME = "ptb"
-HOMES = {part: Home(f"ptb.{part}.txt", "") for part in ("train", "valid", "test")}
+HOMES = {part: Home(f"ptb.{part}.txt") for part in ("train", "valid", "test")}
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ import tarfile
 import zlib
 from collections.abc import Callable
 
+from experiments.data.xz import unxz
 from training.settings.config import UserError
 
 __all__ = ["read_members"]
@@ -59,11 +60,7 @@ def _is_file(member: tarfile.TarInfo) -> bool:
 def _unpacked(content: bytes) -> bytes:
     """At most one byte more than are allowed."""
     if content.startswith(_XZ):
-        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MOST_BYTES)
-        data = unpacking.decompress(content, _MOST_BYTES + 1)
-        if not unpacking.eof and len(data) <= _MOST_BYTES:
-            raise EOFError("it ends too early")
-        return data
+        return unxz(content, _MOST_BYTES, _MOST_BYTES)
     if content.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(content)) as file:
             return file.read(_MOST_BYTES + 1)

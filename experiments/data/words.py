@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from experiments.data.files import Home, find
+from experiments.data.xz import unxz
 from training.settings.config import UserError
 
 __all__ = ["Corpus", "frequent", "read_corpus"]
@@ -102,10 +103,7 @@ def _unpacked(path: Path) -> bytes:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         data: bytes = file.read(_MOST_BYTES + 1)
     if path.suffix == ".xz":
-        unpacker = lzma.LZMADecompressor(memlimit=_MOST_MEMORY)
-        data = unpacker.decompress(data, _MOST_BYTES + 1)
-        if not unpacker.eof and len(data) <= _MOST_BYTES:
-            raise EOFError("it ends too early")
+        data = unxz(data, _MOST_BYTES, _MOST_MEMORY)
     if len(data) > _MOST_BYTES:
         raise UserError(f"{path} must hold at most {_MOST_BYTES} bytes, and holds more")
     return data

@@ -13,7 +13,7 @@ from experiments.fitting import fit, load_model
 from experiments.images.model import ImageTransformer
 from experiments.images.settings import ImagesConfig
 from experiments.layers import is_of_map, prepare_step
-from experiments.measuring import flops_of
+from experiments.measuring import classified, flops_of
 from experiments.task import Learning
 
 __all__ = ["check", "learn"]
@@ -64,7 +64,4 @@ def learn(learning: Learning) -> dict[str, float]:
 @torch.no_grad()
 def _measured(model: ImageTransformer, pictures: Pictures) -> dict[str, float]:
     chunks = pictures.images.split(_MEASURED_AT_ONCE)
-    logits = torch.cat([model(images) for images in chunks]).double()
-    right = (logits.argmax(1) == pictures.labels).double().mean()
-    loss = functional.cross_entropy(logits, pictures.labels)
-    return {"accuracy": 100 * float(right), "loss": float(loss)}
+    return classified(torch.cat([model(images) for images in chunks]), pictures.labels)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from experiments.data.listops import Example, example, examples
 from experiments.fitting import fit, load_model
 from experiments.layers import is_of_map, prepare_step
-from experiments.measuring import flops_of
+from experiments.measuring import classified, flops_of
 from experiments.task import Learning
 from experiments.text.batches import batch_of, by_length
 from experiments.text.model import TextTransformer
@@ -68,13 +68,8 @@ def learn(learning: Learning) -> dict[str, float]:
 
 @torch.no_grad()
 def _measured(model: TextTransformer, batches: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float]:
-    logits = torch.cat([model(tokens) for tokens, _ in batches]).double()
     answers = torch.cat([answers for _, answers in batches])
-    right = (logits.argmax(1) == answers).double().mean()
-    return {
-        "accuracy": 100 * float(right),
-        "loss": float(functional.cross_entropy(logits, answers)),
-    }
+    return classified(torch.cat([model(tokens) for tokens, _ in batches]), answers)
 
 
 def guesses(known: Sequence[Example], test: Sequence[Example]) -> dict[str, float]:

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import urllib.error
+import urllib.request
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import datasets
 from benchmarks.classification import compare, positive_features, rows, summary
 from benchmarks.classification_published import MEAN_V, SIGMA, TABLE_2
 from benchmarks.datasets import SOURCES, load, split
@@ -33,7 +33,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(url: str, timeout: float) -> Any:
         raise urllib.error.URLError("no network in tests")
 
-    monkeypatch.setattr(datasets.urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("FOVEATE_DATA", raising=False)
 
@@ -131,7 +131,7 @@ def test_a_download_is_verified_cached_and_not_repeated(
         asked.append(url)
         return Response(content)
 
-    monkeypatch.setattr(datasets.urllib.request, "urlopen", serve)
+    monkeypatch.setattr(urllib.request, "urlopen", serve)
     assert len(load("abalone").features) == len(load("abalone").features) == 4
     assert asked == [known.url]
     cached = tmp_path / "cache" / "foveate" / "abalone" / "abalone.data"
@@ -143,7 +143,7 @@ def test_a_download_that_differs_is_refused_and_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        datasets.urllib.request, "urlopen", lambda url, timeout: Response(b"<html>moved</html>")
+        urllib.request, "urlopen", lambda url, timeout: Response(b"<html>moved</html>")
     )
     with pytest.raises(ValueError, match=r"abalone\.data must have SHA-256 de37cd.*, got "):
         load("abalone")
