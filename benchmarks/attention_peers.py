@@ -2,6 +2,7 @@
 
 performer-pytorch 1.1.4 (MIT): FAVOR+; its causal form without the CUDA extension.
 pytorch-fast-transformers 0.4 (MIT): FAVOR+; its build needs a compiler.
+flash-linear-attention 0.6 (MIT): Triton kernels for causal products of any features, on a GPU.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+import attention
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(batch, heads, L, d) each -> (batch, heads, L, d), with the d**-0.5 of Transformers."""
@@ -32,6 +35,9 @@ def peers(dim: int, causal: bool, device: str) -> tuple[dict[str, Attention], li
         f"performer-pytorch m={FEATURES}": _performer_pytorch,
         f"fast-transformers m={FEATURES}": _fast_transformers,
     }
+    if causal and torch.device(device).type == "cuda":
+        builders[f"flash-linear-attention, FAVOR+ m={FEATURES}"] = _flash_linear_attention
+        builders["flash-linear-attention, ELU"] = _flash_linear_attention_elu
     for name, build in builders.items():
         try:
             # Imported by name: their messages and deprecation warnings are not ours to print.
@@ -72,3 +78,35 @@ def _fast_transformers(dim: int, causal: bool, device: str) -> Attention:
         return output.transpose(1, 2)
 
     return attend
+
+
+def _flash_linear_attention(dim: int, causal: bool, device: str) -> Attention:
+    """Features of our map, products by its kernel. The kernel has no scale of a key's own, so
+    features of keys are brought to one scale first."""
+    chunked = import_module("fla.ops.linear_attn").chunk_linear_attn
+    own = attention.feature_map("positive", dim, FEATURES).to(device)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        phi_q = own.scaled_queries(q * dim**-0.25).mantissa
+        keys = own.scaled_keys(k * dim**-0.25)
+        scale = keys.log_scale - keys.log_scale.amax(-2, keepdim=True)
+        return _chunked(chunked, phi_q, keys.mantissa * scale.exp(), v)
+
+    return attend
+
+
+def _flash_linear_attention_elu(dim: int, causal: bool, device: str) -> Attention:
+    """ELU(x) + 1 (Katharopoulos et al. 2020): d features."""
+    chunked = import_module("fla.ops.linear_attn").chunk_linear_attn
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _chunked(chunked, functional.elu(q) + 1, functional.elu(k) + 1, v)
+
+    return attend
+
+
+def _chunked(chunked: Callable[..., Any], phi_q: Tensor, phi_k: Tensor, v: Tensor) -> Tensor:
+    """Its order is (batch, L, heads, d)."""
+    by_token = (t.to(v.dtype).transpose(1, 2).contiguous() for t in (phi_q, phi_k, v))
+    output: Tensor = chunked(*by_token, scale=1.0)[0]
+    return output.transpose(1, 2)

@@ -5,7 +5,8 @@
 Batch 1, 8 heads, d = 64, normal queries, keys and values, no gradients, two CPU threads. Every
 round times each method once, one after the other, so that all see the same machine; figures are
 medians over rounds. Scaling by d**-0.5 is inside every time. Peers that are not installed are left
-out with a note. Memory is the peak of live tensors beyond the inputs (on a GPU the allocator's).
+out with a note. On a GPU a copy is timed beside: how much of its bandwidth a method would use, did
+it read queries, keys and values once and write its output. Memory is the peak of live tensors beyond the inputs (on a GPU the allocator's).
 
 Errors are |out - exact| / |exact| over all heads, means over draws of the random vectors, for
 queries and keys of length 1.5 after scaling in an 8-dimensional subspace: normal ones of d = 64
@@ -33,7 +34,7 @@ import attention
 from benchmarks.attention_peers import Attention, peers
 from benchmarks.live_memory import peak_bytes
 from benchmarks.report import make_parser, new_figure, save
-from training.evaluation.agents import check_device
+from training.evaluation.agents import check_device, device_name
 from training.settings.config import exit_status
 
 HEADS, DIM = 8, 64
@@ -118,9 +119,11 @@ def whole(
     for length in lengths:
         q, k, v = inputs(length, device, dtype, seed)
         computations = {name: partial(attend, q, k, v) for name, attend in methods.items()}
+        least = sum(t.nbytes for t in (q, k, v, v))
         rows.append(
             {
                 "length": length,
+                "least_mib": least / 2**20,
                 "ms": rounds_ms(computations, rounds, device),
                 "peak_mib": {n: _peak(c, device) / 2**20 for n, c in computations.items()},
             }
@@ -213,6 +216,21 @@ def _in_subspace(tokens: Tensor, basis: Tensor) -> Tensor:
     return kept @ basis * (1.5 * DIM**0.25)
 
 
+def copied_gb_s(device: str) -> float:
+    """Gigabytes a second that a copy of 1 GiB reads and writes; a median of 10."""
+    given = torch.zeros(2**28, device=device)
+    taken = torch.empty_like(given)
+    copies = [seconds(lambda: taken.copy_(given), device) for _ in range(11)]
+    return 2 * given.nbytes / statistics.median(copies[1:]) / 1e9
+
+
+def _print_bandwidth(rows: Sequence[dict[str, Any]], copied: float) -> None:
+    print(f"share of a copy's {copied:.0f} GB/s")
+    for name in rows[0]["ms"]:
+        shares = (r["least_mib"] * 2**20 / (1e6 * r["ms"][name]) / copied for r in rows)
+        print(f"{name:30}" + "".join(f"{share:>18.1%}" for share in shares))
+
+
 def _print_whole(title: str, rows: Sequence[dict[str, Any]]) -> None:
     names = list(rows[0]["ms"])
     print(f"\n{title}, milliseconds (peak MiB)\n{'':30}", end="")
@@ -295,7 +313,10 @@ def _measure(arguments: Any) -> None:
     place: dict[str, Any] = {"device": device, "dtype": dtype, "seed": seed}
     maps = {n: attention.feature_map(dim=DIM, seed=seed, **o).to(device) for n, o in OURS.items()}
     results: dict[str, Any] = {"device": device, "dtype": arguments.dtype}
+    results["device_name"] = device_name(device)
     results["threads"] = torch.get_num_threads()
+    if device != "cpu":
+        results["copied_gb_s"] = copied_gb_s(device)
     for kind in ("bidirectional", "causal"):
         causal = kind == "causal"
         others, notes = peers(DIM, causal, device)
@@ -305,6 +326,8 @@ def _measure(arguments: Any) -> None:
         methods = {name: scaled(fm, causal) for name, fm in maps.items()} | others
         results[kind] = whole(methods, lengths, rounds, **place)
         _print_whole(kind, results[kind])
+        if device != "cpu":
+            _print_bandwidth(results[kind], results["copied_gb_s"])
     results["parts_length"] = 128 if quick else 2048
     results["parts"] = parts(maps, results["parts_length"], rounds, **place)
     print(f"\nparts at length {results['parts_length']}, milliseconds")

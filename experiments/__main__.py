@@ -27,6 +27,7 @@ from experiments.config import ExperimentConfig, load_config, with_arms
 from experiments.experiment import check_directory, command_of, run_experiment, write_record
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
+from training.evaluation.agents import check_device
 from training.settings import config as configuration
 from training.settings.config import ArgumentParser, UserError
 
@@ -89,6 +90,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         experiment = with_arms(experiment, words.arms)
     out = Path(words.out) if words.out else Path("results") / path.stem
     torch.set_num_threads(1)
+    check_device(experiment.device)
     check_directory(out, experiment)
     command = command_of(words.experiment, words.set, words.quick, words.arms)
     if words.record is not None:

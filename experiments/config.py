@@ -81,6 +81,8 @@ class ExperimentConfig:
     """Of initial parameters, random features, batches; one model of every arm each."""
     parallel: int = Field(default=1, ge=1, le=1024)
     """Models that are trained at the same time, each in a process with one thread."""
+    device: str = "cpu"
+    """PyTorch device: cpu or cuda. Models of one experiment can be learned on different ones."""
 
     def arm(self, name: str) -> ArmConfig:
         """The arm of a name."""

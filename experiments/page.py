@@ -46,6 +46,7 @@ def render(experiment: ExperimentConfig, summary: Summary, command: str, parts: 
         claims=_claims(summary),
         charts=_charts(experiment, parts),
         commits=summary.commits,
+        machines=summary.machines,
     )
 
 

@@ -89,6 +89,8 @@ class Summary:
     """Each claim in words, of which measure, and its neighbours."""
     commits: tuple[str, ...]
     """Of the code that made the results."""
+    machines: tuple[str, ...]
+    """What models were learned on: GPUs, or processors."""
 
 
 def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
@@ -117,7 +119,18 @@ def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
         )
         claims.append((one.claim, measure, pairs))
     commits = {str((r.provenance.get("git") or {}).get("commit", "")) for r in there.values()}
-    return Summary(measures, tuple(rows), tuple(claims), tuple(sorted(commits - {""})))
+    machines = {_machine(result) for result in there.values()}
+    return Summary(
+        measures, tuple(rows), tuple(claims), tuple(sorted(commits - {""})),
+        tuple(sorted(machines - {""})),
+    )  # fmt: skip
+
+
+def _machine(result: Result) -> str:
+    device = result.provenance.get("device", "cpu")
+    if device == "cpu":
+        device = (result.provenance.get("hardware") or {}).get("cpu") or ""
+    return str(device)
 
 
 def _of(

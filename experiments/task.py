@@ -42,6 +42,8 @@ class Learning:
     """Folder with the data; None: the environment variable FOVEATE_DATA, then the cache."""
     label: str = ""
     """What progress is printed with."""
+    device: str = "cpu"
+    """PyTorch device that it is learned on."""
 
 
 @dataclass(frozen=True, kw_only=True)

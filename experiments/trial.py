@@ -16,6 +16,7 @@ from experiments.fitting import stopped_at
 from experiments.registry import task
 from experiments.task import Learning
 from training.command.files import refusal, write_atomically
+from training.evaluation.agents import device_name
 from training.runs.fingerprint import differences, fingerprint
 from training.runs.run_log import provenance
 from training.runs.state_files import State, read_json
@@ -55,6 +56,7 @@ class Trial:
     start: Path | None = None
     """The directory of the trial whose model it begins with."""
     data: str | None = None
+    device: str = "cpu"
     alone = False
 
     @property
@@ -92,7 +94,7 @@ class Trial:
             known = task(self.task)
             numbers = known.learn(
                 Learning(self.settings, self.seed, self.directory, self.start, self.data,
-                         self.directory.name)
+                         self.directory.name, self.device)
             )  # fmt: skip
             assert numbers.keys() == {m.name for m in known.measures}, numbers
             stopped = stopped_at(self.directory)
@@ -104,7 +106,8 @@ class Trial:
                 },
                 "stopped_at": stopped,
                 "seconds": round(time.perf_counter() - began, 1),
-                "provenance": provenance({"seed": self.seed}),
+                "provenance": provenance({"seed": self.seed})
+                | {"device": device_name(self.device)},
             }
             write_atomically(self.path, (json.dumps(result, indent=1) + "\n").encode())
         except (OSError, MemoryError) as error:
@@ -128,7 +131,9 @@ def trials(
             start = None if arm.start_from is None else _place(out, arm.start_from, seed)
             place = _place(out, arm.name, seed)
             own = settings[arm.name]
-            found.append(Trial(arm, seed, place, experiment.task, own, start, data))
+            found.append(
+                Trial(arm, seed, place, experiment.task, own, start, data, experiment.device)
+            )
     return found
 
 

@@ -32,7 +32,7 @@ import torch
 
 from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status
-from training.evaluation.agents import admitted, check_device, positive
+from training.evaluation.agents import admitted, check_device, device_name, positive
 from training.evaluation.cost_table import comparison, table
 from training.evaluation.step_cost import measure_all
 from training.runs.run_log import provenance
@@ -109,7 +109,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         print(f"\n{comparison(costs)}")
     if arguments.json:
         results = {
-            "device": _device_name(arguments.device),
+            "device": device_name(arguments.device),
             "provenance": provenance({"set": arguments.set, "vary": arguments.vary}),
             "policies": {
                 name: asdict(cost)
@@ -132,10 +132,6 @@ def _write(out: str, text: str) -> None:
             Path(out).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"--json {out} cannot be written: {error.strerror}") from None
-
-
-def _device_name(device: str) -> str:
-    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,14 +19,19 @@ class FeatureClassifier(nn.Module):
     a sparse matrix of exponents times the angles.
     """
 
+    exponents: Tensor
+    """(q, columns), sparse."""
+    weights: Tensor
+    """(2q,), of cosines, then of sines."""
+
     def __init__(self, skeleton: Skeleton, count: int, draws: int, seed: int) -> None:
         """`count` distinct features of at most `draws` draws, which follow from the seed."""
         super().__init__()
         rng = np.random.default_rng(seed)
         features = draw_distinct(skeleton, count, rng, max_draws=draws)
         weights = torch.from_numpy(features.weights).float()
-        self.exponents = _exponents(features)
-        self.weights = weights.repeat(2)
+        self.register_buffer("exponents", _exponents(features), persistent=False)
+        self.register_buffer("weights", weights.repeat(2), persistent=False)
         self.classify = nn.Parameter(torch.zeros(CLASSES, 2 * len(features)))
 
     def features(self, angles: Tensor) -> Tensor:

@@ -42,11 +42,11 @@ def check(settings: CompositionalConfig, data: str | None) -> None:
 def learn(learning: Learning) -> dict[str, float]:
     """Learn, and measure on the test pictures."""
     settings: CompositionalConfig = learning.settings
-    whole, test = fashion_mnist.load(learning.data)
+    whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out
     held_out = Pictures(whole.images[known:], whole.labels[known:])
     inputs = Inputs(settings, whole.images[:known])
-    model = _model(settings, learning.seed)
+    model = _model(settings, learning.seed).to(learning.device)
 
     def loss(step: int) -> Tensor:
         chosen = batch_of(step, known, settings.batch, learning.seed)

@@ -43,7 +43,7 @@ class Inputs:
         self.scale = settings.scale
         self.patches = None
         if settings.components is not None:
-            known = whiten(cut(images[:_FITTED_ON])).numpy()
+            known = whiten(cut(images[:_FITTED_ON])).cpu().numpy()
             self.patches = PatchComponents.fit(
                 known, settings.windows[0], STRIDE, settings.components
             )
@@ -53,7 +53,8 @@ class Inputs:
         values = whiten(cut(images, generator))
         if self.patches is None:
             return self.scale * values.flatten(1)
-        return self.scale * torch.from_numpy(self.patches.transform(values.numpy()))
+        components = torch.from_numpy(self.patches.transform(values.cpu().numpy()))
+        return self.scale * components.to(values.device)
 
 
 def cut(images: Tensor, generator: torch.Generator | None = None) -> Tensor:

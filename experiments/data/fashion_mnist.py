@@ -55,6 +55,10 @@ class Pictures(NamedTuple):
     labels: Tensor
     """(pictures,), int64, 0 to 9."""
 
+    def to(self, device: str) -> Pictures:
+        """The same on a PyTorch device."""
+        return Pictures(self.images.to(device), self.labels.to(device))
+
 
 @lru_cache(maxsize=2)
 def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:

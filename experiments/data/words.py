@@ -40,6 +40,11 @@ class Corpus(NamedTuple):
     words: tuple[str, ...]
     """By number."""
 
+    def to(self, device: str) -> Corpus:
+        """The same on a PyTorch device."""
+        parts = (part.to(device) for part in (self.train, self.valid, self.test))
+        return Corpus(*parts, self.words)
+
     def counts(self) -> Tensor:
         """How often each word is in the text to learn from: (words,), int64."""
         return torch.bincount(self.train, minlength=len(self.words))

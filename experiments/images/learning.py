@@ -32,10 +32,10 @@ def check(settings: ImagesConfig, data: str | None) -> None:
 def learn(learning: Learning) -> dict[str, float]:
     """Learn, and measure on the test pictures."""
     settings: ImagesConfig = learning.settings
-    whole, test = fashion_mnist.load(learning.data)
+    whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out
     held_out = Pictures(whole.images[known:], whole.labels[known:])
-    model = ImageTransformer(settings, learning.seed)
+    model = ImageTransformer(settings, learning.seed).to(learning.device)
     if learning.start is not None:
         load_model(learning.start, model, is_of_map)
 

@@ -35,7 +35,7 @@ def full_loss(
 @torch.no_grad()
 def perplexity(model: LanguageModel, queries: Tensor, targets: Tensor) -> float:
     """exp of the cross-entropy in nats."""
-    total = torch.zeros((), dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64, device=queries.device)
     for part, own in zip(queries.split(_AT_ONCE), targets.split(_AT_ONCE), strict=True):
         total += functional.cross_entropy(model.logits(part), own, reduction="sum").double()
     return math.exp(min(float(total) / len(targets), 700.0))

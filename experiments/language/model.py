@@ -44,7 +44,8 @@ class LanguageModel(nn.Module):
 
     def blank(self, batch: int) -> Tensor:
         """A memory of nothing, (2, layers, batch, width)."""
-        return torch.zeros(2, self.layers, batch, self.lstm.hidden_size)
+        size = (2, self.layers, batch, self.lstm.hidden_size)
+        return torch.zeros(size, device=self.keys.device)
 
     def forward(self, tokens: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """(span, batch) and a memory -> queries (span, batch, width) and the memory after them."""

@@ -72,8 +72,8 @@ def check(settings: SampledSoftmaxConfig, data: str | None) -> None:
 def learn(learning: Learning) -> dict[str, float]:
     """Learn, and measure with the full softmax."""
     settings: SampledSoftmaxConfig = learning.settings
-    text = text_of(settings, learning.data)
-    whole = Sampling(settings, text, learning.seed)
+    text = text_of(settings, learning.data, learning.device)
+    whole = Sampling(settings, text, learning.seed).to(learning.device)
     model = whole.model
     if learning.start is not None:
         load_model(learning.start, whole, lambda name: name.startswith("proposal."))
@@ -81,7 +81,7 @@ def learn(learning: Learning) -> dict[str, float]:
 
     def loss(step: int) -> Tensor:
         tokens, targets, anew = span_of(columns, step, settings.span)
-        generator = torch.Generator().manual_seed(learning.seed * 1_000_003 + step)
+        generator = torch.Generator(learning.device).manual_seed(learning.seed * 1_000_003 + step)
         return whole.loss(model.read_on(tokens, anew), targets.flatten(), generator)
 
     def before(step: int) -> None:

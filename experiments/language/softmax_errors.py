@@ -37,8 +37,8 @@ def check(settings: SoftmaxErrorsConfig, data: str | None) -> None:
 def learn(learning: Learning) -> dict[str, float]:
     """Learn the model, or take it from where the arm starts, and measure."""
     settings: SoftmaxErrorsConfig = learning.settings
-    text = text_of(settings, learning.data)
-    model = LanguageModel(settings, len(text.words), learning.seed)
+    text = text_of(settings, learning.data, learning.device)
+    model = LanguageModel(settings, len(text.words), learning.seed).to(learning.device)
     if learning.start is not None:
         load_model(learning.start, model)
         model.eval()
@@ -48,6 +48,7 @@ def learn(learning: Learning) -> dict[str, float]:
     _write_lengths(learning.folder / "lengths.csv", queries, model.keys.detach())
     fitted_to = queries_over(model, text.valid[: settings.valid])[0]
     proposal = make_proposal(settings.proposal, settings.width, text.counts(), learning.seed)
+    proposal = proposal.to(learning.device)
     return _errors(model, queries, fitted_to, proposal, learning) | {
         "perplexity": perplexity(model, queries, targets),
         "query_length": float(_lengths(queries).mean()),
@@ -81,7 +82,8 @@ def _errors(
     settings: SoftmaxErrorsConfig = learning.settings
     keys = _scaled(model.keys, settings)
     places = torch.linspace(0, len(queries) - 1, min(settings.queries, len(queries))).long()
-    exact, sums = ExactProposal(settings.width), torch.zeros(3, dtype=torch.float64)
+    exact = ExactProposal(settings.width)
+    sums = torch.zeros(3, dtype=torch.float64, device=queries.device)
     proposal.fit(_scaled(fitted_to, settings), keys)
     chosen = _scaled(queries[places], settings)
     draws = settings.draws if isinstance(proposal, MapProposal) else 1
@@ -115,7 +117,7 @@ def _lengths(vectors: Tensor) -> Tensor:
 def _write_lengths(path: Path, queries: Tensor, keys: Tensor) -> None:
     """Figures 7 and 9 of Hybrid Random Features as quantiles."""
     at = torch.tensor(_QUANTILES)
-    both = [_lengths(vectors).quantile(at).tolist() for vectors in (queries, keys)]
+    both = [_lengths(vectors).cpu().quantile(at).tolist() for vectors in (queries, keys)]
     rows = [
         f"{quantile:g},{query:.6g},{key:.6g}"
         for quantile, query, key in zip(_QUANTILES, *both, strict=True)

@@ -11,9 +11,9 @@ __all__ = ["check_text", "text_of"]
 _CORPORA = {"wikitext2": wikitext2.load, "ptb": ptb.load}
 
 
-def text_of(settings: LanguageConfig, data: str | None) -> Corpus:
+def text_of(settings: LanguageConfig, data: str | None, device: str = "cpu") -> Corpus:
     """The text, its rare words left out. UserError where it is not found, or damaged."""
-    return frequent(_CORPORA[settings.corpus](data), settings.vocabulary)
+    return frequent(_CORPORA[settings.corpus](data), settings.vocabulary).to(device)
 
 
 def check_text(settings: LanguageConfig, data: str | None) -> Corpus:

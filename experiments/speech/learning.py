@@ -37,13 +37,14 @@ def learn(learning: Learning) -> dict[str, float]:
     settings: SpeechConfig = learning.settings
     training, held_out, test = _parts(learning.data, settings.held_out)
     curves = draw(held_out, settings.held_out_strings, settings.strings, _generator(_HELD_OUT))
-    model = SpeechModel(settings, learning.seed)
+    curves = curves.to(learning.device)
+    model = SpeechModel(settings, learning.seed).to(learning.device)
     if learning.start is not None:
         load_model(learning.start, model, is_of_map)
 
     def batch(step: int) -> Strings:
         generator = _generator(_TRAINING, learning.seed, step)
-        return draw(training, settings.batch, settings.strings, generator)
+        return draw(training, settings.batch, settings.strings, generator).to(learning.device)
 
     def loss(step: int) -> Tensor:
         return loss_of(model, batch(step))[0]
@@ -62,6 +63,7 @@ def learn(learning: Learning) -> dict[str, float]:
         learning.label,
     )  # fmt: skip
     strings = draw(test, settings.test_strings, settings.strings, _generator(_TEST))
+    strings = strings.to(learning.device)
     middle = int(strings.lengths.argsort()[len(strings.lengths) // 2])
     one = strings.part(middle, middle + 1)
     frames = model.log_mel(one.waves[:, : int(one.lengths)], one.lengths)

@@ -37,7 +37,8 @@ class LogMel(nn.Module):
         power = (spectrum.real.square() + spectrum.imag.square()).mT
         frames = (power @ self.bank + _FLOOR).log()
         counts = 1 + (lengths - _WINDOW).clamp(min=0) // _HOP
-        inside = (torch.arange(frames.shape[1]) < counts.unsqueeze(1)).unsqueeze(2)
+        places = torch.arange(frames.shape[1], device=frames.device)
+        inside = (places < counts.unsqueeze(1)).unsqueeze(2)
         entries = (counts * frames.shape[2]).reshape(-1, 1, 1)
         mean = frames.where(inside, 0).sum((1, 2), keepdim=True) / entries
         centred = (frames - mean).where(inside, 0)

@@ -54,7 +54,7 @@ class SpeechModel(nn.Module):
             tokens = functional.silu(convolution(tokens.mT).mT)
             counts = (counts + 1) // 2
         padding = _padding(tokens, counts)
-        tokens = tokens + _places(tokens.shape[1], tokens.shape[2])
+        tokens = tokens + _places(tokens.shape[1], tokens.shape[2]).to(tokens.device)
         for block in self.blocks:
             tokens = block(tokens, padding)
         return self.classify(tokens), counts
@@ -62,7 +62,7 @@ class SpeechModel(nn.Module):
 
 def _padding(tokens: Tensor, counts: Tensor) -> Tensor:
     """(batch, tokens): whether a token stands behind the string's end."""
-    return torch.arange(tokens.shape[1]) >= counts.unsqueeze(1)
+    return torch.arange(tokens.shape[1], device=counts.device) >= counts.unsqueeze(1)
 
 
 def _places(count: int, width: int) -> Tensor:

@@ -14,7 +14,7 @@ __all__ = ["edit_distance", "greedy", "word_errors"]
 def greedy(scores: Tensor, counts: Tensor) -> list[list[int]]:
     """Digits of (batch, tokens, 11) scores, of which each string has counts (batch,): the best
     class of each token, runs of one class taken as one, without blanks (Graves et al. 2006)."""
-    best = scores.argmax(-1)
+    best = scores.argmax(-1).cpu()
     return [
         [digit for digit in own[:count].unique_consecutive().tolist() if digit != BLANK]
         for own, count in zip(best, counts.tolist(), strict=True)

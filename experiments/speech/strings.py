@@ -37,6 +37,10 @@ class Strings(NamedTuple):
     counts: Tensor
     """(batch,), digits."""
 
+    def to(self, device: str) -> Strings:
+        """The same on a PyTorch device."""
+        return Strings(*(values.to(device) for values in self))
+
     def part(self, first: int, last: int) -> Strings:
         """Strings first to last - 1."""
         return Strings(*(values[first:last] for values in self))

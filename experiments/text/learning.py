@@ -35,7 +35,7 @@ def learn(learning: Learning) -> dict[str, float]:
     """Learn, and measure on the test expressions."""
     settings: ListopsConfig = learning.settings
     grammar = settings.grammar
-    model = TextTransformer(settings, learning.seed)
+    model = TextTransformer(settings, learning.seed).to(learning.device)
     stream = "learn"
     if learning.start is not None:
         load_model(learning.start, model, is_of_map)
@@ -43,7 +43,8 @@ def learn(learning: Learning) -> dict[str, float]:
     curve = by_length(examples(grammar, "curve", 0, 0, settings.curve), _MEASURED_AT_ONCE)
 
     def batch(step: int) -> tuple[Tensor, Tensor]:
-        return batch_of(step, grammar, settings.batch, stream, learning.seed)
+        tokens, answers = batch_of(step, grammar, settings.batch, stream, learning.seed)
+        return tokens.to(learning.device), answers.to(learning.device)
 
     def loss(step: int) -> Tensor:
         tokens, answers = batch(step)
@@ -60,7 +61,7 @@ def learn(learning: Learning) -> dict[str, float]:
     )  # fmt: skip
     test = examples(grammar, "test", 0, 0, settings.test)
     known = examples(grammar, "learn", learning.seed, 0, _COUNTED)
-    longest = torch.zeros(1, grammar.longest, dtype=torch.int64)
+    longest = torch.zeros(1, grammar.longest, dtype=torch.int64, device=learning.device)
     total, attending = flops_of(lambda: model(longest))
     numbers = _measured(model, by_length(test, _MEASURED_AT_ONCE)) | guesses(known, test)
     return numbers | {"attention_flops": attending, "flops": total}
@@ -69,7 +70,8 @@ def learn(learning: Learning) -> dict[str, float]:
 @torch.no_grad()
 def _measured(model: TextTransformer, batches: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float]:
     answers = torch.cat([answers for _, answers in batches])
-    return classified(torch.cat([model(tokens) for tokens, _ in batches]), answers)
+    logits = torch.cat([model(tokens.to(model.places.device)) for tokens, _ in batches])
+    return classified(logits, answers.to(logits.device))
 
 
 def guesses(known: Sequence[Example], test: Sequence[Example]) -> dict[str, float]:

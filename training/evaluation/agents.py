@@ -31,6 +31,7 @@ __all__ = [
     "add_arguments",
     "admitted",
     "check_device",
+    "device_name",
     "find_agents",
     "positive",
     "scripted_policy",
@@ -312,6 +313,11 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"device {device} cannot be used here: {reason}") from None
+
+
+def device_name(device: str) -> str:
+    """What a GPU calls itself, such as NVIDIA H100 80GB HBM3; another device's own name."""
+    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device
 
 
 def _name(given: str, path: Path) -> str:

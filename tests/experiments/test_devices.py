@@ -1,0 +1,57 @@
+"""Models on another device than the CPU: on PyTorch's `meta`, which refuses tensors of the CPU."""
+
+import pytest
+import torch
+
+from experiments.__main__ import main
+from experiments.compositional.network import SkeletonNetwork
+from experiments.compositional.settings import CompositionalConfig
+from experiments.compositional.skeletons import Inputs
+from experiments.data.fashion_mnist import Pictures
+from experiments.images.model import ImageTransformer
+from experiments.images.settings import ImagesConfig
+from experiments.language.full_softmax import full_loss
+from experiments.language.model import LanguageModel, queries_over
+from experiments.language.settings import SoftmaxErrorsConfig
+from experiments.layers import AttentionSettings
+from experiments.speech.model import SpeechModel
+from experiments.speech.settings import SpeechConfig
+from experiments.text.model import TextTransformer
+from experiments.text.settings import ListopsConfig
+
+META = "meta"
+
+
+@pytest.mark.parametrize("name", ["softmax", "none", "positive", "oprf", "angular_hybrid", "elu"])
+def test_all_of_a_transformer_goes_to_the_device(name):
+    hybrid = {"num_lambda_features": 2} if name == "angular_hybrid" else {}
+    own = AttentionSettings(feature_map=name, num_features=2, **hybrid)
+    pictures = Pictures(torch.zeros(2, 28, 28, dtype=torch.uint8), torch.zeros(2).long()).to(META)
+    image = ImageTransformer(ImagesConfig(attention=own, width=8), 0).to(META)
+    image(pictures.images).sum().backward()
+    text = TextTransformer(ListopsConfig(attention=own, width=8), 0).to(META)
+    text(torch.zeros(2, 9, dtype=torch.int64, device=META)).sum().backward()
+    speech = SpeechModel(SpeechConfig(attention=own, width=8, layers=1), 0).to(META)
+    waves, lengths = torch.zeros(2, 800, device=META), torch.full((2,), 800, device=META)
+    speech(waves, lengths)[0].sum().backward()
+
+
+def test_a_language_model_too():
+    settings = SoftmaxErrorsConfig(width=8, batch=2)
+    model = LanguageModel(settings, 20, 0).to(META)
+    words = torch.zeros(5, 2, dtype=torch.int64, device=META)
+    queries = model.read_on(words, anew=True)
+    full_loss(settings, model, queries, words).backward()
+    assert queries_over(model.eval(), torch.zeros(40, dtype=torch.int64, device=META))[0].is_meta
+
+
+def test_a_skeletons_network_too():
+    settings = CompositionalConfig(learner="network", components=None, channels=4, hidden=8)
+    images = torch.zeros(2, 28, 28, dtype=torch.uint8, device=META)
+    angles = Inputs(settings, images)(images, torch.Generator())
+    SkeletonNetwork(settings, 0).to(META)(angles).sum().backward()
+
+
+def test_a_device_that_is_not_here_is_one_sentence(capsys):
+    assert main(["listops", "--quick", "--set", "device=cuda:99"]) == 2
+    assert "device cuda:99 cannot be used here" in capsys.readouterr().err
