@@ -236,6 +236,15 @@ def picture(results: dict[str, Any]) -> Any:
     return figure
 
 
+def sets_of(names: Sequence[str], quick: bool) -> Sequence[str]:
+    """Those named, or the default. UserError for a name that there is not."""
+    unknown = sorted(set(names) - set(published.SIGMA))
+    if unknown:
+        known = ", ".join(sorted(published.SIGMA))
+        raise UserError(f"set must be one of {known}, got {unknown[0]!r}")
+    return names or (("banknote", "cmc") if quick else AVAILABLE)
+
+
 def run(argv: Sequence[str] | None = None) -> int:
     """Load, measure, print, write. Raises UserError."""
     parser = make_parser("benchmarks.classification", __doc__)
@@ -252,11 +261,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     quick = arguments.quick
-    sets = arguments.sets or (("banknote", "cmc") if quick else AVAILABLE)
-    unknown = sorted(set(sets) - set(published.SIGMA))
-    if unknown:
-        known = ", ".join(sorted(published.SIGMA))
-        raise UserError(f"set must be one of {known}, got {unknown[0]!r}")
+    sets = sets_of(arguments.sets, quick)
     repeats = arguments.repeats or (20 if quick else 500)
     crt_repeats = arguments.crt_repeats or (5 if quick else 50)
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import attention
-from benchmarks import classification
+from benchmarks import bandwidths, classification
 from benchmarks.classification import CRT_M, Rows, compare, rows, summary
 from benchmarks.classification_published import CRT_TABLE_1, SIGMA, TABLE_2, TABLE_3
 from benchmarks.datasets import Split
@@ -104,6 +104,18 @@ def test_the_command_writes_figures_and_a_picture(
     assert (tmp_path / "out" / "classification.png").stat().st_size > 1000
 
 
+def test_a_curve_over_bandwidths_has_its_best_where_features_are_good(clusters: Rows) -> None:
+    x_train, y_train, x_test, y_test = (part.numpy() for part in clusters)
+    parts = Split(x_train, y_train, x_test, y_test)
+    used = bandwidths.validation("banknote", parts)
+    assert (len(used.y_train), len(used.y_test)) == (120, 30)
+    found = bandwidths.curve("banknote", parts, 3, [1e-6, 1.0, 30.0], 0)
+    assert bandwidths.best(found, "accuracy") == 1.0
+    assert found[1]["accuracy"] > found[2]["accuracy"]
+    assert found[1]["exact"] == exact_accuracy(*rows(used, 1.0), 3)
+
+
 def test_an_unknown_set_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert classification.main(["iris"]) == 2
+    assert bandwidths.main(["iris"]) == 2
     assert "set must be one of abalone, " in capsys.readouterr().err

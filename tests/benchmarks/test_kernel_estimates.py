@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import (
+    coupling_costs,
     couplings,
     error_surface,
     max_error,
@@ -85,6 +86,17 @@ def test_the_constants_of_phi_are_the_smaller() -> None:
     phi, psi = max_error.constants().values()
     assert all(a < b for a, b in zip(phi, psi, strict=True))
     assert phi.index(max(phi)) + 1 == 64
+
+
+def test_fast_rows_are_kept_in_fewer_numbers_that_grow_with_d(tmp_path: Path) -> None:
+    results = results_of(coupling_costs, tmp_path)
+    kept = {name: [found[name]["kept"] for found in results.values()] for name in results["32"]}
+    sizes = [int(d) for d in results]
+    assert coupling_costs.powers(sizes, kept["simplex_plus"]) == [pytest.approx(2)]
+    assert coupling_costs.powers(sizes, kept["fast_simplex"]) == [pytest.approx(1)]
+    assert all(ms > 0 for found in results.values() for ms in found["simplex"].values())
+    buffers = coupling_costs.drawn("fast_simplex", 48, 0).buffers()
+    assert sum(buffer.numel() for buffer in buffers) == coupling_costs.kept("fast_simplex", 48)
 
 
 def test_coupling_takes_mass_from_long_sums(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""Time to draw d rows for inputs of dimension d, and to apply them, by d (Simplex Random Features,
+Table 1).
+
+    python -m benchmarks.coupling_costs [--out DIR] [--quick]
+
+The paper states complexities: O(d^3) to draw orthogonal, simplex and simplex+ rows, O(d log d) for
+their fast variants, and O(d^2) against O(d) numbers to keep. Here are medians of CPU time, all
+couplings in turn, and between neighbouring sizes the power of d by which a time grows.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import itertools
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import attention
+from attention.projections.fast import FAST_COUPLINGS, FastProjection
+from benchmarks.report import make_parser, new_figure, save
+from training.settings.config import exit_status
+
+REGULAR = ("iid", "orthogonal", "simplex", "simplex_plus")
+SIZES, QUICK_SIZES = (64, 128, 256, 512, 1024), (32, 64)
+VECTORS = 64
+"""To which rows are applied."""
+ROUNDS, SLOW_S = 5, 2.0
+
+
+def drawn(name: str, d: int, seed: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """d rows, as what applies them to (n, d)."""
+    generator = torch.Generator().manual_seed(seed)
+    if name in FAST_COUPLINGS:
+        return FastProjection(name, d, d, generator)
+    rows = attention.projection(name, d, d, generator)
+    return lambda u: u @ rows.mT
+
+
+def kept(name: str, d: int) -> int:
+    """Numbers that are kept of d rows."""
+    return 3 * 2 ** (d - 1).bit_length() + d if name in FAST_COUPLINGS else d * d
+
+
+def measure(d: int, seed: int) -> dict[str, dict[str, float]]:
+    """Milliseconds to draw and to apply, and numbers kept, by coupling."""
+    u = torch.randn(VECTORS, d, generator=torch.Generator().manual_seed(seed))
+    names = (*REGULAR, *FAST_COUPLINGS)
+    times: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
+    slow = set[str]()
+    for turn in range(ROUNDS + 1):
+        for name in names:
+            if name in slow:
+                continue
+            start = time.thread_time()
+            rows = drawn(name, d, seed)
+            between = time.thread_time()
+            rows(u)
+            end = time.thread_time()
+            if turn or between - start > SLOW_S:
+                times[name][0].append(1e3 * (between - start))
+                times[name][1].append(1e3 * (end - between))
+            if between - start > SLOW_S:
+                slow.add(name)
+    return {
+        name: {
+            "draw_ms": statistics.median(draw),
+            "apply_ms": statistics.median(apply),
+            "kept": kept(name, d),
+        }
+        for name, (draw, apply) in times.items()
+    }
+
+
+def powers(sizes: Sequence[int], times: Sequence[float]) -> list[float]:
+    """p of t ~ d^p between neighbouring sizes."""
+    points = zip(sizes, times, strict=True)
+    return [math.log(b / a) / math.log(e / d) for (d, a), (e, b) in itertools.pairwise(points)]
+
+
+def picture(results: dict[int, dict[str, dict[str, float]]]) -> Any:
+    """Both times against d."""
+    figure, axes = new_figure(2)
+    for axis, kind in zip(axes[0], ("draw", "apply"), strict=True):
+        for name in (*REGULAR, *FAST_COUPLINGS):
+            times = [found[name][f"{kind}_ms"] for found in results.values()]
+            axis.loglog([*results], times, "o-", label=name)
+        axis.set(title=kind, xlabel="d", ylabel="ms")
+    axes[0][0].legend(fontsize="small")
+    return figure
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = make_parser("benchmarks.coupling_costs", __doc__).parse_args(argv)
+    torch.set_num_threads(1)
+    sizes = QUICK_SIZES if arguments.quick else SIZES
+    results = {d: measure(d, arguments.seed) for d in sizes}
+    for kind in ("draw_ms", "apply_ms", "kept"):
+        print(f"\n{kind.replace('_', ', ')}\n{'d':14}" + "".join(f"{d:>12}" for d in sizes))
+        for name in (*REGULAR, *FAST_COUPLINGS):
+            row = [results[d][name][kind] for d in sizes]
+            grown = ", ".join(f"{power:.1f}" for power in powers(sizes, row))
+            form = "12,.0f" if kind == "kept" else "12.3f"
+            print(f"{name:14}" + "".join(format(v, form) for v in row) + f"   powers {grown}")
+    save(arguments.out, "coupling_costs", arguments.seed, {str(d): r for d, r in results.items()},
+         picture(results))  # fmt: skip
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
