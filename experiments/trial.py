@@ -60,6 +60,11 @@ class Trial:
     alone = False
 
     @property
+    def trained(self) -> Path:
+        """From where others start."""
+        return self.directory
+
+    @property
     def label(self) -> str:
         """What is printed before it."""
         return f"learn {self.directory.name}"

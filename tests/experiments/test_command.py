@@ -7,6 +7,9 @@ import pytest
 import torch
 
 from experiments.__main__ import main
+from experiments.config import load_config
+from experiments.trial import trials
+from training.studies import schedule
 
 CONFIG = """
 title: "Two maps"
@@ -70,6 +73,17 @@ def test_uptraining_begins_with_the_other_arms_weights_and_its_own_map(experimen
     exact, positive, oprf = (float(row["loss"]) for row in rows)
     assert abs(oprf - exact) < 0.1  # as the estimate is of the same attention
     assert positive != oprf
+
+
+def test_an_arm_waits_until_the_one_that_it_begins_with_is_done(experiment, tmp_path):
+    """Whatever runs beside: its state is there before, but not as it will be."""
+    parts = trials(load_config(experiment), tmp_path / "out", experiment)
+    exact, positive, oprf = parts[:3]
+    assert oprf.start == exact.directory
+    assert schedule._next([positive, oprf], [exact]) is positive
+    assert schedule._next([oprf], [exact, positive]) is None
+    assert schedule._next([exact, oprf], [positive]) is exact
+    assert schedule._next([oprf], [positive]) is oprf
 
 
 def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment, clothes, capsys):

@@ -143,6 +143,7 @@ class Conditions:
     run: Path | None = None
     """The run whose last policy it is; None for a reference."""
     curve: CurveConfig | None = None
+    trained = None
     alone = False
 
     @property
@@ -281,6 +282,7 @@ class Costs:
     label: str = "measure the cost of a step of every arm"
     start: Path | None = None
     """It needs no run."""
+    trained = None
     alone = True
 
     @property

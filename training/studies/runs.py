@@ -59,6 +59,11 @@ class Run:
     alone = False
 
     @property
+    def trained(self) -> Path:
+        """From where others start."""
+        return self.directory
+
+    @property
     def label(self) -> str:
         """What is printed before it."""
         return f"train {self.directory.name} ({self.trainer}, {self.job.iterations} iterations)"

@@ -40,6 +40,11 @@ class Unit(Protocol):
         """The run that must be finished before."""
 
     @property
+    def trained(self) -> Path | None:
+        """The directory of the model that it makes, from which others may start; None: it makes
+        none."""
+
+    @property
     def alone(self) -> bool:
         """Whether nothing else may run beside it: it measures times."""
 
@@ -88,8 +93,8 @@ class Failures:
         """Note a failure."""
         print(f"failed: {unit.label}", flush=True)
         self.reasons.append(f"{unit.label}: {reason}")
-        if isinstance(unit, Run):
-            self.runs.add(unit.directory)
+        if unit.trained is not None:
+            self.runs.add(unit.trained)
 
 
 def make(
@@ -168,7 +173,7 @@ def _next(waiting: Sequence[Unit], running: Collection[Unit]) -> Unit | None:
     """The first that can begin beside those that run."""
     if any(unit.alone for unit in running):
         return None
-    unmade = {unit.directory for unit in (*waiting, *running) if isinstance(unit, Run)}
+    unmade = {unit.trained for unit in (*waiting, *running)} - {None}
     for unit in waiting:
         if unit.alone and running:
             return None

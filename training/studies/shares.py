@@ -35,6 +35,7 @@ class Product(ABC):
 
     study: StudyConfig = field(repr=False)
     run: Run = field(repr=False)
+    trained = None
     alone = False
     folder: ClassVar[str]
     """Directory of the study that such files are in."""
