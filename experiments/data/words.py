@@ -42,8 +42,9 @@ class Corpus(NamedTuple):
 
     def to(self, device: str) -> Corpus:
         """The same on a PyTorch device."""
-        parts = (part.to(device) for part in (self.train, self.valid, self.test))
-        return Corpus(*parts, self.words)
+        return Corpus(
+            self.train.to(device), self.valid.to(device), self.test.to(device), self.words
+        )
 
     def counts(self) -> Tensor:
         """How often each word is in the text to learn from: (words,), int64."""
