@@ -57,10 +57,11 @@ def lines(count, **changes):
 
 
 def drawn(svg, style):
-    """The points (n, 2) of each path whose style has this text."""
+    """The points (n, 2) of each line whose style has this text; neighbouring ones share a path."""
     name = re.search(rf"\.(\w+)\{{[^}}]*{style}", svg)[1]
-    paths = re.findall(rf'<path d="M([\d. -]+)z?\s*" class="{name}"', svg)
-    return [np.array(path.split(), float).reshape(-1, 2) for path in paths]
+    paths = re.findall(rf'<path d="M([M\d. -]+)z?" class="{name}"', svg)
+    lines = [line for path in paths for line in path.split("M")]
+    return [np.array(line.split(), float).reshape(-1, 2) for line in lines]
 
 
 @pytest.mark.parametrize("count", [OVERLAID, OVERLAID + 1, 16])

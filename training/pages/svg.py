@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from xml.etree import ElementTree
 
@@ -45,6 +45,7 @@ def finish(figure: Any, title: str, kind: str = "") -> Markup:
     for part in root.iter():
         _shorten(part, names, styles)
     _flatten(root)
+    _join(root, {name for text, name in styles.items() if _is_bare_line(text)})
     style = ElementTree.Element("style")
     style.text = "".join(f".{name}{{{text}}}" for text, name in styles.items())
     root.insert(0, style)
@@ -84,9 +85,9 @@ def _shorten(part: ElementTree.Element, names: dict[str, str], styles: dict[str,
         elif key in _PLACES:
             value = re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), value)
             if key == "d":
-                value = re.sub(r"\s*([A-Za-z])\s*", r"\1", value)
+                value = re.sub(r"\s*([A-Za-z])\s*", r"\1", value).rstrip()
                 if re.fullmatch(r"[MLz\d. -]*", value):  # lines go on from M without an L
-                    value = value.replace("L", " ")
+                    value = value.replace("L", " ").rstrip()
             found[key] = value
     if found.get("transform", "").startswith("rotate(-0 "):
         del found["transform"]
@@ -104,6 +105,26 @@ def _flatten(part: ElementTree.Element) -> None:
     for child in part:
         _flatten(child)
     part[:] = list(_drawn(part))
+
+
+def _is_bare_line(style: str) -> bool:
+    """Whether paths of a style have no area, so that joined ones look the same, but where lines that
+    are seen through cross: there they are no darker."""
+    return "fill:none" in style
+
+
+def _join(part: ElementTree.Element, lines: Collection[str]) -> None:
+    """Neighbouring paths of one style among `lines` become one, such as those of a grid."""
+    kept: list[ElementTree.Element] = []
+    for child in part:
+        _join(child, lines)
+        before = kept[-1].attrib if kept else {}
+        alike = child.tag == "path" and child.attrib | {"d": ""} == before | {"d": ""}
+        if alike and child.get("class") in lines:
+            before["d"] += child.attrib["d"]
+        else:
+            kept.append(child)
+    part[:] = kept
 
 
 def _drawn(part: ElementTree.Element) -> Iterator[ElementTree.Element]:
