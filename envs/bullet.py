@@ -8,7 +8,7 @@ when nothing refers to it any more.
 import os
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NoReturn, SupportsIndex
@@ -85,13 +85,12 @@ class BulletClient(HoldsPhysics):
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(pybullet, name)
-        if not callable(attribute):
-            return attribute
-        if self.id < 0:
-            return _closed
-        bound: Callable[..., Any] = partial(attribute, physicsClientId=self.id)
-        setattr(self, name, bound)  # the next look-up finds it without this detour
-        return bound
+        if callable(attribute):
+            if self.id < 0:
+                return _closed
+            attribute = partial(attribute, physicsClientId=self.id)
+        setattr(self, name, attribute)  # the next look-up finds it without this detour
+        return attribute
 
     def picture(
         self,

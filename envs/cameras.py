@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 __all__ = ["CameraConfig", "DepthCameras", "ray_directions"]
 
 Floats = NDArray[np.float64]
+Depths = NDArray[np.float32]
 
 _SMALL = 40_000  # rays times boxes that are faster met all at once than box by box where it is seen
 _BEHIND_M = 1e-3  # what is nearer to a camera's plane has no place in its picture
@@ -96,7 +97,7 @@ class DepthCameras:
         rays = np.stack([ray_directions(camera) for camera in cameras])
         self.shape: tuple[int, ...] = rays.shape[:3]
         """(cameras, height, width)."""
-        self._directions = rays.reshape(len(cameras), -1, 3)
+        self._directions = np.ascontiguousarray(rays.reshape(-1, 3).T)  # (3, cameras * rays)
         self._positions = np.array([camera.position_m for camera in cameras])
         first, below, beside = rays[:, 0, 0], rays[:, 1, 0], rays[:, 0, 1]
         # A point in the base frame -> its depth, and depth times row, depth times column.
@@ -104,7 +105,8 @@ class DepthCameras:
 
     def reach_m(self, height_m: float) -> tuple[float, float]:
         """How far behind and ahead of a level base, `height_m` above the floor, they see."""
-        along, down = self._directions[..., 0], np.maximum(-self._directions[..., 2], 1e-6)
+        along, _, up = self._directions.reshape(3, len(self._positions), -1)
+        down = np.maximum(-up, 1e-6)
         depth_m = np.minimum((height_m + self._positions[:, 2, None]) / down, self.far_m)
         seen_m = self._positions[:, 0, None] + depth_m * along
         return -float(seen_m.min()), float(seen_m.max())
@@ -132,28 +134,29 @@ class DepthCameras:
             (cameras, height, width) planar depth, metres.
         """
         origin = position_m + self._positions @ rotation.T  # (cameras, 3)
-        direction = (self._directions @ rotation.T).transpose(2, 0, 1).astype(np.float32, order="C")
+        direction = rotation.dot(self._directions).astype(np.float32)
+        direction = direction.reshape(3, len(origin), -1)  # (3, cameras, rays)
         with np.errstate(divide="ignore"):
-            inverse = np.float32(1) / direction  # (3, cameras, rays)
-        near_m = np.where(inverse[2] < 0, (floor_m - origin[:, 2, None]) * inverse[2], self.far_m)
+            inverse = np.float32(1) / direction
+        near_m = ((floor_m - origin[:, 2, None]) * inverse[2]).astype(np.float32)
+        np.copyto(near_m, np.float32(self.far_m), where=inverse[2] >= 0)
         low = (low_m[:, None] - origin).astype(np.float32)  # (boxes, cameras, 3)
         high = (high_m[:, None] - origin).astype(np.float32)
         if yaw_rad is not None:
             self._meet_turned(near_m, direction, rotation, origin, (low_m, high_m, yaw_rad))
         elif len(low) * near_m.size <= _SMALL:
-            for box in range(len(low)):
-                _meet(near_m, inverse, low[box].T[:, :, None], high[box].T[:, :, None])
+            _meet_all(near_m, inverse, low, high)
         else:
             images, by_image = near_m.reshape(self.shape), inverse.reshape(3, *self.shape)
             for box, camera, rows, columns in self._seen(_corners(low, high), rotation):
                 part = (camera, slice(*rows), slice(*columns))
                 corners = low[box, camera][:, None, None], high[box, camera][:, None, None]
                 _meet(images[part], by_image[:, *part], *corners)
-        return np.minimum(near_m, self.far_m).reshape(self.shape).astype(np.float32)
+        return np.minimum(near_m, np.float32(self.far_m)).reshape(self.shape)
 
     def _meet_turned(
         self,
-        near_m: Floats,
+        near_m: Depths,
         direction: NDArray[np.float32],
         rotation: Floats,
         origin: Floats,
@@ -213,7 +216,23 @@ def _corners(low: NDArray[np.float32], high: NDArray[np.float32]) -> Floats:
     return found
 
 
-def _meet(near_m: Floats, inverse: Any, low: Any, high: Any) -> None:
+def _meet_all(
+    near_m: Depths, inverse: Depths, low: NDArray[np.float32], high: NDArray[np.float32]
+) -> None:
+    """`_meet` of boxes, of corners (boxes, cameras, 3), and rays (cameras, rays), all at once."""
+    if not len(low):
+        return
+    shape = (len(low), *inverse.shape)
+    a, b = np.empty(shape, np.float32), np.empty(shape, np.float32)
+    a[...], b[...] = low.transpose(0, 2, 1)[..., None], high.transpose(0, 2, 1)[..., None]
+    a *= inverse  # corners are spread before: NumPy is slow where one number meets many
+    b *= inverse
+    enter, leave = np.minimum(a, b).max(1), np.maximum(a, b, out=a).min(1)
+    enter[~((enter <= leave) & (enter > 0))] = np.inf
+    np.minimum(near_m, enter.min(0), out=near_m)
+
+
+def _meet(near_m: Depths, inverse: Any, low: Any, high: Any) -> None:
     """Put a box, of corners (3, ...), before what rays (...) of inverse directions (3, ...) met."""
     a, b = low * inverse, high * inverse  # one slab an axis
     enter, leave = np.minimum(a, b).max(0), np.maximum(a, b).min(0)

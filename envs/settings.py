@@ -7,6 +7,7 @@ integer passes for a number. NumPy's scalars and arrays, lists and tuples stand 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from math import isfinite
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -100,7 +101,7 @@ def read_action(action: Any, size: int) -> NDArray[np.float64]:
         raise ValueError(f"action must be {size} finite numbers, got shape {given.shape}")
     with np.errstate(over="ignore"):
         found = given.astype(np.float64)
-    if not np.isfinite(found).all():
+    if not all(map(isfinite, found.tolist())):
         raise ValueError(f"action must be {size} finite numbers, got {_shown(given.tolist())}")
     return found
 

@@ -27,6 +27,7 @@ A leg takes the offset that holds when it lifts off (legs FL and RR at 0.05 s, F
 then every 0.5 s); lift-offs coincide with decisions.
 """
 
+import math
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -163,7 +164,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         """Walk for 50 ms."""
         if self._course is None:
             raise RuntimeError("reset must be called before step")
-        chosen = np.clip(read_action(action, self.config.action_size), -1.0, 1.0)
+        chosen = read_action(action, self.config.action_size).clip(-1.0, 1.0)
         self._previous_action = chosen
         command = self._course.command(chosen)
         margin = self._commanded_margin(command)
@@ -233,7 +234,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
 
     def _commanded_margin(self, command: FootholdCommand) -> float:
         lifting = self._locomotion.about_to_lift()
-        if not lifting.any() or self._course is None:
+        if not lifting or self._course is None:
             return 0.0
         inside_m = self._course.margin_m(command, self._state)[lifting]
         return float(np.clip(inside_m / _MARGIN_CLIP_M, -1, 1).mean())
@@ -244,32 +245,32 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
 
     @staticmethod
     def _has_fallen(state: RobotState) -> bool:
-        roll, pitch, _ = np.abs(state.euler_rad)
+        roll, pitch, _ = state.euler_rad.tolist()
         return bool(
             state.position_m[2] < _LOWEST_BASE_M
-            or roll > _STEEPEST_ROLL_RAD
-            or pitch > _STEEPEST_PITCH_RAD
+            or abs(roll) > _STEEPEST_ROLL_RAD
+            or abs(pitch) > _STEEPEST_PITCH_RAD
         )
 
     def _observe(self) -> Observation:
         assert self._course is not None
         state, estimate = self._state, self._locomotion.estimate
-        phase = 2 * np.pi * self._locomotion.gait.phase(self._locomotion.time_s)[0]
-        proprio = np.concatenate(
+        phase = 2 * math.pi * self._locomotion.gait.phase(self._locomotion.time_s)[0]
+        proprio = np.array(
             [
-                estimate.euler_rad,
-                estimate.rates_rad_s,
-                estimate.velocity_m_s,
-                [estimate.height_m],
-                estimate.toes_m.ravel(),
-                self._locomotion.nominal_footholds_m().ravel(),
-                [np.sin(phase), np.cos(phase)],
-                state.contacts,
-                self._previous_action,
-                self._course.told(),
+                *estimate.euler_rad.tolist(),
+                *estimate.rates_rad_s.tolist(),
+                *estimate.velocity_m_s.tolist(),
+                estimate.height_m,
+                *estimate.toes_m.ravel().tolist(),
+                *self._locomotion.nominal_footholds_m().ravel().tolist(),
+                math.sin(phase),
+                math.cos(phase),
+                *state.contacts,
+                *self._previous_action.tolist(),
+                *self._course.told().tolist(),
             ]
-        )
-        proprio = np.clip(proprio, -self._proprio_limit, self._proprio_limit)
+        ).clip(-self._proprio_limit, self._proprio_limit)
         boxes = self._course.near(self._all_boxes, state.position_m, self._reach_m)
         seen = self._sight.observe(state.position_m, state.rotation, boxes, FLOOR_M, self._sensors)
         return {**seen, "proprio": proprio.astype(np.float32)}

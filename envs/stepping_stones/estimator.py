@@ -5,7 +5,9 @@ standing feet do not move, so the base moves by minus their velocity in the base
 over the standing feet and low-passed. Height: the base above the mean standing foot.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from math import cos, pi, sin
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +22,7 @@ Floats = NDArray[np.float64]
 _ATTITUDE_S, _RATES_S, _VELOCITY_S, _HEIGHT_S = 0.10, 0.01, 0.02, 0.05  # time constants
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """The body as the robot believes it to be; vectors in the level frame.
 
     Attributes:
@@ -43,8 +44,8 @@ class Estimate:
 
 def level_rotation(roll_rad: float, pitch_rad: float) -> Floats:
     """Rotation (3, 3) from the base frame to the level frame: the attitude without its yaw."""
-    cr, sr, cp, sp = np.cos(roll_rad), np.sin(roll_rad), np.cos(pitch_rad), np.sin(pitch_rad)
-    return np.array([[cp, sp * sr, sp * cr], [0, cr, -sr], [-sp, cp * sr, cp * cr]])
+    cr, sr, cp, sp = cos(roll_rad), sin(roll_rad), cos(pitch_rad), sin(pitch_rad)
+    return np.array([cp, sp * sr, sp * cr, 0.0, cr, -sr, -sp, cp * sr, cp * cr]).reshape(3, 3)
 
 
 class StateEstimator:
@@ -58,66 +59,85 @@ class StateEstimator:
 
     def __init__(self, measurement: Measurement, legs: LegState, step_s: float) -> None:
         self._step_s = step_s
-        self._gain = {
-            name: step_s / (constant + step_s)
-            for name, constant in (
-                ("attitude", _ATTITUDE_S),
-                ("rates", _RATES_S),
-                ("velocity", _VELOCITY_S),
-                ("height", _HEIGHT_S),
-            )
-        }
-        self._euler = measurement.euler_rad.copy()
-        self._rates = measurement.rates_rad_s.copy()
-        self._velocity = np.zeros(3)
+        self._attitude, self._rate, self._speed, self._rise = (
+            step_s / (constant + step_s)
+            for constant in (_ATTITUDE_S, _RATES_S, _VELOCITY_S, _HEIGHT_S)
+        )  # shares of the new reading
+        self._euler: list[float] = measurement.euler_rad.tolist()
+        self._rates: list[float] = measurement.rates_rad_s.tolist()
+        self._velocity = [0.0, 0.0, 0.0]
         rotation = level_rotation(*self._euler[:2])
         self._height = float(-(legs.toes_m @ rotation.T)[:, 2].mean())
 
-    def update(
-        self, measurement: Measurement, legs: LegState, standing: NDArray[np.bool_]
-    ) -> Estimate:
+    def update(self, measurement: Measurement, legs: LegState, standing: Sequence[int]) -> Estimate:
         """Blend in one reading.
 
         Args:
             measurement: the sensors now.
             legs: kinematics of the measured joints.
-            standing: (4,) boolean, the legs that should stand and do.
+            standing: the legs that should stand and do.
         """
-        gain = self._gain
-        self._rates += gain["rates"] * (measurement.rates_rad_s - self._rates)
-        rates = self._rates
-        roll, pitch = self._euler[:2]
-        # Euler-angle rates from base-frame angular velocity.
-        turn = np.sin(roll) * rates[1] + np.cos(roll) * rates[2]
-        euler_rates = np.array(
-            [
-                rates[0] + np.tan(pitch) * turn,
-                np.cos(roll) * rates[1] - np.sin(roll) * rates[2],
-                turn / np.cos(pitch),
-            ]
-        )
-        # A compass jumps by a turn at south; the filter's yaw stays beside it.
-        turns = np.round((self._euler[2] - measurement.euler_rad[2]) / (2 * np.pi))
-        self._euler[2] -= 2 * np.pi * turns
-        predicted = self._euler + self._step_s * euler_rates
-        self._euler = predicted + gain["attitude"] * (measurement.euler_rad - predicted)
+        rates = self._rates = _blend(self._rates, measurement.rates_rad_s.tolist(), self._rate)
+        self._turn(rates, measurement.euler_rad.tolist())
         rotation = level_rotation(*self._euler[:2])
-        toes = legs.toes_m @ rotation.T
-        if standing.any():
-            speeds = np.matmul(legs.jacobian, measurement.joint_speeds_rad_s[:, :, None])[:, :, 0]
-            x, y, z = legs.toes_m.T
-            wx, wy, wz = rates
-            speeds += np.column_stack([wy * z - wz * y, wz * x - wx * z, wx * y - wy * x])
-            # A toe is a ball: its centre moves as it rolls, by radius times the shank's turning.
-            speeds[:, 0] -= TOE_RADIUS_M * (wy + measurement.joint_speeds_rad_s[:, 1:].sum(1))
-            base = -(rotation @ speeds[standing].mean(0))
-            self._velocity += gain["velocity"] * (base - self._velocity)
-            self._height += gain["height"] * (-toes[standing, 2].mean() - self._height)
+        toes = legs.toes_m.dot(rotation.T)
+        if standing:
+            speed = _base_speed(measurement.joint_speeds_rad_s, legs, rates, standing)
+            self._velocity = _blend(self._velocity, rotation.dot(speed).tolist(), self._speed)
+            below = toes.tolist()
+            height = 0.0
+            for leg in standing:
+                height -= below[leg][2]
+            self._height += self._rise * (height / len(standing) - self._height)
         return Estimate(
-            euler_rad=self._euler.copy(),
+            euler_rad=np.array(self._euler),
             rotation=rotation,
-            rates_rad_s=rotation @ rates,
-            velocity_m_s=self._velocity.copy(),
+            rates_rad_s=rotation.dot(np.array(rates)),
+            velocity_m_s=np.array(self._velocity),
             height_m=self._height,
             toes_m=toes,
         )
+
+    def _turn(self, rates: Sequence[float], measured: Sequence[float]) -> None:
+        """Integrate the angular velocity in the base frame, and blend in the absolute angles."""
+        roll, pitch, yaw = self._euler
+        # Euler-angle rates from base-frame angular velocity.
+        wx, wy, wz = rates
+        cos_roll, sin_roll = cos(roll), sin(roll)
+        turn = sin_roll * wy + cos_roll * wz
+        roll_rate = wx + float(np.tan(pitch)) * turn
+        pitch_rate = cos_roll * wy - sin_roll * wz
+        # A compass jumps by a turn at south; the filter's yaw stays beside it.
+        turns = (yaw - measured[2]) / (2 * pi)
+        if abs(turns) > 0.5:
+            yaw -= 2 * pi * round(turns)
+        step = self._step_s
+        predicted = (
+            roll + step * roll_rate,
+            pitch + step * pitch_rate,
+            yaw + step * (turn / cos(pitch)),
+        )
+        self._euler = _blend(predicted, measured, self._attitude)
+
+
+def _base_speed(
+    joint_speeds_rad_s: Floats, legs: LegState, rates: Sequence[float], standing: Sequence[int]
+) -> Floats:
+    """Velocity (3,), base frame, of a base whose standing toes do not move, their mean."""
+    toes, joint_speeds = legs.toes_m.tolist(), joint_speeds_rad_s.tolist()
+    wx, wy, wz = rates
+    total_x = total_y = total_z = 0.0
+    for leg in standing:
+        (x, y, z), (_, hip, knee) = toes[leg], joint_speeds[leg]
+        speed_x, speed_y, speed_z = legs.jacobian[leg].dot(joint_speeds_rad_s[leg]).tolist()
+        # A toe is a ball: its centre moves as it rolls, by radius times the shank's turning.
+        total_x -= speed_x + (wy * z - wz * y) - TOE_RADIUS_M * (wy + (hip + knee))
+        total_y -= speed_y + (wz * x - wx * z)
+        total_z -= speed_z + (wx * y - wy * x)
+    count = len(standing)
+    return np.array([total_x / count, total_y / count, total_z / count])
+
+
+def _blend(old: Sequence[float], new: Sequence[float], share: float) -> list[float]:
+    (x, y, z), (to_x, to_y, to_z) = old, new
+    return [x + share * (to_x - x), y + share * (to_y - y), z + share * (to_z - z)]

@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 __all__ = ["Trot"]
 
 
@@ -32,14 +29,17 @@ class Trot:
         """Time that a leg is in the air in each cycle, seconds."""
         return self.cycle_s - self.stance_s
 
-    def phase(self, time_s: float) -> NDArray[np.float64]:
-        """(4,) phase of each leg in [0, 1): standing below `duty_factor`, swinging above."""
+    def phase(self, time_s: float) -> list[float]:
+        """Phase of each leg in [0, 1): standing below `duty_factor`, swinging above."""
+        cycles = time_s / self.cycle_s
         # The small offset keeps an event that falls on a control tick on that tick.
-        return (time_s / self.cycle_s + np.array(self.offsets) + 1e-9) % 1.0
+        return [(cycles + offset + 1e-9) % 1.0 for offset in self.offsets]
 
-    def swing_progress(self, phase: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(4,) normalised swing time in [0, 1), 0 for standing legs."""
-        progress: NDArray[np.float64] = np.maximum(phase - self.duty_factor, 0.0) / (
-            1.0 - self.duty_factor
-        )
-        return progress
+    def swings(self, time_s: float) -> dict[int, float]:
+        """The legs that swing, and the normalised time of each swing in [0, 1)."""
+        stands = self.duty_factor
+        return {
+            leg: (at - stands) / (1.0 - stands)
+            for leg, at in enumerate(self.phase(time_s))
+            if at >= stands
+        }

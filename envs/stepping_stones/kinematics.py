@@ -3,9 +3,15 @@
 Frames: base (x forward, y left, z up). Legs in the order FR, FL, RR, RL; a leg's joints in the
 order abduction, hip, knee. In a leg's sagittal plane a point is a complex number, real part up
 and imaginary part forward, so a rotation is a product; abduction then turns (lateral, up).
+
+Legs are computed one after another in Python's floats: four of them are too few for NumPy, a call
+of which costs as much as twenty products.
 """
 
-from dataclasses import dataclass
+from cmath import rect
+from collections.abc import Sequence
+from math import cos, pi, sin, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,25 +23,23 @@ Floats = NDArray[np.float64]
 LEGS = ("FR", "FL", "RR", "RL")
 TOE_RADIUS_M = 0.03
 """A toe is a ball of this radius, metres."""
-_SIDE = np.array([-1.0, 1.0, -1.0, 1.0])
-_HIP_M = np.array(
-    [
-        [0.199095, -0.0817145, -0.03],
-        [0.199095, 0.0817145, -0.03],
-        [-0.238195, -0.0817145, -0.03],
-        [-0.238195, 0.0817145, -0.03],
-    ]
+_SIDE = (-1.0, 1.0, -1.0, 1.0)
+_HIP_M = (
+    (0.199095, -0.0817145, -0.03),
+    (0.199095, 0.0817145, -0.03),
+    (-0.238195, -0.0817145, -0.03),
+    (-0.238195, 0.0817145, -0.03),
 )
-_LATERAL_M = np.array([-0.032875, 0.035165, -0.032875, 0.035165])
+_LATERAL_M = (-0.032875, 0.035165, -0.032875, 0.035165)
 _THIGH = complex(-0.20833, -0.1422)
 _SHANK = complex(-0.25, -0.022)
 _THIGH_M, _SHANK_M = abs(_THIGH), abs(_SHANK)
-_THIGH_RAD, _SHANK_RAD = np.angle(_THIGH), np.angle(_SHANK)
-_TURN = 2 * np.pi
+_THIGH_RAD, _SHANK_RAD = float(np.angle(_THIGH)), float(np.angle(_SHANK))
+_BONES = np.repeat([_THIGH, _SHANK], 4)
+_TURN = 2 * pi
 
 
-@dataclass(frozen=True)
-class LegState:
+class LegState(NamedTuple):
     """Toes and Jacobians of the four legs at one joint configuration.
 
     Attributes:
@@ -49,48 +53,60 @@ class LegState:
 
 def forward(joints_rad: Floats) -> LegState:
     """Toe positions and Jacobians from (4, 3) joint angles, radians."""
-    abduction = _SIDE * joints_rad[:, 0]
-    shank = _SHANK * np.exp(1j * (joints_rad[:, 1] + joints_rad[:, 2]))
-    leg = _THIGH * np.exp(1j * joints_rad[:, 1]) + shank
-    cos, sin = np.cos(abduction), np.sin(abduction)
-    up = leg.real
-    toes = np.empty((4, 3))
-    toes[:, 0] = leg.imag
-    toes[:, 1] = _LATERAL_M * cos - up * sin
-    toes[:, 2] = _LATERAL_M * sin + up * cos
-    jacobian = np.zeros((4, 3, 3))
-    jacobian[:, 1, 0] = -_SIDE * toes[:, 2]
-    jacobian[:, 2, 0] = _SIDE * toes[:, 1]
-    jacobian[:, 0, 1], jacobian[:, 0, 2] = leg.real, shank.real
-    jacobian[:, 1, 1], jacobian[:, 1, 2] = leg.imag * sin, shank.imag * sin
-    jacobian[:, 2, 1], jacobian[:, 2, 2] = -leg.imag * cos, -shank.imag * cos
-    toes += _HIP_M
-    return LegState(toes, jacobian)
+    toes: list[float] = []
+    jacobian: list[float] = []
+    joints = joints_rad.tolist()
+    turns = [rect(1.0, hip) for _, hip, _ in joints]
+    turns += [rect(1.0, hip + knee) for _, hip, knee in joints]
+    bones = (_BONES * np.array(turns)).tolist()
+    legs = zip(joints, bones[:4], bones[4:], _SIDE, _LATERAL_M, _HIP_M, strict=True)
+    for (abduction, _, _), thigh, shank, side, lateral, (hip_x, hip_y, hip_z) in legs:
+        leg = thigh + shank
+        up, ahead = leg.real, leg.imag
+        cos_a, sin_a = cos(side * abduction), sin(side * abduction)
+        y, z = lateral * cos_a - up * sin_a, lateral * sin_a + up * cos_a
+        toes += (ahead + hip_x, y + hip_y, z + hip_z)
+        bent, bent_ahead = shank.real, shank.imag
+        jacobian += (0.0, up, bent, -side * z, ahead * sin_a, bent_ahead * sin_a)
+        jacobian += (side * y, -ahead * cos_a, -bent_ahead * cos_a)
+    return LegState(np.array(toes).reshape(4, 3), np.array(jacobian).reshape(4, 3, 3))
 
 
-def inverse(toes_m: Floats) -> Floats:
-    """Joint angles (4, 3), radians, that put the toes at (4, 3) base-frame positions, metres.
+def inverse(toes_m: Floats, legs: Sequence[int] = (0, 1, 2, 3)) -> Floats:
+    """Joint angles (legs, 3), radians, that put toes at base-frame positions, metres.
 
     A target out of reach is approached along the straight line to it (the knee saturates). The
     knee bends backward, as the robot's joints allow.
+
+    Args:
+        toes_m: (4, 3) of all legs.
+        legs: those that are asked for.
     """
-    target = toes_m - _HIP_M
-    forward_m, lateral_m, vertical_m = target[:, 0], target[:, 1], target[:, 2]
-    up = -np.sqrt(np.maximum(lateral_m**2 + vertical_m**2 - _LATERAL_M**2, 1e-6))
-    abduction = np.arctan2(vertical_m, lateral_m) - np.arctan2(up, _LATERAL_M)
-    reach2 = up**2 + forward_m**2
-    cos_knee = (reach2 - _THIGH_M**2 - _SHANK_M**2) / (2 * _THIGH_M * _SHANK_M)
-    knee = -np.arccos(np.clip(cos_knee, -1.0, 1.0))
-    hip = np.arctan2(forward_m, up) - np.arctan2(
-        _SHANK_M * np.sin(knee), _THIGH_M + _SHANK_M * np.cos(knee)
-    )
-    joints = np.empty((4, 3))
-    joints[:, 0] = _SIDE * _wrap(abduction)
-    joints[:, 1] = _wrap(hip - _THIGH_RAD)
-    joints[:, 2] = _wrap(knee + _THIGH_RAD - _SHANK_RAD)
-    return joints
+    targets = toes_m.tolist()
+    knees: list[float] = []
+    rises: list[float] = []  # of four angles a leg
+    runs: list[float] = []
+    for leg in legs:
+        (x, y, z), (hip_x, hip_y, hip_z), lateral = targets[leg], _HIP_M[leg], _LATERAL_M[leg]
+        x, y, z = x - hip_x, y - hip_y, z - hip_z
+        up = -sqrt(max(y * y + z * z - lateral * lateral, 1e-6))
+        cos_knee = (up * up + x * x - _THIGH_M**2 - _SHANK_M**2) / (2 * _THIGH_M * _SHANK_M)
+        knee = -float(np.arccos(min(max(cos_knee, -1.0), 1.0)))
+        knees.append(knee)
+        rises += (z, up, x, _SHANK_M * sin(knee))
+        runs += (y, lateral, up, _THIGH_M + _SHANK_M * cos(knee))
+    angles = iter(np.arctan2(rises, runs).tolist())
+    joints: list[float] = []
+    for leg, knee, of_target, of_plane, of_toe, of_shank in zip(
+        legs, knees, angles, angles, angles, angles, strict=True
+    ):
+        joints += (
+            _SIDE[leg] * _wrap(of_target - of_plane),
+            _wrap(of_toe - of_shank - _THIGH_RAD),
+            _wrap(knee + _THIGH_RAD - _SHANK_RAD),
+        )
+    return np.array(joints).reshape(-1, 3)
 
 
-def _wrap(angle: Floats) -> Floats:
-    wrapped: Floats = (angle + np.pi) % _TURN - np.pi
-    return wrapped
+def _wrap(angle_rad: float) -> float:
+    return (angle_rad + pi) % _TURN - pi

@@ -4,6 +4,7 @@ Low-level control of the hierarchy in Hybrid Random Features, appendix K.1: a po
 controller and a model-predictive stance controller under a policy that chooses footholds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +28,12 @@ _MPC_EVERY = 2  # control steps
 _STEP_M = 0.05  # nominal foothold ahead of the standing posture; sets the walking speed
 HEIGHT_M = 0.45
 SPEED_LIMIT_M_S = 0.8
-_RAIBERT = np.array([-0.25, -0.10])  # foothold displacement by speed error, m per m/s, reversed
+_RAIBERT = -0.25  # foothold displacement ahead by speed error, m per m/s, reversed
 LATERAL_RAIBERT_S, LATERAL_RAIBERT_M = 0.20, 0.10
 _SPEED_FILTER_S = 0.10
 YAW_RATE_LIMIT_RAD_S = 0.3
 _KP = 220.0
-_KD = np.array([0.3, 2.0, 2.0])
+_KD = np.tile([0.3, 2.0, 2.0], (4, 1))
 _EARLY_CONTACT = 0.4  # swing progress from which touching the ground ends the swing
 _COM_M = np.array([-0.0256, 0.0, -0.022])
 NOMINAL_TOES_M = forward(POSTURE_RAD).toes_m
@@ -65,25 +66,24 @@ class Locomotion:
         self.tick = 0
         self._mpc = StanceMpc()
         self._swing = SwingLegs()
-        self._was_standing = np.ones(4, bool)
+        self._swings: dict[int, float] = {}
         self._displacement_m = np.tile([_STEP_M, 0.0], (4, 1))
-        self._mean_velocity = np.zeros(2)
+        self._mean_speed = 0.0
         self._speed_m_s = 0.0
         self._forces_n = np.zeros((4, 3))
         self._measurement = measurement
         self._legs = forward(measurement.joints_rad)
         self._estimator = StateEstimator(measurement, self._legs, CONTROL_S)
-        self.estimate: Estimate = self._estimator.update(measurement, self._legs, np.ones(4, bool))
+        self.estimate: Estimate = self._estimator.update(measurement, self._legs, range(4))
 
     @property
     def time_s(self) -> float:
         """Time on the gait's clock, seconds."""
         return self.tick * CONTROL_S
 
-    def about_to_lift(self) -> NDArray[np.bool_]:
-        """(4,) legs that lift off at the next control step."""
-        swinging = self.gait.phase(self.time_s) >= self.gait.duty_factor
-        return swinging & self._was_standing
+    def about_to_lift(self) -> list[int]:
+        """Legs that lift off at the next control step."""
+        return [leg for leg in self.gait.swings(self.time_s) if leg not in self._swings]
 
     def nominal_footholds_m(self) -> Floats:
         """(4, 2) where each leg would land if it lifted off now uncorrected, from the present
@@ -97,10 +97,11 @@ class Locomotion:
         self.tick += 1
         self._measurement = measurement
         self._legs = forward(measurement.joints_rad)
-        standing = self._was_standing & measurement.contacts
+        touches = measurement.contacts
+        standing = [leg for leg in range(4) if touches[leg] and leg not in self._swings]
         self.estimate = self._estimator.update(measurement, self._legs, standing)
         gain = CONTROL_S / _SPEED_FILTER_S
-        self._mean_velocity += gain * (self.estimate.velocity_m_s[:2] - self._mean_velocity)
+        self._mean_speed += gain * (float(self.estimate.velocity_m_s[0]) - self._mean_speed)
 
     def torques(self, command: FootholdCommand) -> Floats:
         """(4, 3) joint torques for the coming control step, newton metres.
@@ -109,34 +110,37 @@ class Locomotion:
             ValueError: if the stance problem has no finite solution.
         """
         estimate, gait = self.estimate, self.gait
-        phase = gait.phase(self.time_s)
-        scheduled = phase < gait.duty_factor
-        progress = gait.swing_progress(phase)
-        lifting = ~scheduled & self._was_standing
-        if lifting.any():
+        swings = gait.swings(self.time_s)
+        lifting = [leg for leg in swings if leg not in self._swings]
+        if lifting:
             foothold = self._uncorrected_m()
             foothold[:, :2] += command.offsets_m
             self._displacement_m[lifting] = (foothold - NOMINAL_TOES_M)[lifting, :2]
             self._swing.lift_off(lifting, estimate.toes_m, foothold)
-        self._was_standing = scheduled
-        standing = scheduled | ((progress > _EARLY_CONTACT) & self._measurement.contacts)
+        self._swings = swings
+        measured = self._measurement
+        touches = measured.contacts
+        tracking = [leg for leg, t in swings.items() if t <= _EARLY_CONTACT or not touches[leg]]
+        standing = [leg for leg in range(4) if leg not in tracking]
         if self.tick % _MPC_EVERY == 0:
-            self._plan_forces(command, standing, ~scheduled)
+            self._plan_forces(command, standing)
 
-        targets = self._swing.targets(progress, -estimate.height_m)
-        joints = inverse(targets @ estimate.rotation)
-        forces = self._forces_n @ estimate.rotation
-        support = -np.matmul(forces[:, None, :], self._legs.jacobian)[:, 0]
-        track = _KP * (joints - self._measurement.joints_rad)
-        damping = _KD * self._measurement.joint_speeds_rad_s
-        torques: Floats = np.where(standing[:, None], support, track) - damping
+        torques = np.empty((4, 3))
+        forces, jacobian = self._forces_n.dot(estimate.rotation), self._legs.jacobian
+        for leg in standing:
+            torques[leg] = -forces[leg].dot(jacobian[leg])
+        if tracking:
+            targets = self._swing.targets(swings, -estimate.height_m).dot(estimate.rotation)
+            for leg, joints in zip(tracking, inverse(targets, tracking), strict=True):
+                torques[leg] = _KP * (joints - measured.joints_rad[leg])
+        torques -= _KD * measured.joint_speeds_rad_s
         return torques
 
     def _uncorrected_m(self) -> Floats:
         """(4, 3) landing points in the level frame that the base will have at landing."""
         foothold = NOMINAL_TOES_M.copy()
         foothold[:, 0] += _STEP_M
-        lateral = LATERAL_RAIBERT_S * self.estimate.velocity_m_s[1]
+        lateral = LATERAL_RAIBERT_S * float(self.estimate.velocity_m_s[1])
         foothold[:, 1] += min(max(lateral, -LATERAL_RAIBERT_M), LATERAL_RAIBERT_M)
         return foothold
 
@@ -153,17 +157,18 @@ class Locomotion:
         """Whether the wanted velocity turns with the body."""
         return False
 
-    def _plan_forces(
-        self, command: FootholdCommand, standing: NDArray[np.bool_], swinging: NDArray[np.bool_]
-    ) -> None:
+    def _plan_forces(self, command: FootholdCommand, standing: Sequence[int]) -> None:
         estimate = self.estimate
-        if swinging.any():
+        if self._swings:
             # Inverse Raibert rule: the body speed for which the footholds asked for are neutral.
-            neutral = self._mean_velocity * self.gait.swing_s / 2
-            wanted = (neutral - self._displacement_m[swinging]) / _RAIBERT + self._mean_velocity
-            self._speed_m_s = self._limited_speed_m_s(float(wanted[:, 0].mean()))
+            neutral = self._mean_speed * self.gait.swing_s / 2
+            wanted = 0.0
+            for leg in self._swings:
+                ahead = float(self._displacement_m[leg, 0])
+                wanted += (neutral - ahead) / _RAIBERT + self._mean_speed
+            self._speed_m_s = self._limited_speed_m_s(wanted / len(self._swings))
         body = BodyCommand(
-            velocity_m_s=np.array([self._speed_m_s, command.lateral_speed_m_s]),
+            velocity_m_s=(self._speed_m_s, command.lateral_speed_m_s),
             yaw_rate_rad_s=self._wanted_yaw_rate_rad_s(),
             height_m=HEIGHT_M,
             turns=self._turns,
@@ -174,6 +179,8 @@ class Locomotion:
             rates_rad_s=estimate.rates_rad_s,
             velocity_m_s=estimate.velocity_m_s,
         )
-        arms = estimate.toes_m[standing] - estimate.rotation @ _COM_M
+        arms = estimate.toes_m - estimate.rotation.dot(_COM_M)
+        forces = self._mpc.solve(state, [arms[leg] for leg in standing], body)
         self._forces_n = np.zeros((4, 3))
-        self._forces_n[standing] = self._mpc.solve(state, arms, body)
+        for leg, force in zip(standing, forces, strict=True):
+            self._forces_n[leg] = force

@@ -1,7 +1,8 @@
 """The Laikago and its stones in PyBullet: build, place, read, actuate."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pybullet_data
@@ -30,8 +31,7 @@ _JOINTS = (
 _SOLVER_ITERATIONS = 10
 
 
-@dataclass(frozen=True)
-class RobotState:
+class RobotState(NamedTuple):
     """True state of the robot in the world.
 
     Attributes:
@@ -40,7 +40,7 @@ class RobotState:
         rotation: (3, 3) base-to-world rotation.
         velocity_m_s, rates_rad_s: (3,) linear and angular velocity, world frame.
         joints_rad, joint_speeds_rad_s: (4, 3) legs FR, FL, RR, RL; abduction, hip, knee.
-        contacts: (4,) which toes touch the ground.
+        contacts: which of the four toes touch the ground.
     """
 
     position_m: Floats
@@ -50,7 +50,7 @@ class RobotState:
     rates_rad_s: Floats
     joints_rad: Floats
     joint_speeds_rad_s: Floats
-    contacts: NDArray[np.bool_]
+    contacts: Sequence[bool]
 
 
 class Laikago(HoldsPhysics):
@@ -120,7 +120,7 @@ class Laikago(HoldsPhysics):
         client, body = self._client, self._body
         position, orientation = client.getBasePositionAndOrientation(body)
         velocity, rates = client.getBaseVelocity(body)
-        joints = np.array([state[:2] for state in client.getJointStates(body, self._motors)])
+        joints, joint_speeds, *_ = zip(*client.getJointStates(body, self._motors), strict=True)
         touching = {contact[3] for contact in client.getContactPoints(bodyA=body)}
         return RobotState(
             position_m=np.array(position),
@@ -128,16 +128,17 @@ class Laikago(HoldsPhysics):
             rotation=np.array(client.getMatrixFromQuaternion(orientation)).reshape(3, 3),
             velocity_m_s=np.array(velocity),
             rates_rad_s=np.array(rates),
-            joints_rad=joints[:, 0].reshape(4, 3),
-            joint_speeds_rad_s=joints[:, 1].reshape(4, 3),
-            contacts=np.array([toe in touching for toe in self._toes]),
+            joints_rad=np.array(joints).reshape(4, 3),
+            joint_speeds_rad_s=np.array(joint_speeds).reshape(4, 3),
+            contacts=[toe in touching for toe in self._toes],
         )
 
     def advance(self, torques_n_m: Floats, steps: int) -> None:
         """Hold (4, 3) joint torques, clipped to the motors' limit, for some physics steps."""
-        limited = np.clip(torques_n_m, -TORQUE_LIMIT_N_M, TORQUE_LIMIT_N_M).ravel().tolist()
+        client = self._client
+        limited = torques_n_m.clip(-TORQUE_LIMIT_N_M, TORQUE_LIMIT_N_M).ravel().tolist()
         for _ in range(steps):
-            self._client.setJointMotorControlArray(
-                self._body, self._motors, self._client.TORQUE_CONTROL, forces=limited
+            client.setJointMotorControlArray(
+                self._body, self._motors, client.TORQUE_CONTROL, forces=limited
             )
-            self._client.stepSimulation()
+            client.stepSimulation()

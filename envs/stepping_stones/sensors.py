@@ -6,7 +6,8 @@ angular rate 0.1 rad/s (as in bullet3's two-camera stepping-stone task), joint a
 posture 0.03 rad off. Foot contacts are switches and have none.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,22 +28,21 @@ _EULER_RAD, _RATE_RAD_S, _JOINT_RAD, _JOINT_RAD_S, _DEPTH_M, _POSTURE_RAD = (
 )
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """One reading of all proprioceptive sensors.
 
     Attributes:
         euler_rad: (3,) roll, pitch, yaw from the inertial unit.
         rates_rad_s: (3,) angular velocity, base frame.
         joints_rad, joint_speeds_rad_s: (4, 3) from the encoders.
-        contacts: (4,) foot switches.
+        contacts: foot switches of the four legs.
     """
 
     euler_rad: Floats
     rates_rad_s: Floats
     joints_rad: Floats
     joint_speeds_rad_s: Floats
-    contacts: NDArray[np.bool_]
+    contacts: Sequence[bool]
 
 
 class Sensors:
@@ -71,10 +71,11 @@ class Sensors:
 
     def measure(self, state: RobotState) -> Measurement:
         """Read all proprioceptive sensors once."""
-        noise = self._std * self._rng.standard_normal(30)
+        noise = self._rng.standard_normal(30)
+        noise *= self._std
         return Measurement(
             euler_rad=state.euler_rad + noise[:3],
-            rates_rad_s=state.rotation.T @ state.rates_rad_s + noise[3:6],
+            rates_rad_s=state.rotation.T.dot(state.rates_rad_s) + noise[3:6],
             joints_rad=state.joints_rad + noise[6:18].reshape(4, 3),
             joint_speeds_rad_s=state.joint_speeds_rad_s + noise[18:].reshape(4, 3),
             contacts=state.contacts,

@@ -51,6 +51,8 @@ class Sight:
             key: DepthCameras([poses.cameras[name] for name in names], self._config.camera_far_m)
             for key, names in self._keys.items()
         }
+        found = {key: cameras.shape for key, cameras in self._cameras.items()}
+        self._shapes = {key: s if key == "depth" else s[1:] for key, s in found.items()}
 
     @property
     def spaces(self) -> dict[str, spaces.Box]:
@@ -64,11 +66,6 @@ class Sight:
             size = POSE_SIZE * len(self._poses.cameras)
             found[_POSE] = spaces.Box(-_POSE_LIMIT, _POSE_LIMIT, (size,), np.float32)
         return found
-
-    @property
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        found = {key: cameras.shape for key, cameras in self._cameras.items()}
-        return {key: shape if key == "depth" else shape[1:] for key, shape in found.items()}
 
     @property
     def geometry(self) -> Geometry:
@@ -128,7 +125,7 @@ class Sight:
             shown_m = self._lies[key].depth(sensors.depth(true_m))
             if dark:
                 shown_m = np.full_like(shown_m, self._config.camera_far_m)
-            clipped_m = np.clip(shown_m, 0.0, self._config.camera_far_m)
+            clipped_m = shown_m.clip(0.0, self._config.camera_far_m)
             found[key] = clipped_m.reshape(self._shapes[key])
         if self._config.camera_pose_told:
             found[_POSE] = self._poses.told()

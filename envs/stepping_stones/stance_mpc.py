@@ -14,7 +14,10 @@ of the horizon (move blocking), which leaves nine unknowns a leg. DAQP, a dual a
 solves it exactly (Arnstrom et al., IEEE Transactions on Automatic Control 67, 2022).
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +38,7 @@ _SOLVED = 1
 """Exit flag of DAQP."""
 
 
-@dataclass(frozen=True)
-class BodyState:
+class BodyState(NamedTuple):
     """The body in the level frame.
 
     Attributes:
@@ -52,18 +54,17 @@ class BodyState:
     velocity_m_s: Floats
 
 
-@dataclass(frozen=True)
-class BodyCommand:
+class BodyCommand(NamedTuple):
     """The motion wanted of the body, level frame.
 
     Attributes:
-        velocity_m_s: (2,) forward and lateral velocity.
+        velocity_m_s: forward and lateral velocity.
         yaw_rate_rad_s: turning rate.
         height_m: height above the standing feet.
         turns: whether the velocity wanted turns with the body over the horizon.
     """
 
-    velocity_m_s: Floats
+    velocity_m_s: tuple[float, float]
     yaw_rate_rad_s: float
     height_m: float
     turns: bool = False
@@ -103,33 +104,39 @@ class StanceMpc:
     ) -> None:
         weights = weights or MpcWeights()
         self.mass_kg = mass_kg
-        self.inverse_inertia = 1.0 / np.array(inertia_kg_m2)
+        self.inverse_inertia = [1.0 / inertia for inertia in inertia_kg_m2]
         self.blocks = len(blocks)
-        self._position_weight = np.array([*weights.euler, *weights.position])
-        self._velocity_weight = np.array([*weights.rates, *weights.velocity])
+        # Twice the weights, as the problem has half of u.Q u.
+        self._position_weight = 2 * np.array([*weights.euler, *weights.position])
+        self._velocity_weight = 2 * np.array([*weights.rates, *weights.velocity])
         horizon = sum(blocks)
         hold = np.repeat(np.eye(len(blocks)), blocks, axis=0)  # (horizon, blocks)
         ago = np.arange(1, horizon + 1)[:, None] - np.arange(horizon)
         # Velocity and position after step i that a unit acceleration in each block has made.
-        self._to_velocity = np.where(ago > 0, step_s, 0.0) @ hold
-        self._to_position = np.where(ago > 0, step_s**2 * (ago - 0.5), 0.0) @ hold
-        self._gram_velocity = self._to_velocity.T @ self._to_velocity
-        self._gram_position = self._to_position.T @ self._to_position
+        to_velocity = np.where(ago > 0, step_s, 0.0) @ hold
+        to_position = np.where(ago > 0, step_s**2 * (ago - 0.5), 0.0) @ hold
+        self._of_velocity, self._of_position = to_velocity.T, to_position.T
+        self._gram_velocity = (to_velocity.T @ to_velocity)[:, None, :, None]
+        self._gram_position = (to_position.T @ to_position)[:, None, :, None]
         self._time_s = step_s * np.arange(1, horizon + 1)[:, None]
-        self._force_cost = 2 * weights.force * np.array(blocks, float)
+        gravity = np.array([0, 0, 0, 0, 0, -GRAVITY_M_S2])
+        self._fallen_velocity = self._time_s * gravity
+        self._fallen_position = (self._time_s * self._time_s / 2) * gravity
         pyramid = np.array(
             [[-1, 0, friction], [1, 0, friction], [0, -1, friction], [0, 1, friction]]
         )
-        sides = np.vstack([pyramid, [0, 0, 1], [0, 0, -1]])
+        sides = np.vstack([pyramid, [0, 0, 1]])
         weight_n = mass_kg * GRAVITY_M_S2
-        bounds = np.array([0, 0, 0, 0, 0.1 * weight_n, -10 * weight_n])
+        least, most = [0, 0, 0, 0, 0.1 * weight_n], [*[np.inf] * 4, 10 * weight_n]
         counts = [legs * len(blocks) for legs in range(5)]
         self._sides = [np.kron(np.eye(n), sides) for n in counts]
-        self._lower = [np.tile(bounds, n) for n in counts]
-        self._upper = [np.full_like(lower, np.inf) for lower in self._lower]
+        self._lower, self._upper = ([np.tile(side, n) for n in counts] for side in (least, most))
+        force_cost = 2 * weights.force * np.array(blocks, float)
+        self._force_cost = [np.repeat(force_cost, 3 * legs) for legs in range(5)]
+        self._pushed = [np.tile(np.eye(3) / mass_kg, legs).ravel().tolist() for legs in range(5)]
 
     def problem(
-        self, state: BodyState, arms_m: Floats, command: BodyCommand
+        self, state: BodyState, arms_m: Sequence[Floats] | Floats, command: BodyCommand
     ) -> tuple[Floats, Floats]:
         """The condensed quadratic problem, minimise u.Q u / 2 + q.u.
 
@@ -142,53 +149,55 @@ class StanceMpc:
             Q (n, n) and q (n,), n = blocks * legs * 3, ordered (block, leg, axis), newtons.
         """
         legs = len(arms_m)
-        pitch = state.euler_rad[1]
-        euler_rate = np.array(
-            [[1 / np.cos(pitch), 0, 0], [0, 1, 0], [np.tan(pitch), 0, 1]]  # yaw is 0 in this frame
-        )
-        to_velocity = np.zeros((6, legs, 3))
-        x, y, z = arms_m.T
-        turn = to_velocity[:3]
-        turn[0, :, 1], turn[0, :, 2] = -z, y
-        turn[1, :, 0], turn[1, :, 2] = z, -x
-        turn[2, :, 0], turn[2, :, 1] = -y, x
-        turn *= self.inverse_inertia[:, None, None]
-        for k in range(3):
-            to_velocity[3 + k, :, k] = 1 / self.mass_kg
-        accelerate = to_velocity.reshape(6, 3 * legs)
-        displace = accelerate.copy()
-        displace[:3] = euler_rate @ accelerate[:3]
+        roll, pitch, _ = state.euler_rad.tolist()
+        stretch, lean = 1 / math.cos(pitch), float(np.tan(pitch))
+        # Accelerations by unit forces, and the same of roll, pitch and yaw, which is 0 in this
+        # frame: T = [[stretch, 0, 0], [0, 1, 0], [lean, 0, 1]].
+        about_x, about_y, about_z = self.inverse_inertia
+        rolls: list[float] = []
+        pitches: list[float] = []
+        yaws: list[float] = []
+        for arm_m in arms_m:
+            x, y, z = arm_m.tolist()
+            rolls += (0.0, -z * about_x, y * about_x)
+            pitches += (z * about_y, 0.0, -x * about_y)
+            yaws += (-y * about_z, x * about_z, 0.0)
+        pushed = self._pushed[legs]
+        accelerate = np.array(rolls + pitches + yaws + pushed).reshape(6, 3 * legs)
+        turns = [lean * a + b for a, b in zip(rolls, yaws, strict=True)]
+        displace = np.array([stretch * a for a in rolls] + pitches + turns + pushed)
+        displace = displace.reshape(6, 3 * legs)
         weighted_v = accelerate.T * self._velocity_weight
         weighted_p = displace.T * self._position_weight
+        hessian = self._gram_velocity * weighted_v.dot(accelerate)[:, None, :]
+        hessian += self._gram_position * weighted_p.dot(displace)[:, None, :]
         n = 3 * legs * self.blocks
-        hessian = self._gram_velocity[:, None, :, None] * (weighted_v @ accelerate)[:, None, :]
-        hessian += self._gram_position[:, None, :, None] * (weighted_p @ displace)[:, None, :]
-        hessian = 2 * hessian.reshape(n, n)
-        hessian[np.arange(n), np.arange(n)] += np.repeat(self._force_cost, 3 * legs)
+        hessian = hessian.reshape(n, n)
+        hessian.reshape(-1)[:: n + 1] += self._force_cost[legs]
 
-        t = self._time_s
-        gravity = np.array([0, 0, 0, 0, 0, -GRAVITY_M_S2])
-        speed = np.concatenate([state.rates_rad_s, state.velocity_m_s])
-        speed_error = speed.copy()
-        speed_error[2] -= command.yaw_rate_rad_s
-        speed_error[3:5] -= command.velocity_m_s
-        drift = speed_error.copy()
-        drift[:3] = euler_rate @ state.rates_rad_s
-        drift[2] -= command.yaw_rate_rad_s
-        roll, pitch, _ = state.euler_rad
+        wx, wy, wz = state.rates_rad_s.tolist()
+        vx, vy, vz = state.velocity_m_s.tolist()
+        forward, lateral = command.velocity_m_s
+        turning = command.yaw_rate_rad_s
+        speed_error = np.array([wx, wy, wz - turning, vx - forward, vy - lateral, vz])
+        drift = np.array(
+            [stretch * wx, wy, lean * wx + wz - turning, vx - forward, vy - lateral, vz]
+        )
         offset = np.array([roll, pitch, 0.0, 0.0, 0.0, state.height_m - command.height_m])
-        free_velocity = speed_error + t * gravity
+        free_velocity = speed_error + self._fallen_velocity
         if command.turns:
-            x, y = command.velocity_m_s
-            cos, sin = np.cos(command.yaw_rate_rad_s * t), np.sin(command.yaw_rate_rad_s * t)
-            turned = np.hstack([cos * x - sin * y, sin * x + cos * y])
-            free_velocity[:, 3:5] -= turned - command.velocity_m_s
-        free_position = offset + t * drift + (t * t / 2) * gravity
-        gradient = (self._to_velocity.T @ free_velocity) @ weighted_v.T
-        gradient += (self._to_position.T @ free_position) @ weighted_p.T
-        return hessian, 2 * gradient.ravel()
+            angle = turning * self._time_s
+            cos, sin = np.cos(angle), np.sin(angle)
+            turned = np.hstack([cos * forward - sin * lateral, sin * forward + cos * lateral])
+            free_velocity[:, 3:5] -= turned - np.array(command.velocity_m_s)
+        free_position = offset + self._time_s * drift + self._fallen_position
+        gradient = self._of_velocity.dot(free_velocity).dot(weighted_v.T)
+        gradient += self._of_position.dot(free_position).dot(weighted_p.T)
+        return hessian, gradient.ravel()
 
-    def solve(self, state: BodyState, arms_m: Floats, command: BodyCommand) -> Floats:
+    def solve(
+        self, state: BodyState, arms_m: Sequence[Floats] | Floats, command: BodyCommand
+    ) -> Floats:
         """Forces of the ground on the standing feet for the present control step, newtons.
 
         Arguments are those of `problem`.
@@ -206,6 +215,6 @@ class StanceMpc:
         sides, lower, upper = self._sides[legs], self._lower[legs], self._upper[legs]
         forces, _, flag, _ = daqp.solve(hessian, gradient, sides, upper, lower, **_EXACT)
         first: Floats = forces[: 3 * legs].reshape(legs, 3)
-        if flag != _SOLVED or not np.isfinite(first).all():
+        if flag != _SOLVED or not all(map(math.isfinite, first.ravel().tolist())):
             raise ValueError("the stance problem has no finite solution")
         return first

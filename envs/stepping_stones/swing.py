@@ -5,6 +5,8 @@ heading. A foothold is latched at lift-off in the frame that the base will have 
 foot follows its hip; holding it still on the ground instead let the trot tip sideways.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,31 +30,39 @@ class SwingLegs:
         self.lift_m = np.zeros((4, 3))
         self.foothold_m = np.zeros((4, 3))
 
-    def lift_off(self, legs: NDArray[np.bool_], toes_m: Floats, foothold_m: Floats) -> None:
+    def lift_off(self, legs: Sequence[int], toes_m: Floats, foothold_m: Floats) -> None:
         """Latch the legs that leave the ground now.
 
         Args:
-            legs: (4,) which legs lift off.
+            legs: those that lift off.
             toes_m: (4, 3) present toes, level frame.
             foothold_m: (4, 3) footholds in the level frame that the base will have at landing.
         """
         self.lift_m[legs] = toes_m[legs]
         self.foothold_m[legs] = foothold_m[legs]
 
-    def targets(self, progress: Floats, ground_m: float) -> Floats:
-        """Toe targets (4, 3), level frame, at (4,) swing progress.
+    def targets(self, progress: Mapping[int, float], ground_m: float) -> Floats:
+        """Toe targets (4, 3), level frame; of a leg that does not swing, where it lifted off.
 
         Args:
-            progress: normalised swing time of each leg.
+            progress: normalised time of each swing, by its leg.
             ground_m: height of the ground below the base, negative, metres.
         """
-        landing = self.foothold_m.copy()
-        landing[:, 2] = ground_m
-        peak = 0.3 * self.lift_m + 0.7 * landing
-        peak[:, 2] += self.clearance_m
-        t = progress[:, None]
-        rising = self.lift_m + (peak - self.lift_m) * (t / _PEAK)
-        falling = peak + (landing - peak) * ((t - _PEAK) / (_DOWN - _PEAK))
-        target = np.where(t < _PEAK, rising, np.where(t < _DOWN, falling, landing))
-        target[:, 2] -= np.where(progress < _DOWN, 0.0, _PRESS_M)
-        return target
+        targets = self.lift_m.copy()
+        for leg, t in progress.items():
+            a, b, c = lift = self.lift_m[leg].tolist()
+            i, j, _ = self.foothold_m[leg].tolist()
+            landing, k = (i, j, ground_m), ground_m
+            peak = (0.3 * a + 0.7 * i, 0.3 * b + 0.7 * j, 0.3 * c + 0.7 * k + self.clearance_m)
+            if t < _PEAK:
+                targets[leg] = _between(lift, peak, t / _PEAK)
+            elif t < _DOWN:
+                targets[leg] = _between(peak, landing, (t - _PEAK) / (_DOWN - _PEAK))
+            else:
+                targets[leg] = (i, j, ground_m - _PRESS_M)
+        return targets
+
+
+def _between(start: Sequence[float], end: Sequence[float], share: float) -> list[float]:
+    (a, b, c), (to_a, to_b, to_c) = start, end
+    return [a + (to_a - a) * share, b + (to_b - b) * share, c + (to_c - c) * share]

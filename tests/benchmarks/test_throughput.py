@@ -22,6 +22,7 @@ def test_figures(tmp_path, monkeypatch, capsys):
     assert min(spent.values()) > 0
     assert sum(spent.values()) == pytest.approx(1e3 / figures["simulated_s_per_core_s"], rel=0.5)
     assert figures["bare_physics_ms_per_simulated_s"] < sum(spent.values())
+    assert 0 < figures["bare_physics_share"] < 1
     assert figures["provenance"]["hardware"]["cores"] >= 1
     assert "bare physics" in capsys.readouterr().out
     assert functions == [

@@ -149,6 +149,22 @@ def test_turned_boxes_are_those_that_were_not_in_a_world_that_was(small, monkeyp
         assert np.median(error_m) < 1e-7
 
 
+def test_boxes_met_all_at_once_are_those_met_one_by_one(monkeypatch):
+    """To the bit, and whatever their order."""
+    rng, cameras = np.random.default_rng(0), DepthCameras((CameraConfig(), TILTED), FAR_M)
+    base, rotation = np.array([0.0, 0.0, 0.45]), rotation_of(0.1, -0.2, 0.3)
+    for boxes in range(6):
+        low = rng.uniform(-1, 0, (boxes, 3))
+        scene = low, low + rng.uniform(0.1, 0.6, (boxes, 3))
+        with monkeypatch.context() as patched:
+            images = [cameras.render(base, rotation, *scene, -0.5)]
+            images.append(cameras.render(base, rotation, *(part[::-1] for part in scene), -0.5))
+            patched.setattr(cameras_module, "_SMALL", -1)
+            one_by_one = cameras.render(base, rotation, *scene, -0.5)
+        for image in images:
+            np.testing.assert_array_equal(image, one_by_one)
+
+
 def test_reach_covers_what_a_level_base_sees():
     for camera in (CameraConfig(), TILTED, CameraConfig(pitch_deg=30.0, width_along="lateral")):
         behind, ahead = DepthCameras((camera,), FAR_M).reach_m(1.0)

@@ -177,7 +177,7 @@ def test_both_cameras_see_the_same_clutter():
             state.position_m, state.rotation, stones.low_m, stones.high_m, FLOOR_M
         )
     place = state.position_m + cameras._positions @ state.rotation.T
-    rays = (cameras._directions @ state.rotation.T).reshape(*seen.shape, 3)
+    rays = (state.rotation @ cameras._directions).T.reshape(*seen.shape, 3)
     points = place[:, None, None] + seen[..., None] * rays
     boxes = []
     for camera in range(2):

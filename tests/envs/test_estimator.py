@@ -10,13 +10,16 @@ from envs.stepping_stones.robot import POSTURE_RAD
 from envs.stepping_stones.sensors import Measurement
 from tests.envs.episodes import expert, make
 
-ALL = np.ones(4, bool)
+ALL = range(4)
 STANDING = forward(POSTURE_RAD)
 
 
 def reading(euler=(0, 0, 0), rates=(0, 0, 0), joint_speeds=None) -> Measurement:
     speeds = np.zeros((4, 3)) if joint_speeds is None else joint_speeds
-    return Measurement(np.array(euler, float), np.array(rates, float), POSTURE_RAD, speeds, ALL)
+    touching = [True] * 4
+    return Measurement(
+        np.array(euler, float), np.array(rates, float), POSTURE_RAD, speeds, touching
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ def test_in_the_air_velocity_and_height_keep_their_values():
     estimator = StateEstimator(reading(), STANDING, CONTROL_S)
     before = estimator.update(reading(), STANDING, ALL)
     speeds = np.ones((4, 3))
-    after = estimator.update(reading(joint_speeds=speeds), STANDING, np.zeros(4, bool))
+    after = estimator.update(reading(joint_speeds=speeds), STANDING, [])
     np.testing.assert_array_equal(after.velocity_m_s, before.velocity_m_s)
     assert after.height_m == before.height_m
     assert before.height_m == pytest.approx(-STANDING.toes_m[:, 2].mean())

@@ -1,8 +1,6 @@
 """The stance controller's quadratic problem against a rollout, and its solution against a slow
 interior-point solver that shares nothing with DAQP."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -18,7 +16,7 @@ STEP_S, BLOCKS, FRICTION = 0.025, (1, 3, 6), 0.45
 MASS_KG, INERTIA = 25.567, np.array([0.384, 1.043, 1.293])
 FEET = np.array([[x, y, -0.43] for x in (0.17, -0.26) for y in (-0.11, 0.11)])
 LEVEL = BodyState(np.zeros(3), 0.45, np.zeros(3), np.zeros(3))
-STAY = BodyCommand(np.zeros(2), 0.0, 0.45)
+STAY = BodyCommand((0.0, 0.0), 0.0, 0.45)
 
 
 def situation(seed: int, legs: int) -> tuple[BodyState, np.ndarray, BodyCommand]:
@@ -30,7 +28,8 @@ def situation(seed: int, legs: int) -> tuple[BodyState, np.ndarray, BodyCommand]
         velocity_m_s=rng.uniform(-0.5, 0.5, 3),
     )
     arms = FEET[rng.permutation(4)[:legs]] + rng.uniform(-0.05, 0.05, (legs, 3))
-    return state, arms, BodyCommand(rng.uniform(-0.5, 0.5, 2), rng.uniform(-0.3, 0.3), 0.46)
+    forward, lateral = rng.uniform(-0.5, 0.5, 2).tolist()
+    return state, arms, BodyCommand((forward, lateral), rng.uniform(-0.3, 0.3), 0.46)
 
 
 def rollout_cost(
@@ -81,7 +80,7 @@ def test_the_condensed_problem_is_the_rollouts_cost(legs, turns):
     mpc = StanceMpc()
     for seed in range(5):
         state, arms, command = situation(seed, legs)
-        command = replace(command, turns=turns)
+        command = command._replace(turns=turns)
         hessian, gradient = mpc.problem(state, arms, command)
         np.testing.assert_allclose(hessian, hessian.T, rtol=1e-12)
         at_rest = rollout_cost(state, arms, command, np.zeros((3, legs, 3)))
@@ -181,9 +180,9 @@ def test_a_robot_on_four_feet_comes_to_stand_bearing_its_weight():
 
 def test_forces_act_against_errors():
     mpc = StanceMpc()
-    ahead = mpc.solve(LEVEL, FEET, BodyCommand(np.array([0.3, 0.0]), 0.0, 0.45))
+    ahead = mpc.solve(LEVEL, FEET, BodyCommand((0.3, 0.0), 0.0, 0.45))
     assert ahead[:, 0].sum() > 5
-    left = mpc.solve(LEVEL, FEET, BodyCommand(np.array([0.0, 0.3]), 0.0, 0.45))
+    left = mpc.solve(LEVEL, FEET, BodyCommand((0.0, 0.3), 0.0, 0.45))
     assert left[:, 1].sum() > 5
     low = mpc.solve(BodyState(np.zeros(3), 0.40, np.zeros(3), np.zeros(3)), FEET, STAY)
     assert low[:, 2].sum() > 1.2 * MASS_KG * GRAVITY_M_S2

@@ -14,7 +14,7 @@ LANDING = np.column_stack([FOOTHOLD[:, :2], np.full(4, GROUND_M)])
 @pytest.fixture
 def swing():
     swing = SwingLegs(clearance_m=0.07)
-    swing.lift_off(np.ones(4, bool), LIFT, FOOTHOLD)
+    swing.lift_off(range(4), LIFT, FOOTHOLD)
     return swing
 
 
@@ -29,16 +29,27 @@ def swing():
     ],
 )
 def test_keyframes(swing, progress, expected):
-    np.testing.assert_allclose(swing.targets(np.full(4, progress), GROUND_M), expected, atol=1e-9)
+    targets = swing.targets(dict.fromkeys(range(4), progress), GROUND_M)
+    np.testing.assert_allclose(targets, expected, atol=1e-9)
 
 
 def test_the_path_is_continuous_until_the_foot_presses_down(swing):
-    path = np.array([swing.targets(np.full(4, t), GROUND_M) for t in np.linspace(0, 0.899, 900)])
+    times = np.linspace(0, 0.899, 900)
+    path = np.array([swing.targets(dict.fromkeys(range(4), t), GROUND_M) for t in times])
     assert np.abs(np.diff(path, axis=0)).max() < 1e-3
     assert path[:, :, 2].max() == pytest.approx(LANDING[0, 2] + 0.07 + 0.3 * 0.02, abs=1e-3)
 
 
+def test_each_leg_has_its_own_progress(swing):
+    targets = swing.targets({1: 0.2, 3: 0.95}, GROUND_M)
+    np.testing.assert_array_equal(targets[[0, 2]], LIFT[[0, 2]])
+    for leg, at in ((1, 0.2), (3, 0.95)):
+        alone = swing.targets({leg: at}, GROUND_M)[leg]
+        np.testing.assert_array_equal(targets[leg], alone)
+        assert (alone != LIFT[leg]).all()
+
+
 def test_only_lifting_legs_are_latched(swing):
-    swing.lift_off(np.array([True, False, False, False]), LIFT + 1, FOOTHOLD + 1)
+    swing.lift_off([0], LIFT + 1, FOOTHOLD + 1)
     np.testing.assert_array_equal(swing.lift_m[1:], LIFT[1:])
     np.testing.assert_array_equal(swing.foothold_m[0], FOOTHOLD[0] + 1)

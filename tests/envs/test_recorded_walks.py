@@ -1,19 +1,22 @@
-"""The straight row with its own settings is what it was before paths turned and cameras moved."""
+"""Walks with given settings are what they were before what now computes them was written."""
 
 import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.envs.episodes import expert, make
 
-GOLDEN = Path(__file__).parent / "golden" / "straight_row.json"
+GOLDEN = Path(__file__).parent / "golden"
 
 
-def test_a_walk_is_what_it_was():
-    """Recorded before there were turns, told poses and blackouts. On one kind of machine it is the
-    same to the bit; another may round the last one otherwise, which grows to less than 1e-9."""
-    golden = json.loads(GOLDEN.read_text())
+@pytest.mark.parametrize("name", ["straight_row", "turning_path"])
+def test_a_walk_is_what_it_was(name):
+    """The straight row was recorded before there were turns, told poses and blackouts, the path
+    that turns before legs were computed one by one. On one kind of machine a walk is the same to
+    the bit; another may round the last one otherwise, which grows to less than 1e-9."""
+    golden = json.loads((GOLDEN / f"{name}.json").read_text())
     with make(**golden["settings"]) as env:
         env.reset(seed=golden["seed"])
         for expected in golden["decisions"]:
