@@ -79,6 +79,10 @@ def _parser() -> ArgumentParser:
         "and to success.json (default none)",
     )
     parser.add_argument(
+        "--recorded", type=positive, metavar="N",
+        help="write the first N observations to recorded.npz, for deploy.loop (default none)",
+    )  # fmt: skip
+    parser.add_argument(
         "--evaluation",
         metavar="FILE",
         type=Path,
@@ -141,6 +145,7 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     from deploy.contract import contract
     from deploy.contract_file import CONTRACT, MODELS
     from deploy.facts import evaluated, facts, shown
+    from deploy.recorded import RECORDED, Recording
     from deploy.steps import step_of
     from deploy.success import SUCCESS, played
     from training.runs.fingerprint import sha256_of
@@ -152,7 +157,7 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
         period_s = step_s(env)
         written = contract(step, env, None if math.isnan(period_s) else round(1 / period_s, 9))
         observation, _ = env.reset(seed=arguments.seed)
-        for name in (CONTRACT, CARD, SUCCESS, *MODELS.values()):
+        for name in (CONTRACT, CARD, SUCCESS, RECORDED, *MODELS.values()):
             (folder / name).unlink(missing_ok=True)
         path = folder / MODELS[arguments.to]
         example = step.example(observation)
@@ -164,13 +169,17 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
             "weights": arguments.weights,
         }  # fmt: skip
         write_atomically(folder / CONTRACT, (json.dumps(written, indent=1) + "\n").encode())
+        recording = Recording(model, step.parts, arguments.recorded or 0)
         try:
-            found = parity.compare(env, policy, step, model, arguments.observations, arguments.seed)
+            found = parity.compare(
+                env, policy, step, recording, arguments.observations, arguments.seed
+            )
             if arguments.episodes is not None:
                 seeds = range(arguments.seed, arguments.seed + arguments.episodes)
                 success |= shown(played(folder, env, seeds, agent))
         except PolicyError as error:
             raise ValueError(str(error)) from None
+        recording.write(folder)
         size = path.stat().st_size
         text = card(written, facts(agent, policy, observation, found, success, size))
         write_atomically(folder / CARD, text.encode())
