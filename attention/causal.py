@@ -36,8 +36,11 @@ QueryBlock = tuple[Features, Tensor | None]
 """Features (..., C, F) and log-floors (..., C, 1) or None of C queries."""
 
 
-def chunk_rows(like: Tensor) -> int:
-    """Tokens that the causal form treats at once on `like`'s device."""
+def chunk_rows(like: Tensor) -> int | None:
+    """Tokens that the causal form treats at once on the device of `like`, (..., L, .); None, for
+    all, in a graph for any L, which has no loop over chunks: there it takes O(L^2)."""
+    if not isinstance(like.shape[-2], int):
+        return None
     return CHUNK if like.device.type == "cpu" else ACCELERATOR_CHUNK
 
 

@@ -232,8 +232,8 @@ class RandomFeatureAttention(HeadProjections):
         (L, embed_dim). L = 0 gives an empty output. All are in the parameters' dtype, or under
         autocast in another of its.
 
-        `torch.export` takes any L, but fixes it with is_causal=True, since the loop over chunks of
-        tokens is unrolled; `step` has no L.
+        `torch.export` takes any L. With is_causal=True a graph for any L takes O(L^2), as it has no
+        loop over chunks of tokens; for the L of the example they are unrolled. `step` has no L.
 
         Args:
             key_padding_mask: (batch, S), True (or -1e4 and below) where a key is ignored.

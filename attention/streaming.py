@@ -114,8 +114,8 @@ def attend(
 ) -> Tensor:
     """See `FeatureMap.attend`. L = 0 gives (..., 0, dv); S = 0 with L > 0 raises ValueError.
 
-    `torch.export` with causal=True fixes L: the loop over chunks is unrolled for the length of the
-    example. Export it for each length, or the step of `attention.decoding` for all.
+    `torch.export` with causal=True unrolls the loop over chunks for the length of the example. For
+    any length it takes all tokens at once, in O(L^2); the step of `attention.decoding` takes O(L).
     """
     tokens = prepared(features, x, y, values, causal, key_mask)
     if tokens is None:

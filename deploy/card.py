@@ -23,6 +23,7 @@ class Facts:
     """Where the figures are from, and the figures."""
     flops: int
     parameters: int
+    model_bytes: int
     policy_ms: float
     model_ms: float
     processor: str
@@ -48,10 +49,7 @@ def card(contract: Mapping[str, Any], facts: Facts) -> str:
         "## What it costs",
         _table(("", ""), _costs(facts).items()),
         "## Is it the policy?",
-        f"Over {facts.decisions} decisions of the policy's own episodes, actions differ by at most "
-        f"{facts.action_difference:.1e} from the policy's in PyTorch"
-        + (f", and what is carried on by {facts.state_difference:.1e} of its largest number." if
-           contract["states"] else "."),
+        _compared(contract, facts),
         "## Where it comes from",
         _table(("", ""), _sources(facts).items()),
         "## The policy's settings",
@@ -60,10 +58,26 @@ def card(contract: Mapping[str, Any], facts: Facts) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _compared(contract: Mapping[str, Any], facts: Facts) -> str:
+    text = (
+        f"Over {facts.decisions} decisions of the policy's own episodes, actions differ by at most "
+        f"{facts.action_difference:.1e} from the policy's in PyTorch"
+    )
+    if contract["states"]:
+        text += f", and what is carried on by {facts.state_difference:.1e} of its largest number"
+    weights = contract["model"]["weights"]
+    if weights == "float32":
+        return f"{text}."
+    return (
+        f"{text}. Trained weights are stored in {weights}, so that actions differ by intent: no "
+        "limit is set, and what counts is the success above."
+    )
+
+
 def _success(facts: Facts) -> str:
     if not facts.success:
         return "Not measured."
-    return _table(("measured in", "success"), facts.success.items())
+    return _table(("of", "success"), facts.success.items())
 
 
 def _use(contract: Mapping[str, Any]) -> str:
@@ -101,6 +115,7 @@ def _costs(facts: Facts) -> dict[str, str]:
     return {
         "FLOPs of a decision": f"{facts.flops:,}",
         "parameters": f"{facts.parameters:,}",
+        "bytes of the model's file": f"{facts.model_bytes:,}",
         "a decision of the model, median CPU time": f"{facts.model_ms:.2f} ms",
         "of the policy in PyTorch, one after the other": f"{facts.policy_ms:.2f} ms",
         "measured on": facts.processor,

@@ -2,8 +2,10 @@
 
     python -m deploy.export stepping_stones_angular_8x8 --to onnx --out walker
     python -m deploy.export runs/NAME --to pt2
+    python -m deploy.export runs/NAME --weights int8 --episodes 100
 
-The model is compared with its policy on the policy's own episodes. Exit status 1: they differ.
+The model is compared with its policy on the policy's own episodes. Exit status 1: they differ; of
+weights in fewer bits, whose difference is meant, it is told alone.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import Any, get_args
 
 import torch
 
+from deploy.weights import WEIGHTS
 from foveate_extras import require
 from policies.choices import Repair
 from training.command.files import made_and_locked, reason, write_atomically
@@ -56,14 +59,28 @@ def _parser() -> ArgumentParser:
         "export is written anew",
     )  # fmt: skip
     parser.add_argument(
+        "--weights", choices=WEIGHTS, default="float32", help="what trained weights are stored in; "
+        "of others than float32 measure the success, too (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--observations",
         type=positive,
         default=1000,
         help="decisions that are compared (default %(default)s)",
     )
     parser.add_argument(
-        "--seed", type=int, default=EVALUATION_SEED, help="of the first of their episodes (default "
-        "%(default)s)",
+        "--seed", type=int, default=EVALUATION_SEED, help="of the first of their episodes, and of "
+        "the model's own (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--episodes",
+        type=positive,
+        help="that the model plays by itself, in deploy.runtime: their success goes on the card "
+        "and to success.json (default none)",
+    )
+    parser.add_argument(
+        "--recorded", type=positive, metavar="N",
+        help="write the first N observations to recorded.npz, for deploy.loop (default none)",
     )  # fmt: skip
     parser.add_argument(
         "--evaluation",
@@ -95,6 +112,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     arguments = _parser().parse_args(argv)
     require("deploy.export", "export")
+    for option, given in (("--weights", arguments.weights), ("--episodes", arguments.episodes)):
+        if arguments.to != "onnx" and given not in (None, "float32"):
+            raise UserError(f"{option} {given} must go with --to onnx, got --to {arguments.to}")
     torch.set_num_threads(1)
     (agent,) = find_agents(
         [arguments.run], [], arguments.env, arguments.set, repair=arguments.repair,
@@ -124,8 +144,10 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     from deploy.card import card
     from deploy.contract import contract
     from deploy.contract_file import CONTRACT, MODELS
-    from deploy.facts import evaluated, facts
+    from deploy.facts import evaluated, facts, shown
+    from deploy.recorded import RECORDED, Recording
     from deploy.steps import step_of
+    from deploy.success import SUCCESS, played
     from training.runs.fingerprint import sha256_of
 
     success = evaluated(agent, arguments.evaluation)
@@ -135,28 +157,40 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
         period_s = step_s(env)
         written = contract(step, env, None if math.isnan(period_s) else round(1 / period_s, 9))
         observation, _ = env.reset(seed=arguments.seed)
-        for name in (CONTRACT, CARD, *MODELS.values()):
+        for name in (CONTRACT, CARD, SUCCESS, RECORDED, *MODELS.values()):
             (folder / name).unlink(missing_ok=True)
         path = folder / MODELS[arguments.to]
-        model = formats.write(arguments.to, step, step.example(observation), path)
+        example = step.example(observation)
+        model = formats.write(arguments.to, step, example, path, arguments.weights)
         written["environment"] = {"id": str(agent.env_id), "settings": agent.env_settings}
         written["model"] = {
             "kind": arguments.to, "file": path.name, "sha256": sha256_of(path),
             "opset": formats.OPSET if arguments.to == "onnx" else None,
+            "weights": arguments.weights,
         }  # fmt: skip
         write_atomically(folder / CONTRACT, (json.dumps(written, indent=1) + "\n").encode())
+        recording = Recording(model, step.parts, arguments.recorded or 0)
         try:
-            found = parity.compare(env, policy, step, model, arguments.observations, arguments.seed)
+            found = parity.compare(
+                env, policy, step, recording, arguments.observations, arguments.seed
+            )
+            if arguments.episodes is not None:
+                seeds = range(arguments.seed, arguments.seed + arguments.episodes)
+                success |= shown(played(folder, env, seeds, agent))
         except PolicyError as error:
             raise ValueError(str(error)) from None
-        text = card(written, facts(agent, policy, observation, found, success))
+        recording.write(folder)
+        size = path.stat().st_size
+        text = card(written, facts(agent, policy, observation, found, success, size))
         write_atomically(folder / CARD, text.encode())
-    print(f"wrote {arguments.to} to {folder}")
-    return _told(found, bool(step.initial))
+    print(f"wrote {arguments.to} to {folder}, {size:,} bytes")
+    for where, words in success.items():
+        print(f"{where}: {words}")
+    return _told(found, bool(step.initial), arguments.weights)
 
 
-def _told(found: Any, carries: bool) -> int:
-    """Print what the comparison found; the exit status."""
+def _told(found: Any, carries: bool, weights: str) -> int:
+    """Print what the comparison found; the exit status. Weights in fewer bits differ by intent."""
     from deploy.parity import LARGEST
 
     differs = f"the largest difference of an action is {found.action:.2e}"
@@ -168,7 +202,7 @@ def _told(found: Any, carries: bool) -> int:
         f"a decision, median CPU time: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the "
         f"model, {policy_ms / model_ms:.2f} times less"
     )
-    if found.passed:
+    if found.passed or weights != "float32":
         return 0
     print(
         f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by "

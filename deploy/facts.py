@@ -20,15 +20,16 @@ from training.runs.fingerprint import sha256_of
 from training.runs.run_log import provenance
 from training.settings.config import UserError
 
-__all__ = ["evaluated", "facts"]
+__all__ = ["evaluated", "facts", "shown"]
 
 _VERSIONS = ("foveate", "torch", "numpy")
 
 
 def facts(
-    agent: Agent, policy: Any, observation: Any, found: Parity, success: dict[str, str]
+    agent: Agent, policy: Any, observation: Any, found: Parity, success: dict[str, str], size: int
 ) -> Facts:
-    """Of a policy that was compared with its model; with what is known of its success."""
+    """Of a policy that was compared with its model, a file of that size, bytes; with what is known
+    of its success."""
     task, here = agent.task, provenance({})
     policy.reset()
     flops = count(lambda: policy.act(observation)).total
@@ -44,6 +45,7 @@ def facts(
         success=(success or {}) | _played(found),
         flops=flops,
         parameters=sum(one.numel() for one in policy.parameters()),
+        model_bytes=size,
         policy_ms=policy_ms,
         model_ms=model_ms,
         processor=str(here["hardware"]["cpu"]),
@@ -75,7 +77,7 @@ def _played(found: Parity) -> dict[str, str]:
     told = [one for one in found.episodes if one is not None]
     if not told:
         return {}
-    return {f"the {len(told)} whole episodes of the comparison below": _share(told)}
+    return {f"the policy, the {len(told)} whole episodes of the comparison below": _share(told)}
 
 
 def _share(told: list[bool]) -> str:
@@ -105,12 +107,26 @@ def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
     if entry is None:
         names = ", ".join(one.name for one in entries) or "nothing"
         raise UserError(f"--evaluation {path} must hold this checkpoint, got {names}")
-    words = f"reward {entry.reward_mean:.4g}, {len(entry.seeds)} episodes"
-    if entry.success_rate is not None:
-        interval = entry.success_interval_95
-        shown = "" if interval is None else _interval(interval)
-        words = f"{entry.success_rate:.0%}{shown}, {words}"
-    return {f"`{path.name}`": words}
+    interval = entry.success_interval_95
+    words = _words(entry.success_rate, interval, entry.reward_mean, len(entry.seeds))
+    return {f"the policy, `{path.name}`": words}
+
+
+def shown(success: dict[str, Any]) -> dict[str, str]:
+    """What the model's own episodes came to, in words."""
+    rate, interval, reward, episodes = (
+        success[key] for key in ("success_rate", "success_interval_95", "reward_mean", "episodes")
+    )
+    return {"the model, `success.json`": _words(rate, interval, reward, episodes)}
+
+
+def _words(
+    rate: float | None, interval: tuple[float, float] | None, reward: float, episodes: int
+) -> str:
+    words = f"reward {reward:.4g}, {episodes} episodes"
+    if rate is None:
+        return words
+    return f"{rate:.0%}{'' if interval is None else _interval(interval)}, {words}"
 
 
 def _interval(ends: tuple[float, float]) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from deploy.steps import Step
+from deploy.weights import Weights, reduce_weights
 
 __all__ = ["OPSET", "Run", "write"]
 
@@ -23,7 +24,13 @@ _FOLDED = 1500
 Runtime simplifies them as it loads them."""
 
 
-def write(kind: str, step: Step, example: Mapping[str, Tensor], path: Path) -> Run:
+def write(
+    kind: str,
+    step: Step,
+    example: Mapping[str, Tensor],
+    path: Path,
+    weights: Weights = "float32",
+) -> Run:
     """Write the file, and give what runs it.
 
     Args:
@@ -31,6 +38,7 @@ def write(kind: str, step: Step, example: Mapping[str, Tensor], path: Path) -> R
         step: the graph.
         example: inputs by name, in the order of `step.inputs`.
         path: of the file.
+        weights: what an ONNX file's trained weights are stored in.
 
     Raises:
         ValueError: one sentence, for a policy that cannot be written so.
@@ -41,7 +49,11 @@ def write(kind: str, step: Step, example: Mapping[str, Tensor], path: Path) -> R
             if kind == "pt2":
                 torch.export.save(program, path)
                 return _run_program(torch.export.load(path).module(), step)
-            return _onnx(program, step, path)
+            run = _onnx(program, step, path)
+            if weights == "float32":
+                return run
+            reduce_weights(path, weights, {name for name, _ in step.named_parameters()})
+            return _run_onnx(path, step)
         except Exception as error:  # of any kind: exporters raise what their parts raise
             last = " ".join(str(error).split())[:300]
             raise ValueError(

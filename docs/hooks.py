@@ -45,7 +45,7 @@ API = {
         *("episode", "trainers.es_config", "trainers.bc_config", "trainers.implicit_bc_config"),
         *("trainers.ppo_config", "studies.config", "runs.checkpoint", "command.errors"),
     ),
-    "deploy": ("export", "runtime"),
+    "deploy": ("export", "runtime", "loop"),
 }
 """Public modules of each package, "" for itself; what is public of them is in `__all__`."""
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))

@@ -24,6 +24,10 @@ class LinearPlaces(SteppedPlaces):
     Harmonic features are of the circle itself; other maps estimate the softmax kernel of its points
     in the plane, sqrt(kappa) from the origin.
 
+    Sums are in float64. What is read far from all that was written is a ratio of sums of a
+    thousandth of what went into them: of float32's seven digits four are left, and programs that
+    sum in another order, as exported ones, act otherwise by 1e-4.
+
     Args:
         config: the policy's settings.
         axes: dimensions of places; with 2, where the path turns, they are (..., n, 2) and lie on
@@ -38,6 +42,8 @@ class LinearPlaces(SteppedPlaces):
         self.axes = axes
         self.circle_m, self.length = config.circle_m, math.sqrt(config.kappa)
         self.is_harmonic = config.feature_map == "harmonic"
+        # What other maps draw and fit is float32 in checkpoints.
+        self.dtype = torch.float64 if self.is_harmonic else torch.float32
         made: Any = "harmonic" if self.is_harmonic else self._fitted(config)
         options: dict[str, Any] = {}
         if self.is_harmonic:
@@ -47,7 +53,7 @@ class LinearPlaces(SteppedPlaces):
         options |= {"rate": config.rate} if self.is_delta else {}
         self.memory = LinearMemory(
             axes if self.is_harmonic else 2, 1, made, config.num_features, rule=config.rule,
-            decay=config.forgetting, **options,
+            decay=config.forgetting, dtype=self.dtype, state_dtype=torch.float64, **options,
         )  # fmt: skip
         cells = 0 if config.pool_m is None else max(1, round(config.circle_m / config.pool_m))
         centres_m = (torch.arange(cells) + 0.5) * (config.circle_m / max(1, cells))
@@ -78,12 +84,12 @@ class LinearPlaces(SteppedPlaces):
         elif torch.compiler.is_compiling():  # tokens without weight are there, see `SteppedPlaces`
             visible = weights > 0
         return self.memory.write(
-            state, self._points(at_m), holes.unsqueeze(-1), gates=weights, key_mask=visible
+            state, self._points(at_m), self._values(holes), gates=weights, key_mask=visible
         )
 
     def read(self, state: Any, at_m: Tensor) -> Tensor:
         """Shares of holes at places (batch, reads), 0 where nothing was written."""
-        return self.memory.read(state, self._points(at_m)).squeeze(-1)
+        return self.memory.read(state, self._points(at_m)).squeeze(-1).to(at_m)
 
     def unroll(
         self, state: Any, at_m: Tensor, holes: Tensor, weights: Tensor, asked_m: Tensor
@@ -97,9 +103,9 @@ class LinearPlaces(SteppedPlaces):
             flat = (part.flatten(0, 1) for part in (at_m, holes, weights))
             at_m, holes, weights = (p.unflatten(0, (batch, -1)) for p in self._pooled(*flat))
         read, state = self.memory.unroll(
-            state, self._points(asked_m), self._points(at_m), holes.unsqueeze(-1), gates=weights
+            state, self._points(asked_m), self._points(at_m), self._values(holes), gates=weights
         )
-        return read.squeeze(-1), state
+        return read.squeeze(-1).to(asked_m), state
 
     def _pooled(self, at_m: Tensor, holes: Tensor, weights: Tensor) -> tuple[Tensor, ...]:
         """A token a cell of the circle: the mean of its pixels, and their share of all; or 1, by
@@ -115,6 +121,7 @@ class LinearPlaces(SteppedPlaces):
 
     def _points(self, at_m: Tensor) -> Tensor:
         """Metres, (..., n) or (..., n, 2) -> queries or keys (..., n, d)."""
+        at_m = at_m.to(self.dtype)
         if self.axes == 2:
             return at_m
         if self.is_harmonic:
@@ -122,3 +129,7 @@ class LinearPlaces(SteppedPlaces):
         with component("tokens"):
             angle = at_m * (2 * math.pi / self.circle_m)
             return torch.stack((angle.cos(), angle.sin()), -1) * self.length
+
+    def _values(self, holes: Tensor) -> Tensor:
+        """Shares of holes (..., n) -> (..., n, 1)."""
+        return holes.to(self.dtype).unsqueeze(-1)

@@ -56,6 +56,8 @@ class LinearMemory(Float32Buffers):
         heads: as in `attention.feature_map`.
         projection, seed, device, dtype, map_options: of the map, as `kernel` or, for `harmonic`,
             `kappa` and `period`.
+        state_dtype: that the state is in and sums are made in; default the map's. float64 keeps
+            the digits of what is read far from all that was written, where denominators are small.
 
     Raises:
         ValueError: a number out of range, an unknown rule, and a map or option that do not fit.
@@ -80,6 +82,7 @@ class LinearMemory(Float32Buffers):
         seed: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        state_dtype: torch.dtype | None = None,
         **map_options: Any,
     ) -> None:
         super().__init__()
@@ -113,7 +116,9 @@ class LinearMemory(Float32Buffers):
                 f"{type(self.feature_map).__name__}"
             )
         check_decay(decay)
-        factor = torch.as_tensor(decay, dtype=own_dtype, device=device)
+        if state_dtype not in (None, torch.float32, torch.float64):
+            raise ValueError(f"state_dtype must be float32 or float64, got {state_dtype}")
+        factor = torch.as_tensor(decay, dtype=state_dtype or own_dtype, device=device)
         if factor.shape not in ((), (heads,)):
             raise ValueError(
                 f"decay must be a number or one for each of heads={heads}, got shape "
@@ -271,7 +276,8 @@ class LinearMemory(Float32Buffers):
             hidden = ~key_mask.unsqueeze(-1)
             keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
         phi, log_scale = features_of_keys(self.feature_map, keys)
-        log_scale = log_scale.expand(*keys.shape[:-1], 1)
+        phi = mapped(phi, self._summed)
+        log_scale = self._summed(log_scale).expand(*keys.shape[:-1], 1)
         if key_mask is not None:
             log_scale = log_scale.masked_fill(hidden, -torch.inf)
         if gates is not None:
@@ -285,7 +291,11 @@ class LinearMemory(Float32Buffers):
     def _asked(self, queries: Tensor) -> Features:
         """Features of queries; their scales cancel in every answer."""
         self.feature_map.check_attended(queries, queries)
-        return features_of_queries(self.feature_map, queries)[0]
+        return mapped(features_of_queries(self.feature_map, queries)[0], self._summed)
+
+    def _summed(self, numbers: Tensor) -> Tensor:
+        """In the dtype of the state."""
+        return numbers.to(self.decay.dtype)
 
     def _log_decay(self, decay: float | Tensor | None, leading: tuple[int, ...]) -> Tensor:
         """log of a step's factor for all leading dimensions."""

@@ -21,7 +21,7 @@ PERIOD_S = 0.05
 FIRST_SEED = 100000
 
 
-def main(path: str, settings: str = "{}", episodes: str = "3") -> None:
+def main(path: str, settings: str = "{}", episodes: str = "6") -> None:
     """Play episodes for whoever connects."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 WAIT_S = 60.0
 
 
-def main(folder: str, episodes: str = "3") -> None:
+def main(folder: str, episodes: str = "6") -> None:
     """Walk, and print how it went and how long decisions took."""
     policy = Policy(folder, late="hold")
     settings = json.dumps(policy.contract.everything["environment"]["settings"])

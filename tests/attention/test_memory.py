@@ -286,7 +286,26 @@ def test_a_map_of_your_own() -> None:
     torch.testing.assert_close(output, step_by_step(made, made.initial_state(B), tokens)[0])
 
 
+def read_far_away(order: Tensor, **options: Any) -> Tensor:
+    """Of 600 places written in an order, what is read beside them, where little was written."""
+    made = attention.LinearMemory(1, 1, "harmonic", 26, kappa=110.0, period=2.0, **options)
+    places, holes = 0.4 + 0.3 * rand(600, 1, seed=6).float(), rand(600, 1, seed=7).round().float()
+    state = made.write(made.initial_state(), places[order], holes[order])
+    return made.read(state, torch.linspace(0.8, 1.9, 40).unsqueeze(-1))
+
+
+def test_sums_in_float64_do_not_depend_on_their_order() -> None:
+    forward, back = torch.arange(600), torch.arange(599, -1, -1)
+    found = read_far_away(forward, state_dtype=torch.float64)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(
+        found, read_far_away(back, state_dtype=torch.float64), rtol=0, atol=1e-7
+    )
+    assert (read_far_away(forward) - read_far_away(back)).abs().max() > 1e-5
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"state_dtype": torch.bfloat16}, "state_dtype must be float32 or float64, got torch.bfloat16"),
     ({"rule": "hebb"}, "rule must be one of sum, delta, got 'hebb'"),
     ({"decay": 0.0}, "decay must be above 0 and at most 1, got 0.0"),
     ({"decay": torch.tensor([0.5, 1.5]), "heads": 2}, "decay must be above 0 .*, got a torch.fl"),

@@ -117,10 +117,7 @@ def test_memories_of_places_become_onnx(stones, tmp_path, name):
     example = step.example(stones.reset(seed=0)[0])
     run = formats.write("onnx", step, example, tmp_path / "model.onnx")
     found = compare(stones, policy, step, run, 60, 0)
-    # Where little is written yet, a rounding of the observation moves an action by as much.
-    assert found.action < 2e-4
-    assert found.state < LARGEST
-    assert found.beyond <= 3
+    assert found.passed, (found.action, found.state)
 
 
 @pytest.mark.slow

@@ -90,6 +90,22 @@ def test_a_wrong_pitch_is_found_in_the_plane_of_the_tops(error_deg):
     true.close()
 
 
+@pytest.mark.parametrize("arm", ["linear", "trig"])
+def test_what_is_read_does_not_depend_on_the_order_of_sums(stones, arm):
+    """An exported policy sums in another order."""
+    places = build(stones, **ARMS[arm]).places
+    generator = torch.Generator().manual_seed(2)
+    at_m = 0.4 + 0.3 * torch.rand(1, 600, generator=generator)
+    holes = torch.rand(1, 600, generator=generator).round()
+    found = []
+    for order in (torch.arange(600), torch.arange(599, -1, -1)):
+        nothing = places.start(1, at_m)
+        state = places.write(nothing, at_m[:, order], holes[:, order], torch.ones(1, 600))
+        found.append(places.read(state, torch.linspace(0.8, 1.9, 40).unsqueeze(0)))
+    assert found[0].dtype == torch.float32
+    torch.testing.assert_close(*found, rtol=0, atol=1e-7)
+
+
 def test_odometry_integrates_velocity_and_begins_again_with_the_episode():
     speeds = torch.tensor([[0.4, 0.6, 0.2, 1.0, 1.0]])
     starts = torch.tensor([[False, False, False, True, False]])

@@ -1,0 +1,60 @@
+"""How often an exported policy succeeds by itself: `deploy.runtime` in the policy's environment."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from deploy.runtime import Policy
+from training.command.files import write_atomically
+from training.episodes.episode import Episode, run_episode
+from training.evaluation.intervals import mean_interval, share_interval
+
+__all__ = ["SUCCESS", "played", "summary"]
+
+SUCCESS = "success.json"
+"""Of a folder, what its model's own episodes came to."""
+
+
+class _Alone:
+    """The runtime as the episode loop has policies."""
+
+    def __init__(self, folder: Path) -> None:
+        self._policy = Policy(folder)
+
+    def reset(self) -> None:
+        self._policy.reset()
+
+    def act(self, observation: Any) -> Any:
+        return self._policy.act(observation)[()]  # a choice is a number, and no array
+
+
+def played(
+    folder: Path, env: gymnasium.Env[Any, Any], seeds: Sequence[int], agent: Any
+) -> dict[str, Any]:
+    """Play an episode a seed with the folder's model, and write what they came to beside it."""
+    policy = _Alone(folder)
+    episodes = [run_episode(env, policy, seed) for seed in seeds]
+    found = {
+        "name": agent.name, "env": agent.env_id, "env_settings": agent.env_settings,
+        "seeds": list(seeds), **summary(episodes),
+    }  # fmt: skip
+    write_atomically(folder / SUCCESS, (json.dumps(found, indent=1) + "\n").encode())
+    return found
+
+
+def summary(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """Success and reward of episodes, with intervals of 95 %; None where there are none."""
+    rewards = np.array([[one.reward for one in episodes]])
+    told = np.array([[one.success for one in episodes if one.success is not None]], float)
+    several = len(episodes) > 1
+    return {
+        "episodes": len(episodes),
+        "success_rate": float(told.mean()) if told.size else None,
+        "success_interval_95": share_interval(told) if told.size and several else None,
+        "reward_mean": float(rewards.mean()),
+        "reward_interval_95": mean_interval(rewards) if several else None,
+    }
