@@ -28,18 +28,23 @@ EXTRAS = {
     "rl": ("stable_baselines3",),
     "box2d": ("Box2D", "pygame"),
     "export": ("onnx", "onnxruntime", "onnxscript"),
+    "trackio": ("trackio",),
+    "wandb": ("wandb",),
+    "mlflow": ("mlflow", "sqlalchemy", "alembic"),
 }
 """Modules that come with each, what matters most first. One of several extras is asked for by the
 first that has it, where nobody knows better."""
 NAMES = {
     "Box2D": "Box2D",
     "cv2": "OpenCV",
+    "alembic": "Alembic",
     "daqp": "DAQP",
     "evotorch": "EvoTorch",
     "gymnasium": "Gymnasium",
     "jinja2": "Jinja",
     "markupsafe": "MarkupSafe",
     "matplotlib": "Matplotlib",
+    "mlflow": "MLflow",
     "PIL": "Pillow",
     "numpy": "NumPy",
     "onnx": "ONNX",
@@ -50,8 +55,11 @@ NAMES = {
     "ray": "Ray",
     "scipy": "SciPy",
     "sklearn": "scikit-learn",
+    "sqlalchemy": "SQLAlchemy",
     "stable_baselines3": "Stable-Baselines3",
     "tensorboard": "TensorBoard",
+    "trackio": "Trackio",
+    "wandb": "Weights & Biases",
     "yaml": "PyYAML",
     "zlib_ng": "zlib-ng",
 }
