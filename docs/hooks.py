@@ -42,6 +42,7 @@ API = {
     ),
     "training": (
         *("es", "bc", "ppo", "demos", "rollout", "evaluate", "sight", "flops", "plots", "study"),
+        *("lerobot", "search", "runs.trackers"),
         *("episode", "trainers.es_config", "trainers.bc_config", "trainers.implicit_bc_config"),
         *("trainers.ppo_config", "studies.config", "runs.checkpoint", "command.errors"),
     ),

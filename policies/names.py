@@ -43,8 +43,8 @@ OwnName = Annotated[str, BeforeValidator(name_of)]
 """A name, or in Python a class, function or object in its place."""
 
 
-def entry_points() -> tuple[str, ...]:
-    """Those of `GROUP`, sorted; none is imported."""
+def entry_points(group: str = GROUP) -> tuple[str, ...]:
+    """Those of a group, sorted; none is imported."""
     from importlib import metadata  # late, as it takes longer than all of this package
 
-    return tuple(sorted({point.name for point in metadata.entry_points(group=GROUP)}))
+    return tuple(sorted({point.name for point in metadata.entry_points(group=group)}))

@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 FOR_DEVELOPMENT = {"all", "dev", "docs", "test"}
+TRACKERS = {"trackio", "wandb", "mlflow"}
+"""Extras that `all` has none of: whoever wants a tracker wants one."""
 BROUGHT_BY_OTHERS = {"Box2D", "pygame", "threadpoolctl"}
 """Modules of requirements of our requirements: of Gymnasium's Box2D, and of scikit-learn."""
 HEAVY = ("Box2D", "cv2", "evotorch", "matplotlib", "pandas", "pybullet", "pygame", "ray", "sklearn")
@@ -30,7 +32,7 @@ def requirements(extra: str) -> list[Requirement]:
 
 
 def test_all_brings_every_extra_and_the_documents_name_each() -> None:
-    assert requirements("all")[0].extras == EXTRAS.keys() - FOR_DEVELOPMENT
+    assert requirements("all")[0].extras == EXTRAS.keys() - FOR_DEVELOPMENT - TRACKERS
     for document in ("README.md", "docs/install.md"):
         text = (ROOT / document).read_text()
         named = EXTRAS.keys() - FOR_DEVELOPMENT | {"all"}

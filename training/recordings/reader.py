@@ -35,7 +35,16 @@ from training.recordings.format import (
 from training.runs.state_files import Finite, check
 from training.settings.config import UserError
 
-__all__ = ["Demo", "DemoReader", "Frames", "read_demo", "read_recording", "verify_demo"]
+__all__ = [
+    "Demo",
+    "DemoReader",
+    "Frames",
+    "master_of",
+    "read_demo",
+    "read_master",
+    "read_recording",
+    "verify_demo",
+]
 
 _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
 _MOST_BYTES = 2**26  # of numbers that are read at once; an episode has kilobytes of them
@@ -192,6 +201,22 @@ def read_recording(path: Path) -> Recording:
         return _recording(file)
 
 
+def master_of(path: Path) -> Path:
+    """The file that lists the demonstrations of a directory; a file as it is."""
+    return path / MASTER if os.path.isdir(path) else path
+
+
+def read_master(path: Path) -> tuple[Recording, list[int], dict[str, list[str]]]:
+    """What the file that lists demonstrations says: what they have in common, their numbers, and
+    the names of those of each mask, `train` and `valid`. UserError as in `DemoReader`."""
+    with _open(path) as file:
+        recording, numbers = _recording(file), _listed(file)
+        masks = {
+            name: _names(_group(file, f"mask/{name}"), len(numbers)) for name in ("train", "valid")
+        }
+        return recording, numbers, masks
+
+
 def _recording(file: h5py.File) -> Recording:
     return Recording.from_json(_text(file.attrs, "recording"), Path(file.filename))
 
@@ -278,16 +303,9 @@ class DemoReader:
         observation_space: gymnasium.Space[Any] | None = None,
         action_space: gymnasium.Space[Any] | None = None,
     ) -> None:
-        path = Path(path)
-        self.path = path / MASTER if os.path.isdir(path) else path
+        self.path = master_of(Path(path))
         self.directory = self.path.parent
-        with _open(self.path) as file:
-            self.recording = _recording(file)
-            numbers = _listed(file)
-            masks = {
-                name: _names(_group(file, f"mask/{name}"), len(numbers))
-                for name in ("train", "valid")
-            }
+        self.recording, numbers, masks = read_master(self.path)
         self._check(env_id, observation_space, action_space)
         self.demos = [read_demo(self.directory, number, self.recording) for number in numbers]
         """All of them, by number."""

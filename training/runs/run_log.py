@@ -1,4 +1,4 @@
-"""The run directory: provenance, resolved configuration, metrics.csv, TensorBoard, progress."""
+"""The run directory: provenance, resolved configuration, metrics.csv, curves, progress."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from training.runs.board import Board
 from training.runs.checkpoint import CHECKPOINTS
 from training.runs.fingerprint import sha256_of, version_of
 from training.runs.state_files import State, read_json
+from training.runs.trackers import Tracking
 from training.settings.config import UserError, to_yaml
 
 __all__ = [
@@ -241,18 +242,20 @@ def _cpu_model() -> str:
 
 
 class RunLog:
-    """One row an iteration, to metrics.csv, TensorBoard and a progress bar.
+    """One row an iteration, to metrics.csv, TensorBoard, a tracker and a progress bar.
 
     A row is on the disk when `row` returns, before its iteration's checkpoint is written. Rows
     after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv and
-    hidden in TensorBoard; UserError when one before it is missing or damaged. `last` is the last
-    row kept, as text by column, {} at the start.
+    hidden in TensorBoard; UserError when one before it is missing or damaged. The tracker gets
+    those of the others that it lacks. `last` is the last row kept, as text by column, {} at the
+    start.
     """
 
     def __init__(
-        self, directory: Path, columns: tuple[str, ...], *, iteration: int, total: int
-    ) -> None:
-        self.columns, self._path = columns, directory / METRICS
+        self, directory: Path, columns: tuple[str, ...], *, iteration: int, total: int,
+        tracking: Tracking | None = None,
+    ) -> None:  # fmt: skip
+        self.columns, self._path, self._tracking = columns, directory / METRICS, tracking
         with writing(self._path):
             if self._path.exists():
                 check_regular(self._path)
@@ -260,14 +263,18 @@ class RunLog:
         try:
             with writing(self._path):
                 sync_directory(directory)
-                self.last = self._keep_until(iteration)
+                rows = self._keep_until(iteration)
+            self.last = rows[-1] if rows else {}
             self._board = Board(directory, iteration)
         except UserError:
             self._file.close()
             raise
+        if tracking is not None:
+            read = ({name: float(cell) for name, cell in row.items()} for row in rows)
+            tracking.begin([(int(row["iteration"]), _curves(row)) for row in read])
         self._bar = ProgressBar(total=total, initial=iteration, unit="it")
 
-    def _keep_until(self, iteration: int) -> dict[str, str]:
+    def _keep_until(self, iteration: int) -> list[dict[str, str]]:
         self._file.seek(0)
         data, heading, path = self._file.read(), self._line(self.columns), self._path
         first = next(iter(data.splitlines(keepends=True)), b"").rstrip(b"\0")
@@ -281,8 +288,8 @@ class RunLog:
         if not kept[0]:
             append(self._file, heading)
         os.fsync(self._file.fileno())
-        last = next(csv.reader([kept[-1].decode()])) if len(kept) > 1 else []
-        return dict(zip(self.columns, last, strict=False))
+        cells = csv.reader(line.decode() for line in kept[1:])
+        return [dict(zip(self.columns, row, strict=True)) for row in cells]
 
     @staticmethod
     def _line(cells: Any) -> bytes:
@@ -296,8 +303,10 @@ class RunLog:
         with writing(self._path):
             append(self._file, self._line(values.values()))
             os.fsync(self._file.fileno())
-        curves = {f"train/{name}": value for name, value in values.items() if name != "iteration"}
-        self._board.add(curves, int(values["iteration"]))
+        curves, step = _curves(values), int(values["iteration"])
+        self._board.add(curves, step)
+        if self._tracking is not None:
+            self._tracking.add(curves, step)
         self._bar.set_postfix_str(summary, refresh=False)
         self._bar.update()
 
@@ -306,3 +315,10 @@ class RunLog:
         self._bar.close()
         self._board.close()
         self._file.close()
+        if self._tracking is not None:
+            self._tracking.close()
+
+
+def _curves(row: dict[str, float]) -> dict[str, float]:
+    """What is drawn of a row, by the names of its curves."""
+    return {f"train/{name}": value for name, value in row.items() if name != "iteration"}

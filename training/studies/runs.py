@@ -89,7 +89,7 @@ class Run:
         if not saved.is_file():
             return
         there = configuration.dump(load_any_config(saved, trainer=self.trainer))
-        free = {*trainer_of(self.job).free_on_resume} | ({"init_from"} if self.stage else set())
+        free = {*trainer_of(self.job).free} | ({"init_from"} if self.stage else set())
         free -= _OF_THE_STUDY
         free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
         for change in differences(there, configuration.dump(self.job), free):

@@ -66,11 +66,7 @@ def train(job: Job, run: Path) -> None:
         announce(learner.policy, config.fit_after, learner.fitted, updates)
         if not checkpoint.in_run(run):
             learner.save()
-        with closing(
-            run_log.RunLog(
-                run, columns(config.env_id), iteration=learner.iteration, total=config.iterations
-            )
-        ) as log:
+        with closing(job.open_log(run, learner.iteration)) as log:
             learn(learner, log, group)
 
 

@@ -9,13 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 from pydantic.dataclasses import dataclass
 
 import envs
 import policies
 from training.command.files import CONFIG, METRICS
 from training.episodes import environments
+from training.runs import trackers
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.settings.overrides import Overrides
@@ -66,6 +67,14 @@ class JobConfig:
     """The policy."""
     checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""
+    tracker: str = "none"
+    """What keeps the run's numbers beside TensorBoard: none, trackio, wandb, mlflow, each an extra,
+    or one of your own, "module:Class" (docs/trackers.md). Nothing leaves this machine."""
+
+    @field_validator("tracker")
+    @classmethod
+    def _tracker_known(cls, name: str) -> str:
+        return trackers.check_name(name)
 
 
 SHORTHANDS = {
@@ -127,20 +136,22 @@ def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
 
 
 def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
-    """Import what names the user's own policy, the later layer's of two; UserError when it cannot
-    be."""
+    """Import what names the user's own policy or tracker, the later layer's of two; UserError when
+    it cannot be."""
     given: dict[str, Any] = {}
+    tracker: Any = None
     for layer in layers:
-        policy = layer.get("policy")
+        policy, tracker = layer.get("policy"), layer.get("tracker", tracker)
         given |= policy if isinstance(policy, dict) else {}
         if layer.get("feature_map") is not None:
             given["feature_map"] = layer["feature_map"]
-    if not any(isinstance(value, str) and ":" in value for value in given.values()):
-        return
-    from policies.own import admit  # late, as it loads PyTorch
-
     try:
-        admit(given)
+        if isinstance(tracker, str):
+            trackers.admit(tracker)
+        if any(isinstance(value, str) and ":" in value for value in given.values()):
+            from policies.own import admit  # late, as it loads PyTorch
+
+            admit(given)
     except ValueError as error:
         raise UserError(f"{source}: {error}") from None
 

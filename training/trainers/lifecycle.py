@@ -22,9 +22,10 @@ from training.episodes import environments, pool
 from training.episodes.crew import InProcessPool, Pool, Worker
 from training.episodes.environments import make_env
 from training.evaluation.agents import check_device
-from training.runs import checkpoint, run_log
+from training.runs import checkpoint, run_log, trackers
 from training.runs.checkpoint import Checkpoint
 from training.runs.state_files import check
+from training.runs.trackers import Tracking
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.trainers.devices import Group, current_group, open_group
@@ -98,15 +99,17 @@ class Job(Generic[C]):
         self, make: Callable[[gymnasium.Env | None], Worker[K, R]], run: Path, iteration: int
     ) -> Iterator[tuple[Pool[K, R], run_log.RunLog]]:
         """Workers that `make` gives, see `open_pool`, and the log of a run from an iteration."""
+        with closing(self.open_pool(make)) as pool, closing(self.open_log(run, iteration)) as log:
+            yield pool, log
+
+    def open_log(self, run: Path, iteration: int) -> run_log.RunLog:
+        """The log of a run from an iteration, with the tracker that is configured; to be closed."""
         config = self.config
         columns = trainer_of(config).module.columns(config.env_id)
-        with (
-            closing(self.open_pool(make)) as pool,
-            closing(
-                run_log.RunLog(run, columns, iteration=iteration, total=config.iterations)
-            ) as log,
-        ):
-            yield pool, log
+        tracking = Tracking(config.tracker, run, configuration.dump(config))
+        return run_log.RunLog(
+            run, columns, iteration=iteration, total=config.iterations, tracking=tracking
+        )
 
     def open_pool(
         self, make: Callable[[gymnasium.Env | None], Worker[K, R]], workers: int | None = None
@@ -175,6 +178,7 @@ def train(config: JobConfig, run: str | Path) -> None:
 
 def _begin(config: JobConfig, run: Path, start: Checkpoint | None, goes_on: bool) -> Job[Any]:
     """A job and, unless it goes on, its run directory."""
+    trackers.maker(config.tracker)  # where it is absent, nothing begins
     job: Job[Any] = trainer_of(config).module.prepare(config, start)
     try:
         if not goes_on:
@@ -191,6 +195,7 @@ def admit_parts(config: JobConfig) -> None:
 
     environments.find_task(config.env_id)
     admit(configuration.dump(config.policy))
+    trackers.admit(config.tracker)
 
 
 def _train(job: Job[Any], run: Path, goes_on: bool) -> None:
@@ -305,7 +310,8 @@ def own_names(config: Any) -> dict[str, str]:
 
 def _typed_again(config: Any) -> list[str]:
     """The same as overrides of a run that is resumed."""
-    return [f"policy.{key}={name}" for key, name in own_names(config).items()]
+    typed = [f"policy.{key}={name}" for key, name in own_names(config).items()]
+    return typed + ([f"tracker={config.tracker}"] if ":" in config.tracker else [])
 
 
 def print_next(

@@ -56,7 +56,7 @@ class _Job:
     @property
     def free(self) -> tuple[str, ...]:
         """Keys that a resumed run may change."""
-        return self.trainer.free_on_resume
+        return self.trainer.free
 
 
 def resume(
@@ -223,7 +223,7 @@ def _fit(path: Path, job: _Job) -> Checkpoint:
 def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file: Path) -> None:
     """UserError when a checkpoint was trained with another configuration than `config`, of its
     `own` trainer and from `file`, by more than a resumed run may change."""
-    free = own.free_on_resume
+    free = own.free
     trained = resolved(own.config, start.config, str(start.path))
     for key, there, here in differences(trained, config, free):
         raise _OtherJobError(

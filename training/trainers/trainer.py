@@ -32,7 +32,7 @@ class Trainer:
     where: str = ""
     """Which policies it takes, where other trainers of its name take others."""
     free_on_resume: tuple[str, ...] = ("iterations", "workers")
-    """Keys that a resumed run may change."""
+    """Keys that a resumed run may change, beside those that any may, see `free`."""
     check: Callable[[Any, str], object] | None = None
     """UserError, which names a source, for a configuration that no type forbids."""
     in_processes: bool = False
@@ -48,6 +48,11 @@ class Trainer:
         """Module of its command."""
         module = self.name.partition(":")[0]
         return module if ":" in self.name else f"training.{module}"
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """All keys that a resumed run may change."""
+        return (*self.free_on_resume, "tracker")
 
     def has(self, key: str) -> bool:
         """Whether its configurations have a key."""

@@ -1,0 +1,152 @@
+"""Searches: what may be chosen; that a stopped one comes to the same; what is refused."""
+
+import csv
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from tests.training import random_search, test_trainers
+from tests.training.test_trainers import files, written
+from training import search
+from training.command.errors import NotFiniteError
+from training.runs.run_log import RunLog
+from training.settings.config import UserError
+from training.studies import search as searches
+from training.studies.search_space import Choice, Interval, read_space
+
+needs_optuna = pytest.mark.skipif(find_spec("optuna") is None, reason="needs Optuna")
+
+
+def words(folder, *more, trials=2):
+    job = written(folder, {**test_trainers.SEARCH, "iterations": 3})
+    return [
+        "--config", str(job), "--trials", str(trials), "--metric", "reward_max", "--over", "2",
+        "--search", "sigma=log:0.01:1", "candidates=2|4", *more,
+    ]  # fmt: skip
+
+
+def rows(out):
+    with open(out / "trials.csv", newline="") as file:
+        return [*csv.DictReader(file)]
+
+
+def rewards(run):
+    with open(run / "metrics.csv", newline="") as file:
+        return [float(row["reward_max"]) for row in csv.DictReader(file)]
+
+
+@needs_optuna
+def test_a_stopped_search_comes_to_the_same(tmp_path, monkeypatch, capsys):
+    """Stopped within the second trial, it goes on with that one; the other is given a second one
+    later."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert search.main([*words(tmp_path, trials=1), "--out", str(whole)]) == 0
+    assert len(rows(whole)) == 1
+    assert search.main([*words(tmp_path), "--out", str(whole)]) == 0
+    told = capsys.readouterr().out
+
+    def stop(log, values, summary, row=RunLog.row):
+        row(log, values, summary)
+        if values["iteration"] == 2 and log._path.parent.name == "0001":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLog, "row", stop)
+        assert search.main([*words(tmp_path), "--out", str(parts)]) == 130
+    assert "the same command goes on" in capsys.readouterr().out
+    assert search.main([*words(tmp_path), "--out", str(parts)]) == 0
+    assert (parts / "trials.csv").read_bytes() == (whole / "trials.csv").read_bytes()
+    for number in ("0000", "0001"):
+        one, other = (files(out / "trials" / number) for out in (whole, parts))
+        assert one[max(one)] == other[max(other)]
+    best, worst = rows(whole)
+    assert float(best["reward_max"]) >= float(worst["reward_max"])
+    run = whole / "trials" / best["trial"]
+    assert float(best["reward_max"]) == sum(rewards(run)[-2:]) / 2
+    assert f"--config {run / 'config.yaml'} --set seed=1" in told
+    assert f"candidates: {best['candidates']}\n" in (run / "config.yaml").read_text()
+
+
+@needs_optuna
+def test_a_trial_that_cannot_be_is_noted_and_the_rest_go_on(tmp_path, monkeypatch):
+    def fail(log, values, summary, row=RunLog.row):
+        row(log, values, summary)
+        if log._path.parent.name == "0000":
+            raise NotFiniteError("the loss is nan")
+
+    monkeypatch.setattr(RunLog, "row", fail)
+    out = tmp_path / "out"
+    assert search.main([*words(tmp_path), "--out", str(out)]) == 0
+    good, bad = rows(out)
+    assert (good["trial"], bad["trial"]) == ("0001", "0000")
+    assert (bad["reward_max"], bad["reason"]) == ("", "the loss is nan")
+
+
+@needs_optuna
+def test_another_search_is_refused_in_the_same_place(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "out")]
+    assert search.main([*words(tmp_path, trials=1), *out]) == 0
+    capsys.readouterr()
+    for more, key in (
+        (["--seed", "7"], "seed = 0, but now it is 7"),
+        (["--set", "iterations=5"], "config.iterations = 3, but now it is 5"),
+    ):
+        assert search.main([*words(tmp_path, *more, trials=1), *out]) == 2
+        assert f"search.json was made with {key}" in capsys.readouterr().err
+    (tmp_path / "out" / "search.db").write_bytes(b"no database" * 100)
+    assert search.main([*words(tmp_path, trials=2), *out]) == 2
+    assert "search.db cannot be used: " in capsys.readouterr().err
+
+
+def test_a_space_is_read():
+    assert read_space(["a=1:8", "b.c=log:1e-4:0.1", "d=x|[1,2]", "e=0:1.0"]) == {
+        "a": Interval(1, 8, False, True),
+        "b.c": Interval(1e-4, 0.1, True, False),
+        "d": Choice(("x", "[1,2]")),
+        "e": Interval(0, 1, False, False),
+    }
+    assert read_space(["b=log:1e-5:1e-3"])["b"].setting("b", 1e-05) == "b=1e-05"
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("sigma", "--search takes KEY=LOW:HIGH or KEY=A|B|C, got 'sigma'"),
+        ("sigma=3:1", "--search sigma=3:1: the first number must be below the second"),
+        ("sigma=log:0:1", "--search sigma=log:0:1: the first .*, and above 0"),
+        ("sigma=0.1", "--search takes KEY=LOW:HIGH, KEY=log:LOW:HIGH or KEY=A|B|C of different"),
+        ("sigma=a|a", "of different values, got 'sigma=a|a'"),
+    ],
+)
+def test_another_space_is_one_sentence(word, sentence):
+    with pytest.raises(UserError, match=sentence.replace("|", r"\|")):
+        read_space([word])
+    with pytest.raises(UserError, match="--search has a twice"):
+        read_space(["a=1:2", "a=3:4"])
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["--search", "sigmma=1:2"], "unknown key sigmma; "),
+        (["--search", "workers=0:2"], "workers = 0, but input should be greater than or equal"),
+        (["--metric", "loss"], "--metric must be one of reward_max, wall_s, got loss"),
+        (["--set", "sigma=0.5"], "are the same setting"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_trained(
+    tmp_path, monkeypatch, capsys, more, sentence
+):
+    monkeypatch.setattr("foveate_extras.require", lambda *given: None)
+    monkeypatch.setattr(searches.Search, "run", None)
+    assert search.main([*words(tmp_path, *more), "--out", str(tmp_path / "out")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert random_search.NAME in (tmp_path / "job.yaml").read_text()
+
+
+def test_an_absent_optuna_is_one_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert search.main([*words(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    said = 'error: training.search needs Optuna: pip install "foveate[optuna]"\n'
+    assert capsys.readouterr().err == said

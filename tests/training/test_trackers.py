@@ -1,0 +1,257 @@
+"""Trackers: what they are given, once; that none stops or changes a run; names and extras."""
+
+import random
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from functools import partial
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training import own_tracker, random_search, test_es, test_trainers
+from tests.training.test_trainers import files, written
+from training import es
+from training.command.signals import Interrupted
+from training.runs import checkpoint, run_log, trackers
+from training.runs.run_log import RunLog
+from training.runs.trackers import Tracking
+from training.settings.config import UserError
+from training.trainers import door
+
+OWN = "tests.training.own_tracker:Lines"
+COLUMNS = ("iteration", "loss", "success", "wall_s")
+CONFIG = {"seed": 3, "env": {"gap_m": [0.1, 0.2]}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    directory = tmp_path / "run"
+    run_log.create(directory, CONFIG)
+    trackers.admit(OWN)
+    return directory
+
+
+def write(run, iterations, start=0, name=OWN, closes=True):
+    log = RunLog(run, COLUMNS, iteration=start, total=9, tracking=Tracking(name, run, CONFIG))
+    for i in iterations:
+        log.row({"iteration": i, "loss": i / 3, "success": float("nan"), "wall_s": 0.5 * i}, "")
+    if closes:
+        log.close()
+    return log
+
+
+def steps(run):
+    return [line["step"] for line in own_tracker.read(run)]
+
+
+def test_a_row_is_given_by_the_names_of_its_curves_without_what_is_no_number(run):
+    write(run, [1])
+    assert own_tracker.read(run) == [
+        {"step": 1, "seed": 3, "train/loss": 1 / 3, "train/wall_s": 0.5}
+    ]
+
+
+def test_a_run_that_goes_on_repeats_no_step(run):
+    write(run, [1, 2, 3])
+    write(run, [2, 3, 4], start=1)
+    assert steps(run) == [1, 2, 3, 4]
+
+
+def test_a_tracker_gets_what_it_missed(run):
+    write(run, [1, 2], name="none")
+    write(run, [3], start=2)
+    assert steps(run) == [1, 2, 3]
+    assert own_tracker.read(run)[0]["train/loss"] == 1 / 3
+
+
+@pytest.mark.parametrize("method", ["__init__", "last_step", "log", "close"])
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_an_error_of_a_tracker_ends_the_tracking_alone(run, monkeypatch, capsys, method, error):
+    def fail(*given):
+        raise error("no such\nserver")
+
+    monkeypatch.setattr(own_tracker.Lines, method, fail)
+    write(run, [1, 2])
+    assert len((run / "metrics.csv").read_text().splitlines()) == 3
+    assert capsys.readouterr().err.count("warning: ") == 1
+    monkeypatch.undo()
+    write(run, [3], start=2)
+    assert steps(run) == [1, 2, 3]
+
+
+def test_an_interrupt_within_a_tracker_is_no_error_of_it(run, monkeypatch):
+    def interrupt(*given):
+        raise Interrupted(15)
+
+    monkeypatch.setattr(own_tracker.Lines, "log", interrupt)
+    with closing(write(run, [], closes=False)) as log, pytest.raises(Interrupted):
+        log.row({"iteration": 1, "loss": 1.0, "success": 0.0, "wall_s": 0.5}, "")
+
+
+def test_what_a_tracker_draws_is_put_back(run):
+    def draws():
+        return random.random(), np.random.rand(), torch.rand(1).item()  # noqa: NPY002
+
+    seeds = random.seed, np.random.seed, torch.manual_seed
+    for seed in seeds:
+        seed(0)
+    expected = draws()
+    for seed in seeds:
+        seed(0)
+    write(run, [1])
+    assert draws() == expected
+
+
+# --- runs ---
+
+
+@pytest.mark.parametrize(
+    "kind", ["own", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("es", "bc"))]
+)
+def test_a_tracked_run_is_the_same_bit_for_bit_and_tracked_once(tmp_path, monkeypatch, kind):
+    """The first part ends after an iteration is tracked, and before its checkpoint is there."""
+    job = {**(test_trainers.SEARCH if kind == "own" else test_trainers.JOBS[kind]), "workers": 1}
+    command = partial(door.main, random_search.NAME if kind == "own" else kind)
+    words = ["--config", str(written(tmp_path, {**job, "iterations": 2}))]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert command([*words, "--out", str(whole)]) == 0
+
+    def stop(log, values, summary, row=RunLog.row):
+        row(log, values, summary)
+        if values["iteration"] == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLog, "row", stop)
+        tracked = ["--out", str(parts), "--set", f"tracker={OWN}"]
+        assert command([*words, *tracked]) == 130
+    assert steps(parts) == [1, 2]
+    assert [*files(parts)][-1] == "000001.safetensors"
+    assert command(["--resume", str(parts), "--set", f"tracker={OWN}"]) == 0
+    assert steps(parts) == [1, 2]
+    columns = [line.rsplit(",", 1)[0] for line in (parts / "metrics.csv").read_text().split()]
+    assert columns == [
+        line.rsplit(",", 1)[0] for line in (whole / "metrics.csv").read_text().split()
+    ]
+    last = [checkpoint.load(run / "checkpoints" / "000002.safetensors") for run in (whole, parts)]
+    assert all(torch.equal(value, last[1].policy[name]) for name, value in last[0].policy.items())
+
+
+def test_a_run_s_file_imports_no_tracker(tmp_path, capsys):
+    """Somebody else may have written it; the command that goes on names it."""
+    path, run = written(tmp_path, {**test_trainers.SEARCH, "iterations": 1}), tmp_path / "run"
+    command = partial(door.main, random_search.NAME)
+    assert command(["--config", str(path), "--out", str(run)]) == 0
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("tracker: none", "tracker: unimported_one:X"))
+    assert command(["--resume", str(run), "--set", "iterations=2"]) == 2
+    assert "--set tracker=unimported_one:X where a run is resumed" in capsys.readouterr().err
+    assert "unimported_one" not in sys.modules
+    assert command(["--resume", str(run), "--set", "iterations=2", "tracker=none"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("wandbb", r"tracker must be one of none, trackio, wandb, mlflow, got 'wandbb'; module:"
+         r"Class names one of your own; did you mean wandb\?"),
+        ("no_such_module:X", "tracker 'no_such_module:X' cannot be imported: ModuleNotFoundError"),
+        ("tests.training.own_tracker:FILE", "must be a subclass of Tracker or a function"),
+        ("3", "tracker = 3, but input should be a valid string"),
+    ],
+)  # fmt: skip
+def test_a_tracker_that_is_none_is_one_sentence(tmp_path, name, sentence):
+    with pytest.raises(UserError, match=sentence):
+        es.load_config(written(tmp_path, test_es.SMALL), [f"tracker={name}"])
+
+
+@pytest.mark.parametrize("name", trackers.NAMES[1:])
+def test_an_absent_tracker_is_told_of_before_anything_is_there(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    words = ["--config", str(written(tmp_path, test_es.SMALL)), "--out", str(tmp_path / "run")]
+    assert es.main([*words, "--set", f"tracker={name}"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: tracker = {name} needs ")
+    assert said.endswith(f': pip install "foveate[{name}]"\n')
+    assert not (tmp_path / "run").exists()
+
+
+# --- the trackers of the package ---
+
+
+def kept_by_wandb(run, folder):
+    """Steps in its files: records in a log as LevelDB has them (crc 4, length 2, type 1 bytes)."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    found = []
+    for path in sorted((run / "wandb").glob("offline-run-*/*.wandb")):
+        data = path.read_bytes()
+        assert len(data) < 32768, "one block"
+        at = 7
+        while at + 7 <= len(data):
+            length = int.from_bytes(data[at + 4 : at + 6], "little")
+            record = Record.FromString(data[at + 7 : at + 7 + length])
+            at += 7 + length
+            if record.HasField("history"):
+                found.append(record.history.step.num)
+    return found
+
+
+def kept_by_mlflow(run, folder):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{run.resolve() / 'mlflow' / 'mlflow.db'}")
+    (experiment,) = client.search_experiments(filter_string="name = 'foveate'")
+    (one,) = client.search_runs([experiment.experiment_id])
+    assert one.data.params["env.gap_m"] == "[0.1, 0.2]"
+    assert one.info.status == "FINISHED"
+    return [metric.step for metric in client.get_metric_history(one.info.run_id, "train/loss")]
+
+
+def kept_by_trackio(run, folder):
+    import sqlite3
+
+    with sqlite3.connect(folder / "foveate.db") as database:
+        return [step for (step,) in database.execute("SELECT step FROM metrics ORDER BY id")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", trackers.NAMES[1:])
+def test_each_goes_on_in_one_run_after_a_kill_and_sends_nothing(run, tmp_path, monkeypatch, name):
+    if find_spec(name) is None:
+        pytest.skip(f"the extra `{name}` is not installed")
+    folder = tmp_path / "trackio"
+    monkeypatch.setenv("TRACKIO_DIR", str(folder))
+    connect = socket.socket.connect
+
+    def connects(this, address):
+        local = this.family == socket.AF_UNIX or address[0] in ("127.0.0.1", "::1", "localhost")
+        assert local, f"it would reach {address}"
+        return connect(this, address)
+
+    monkeypatch.setattr(socket.socket, "connect", connects)
+    program = (
+        "import os, sys; from pathlib import Path; from tests.training import test_trackers as t;"
+        f"t.write(Path({str(run)!r}), [1, 2, 3], name={name!r}, closes=False); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=test_es.ROOT).returncode == 9
+    write(run, [2, 3, 4], start=1, name=name)
+    write(run, [5], start=4, name=name)
+    kept = {"wandb": kept_by_wandb, "mlflow": kept_by_mlflow, "trackio": kept_by_trackio}
+    assert kept[name](run, folder) == [1, 2, 3, 4, 5]
+
+
+def test_the_tracker_of_the_page_tracks(run):
+    page = (test_es.ROOT / "docs" / "trackers.md").read_text()
+    known = {}
+    exec(page.partition("```py\n")[2].partition("```")[0], known)
+    trackers._ADMITTED["page:Lines"] = known["Lines"]
+    write(run, [1, 2], name="page:Lines")
+    write(run, [2, 3], start=1, name="page:Lines")
+    assert [line[:10] for line in (run / "lines.jsonl").read_text().splitlines()] == [
+        f'{{"step": {i}' for i in (1, 2, 3)
+    ]

@@ -1,0 +1,201 @@
+"""Write demonstrations, or episodes of a policy, as a LeRobotDataset of format v3.0.
+
+python -m training.lerobot demos/sweep --out lerobot/sweep
+python -m training.lerobot stepping_stones --episodes 100 --out lerobot/walk
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.command.signals import open_command
+
+    raise SystemExit(open_command("training.lerobot"))
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import gymnasium
+import torch
+
+import foveate_extras
+from training.command.files import lock, writing
+from training.command.progress import ProgressBar
+from training.command.signals import exit_status
+from training.episodes.environments import ForeignId, make_env, step_s
+from training.episodes.episode import Policy, run_episode
+from training.evaluation.agents import Agent, add_arguments, find_agents
+from training.recordings.format import MASTER, observation_spec
+from training.recordings.lerobot_writer import DatasetWriter, action_spec
+from training.recordings.reader import master_of, read_demo, read_master
+from training.settings.config import ArgumentParser, UserError
+
+__all__ = ["main"]
+
+
+def _fps(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1e6:
+        raise argparse.ArgumentTypeError(f"must be a number above 0, at most 1e6, got {text!r}")
+    return value
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="training.lerobot", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "source", nargs="?", metavar="DEMOS_OR_RUN",
+        help="directory of demonstrations, all of which are written; or a policy: a run directory, "
+        "a checkpoint or a shipped policy's name, which plays --episodes",
+    )  # fmt: skip
+    parser.add_argument("--out", metavar="DIR", required=True, help="the dataset; a new directory")
+    parser.add_argument(
+        "--task", metavar="WORDS", help="what is done, in words (default: the environment's id)"
+    )
+    parser.add_argument(
+        "--fps", type=_fps, help="steps a second, where the environment does not say how many"
+    )
+    add_arguments(parser, episodes=100)
+    return parser
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = _parser().parse_args(argv)
+    torch.set_num_threads(1)
+    foveate_extras.require("training.lerobot", "lerobot")
+    if len(arguments.policy) + (arguments.source is not None) != 1:
+        raise UserError("give one DEMOS_OR_RUN, or one --policy oracle|blind|random")
+    source = None if arguments.source is None else Path(arguments.source)
+    is_recorded = source is not None and ((source / MASTER).exists() or source.name == MASTER)
+    out = Path(arguments.out)
+    with _new_directory(out) as folder:
+        frames = _demonstrations(source, arguments, folder) if is_recorded and source else (
+            _episodes(arguments, folder)
+        )  # fmt: skip
+    print(f"wrote {frames} frames; read them with LeRobotDataset({out.name!r}, root={str(out)!r})")
+    return 0
+
+
+@contextmanager
+def _new_directory(out: Path) -> Iterator[Path]:
+    """A directory beside `out` that becomes it once all is written; UserError where that is not
+    new. What a killed export left there is removed."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"--out {out} must be a new directory, but something is there")
+    part = out.with_name(f".{out.name}.part")
+    with writing(out):
+        part.mkdir(parents=True, exist_ok=True)
+        with lock(part):
+            for left_over in ("data", "meta"):
+                rmtree(part / left_over, ignore_errors=True)
+            try:
+                yield part
+            except BaseException:
+                rmtree(part, ignore_errors=True)
+                raise
+            (part / ".lock").unlink(missing_ok=True)
+            os.replace(part, out)
+
+
+def _rate(env: gymnasium.Env, given: float | None) -> float:
+    rate = given or round(1 / step_s(env), 6)
+    if not rate > 0:
+        raise UserError("the environment does not say how many steps a second has: give --fps")
+    return rate
+
+
+def _demonstrations(source: Path, arguments: Any, folder: Path) -> int:
+    """Write all that a directory holds; how many frames."""
+    path = master_of(source)
+    recording, numbers, masks = read_master(path)
+    rate = arguments.fps
+    if rate is None:
+        found = recording.env_id  # in a file that somebody else may have written
+        env_id = arguments.env or (ForeignId(found) if ":" in found else found)
+        with make_env(env_id, recording.env) as env:
+            rate = _rate(env, None)
+    told = {
+        "source": "demonstrations", "env_id": recording.env_id, "env": recording.env,
+        "seed": recording.seed, "episodes": numbers, "valid": masks["valid"],
+    }  # fmt: skip
+    task = arguments.task or recording.env_id
+    writer = DatasetWriter(folder, recording.observation, recording.action, rate, task, told)
+    frames = 0
+    with closing(_Files(writer)), closing(_bar(len(numbers))) as bar:
+        for number in numbers:
+            demo = read_demo(path.parent, number, recording)
+            for step in range(len(demo)):
+                writer.add(demo.observation(step), demo.actions[step], float(demo.rewards[step]))
+            writer.end_episode(bool(demo.final_info.get("success", 0)))
+            frames += len(demo)
+            bar.update()
+        writer.close()
+    return frames
+
+
+def _episodes(arguments: Any, folder: Path) -> int:
+    """Play and write the episodes of a policy; how many frames."""
+    files = [] if arguments.source is None else [arguments.source]
+    (agent,) = find_agents(
+        files, arguments.policy, arguments.env, arguments.set, repair=arguments.repair,
+        own=arguments.own, anyway=arguments.anyway,
+    )  # fmt: skip
+    seeds = range(arguments.seed, arguments.seed + arguments.episodes)
+    try:
+        with closing(agent.make_env()) as env:
+            return _play(agent, env, seeds, arguments, folder)
+    except FloatingPointError as error:
+        raise UserError(f"{agent.name}: {error}") from None
+
+
+def _play(agent: Agent, env: gymnasium.Env, seeds: range, arguments: Any, folder: Path) -> int:
+    told = {
+        "source": f"policy {agent.name}", "env_id": str(agent.env_id), "env": agent.env_settings,
+        "seed": seeds[0],
+    }  # fmt: skip
+    writer = DatasetWriter(
+        folder, observation_spec(env.observation_space), action_spec(env.action_space),
+        _rate(env, arguments.fps), arguments.task or str(agent.env_id), told,
+    )  # fmt: skip
+
+    def keep(
+        env: gymnasium.Env, observation: Any, action: Any, reward: float, policy: Policy
+    ) -> None:
+        writer.add(observation, action, reward)
+
+    policy, frames = agent.make_policy(env), 0
+    with closing(_Files(writer)), closing(_bar(len(seeds))) as bar:
+        for seed in seeds:
+            policy = agent.for_episode(policy, env, seed)
+            episode = run_episode(env, policy, seed, on_step=keep)
+            writer.end_episode(bool(episode.success))
+            frames += episode.steps
+            bar.update()
+        writer.close()
+    return frames
+
+
+class _Files:
+    """The open files of a writer."""
+
+    def __init__(self, writer: DatasetWriter) -> None:
+        self.close = writer.abandon
+
+
+def _bar(total: int) -> ProgressBar:
+    return ProgressBar(total=total, initial=0, unit="episode")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line; its exit status, as of `exit_status`."""
+    return exit_status(lambda: run(argv))

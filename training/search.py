@@ -1,0 +1,109 @@
+"""Search for the settings of a run: Optuna chooses, each trial is a run (docs/search.md).
+
+python -m training.search --config configs/cartpole.yaml --out searches/cartpole --trials 20 \\
+  --search searcher.sigma=log:0.01:1 'popsize=8|16|32'
+
+The same command goes on after any interruption, and with more --trials it makes those that are
+missing.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":  # first, as what follows takes seconds to load
+    from training.command.signals import open_command
+
+    raise SystemExit(open_command("training.search"))
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow the simulator
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+import foveate_extras
+from training.command.command_lines import command_line
+from training.command.files import made_and_locked
+from training.command.signals import exit_status, interrupted_status
+from training.evaluation.agents import positive
+from training.settings.config import ArgumentParser
+from training.studies.search import TABLE, Search, metric_of, table
+from training.studies.search_space import read_space
+from training.trainers.registry import load_any_config, trainer_of
+
+__all__ = ["main"]
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="python -m training.search",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config", metavar="FILE", required=True, help="YAML of a run, any trainer's"
+    )
+    parser.add_argument("--out", metavar="DIR", required=True, help="where all of it is kept")
+    parser.add_argument(
+        "--trials", type=positive, default=20, help="how many in all (default %(default)s)"
+    )
+    parser.add_argument(
+        "--search", metavar="KEY=VALUES", nargs="+", action="extend", default=[], required=True,
+        help="settings to choose, dotted where nested: LOW:HIGH, log:LOW:HIGH (whole numbers where "
+        "both are), or A|B|C",
+    )  # fmt: skip
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
+        help="set other fields of the configuration, in all trials",
+    )  # fmt: skip
+    parser.add_argument(
+        "--metric", metavar="COLUMN",
+        help="column of metrics.csv (default: center_reward, or success)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--over", type=positive, default=5,
+        help="last iterations, whose mean of it is a trial's value (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--direction", choices=("maximise", "minimise"), default="maximise",
+        help="which values are better (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of what is chosen (default %(default)s)"
+    )
+    return parser
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    arguments = _parser().parse_args(argv)
+    foveate_extras.require("training.search", "optuna")
+    torch.set_num_threads(1)
+    space = read_space(arguments.search)
+    config = load_any_config(arguments.config, arguments.set)
+    search = Search(
+        Path(arguments.out), Path(arguments.config), arguments.set, space,
+        metric_of(config, arguments.metric), arguments.over, arguments.direction == "maximise",
+        arguments.seed,
+    )  # fmt: skip
+    with made_and_locked(search.out):
+        search.check()
+        try:
+            trials = search.run(arguments.trials)
+        except KeyboardInterrupt as error:
+            print("\nstopped; what is done is kept, and the same command goes on", flush=True)
+            return interrupted_status(error)
+    print(f"\n{table(search, trials)}\n")
+    best = trials[0].run
+    again = command_line(trainer_of(config).command, "--config", best / "config.yaml")
+    print(f"all of them: {search.out / TABLE}; the best again, with another seed:")
+    print(f"  {again} --set seed=1")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line of `python -m training.search` and `foveate-search`; returns the exit status."""
+    return exit_status(lambda: run(argv))
