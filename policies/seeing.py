@@ -188,6 +188,8 @@ class SeeingPolicy(Rebuilt):
     def _step(self, given: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor]:
         """The controller's numbers, and its state from now on."""
         with component("controller"):
+            if not self.unrolls:
+                return self.controller(given), given[:, :0] if memory is None else memory.state
             memory = memory or self.start(len(given))
             if self.config.last_action:
                 given = torch.cat((given, memory.last), -1)
