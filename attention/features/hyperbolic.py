@@ -20,8 +20,8 @@ class HyperbolicFeatures(ProjectedFeatures):
     terms = 2
     norm_exponent = -1.0
 
-    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
-        return torch.cat((log_weight + projections, log_weight - projections), dim).exp()
+    def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
+        return (log_weight + projections).exp(), (log_weight - projections).exp()
 
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1

@@ -17,8 +17,8 @@ class PositiveFeatures(ProjectedFeatures):
     functions_per_projection = 1
     norm_exponent = -1.0
 
-    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
-        return (projections + log_weight).exp()
+    def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
+        return ((projections + log_weight).exp(),)
 
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1

@@ -88,6 +88,11 @@ class ProjectedFeatures(FeatureMap):
 
         projections has m entries along `dim`; log_weight has one there, and broadcasts.
         """
+        parts = self.parts(projections, log_weight)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+    def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
+        """The same apart, t tensors; not of maps that have an `evaluate` of their own."""
         raise NotImplementedError
 
     def evaluate_scaled(
@@ -100,6 +105,8 @@ class ProjectedFeatures(FeatureMap):
         """log of exp(a |u|^2/2) / sqrt(terms m); half_square is |u|^2 / 2."""
         exponent = self.norm_exponent - (1.0 if self.kernel == "gaussian" else 0.0)
         constant = -0.5 * math.log(self.terms * self.num_features)
+        if abs(exponent) == 1:  # one operation, and the same number
+            return constant - half_square if exponent < 0 else half_square + constant
         return exponent * half_square + constant
 
     @property

@@ -280,8 +280,9 @@ class BipolarHybrid(FeatureMap):
         """f with T entries along `dim`, and r with R + 1."""
         with component(EXPONENTIALS):
             parts = [
-                base.evaluate(p, log_weight, dim)
+                part
                 for base, p, log_weight in self._bases(projections, half_square, dim)
+                for part in base.parts(p, log_weight)
             ]
             return torch.cat(parts, dim), self._rho(projections, half_square, dim)
 
