@@ -23,6 +23,9 @@ class HyperbolicFeatures(ProjectedFeatures):
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
         return (log_weight + projections).exp(), (log_weight - projections).exp()
 
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return log_weight + projections.abs().amax(dim, keepdim=True)
+
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
     ) -> ScaledFeatures:

@@ -20,6 +20,9 @@ class PositiveFeatures(ProjectedFeatures):
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
         return ((projections + log_weight).exp(),)
 
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return log_weight + projections.amax(dim, keepdim=True)
+
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
     ) -> ScaledFeatures:

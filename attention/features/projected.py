@@ -95,6 +95,10 @@ class ProjectedFeatures(FeatureMap):
         """The same apart, t tensors; not of maps that have an `evaluate` of their own."""
         raise NotImplementedError
 
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        """Logarithm of the largest feature there can be, shaped as log_weight; with `parts`."""
+        raise NotImplementedError
+
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
     ) -> ScaledFeatures:

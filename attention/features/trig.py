@@ -24,6 +24,9 @@ class TrigFeatures(ProjectedFeatures):
         weight = log_weight.exp()
         return projections.sin() * weight, projections.cos() * weight
 
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return log_weight
+
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
     ) -> ScaledFeatures:
