@@ -35,4 +35,5 @@ class HyperbolicFeatures(ProjectedFeatures):
     def log_queries(self, x: Tensor) -> LogFeatures:
         projections, log_weight = self._project(x)
         with component(EXPONENTIALS):
-            return LogFeatures(torch.cat((projections, -projections), -1), log_weight)
+            logarithms = torch.cat((projections, -projections), -1)
+            return LogFeatures(logarithms, log_weight, own=True)

@@ -30,4 +30,4 @@ class PositiveFeatures(ProjectedFeatures):
         return ScaledFeatures(mantissa, log_weight + log_scale)
 
     def log_queries(self, x: Tensor) -> LogFeatures:
-        return LogFeatures(*self._project(x))
+        return LogFeatures(*self._project(x), own=True)

@@ -17,6 +17,7 @@ from attention.causal import slices
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, root, rounding_floor
 from attention.precision import full_precision
+from attention.products import added_product
 from attention.streaming import Prepared, rows_at_once
 from attention.tracing import known
 
@@ -113,10 +114,7 @@ class _Outer:
         if total is None or not (self._reused and alike):
             found = product @ values
             return found if total is None else total + found
-        leading = total.shape[:-2].numel()
-        flat = (t.reshape(leading, *t.shape[-2:]) for t in (total, product, values))
-        next(flat).baddbmm_(*flat)
-        return total
+        return added_product(total, product, values)
 
     def _room(self, left: Tensor, right: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(left.shape, right.shape)
