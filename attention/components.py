@@ -33,7 +33,7 @@ _watchers: list[object] = []
 
 
 class watched:
-    """Context manager: an observer reads components; compiled forms, which have none, stand back."""
+    """Context manager: an observer reads components; compiled forms, which have none, wait."""
 
     def __enter__(self) -> None:
         _watchers.append(self)

@@ -3,8 +3,8 @@
     python -m benchmarks.before_after --before ../earlier [--only WORD ...] [--out FILE]
 
 One process for each checkout; every round asks both for each case, one right after the other, so
-that both see the same machine. Figures are least times over rounds, of CPU time of one thread: other
-work on the machine counts least there. --before is a folder with an earlier commit, as of
+that both see the same machine. Figures are least times over rounds, of CPU time of one thread:
+other work on the machine counts least there. --before is a folder with an earlier commit, as of
 `git worktree add ../earlier COMMIT`.
 """
 
@@ -39,6 +39,7 @@ CASES: tuple[str, ...] = (
         for length in (128, 2048)
     ),
     *(f"trains|{kind}|{name}|512" for kind in ("bidirectional", "causal") for name in MAPS),
+    *(f"heads|{kind}|angular_hybrid|{n}" for kind in ("training", "inference") for n in (1, 8)),
     *(f"scores|{name}|{length}" for length in (96, 384, 1536) for name in MAPS),
     "acts|stepping_stones_angular_8x8",
     "acts|stepping_stones",
@@ -94,7 +95,8 @@ def measure(before: Path, after: Path, cases: Sequence[str], rounds: int) -> dic
             times = [[checkout.ms(case, calls) for checkout in both] for _ in range(rounds)]
             least = [min(column) for column in zip(*times, strict=True)]
             found[case] = {"before_ms": least[0], "after_ms": least[1]}
-            print(f"{case:56} {least[0]:9.3f} {least[1]:9.3f} {least[1] / least[0]:6.2f}", flush=True)
+            figures = f"{least[0]:9.3f} {least[1]:9.3f} {least[1] / least[0]:6.2f}"
+            print(f"{case:56} {figures}", flush=True)
     finally:
         for checkout in both:
             checkout.close()

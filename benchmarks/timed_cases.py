@@ -79,6 +79,24 @@ def trains(kind: str, name: str, length: str) -> Callable[[], Any]:
     return step
 
 
+def heads(kind: str, name: str, n: str) -> Callable[[], Any]:
+    """Attention of 4 narrow heads over 101 tokens, d = dv = m = 16: 64 sequences with gradients,
+    or one without."""
+    training = kind == "training"
+    generator = torch.Generator().manual_seed(1000)
+    x, y, v = torch.randn(3, 64 if training else 1, 4, 101, 16, generator=generator)
+    tokens = [(t / t.norm(dim=-1, keepdim=True)).requires_grad_(training) for t in (x, y)]
+    features = attention.feature_map(name, 16, 16, num_lambda_features=int(n), heads=4)
+
+    def step() -> None:
+        with torch.set_grad_enabled(training):
+            attended = features.attend(*tokens, v)
+            if training:
+                attended.sum().backward()
+
+    return step
+
+
 def acts(name: str) -> Callable[[], Any]:
     """A decision of a shipped policy, by `act`."""
     from training.evaluation.agents import EVALUATION_SEED, find_agents
@@ -93,7 +111,7 @@ def acts(name: str) -> Callable[[], Any]:
     return partial(policy.act, observation)
 
 
-CASES = {"attends": attends, "scores": scores, "trains": trains, "acts": acts}
+CASES = {"attends": attends, "scores": scores, "trains": trains, "heads": heads, "acts": acts}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Decisions without Python between their operations: `decide` as TorchScript, in a long-lived process.
+"""Decisions without Python between their operations: `decide` as TorchScript, after a while.
 
 A decision of an implicit attention policy is about a hundred operations on small tensors, and more
 than half its time is Python's. The same operations, traced once, run in the same order on the same
@@ -23,7 +23,7 @@ from policies.normaliser import RunningNormaliser
 __all__ = ["AFTER", "CompiledDecision"]
 
 AFTER = 200
-"""Decisions before tracing pays: 0.1 s, and 0.5 ms saved a decision on the machine of the figures."""
+"""Decisions that are taken before: tracing costs about what it saves in as many."""
 _OURS = ("attention", "policies", "torch")
 """Packages whose modules do the same operations whatever the numbers are."""
 

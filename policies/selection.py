@@ -64,8 +64,9 @@ class LearnedSelection(nn.Module):
         """Queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
         with component(PROJECTION):
             both = (tokens @ torch.cat((self.query, self.key), -1)).unflatten(-1, (2, -1))
-            found = normalize(both, dim=-1) if self._scale is None else _shortened(both * self._scale)
-            query, key = found.unbind(-2)
+            unit = self._scale is None
+            both = normalize(both, dim=-1) if unit else _shortened(both * self._scale)
+            query, key = both.unbind(-2)
             return query, key
 
     def scores(self, tokens: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ Nor does attention of all queries over all keys (`attention.hybrid.factored`).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -33,6 +34,7 @@ from attention.hybrid.bases import (
 )
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.factored import Factors, factored_attention
+from attention.hybrid.outer import outer_attention
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.streaming import Prepared
@@ -155,8 +157,10 @@ class BipolarHybrid(FeatureMap):
             return ((received @ r_y) * f_y).sum(-2)
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
-        """As `FeatureMap.bidirectional`, with tokens along the last dimension."""
-        return factored_attention(self._factors, self.coefficients, tokens)
+        """As `FeatureMap.bidirectional`; without outer products for values of dv < T."""
+        if tokens.values.shape[-1] < sum(self._widths):
+            return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
+        return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Fit both bases and the coefficient to queries x and keys y (..., d)."""
@@ -289,7 +293,7 @@ class BipolarHybrid(FeatureMap):
             ]
             return torch.cat(parts, dim), self._rho(projections, half_square, dim)
 
-    def _factors(self, u: Tensor, dim: int = -2) -> Factors:
+    def _factors(self, u: Tensor, dim: int) -> Factors:
         """f and r of queries or keys (..., L, d); one scale a token common to both bases.
 
         dim: where their entries run, -2 before the tokens or -1 behind them.
