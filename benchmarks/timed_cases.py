@@ -70,11 +70,11 @@ def scores(name: str, length: str) -> Callable[[], Any]:
 
 def trains(kind: str, name: str, length: str) -> Callable[[], Any]:
     """Attention of 8 heads with values of 64, and its gradients."""
-    tokens = [t.clone().requires_grad_() for t in _tokens(int(length))]
+    x, y, v = (t.clone().requires_grad_() for t in _tokens(int(length)))
 
     def step() -> None:
         with torch.enable_grad():
-            _map(name, DIM).attend(*tokens, causal=kind == "causal").sum().backward()
+            _map(name, DIM).attend(x, y, v, causal=kind == "causal").sum().backward()
 
     return step
 
@@ -85,12 +85,12 @@ def heads(kind: str, name: str, n: str) -> Callable[[], Any]:
     training = kind == "training"
     generator = torch.Generator().manual_seed(1000)
     x, y, v = torch.randn(3, 64 if training else 1, 4, 101, 16, generator=generator)
-    tokens = [(t / t.norm(dim=-1, keepdim=True)).requires_grad_(training) for t in (x, y)]
+    x, y = ((t / t.norm(dim=-1, keepdim=True)).requires_grad_(training) for t in (x, y))
     features = attention.feature_map(name, 16, 16, num_lambda_features=int(n), heads=4)
 
     def step() -> None:
         with torch.set_grad_enabled(training):
-            attended = features.attend(*tokens, v)
+            attended = features.attend(x, y, v)
             if training:
                 attended.sum().backward()
 
@@ -111,7 +111,13 @@ def acts(name: str) -> Callable[[], Any]:
     return partial(policy.act, observation)
 
 
-CASES = {"attends": attends, "scores": scores, "trains": trains, "heads": heads, "acts": acts}
+CASES: dict[str, Callable[..., Callable[[], Any]]] = {
+    "attends": attends,
+    "scores": scores,
+    "trains": trains,
+    "heads": heads,
+    "acts": acts,
+}
 
 
 @cache

@@ -145,8 +145,9 @@ def _rescaled(sums: _Sums, reference: Tensor) -> tuple[_Sums, Tensor]:
     if known((larger == sums.log_scale).all()):
         return sums, larger
     kept = (sums.log_scale - larger).exp()
-    scaled = (part * kept for part in (sums.values, sums.normaliser, sums.mass))
-    return _Sums(*scaled, sums.largest_value, sums.log_scale), larger
+    return sums._replace(
+        values=sums.values * kept, normaliser=sums.normaliser * kept, mass=sums.mass * kept
+    ), larger
 
 
 def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> list[Tensor]:
