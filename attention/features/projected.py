@@ -109,8 +109,6 @@ class ProjectedFeatures(FeatureMap):
         """log of exp(a |u|^2/2) / sqrt(terms m); half_square is |u|^2 / 2."""
         exponent = self.norm_exponent - (1.0 if self.kernel == "gaussian" else 0.0)
         constant = -0.5 * math.log(self.terms * self.num_features)
-        if abs(exponent) == 1:  # one operation, and the same number
-            return constant - half_square if exponent < 0 else half_square + constant
         return exponent * half_square + constant
 
     @property
