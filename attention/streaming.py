@@ -145,8 +145,7 @@ def blocks(
 ) -> tuple[Iterator[QueryBlock], Iterator[KeyBlock]]:
     """Queries and keys as `causal_blocks` takes them, in chunks of `chunk` tokens, or none."""
     x, y, values, visible, log_bound = tokens
-    # In chunks both sides' features are there at once.
-    width = features.output_dim * (1 if chunk is None else 2)
+    width = features.output_dim
     return (
         _query_blocks(features, x, log_bound, rows_at_once(width, x), chunk),
         _key_blocks(features, y, values, visible, rows_at_once(width, y), chunk),
