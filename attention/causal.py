@@ -65,19 +65,22 @@ def causal_blocks(
         log_decays: (..., C, 1) for each chunk, log of what a token leaves of the sums before it.
     """
     outputs = []
+    own, earlier = False, None
     decays = iter(log_decays) if log_decays is not None else None
     for (phi_q, log_floor), (phi_k, log_scale, v) in zip(queries, keys, strict=True):
         with component(SCORE), full_precision(v):
             if state is None:
-                state = empty_state(phi_k.mantissa, v)
+                state, own = empty_state(phi_k.mantissa, v), True
             forgotten = None
             if decays is not None:
                 forgotten = next(decays).cumsum(-2)
                 log_scale = log_scale - forgotten
-            outputs.append(
-                _chunk(state, phi_q, log_floor, (phi_k, log_scale, v), signed, forgotten)
-            )
-            state = absorb(state, phi_k, log_scale, v, signed)
+            if earlier is None or earlier.shape[0] < v.shape[-2]:
+                earlier = v.new_ones(v.shape[-2], v.shape[-2]).tril()
+            block = phi_k, log_scale, v
+            outputs.append(_chunk(state, phi_q, log_floor, block, signed, forgotten, earlier))
+            state = absorb(state, phi_k, log_scale, v, signed, own=own)
+            own = True
             if forgotten is not None:
                 state = state._replace(log_scale=state.log_scale + forgotten[..., -1:, :])
     assert state is not None
@@ -91,14 +94,20 @@ def _chunk(
     keys: KeyBlock,
     signed: bool,
     forgotten: Tensor | None,
+    earlier: Tensor,
 ) -> Tensor:
-    """Outputs of a chunk (..., C, dv); `forgotten` is the log of all decays up to each token."""
+    """Outputs of a chunk (..., C, dv).
+
+    `forgotten` is the log of all decays up to each token; `earlier` (C or more, C or more) is 0
+    where a key comes after the query, and 1 elsewhere.
+    """
     phi_k, log_scale, v = keys
     size = v.shape[-2]
     running = running_max(log_scale.detach(), -2)
     reference = torch.maximum(state.log_scale.detach(), running)
-    later = v.new_full((size, size), -torch.inf).triu(1)
-    decay = exponential(log_scale.mT - reference + later)
+    # At most 0 for keys up to the query. Exponentials of -inf would take ten times as long.
+    exponents = (log_scale.mT - reference).clamp_max(0)
+    decay = Features(exponents.exp() * earlier[:size, :size], exponents)
     kept = exponential(state.log_scale - reference)
     unit = key_unit(v.dtype, signed)
     shared = phi_k.mantissa if signed else times(phi_k, unit)

@@ -29,6 +29,24 @@ class component:
         _active.pop()
 
 
+_watchers: list[object] = []
+
+
+class watched:
+    """Context manager: an observer reads components; compiled forms, which have none, wait."""
+
+    def __enter__(self) -> None:
+        _watchers.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        _watchers.remove(self)
+
+
+def is_watched() -> bool:
+    """Whether an observer reads components now."""
+    return bool(_watchers)
+
+
 def current_component() -> str | None:
     """Name of the innermost open `component`, or None outside all of them."""
     return _active[-1] if _active else None

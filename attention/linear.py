@@ -89,7 +89,7 @@ def bidirectional_blocks(
         with component(SCORE), full_precision(v):
             if state is None:
                 state = empty_state(phi_k.mantissa, v)
-            state = absorb(state, phi_k, log_scale, v, signed)
+            state = absorb(state, phi_k, log_scale, v, signed, own=True)
     assert state is not None
     outputs = []
     for phi_q, log_floor in queries:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from attention.relative import ROWS, SUMS, TIMES, product, transposed_product
-from attention.tracing import is_exporting
+from attention.tracing import is_exporting, known
 
 _UNIT_BITS = {torch.float32: 72, torch.float64: 512}
 """Sums over keys leave room for sums of values up to 2^56 in float32."""
@@ -81,6 +81,29 @@ def sums_over_rows(features: Features, weights: Tensor) -> Tensor:
     if logarithms is None:
         return transposed_product(features.mantissa, weights)
     return SUMS(logarithms, features.mantissa, weights)
+
+
+def accumulated(
+    total: Tensor, kept: Features, keys: Features, weights: Tensor, *, own: bool
+) -> Tensor:
+    """total times kept, plus `sums_over_rows` of keys and weights: (..., F, n).
+
+    own: the total is nobody else's, and may hold the result where no gradient is asked for.
+    """
+    if own and not torch.is_grad_enabled():
+        unchanged = known((kept.mantissa == 1).all())
+        rows = keys.mantissa.mT
+        if unchanged is not None and total.shape[:-2] == rows.shape[:-2] == weights.shape[:-2]:
+            return added_product(total if unchanged else total.mul_(kept.mantissa), rows, weights)
+    return times(kept, total) + sums_over_rows(keys, weights)
+
+
+def added_product(total: Tensor, rows: Tensor, matrix: Tensor) -> Tensor:
+    """total + rows @ matrix, all of the same leading dimensions, in the total's memory."""
+    leading = total.shape[:-2].numel()
+    flat = (t.reshape(leading, *t.shape[-2:]) for t in (rows, matrix))
+    total.view(leading, *total.shape[-2:]).baddbmm_(*flat)
+    return total
 
 
 def _differentiated(features: Features) -> Tensor | None:

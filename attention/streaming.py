@@ -39,6 +39,8 @@ class Logarithms(Protocol):
     def logarithms(self) -> Tensor: ...
     @property
     def log_weight(self) -> Tensor: ...
+    @property
+    def own(self) -> bool: ...
 
 
 class Prepared(NamedTuple):
@@ -169,8 +171,16 @@ def _apart(phi: Scaled) -> tuple[Features, Tensor]:
 def _exponentials(phi: Logarithms) -> tuple[Features, Tensor]:
     with component(EXPONENTIALS):
         largest = phi.logarithms.detach().amax(-1, keepdim=True)
-        logarithms = phi.logarithms - largest
-        return Features(logarithms.exp(), logarithms), phi.log_weight + largest
+        log_scale = phi.log_weight + largest
+        if torch.is_grad_enabled():
+            logarithms = phi.logarithms - largest
+            return Features(logarithms.exp(), logarithms), log_scale
+        # In the same memory: no gradient asks for the logarithms.
+        return Features(_less(phi, largest).exp_()), log_scale
+
+
+def _less(phi: Logarithms, largest: Tensor) -> Tensor:
+    return phi.logarithms.sub_(largest) if phi.own else phi.logarithms - largest
 
 
 def rows_at_once(width: int, tokens: Tensor) -> int | None:

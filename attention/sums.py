@@ -14,6 +14,7 @@ from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.precision import working_dtype
 from attention.products import (
     Features,
+    accumulated,
     exponential,
     key_unit,
     rows_times,
@@ -80,11 +81,12 @@ def absorb(
     v: Tensor,
     signed: bool,
     gates: Tensor | None = None,
+    own: bool = False,
 ) -> LinearAttentionState:
     """The state after more keys (..., C, F), log-scales (..., C, 1) and values (..., C, dv).
 
     gates (..., C, 1) multiply the keys' features. Unlike log-scales they may be 0, and have a
-    gradient there.
+    gradient there. own: the state is nobody else's, and its memory may be used again.
     """
     mass, largest_value = state.mass, state.largest_value
     # Units are constants: that of the result cancels in every output.
@@ -97,7 +99,7 @@ def absorb(
         largest_value = torch.maximum(largest_value, largest_entry(v).amax(-2, keepdim=True))
         mass = times(kept, mass) + (lengths(keys.mantissa) * weight).sum(-2, keepdim=True)
     # The weight goes to the dv columns of v, not to the F columns of phi_k: fewer operations.
-    values = times(kept, state.values) + sums_over_rows(keys, v * weight)
+    values = accumulated(state.values, kept, keys, v * weight, own=own)
     normaliser = times(kept, state.normaliser) + sums_over_rows(keys, weight).mT
     return LinearAttentionState(values, normaliser, mass, largest_value, reference)
 

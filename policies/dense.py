@@ -41,7 +41,8 @@ class DenseController(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs) -> (batch, outputs)."""
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers  # a slice would build a new list of modules
+        for layer in hidden:
             x = torch.tanh(layer(x))
-        x = self.layers[-1](x)
-        return x
+        found: Tensor = last(x)
+        return found

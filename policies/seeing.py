@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from attention.components import component
 from attention.construction import Rebuilt
+from policies.compiled import CompiledDecision
 from policies.config import CONTROLLERS, SeeingConfig
 from policies.dense import DenseController
 from policies.depth_repair import DepthRepair
@@ -96,6 +97,7 @@ class SeeingPolicy(Rebuilt):
             )  # fmt: skip
             self.tokens.start_statistics([images.scale.fixed for images in sight.images])
         self._memory: Memory | None = None
+        self._compiled = CompiledDecision()
 
     def dense(self, generator: torch.Generator) -> nn.Module:
         """The controller of the settings that looks at no picture."""
@@ -188,6 +190,8 @@ class SeeingPolicy(Rebuilt):
     def _step(self, given: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor]:
         """The controller's numbers, and its state from now on."""
         with component("controller"):
+            if not self.unrolls:
+                return self.controller(given), given[:, :0] if memory is None else memory.state
             memory = memory or self.start(len(given))
             if self.config.last_action:
                 given = torch.cat((given, memory.last), -1)
@@ -293,17 +297,28 @@ class SeeingPolicy(Rebuilt):
     @torch.inference_mode()
     def act(self, observation: Any) -> Any:
         """The action for one observation, as the action space has it."""
-        decision = self.decide_one(observation)
+        if self.remembers:
+            action = self.decide_one(observation).action()
+        else:
+            action = self._compiled(self, self._action, self._one(self._repaired(observation)))
         with component("controller"):
-            return self.head.given(decision.action()[0])
+            return self.head.given(action[0])
+
+    def _action(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """Of a policy that remembers nothing."""
+        return self.decide(observations).action()
+
+    def _repaired(self, observation: Any) -> Any:
+        if self.repair is None:
+            return observation
+        with component("repair"):
+            return self.repair(observation)
 
     def decide_one(self, observation: Any) -> Decision:
         """The decision, a batch of one, for an observation as the environment gives it; it is
         carried on that its action is taken."""
-        if self.repair is not None:
-            with component("repair"):
-                observation = self.repair(observation)
-        decision, self._memory = self.decided(self._one(observation), self._memory)
+        seen = self._one(self._repaired(observation))
+        decision, self._memory = self.decided(seen, self._memory)
         return decision
 
     def decided(

@@ -63,10 +63,11 @@ class LearnedSelection(nn.Module):
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
         with component(PROJECTION):
-            query, key = tokens @ self.query, tokens @ self.key
-            if self._scale is None:
-                return normalize(query, dim=-1), normalize(key, dim=-1)
-            return _shortened(query * self._scale), _shortened(key * self._scale)
+            both = (tokens @ torch.cat((self.query, self.key), -1)).unflatten(-1, (2, -1))
+            unit = self._scale is None
+            both = normalize(both, dim=-1) if unit else _shortened(both * self._scale)
+            query, key = both.unbind(-2)
+            return query, key
 
     def scores(self, tokens: Tensor) -> Tensor:
         """Attention that each token receives, (batch, tokens)."""

@@ -34,6 +34,8 @@ class LogFeatures(NamedTuple):
     """(..., L, F)"""
     log_weight: Tensor
     """(..., L, 1)"""
+    own: bool = False
+    """Whether nobody else has the logarithms, so that their memory may be used again."""
 
 
 def scaled_exp(logarithms: Tensor, dim: int | tuple[int, ...] = -1) -> ScaledFeatures:

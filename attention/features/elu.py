@@ -27,7 +27,7 @@ class EluFeatures(FixedFeatures):
             return x.relu() + x.clamp(max=0).exp()
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        logarithms, _ = self.log_queries(x)
+        logarithms = self.log_queries(x).logarithms
         with component(EXPONENTIALS):
             return scaled_exp(logarithms)
 

@@ -20,8 +20,11 @@ class HyperbolicFeatures(ProjectedFeatures):
     terms = 2
     norm_exponent = -1.0
 
-    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
-        return torch.cat((log_weight + projections, log_weight - projections), dim).exp()
+    def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
+        return (log_weight + projections).exp(), (log_weight - projections).exp()
+
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return log_weight + projections.abs().amax(dim, keepdim=True)
 
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
@@ -32,4 +35,5 @@ class HyperbolicFeatures(ProjectedFeatures):
     def log_queries(self, x: Tensor) -> LogFeatures:
         projections, log_weight = self._project(x)
         with component(EXPONENTIALS):
-            return LogFeatures(torch.cat((projections, -projections), -1), log_weight)
+            logarithms = torch.cat((projections, -projections), -1)
+            return LogFeatures(logarithms, log_weight, own=True)

@@ -17,8 +17,11 @@ class PositiveFeatures(ProjectedFeatures):
     functions_per_projection = 1
     norm_exponent = -1.0
 
-    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
-        return (projections + log_weight).exp()
+    def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
+        return ((projections + log_weight).exp(),)
+
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return log_weight + projections.amax(dim, keepdim=True)
 
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
@@ -27,4 +30,4 @@ class PositiveFeatures(ProjectedFeatures):
         return ScaledFeatures(mantissa, log_weight + log_scale)
 
     def log_queries(self, x: Tensor) -> LogFeatures:
-        return LogFeatures(*self._project(x))
+        return LogFeatures(*self._project(x), own=True)

@@ -88,6 +88,15 @@ class ProjectedFeatures(FeatureMap):
 
         projections has m entries along `dim`; log_weight has one there, and broadcasts.
         """
+        parts = self.parts(projections, log_weight)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+
+    def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
+        """The same apart, t tensors; not of maps that have an `evaluate` of their own."""
+        raise NotImplementedError
+
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        """Logarithm of the largest feature there can be, shaped as log_weight; with `parts`."""
         raise NotImplementedError
 
     def evaluate_scaled(

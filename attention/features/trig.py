@@ -20,8 +20,12 @@ class TrigFeatures(ProjectedFeatures):
     functions_per_projection = 2
     norm_exponent = 1.0
 
-    def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
-        return torch.cat((projections.sin(), projections.cos()), dim) * log_weight.exp()
+    def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
+        weight = log_weight.exp()
+        return projections.sin() * weight, projections.cos() * weight
+
+    def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
+        return log_weight
 
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1

@@ -16,6 +16,7 @@ Nor does attention of all queries over all keys (`attention.hybrid.factored`).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -32,8 +33,8 @@ from attention.hybrid.bases import (
     resolve_lambda_projection,
 )
 from attention.hybrid.coefficient import ProjectedCoefficient
-from attention.hybrid.composition import common_scale
 from attention.hybrid.factored import Factors, factored_attention
+from attention.hybrid.outer import outer_attention
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.streaming import Prepared
@@ -121,12 +122,12 @@ class BipolarHybrid(FeatureMap):
         return self._weighted(features, rho)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
-        features, log_scale, rho = self._factors(x)
+        features, log_scale, rho = self._factors(x, -1)
         with component(EXPONENTIALS):
             return ScaledFeatures(_outer(rho, features).flatten(-2), log_scale)
 
     def scaled_keys(self, y: Tensor) -> ScaledFeatures:
-        features, log_scale, rho = self._factors(y)
+        features, log_scale, rho = self._factors(y, -1)
         return ScaledFeatures(self._weighted(features, rho), log_scale)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
@@ -157,9 +158,9 @@ class BipolarHybrid(FeatureMap):
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """As `FeatureMap.bidirectional`; without outer products for values of dv < T."""
-        if tokens.values.shape[-1] >= sum(self._widths):
-            return super().bidirectional(tokens)
-        return factored_attention(self._factors, self.coefficients, tokens)
+        if tokens.values.shape[-1] < sum(self._widths):
+            return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
+        return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Fit both bases and the coefficient to queries x and keys y (..., d)."""
@@ -240,15 +241,21 @@ class BipolarHybrid(FeatureMap):
         biases.append(taus.new_zeros(taus.shape[:-1]))
         return torch.cat(weights, -2), torch.cat(biases, -1)
 
-    def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., d) -> products with all random vectors (..., rows) and |u|^2/2 (..., 1)."""
+    def _project(self, u: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+        """(..., L, d) -> products with all random vectors (..., L, rows) and |u|^2/2 (..., L, 1);
+        for dim -2 (..., rows, L) and (..., 1, L)."""
         u = self.prepare("queries and keys", u, self.weight)
         with component(PROJECTION), full_precision(u):
             weight, bias = self._affine(u.dtype)
-            projections = u @ weight.mT
-            if bias is not None:
-                projections = projections + (bias if self.heads is None else bias.unsqueeze(-2))
-            return projections, 0.5 * u.square().sum(-1, keepdim=True)
+            half_square = 0.5 * u.square().sum(-1, keepdim=True)
+            if dim == -2:
+                projections = weight @ u.mT
+                bias = None if bias is None else bias.unsqueeze(-1)
+                half_square = half_square.mT
+            else:
+                projections = u @ weight.mT
+                bias = bias if bias is None or self.heads is None else bias.unsqueeze(-2)
+            return projections if bias is None else projections + bias, half_square
 
     def _bases(
         self, projections: Tensor, half_square: Tensor, dim: int
@@ -280,22 +287,29 @@ class BipolarHybrid(FeatureMap):
         """f with T entries along `dim`, and r with R + 1."""
         with component(EXPONENTIALS):
             parts = [
-                base.evaluate(p, log_weight, dim)
+                part
                 for base, p, log_weight in self._bases(projections, half_square, dim)
+                for part in base.parts(p, log_weight)
             ]
             return torch.cat(parts, dim), self._rho(projections, half_square, dim)
 
-    def _factors(self, u: Tensor) -> Factors:
-        """f and r of queries or keys (..., d); one scale a token common to both bases."""
-        projections, half_square = self._project(u)
+    def _factors(self, u: Tensor, dim: int) -> Factors:
+        """f and r of queries or keys (..., L, d); one scale a token common to both bases.
+
+        dim: where their entries run, -2 before the tokens or -1 behind them.
+        """
+        projections, half_square = self._project(u, dim)
         with component(EXPONENTIALS):
+            bases = self._bases(projections, half_square, dim)
+            sizes = [base.log_size(p, log_weight, dim) for base, p, log_weight in bases]
+            log_scale = torch.maximum(*sizes).detach()
             parts = [
-                base.evaluate_scaled(p, log_weight)
-                for base, p, log_weight in self._bases(projections, half_square, -1)
+                part
+                for base, p, log_weight in bases
+                for part in base.parts(p, log_weight - log_scale)
             ]
-            mantissas, log_scale = common_scale(parts)
-            rho = self._rho(projections, half_square, -1)
-            return Factors(torch.cat(mantissas, -1), log_scale, rho)
+            rho = self._rho(projections, half_square, dim)
+            return Factors(torch.cat(parts, dim), log_scale, rho)
 
     def _weighted(self, features: Tensor, rho: Tensor) -> Tensor:
         """C * (r (x) f), flattened: (..., L, F)."""

@@ -26,7 +26,7 @@ from attention.sums import lengths
 
 
 class Factors(NamedTuple):
-    """Features r (x) f of tokens, in units of exp(log_scale)."""
+    """Features r (x) f of tokens, in units of exp(log_scale); or each transposed."""
 
     features: Tensor
     """f (..., L, T)"""

@@ -34,12 +34,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attention import current_component
+from attention.components import watched
 
 __all__ = ["OTHER", "OpCounter", "UncountedError"]
 
@@ -196,6 +197,16 @@ class OpCounter(TorchDispatchMode):
         super().__init__()
         self.by_component: Counter[str] = Counter()
         self.by_operator: Counter[str] = Counter()
+        self._watched = watched()
+
+    def __enter__(self) -> Self:
+        self._watched.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._watched.__exit__()
 
     @property
     def total(self) -> int:

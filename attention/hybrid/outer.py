@@ -1,0 +1,166 @@
+"""Attention of all queries over all keys by outer products that fit the cache, for long values.
+
+A hybrid of two bases has features r (x) f, and C * (r (x) f) for keys (see
+`attention.hybrid.bipolar`): T (R + 1) numbers a token. Sums over keys are taken without C, which
+then weights the sums. Tokens run along the last dimension: the outer product of a block is then
+made of long rows, and f, r and all that there is one of a token are contiguous. What needs no outer
+product is computed without: denominators are (R + 1) x T matrices, and |r (x) f| = |r| |f|.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.causal import slices
+from attention.components import SCORE, component
+from attention.denominators import bounded, divide, raised, root, rounding_floor
+from attention.hybrid.factored import Factors
+from attention.precision import full_precision
+from attention.products import added_product
+from attention.streaming import Prepared, rows_at_once
+from attention.tracing import known
+
+
+class _Sums(NamedTuple):
+    """Over keys, in units of exp(log_scale)."""
+
+    values: Tensor
+    """(..., (R + 1) T, dv), sum of r (x) f v^T."""
+    normaliser: Tensor
+    """(..., R + 1, T), sum of r f^T."""
+    mass: Tensor
+    """(..., 1, 1), sum of the keys' |phi|_2: what rounding errors are measured by."""
+    largest_value: Tensor
+    """(..., 1, 1), max |v|."""
+    log_scale: Tensor
+    """(..., 1, 1)"""
+
+
+def outer_attention(
+    factors: Callable[[Tensor], Factors], coefficients: Tensor, tokens: Prepared
+) -> Tensor:
+    """As `attention.linear.bidirectional_blocks` for signed features: (..., L, dv).
+
+    Args:
+        factors: of queries or keys (..., L, d); tokens run along the last dimension of all three.
+        coefficients: C, (T, R + 1) or (heads, T, R + 1).
+        tokens: queries, keys and values.
+    """
+    x, y, values, visible, log_bound = tokens
+    assert log_bound is not None
+    weights = coefficients.to(values.dtype).mT
+    rank, count = weights.shape[-2:]
+    outer = _Outer(rank * count, y)
+    few = _PASSES * (rank + count)
+    sums = None
+    for rows in slices(y.shape[-2], rows_at_once(few, y)):
+        keys = factors(y[..., rows, :])
+        if visible is not None:
+            hidden = ~visible[..., rows, :].mT
+            keys = keys._replace(log_scale=keys.log_scale.masked_fill(hidden, -torch.inf))
+        with component(SCORE), full_precision(values):
+            sums = _absorbed(sums, keys, weights, values[..., rows, :], outer)
+    assert sums is not None
+    with component(SCORE), full_precision(values):
+        weighted = sums.values.unflatten(-2, weights.shape[-2:]) * weights.unsqueeze(-1)
+        normaliser = sums.normaliser * weights
+        sums = sums._replace(values=weighted.flatten(-3, -2), normaliser=normaliser)
+    outputs = []
+    for rows in slices(x.shape[-2], rows_at_once(few, x)):
+        queries = factors(x[..., rows, :])
+        with component(SCORE), full_precision(values):
+            outputs += _read(queries, sums, log_bound[..., rows, :], outer)
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -2)
+
+
+_PASSES = 3
+"""Copies of f and r that are alive at once while they are made."""
+
+
+class _Outer:
+    """Outer products of blocks that fit the cache, one after the other in the same memory."""
+
+    def __init__(self, width: int, like: Tensor) -> None:
+        self._rows = rows_at_once(width, like)
+        # Where a graph may be kept, or no value can be read, each block has memory of its own.
+        self._reused = not torch.is_grad_enabled() and known(like.new_ones(()) > 0) is True
+        self._memory: Tensor | None = None
+
+    def blocks(self, rho: Tensor, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Tokens and their r (x) f, (..., (R + 1) T, L), of (..., R + 1, L) and (..., T, L)."""
+        for part in slices(rho.shape[-1], self._rows if self._reused else None):
+            left, right = rho[..., part].unsqueeze(-2), features[..., part].unsqueeze(-3)
+            if self._reused:
+                product = torch.mul(left, right, out=self._room(left, right))
+            else:
+                product = left * right
+            yield part, product.flatten(-3, -2)
+
+    def add(self, total: Tensor | None, product: Tensor, values: Tensor) -> Tensor:
+        """total + product @ values, in the total's memory where it is nobody else's."""
+        alike = total is not None and total.shape[:-2] == product.shape[:-2] == values.shape[:-2]
+        if total is None or not (self._reused and alike):
+            found = product @ values
+            return found if total is None else total + found
+        return added_product(total, product, values)
+
+    def _room(self, left: Tensor, right: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(left.shape, right.shape)
+        if self._memory is None or self._memory.shape[:-1] != shape[:-1]:
+            self._memory = left.new_empty(shape)
+        if self._memory.shape[-1] < shape[-1]:
+            self._memory = left.new_empty(shape)
+        return self._memory[..., : shape[-1]]
+
+
+def _absorbed(
+    sums: _Sums | None, keys: Factors, weights: Tensor, values: Tensor, outer: _Outer
+) -> _Sums:
+    """The sums with more keys, and values (..., L, dv)."""
+    features, log_scale, rho = keys
+    lowest = 0.5 * torch.finfo(values.dtype).min  # of no visible key; finite, as in `recurrent`
+    reference = log_scale.detach().amax(-1, keepdim=True).clamp_min(lowest)
+    if sums is not None:
+        sums, reference = _rescaled(sums, reference)
+    features = features * (log_scale - reference).exp()
+    squares = (weights.square() @ features.square() * rho.square()).sum(-2, keepdim=True)
+    mass = root(squares).sum(-1, keepdim=True)
+    normaliser = rho @ features.mT
+    largest = values.abs().amax((-2, -1), keepdim=True)
+    total = None if sums is None else sums.values
+    for part, product in outer.blocks(rho, features):
+        total = outer.add(total, product, values[..., part, :])
+    assert total is not None
+    if sums is None:
+        return _Sums(total, normaliser, mass, largest, reference)
+    largest = torch.maximum(sums.largest_value, largest)
+    return _Sums(total, sums.normaliser + normaliser, sums.mass + mass, largest, reference)
+
+
+def _rescaled(sums: _Sums, reference: Tensor) -> tuple[_Sums, Tensor]:
+    """Sums in units of the larger of both scales, and that."""
+    larger = torch.maximum(sums.log_scale, reference)
+    if known((larger == sums.log_scale).all()):
+        return sums, larger
+    kept = (sums.log_scale - larger).exp()
+    return sums._replace(
+        values=sums.values * kept, normaliser=sums.normaliser * kept, mass=sums.mass * kept
+    ), larger
+
+
+def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> list[Tensor]:
+    """Numerator over denominator for queries, blocks of (..., L, dv); sums with C in them."""
+    features, log_scale, rho = queries
+    denominator = (sums.normaliser @ features * rho).sum(-2, keepdim=True)
+    size = root(features.square().sum(-2, keepdim=True) * rho.square().sum(-2, keepdim=True))
+    floor = rounding_floor(size, sums.mass)
+    denominator = raised(denominator, log_bound.mT - log_scale, sums.log_scale, floor).mT
+    return [
+        bounded(
+            divide(product.mT @ sums.values, denominator[..., part, :], signed=True),
+            sums.largest_value,
+        )
+        for part, product in outer.blocks(rho, features)
+    ]

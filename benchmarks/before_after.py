@@ -1,0 +1,157 @@
+"""Attention and decisions of two checkouts on one core, in turn: CPU time before and after.
+
+    python -m benchmarks.before_after --before ../earlier [--only WORD ...] [--out FILE]
+
+One process for each checkout; every round asks both for each case, one right after the other, so
+that both see the same machine. Figures are least times over rounds, of CPU time of one thread:
+other work on the machine counts least there. --before is a folder with an earlier commit, as of
+`git worktree add ../earlier COMMIT`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
+from training.evaluation.agents import positive
+from training.runs.run_log import provenance
+from training.settings.config import ArgumentParser, UserError, exit_status
+
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+CASES: tuple[str, ...] = (
+    *(
+        f"attends|{kind}|{name}|{length}"
+        for kind in ("bidirectional", "causal")
+        for name in (FAVOR, HYBRID, EXACT)
+        for length in (LENGTHS[:4] if name == EXACT else LENGTHS)
+    ),
+    *(
+        f"attends|{kind}|{name}|{length}"
+        for kind in ("bidirectional", "causal")
+        for name in MAPS
+        if name not in (FAVOR, HYBRID)
+        for length in (128, 2048)
+    ),
+    *(f"trains|{kind}|{name}|512" for kind in ("bidirectional", "causal") for name in MAPS),
+    *(f"heads|{kind}|angular_hybrid|{n}" for kind in ("training", "inference") for n in (1, 8)),
+    *(f"scores|{name}|{length}" for length in (96, 384, 1536) for name in MAPS),
+    "acts|stepping_stones_angular_8x8",
+    "acts|stepping_stones",
+    "acts|stepping_stones_favor_256",
+    "acts|stepping_stones_no_attention",
+    "acts|stepping_stones_memory",
+    "acts|bimanual_sweep_angular_8x2",
+)
+ROUND_MS = 40.0
+"""About how long a case is timed in a round."""
+RATIOS = (
+    ("attends|bidirectional", FAVOR, HYBRID),
+    ("attends|causal", EXACT, FAVOR),
+    ("scores", FAVOR, HYBRID),
+)
+
+
+class Checkout:
+    """A process that times the cases of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("timed_cases.py"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def ms(self, case: str, calls: int) -> float:
+        """CPU milliseconds of a call."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{case} {calls}\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+        if not answer:
+            raise UserError(f"case {case} ended its process, see above")
+        return float(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def measure(before: Path, after: Path, cases: Sequence[str], rounds: int) -> dict[str, Any]:
+    """For each case its least milliseconds before and after, and the median of rounds' ratios."""
+    both = Checkout(before), Checkout(after)
+    found: dict[str, Any] = {}
+    try:
+        for case in cases:
+            first = max(checkout.ms(case, 1) for checkout in both)
+            calls = max(1, round(ROUND_MS / max(first, 1e-3)))
+            times = [[checkout.ms(case, calls) for checkout in both] for _ in range(rounds)]
+            least = [min(column) for column in zip(*times, strict=True)]
+            found[case] = {"before_ms": least[0], "after_ms": least[1]}
+            figures = f"{least[0]:9.3f} {least[1]:9.3f} {least[1] / least[0]:6.2f}"
+            print(f"{case:56} {figures}", flush=True)
+    finally:
+        for checkout in both:
+            checkout.close()
+    return found
+
+
+def _print_ratios(found: dict[str, Any]) -> None:
+    """Of two methods' times, before and after."""
+    for kind, slow, fast in RATIOS:
+        rows = [case for case in found if case.startswith(f"{kind}|{slow}|")]
+        for row in rows:
+            other = row.replace(f"|{slow}|", f"|{fast}|")
+            if other in found:
+                ratios = (found[row][key] / found[other][key] for key in ("before_ms", "after_ms"))
+                words = f"{kind.replace('|', ', ')}, {row.rsplit('|', 1)[1]}: {slow} / {fast}"
+                print(f"{words:56} {next(ratios):9.2f} {next(ratios):9.2f}")
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Parse the command line and run it. Raises UserError."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks.before_after", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--before", metavar="DIR", type=Path, required=True, help="a checkout")
+    parser.add_argument(
+        "--only", nargs="+", metavar="WORD", help="cases whose names hold one of these"
+    )
+    parser.add_argument(
+        "--rounds", type=positive, default=9, help="of every case (default %(default)s)"
+    )
+    parser.add_argument("--out", metavar="FILE", type=Path, help="write the figures here as JSON")
+    arguments = parser.parse_args(argv)
+    before = arguments.before.resolve()
+    if not (before / "attention" / "__init__.py").is_file():
+        raise UserError(f"--before must be a checkout, which holds attention/, got {before}")
+    words = arguments.only or [""]
+    cases = [case for case in CASES if any(word in case for word in words)]
+    if not cases:
+        raise UserError(f"--only must name a part of a case, such as scores, got {words}")
+    print(f"{'CPU ms on one core':56} {'before':>9} {'after':>9}  ratio")
+    found = measure(before, Path(__file__).resolve().parents[1], cases, arguments.rounds)
+    _print_ratios(found)
+    if arguments.out is not None:
+        facts = {"provenance": provenance({}), "results": found}
+        try:
+            arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
+        except OSError as error:
+            raise UserError(f"--out {arguments.out} cannot be written: {error.strerror}") from None
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line: exit status 0, or 2 for a mistake in the arguments."""
+    return exit_status(lambda: run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Decisions without Python between their operations: `decide` as TorchScript, after a while.
+
+A decision of an implicit attention policy is about a hundred operations on small tensors, and more
+than half its time is Python's. The same operations, traced once, run in the same order on the same
+tensors: parameters that change in place, as a search's do, are read anew. To trace costs as much as
+a few hundred decisions save, so it waits for as many.
+
+What is traced must be what would run: it is compared, bit by bit, and left again where a tensor is
+replaced, a feature map is fitted or drawn anew, or a hook is added.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attention import FeatureMap
+from attention.components import is_watched
+from policies.normaliser import RunningNormaliser
+
+__all__ = ["AFTER", "CompiledDecision"]
+
+AFTER = 200
+"""Decisions that are taken before: tracing costs about what it saves in as many."""
+_OURS = ("attention", "policies", "torch")
+"""Packages whose modules do the same operations whatever the numbers are."""
+
+Decide = Callable[[Mapping[str, Tensor]], Tensor]
+
+
+class CompiledDecision:
+    """Runs a policy's decision for a batch of one; from `AFTER` decisions on, traced."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+        self._run: Callable[..., Tensor] | None = None
+        self._state: _State | None = None
+
+    def __reduce__(self) -> tuple[type["CompiledDecision"], tuple[()]]:
+        return type(self), ()  # copies and other processes begin anew
+
+    def __call__(self, policy: nn.Module, decide: Decide, seen: Mapping[str, Tensor]) -> Tensor:
+        """The action (1, ...) that `decide`, a method of the policy's, gives for what is seen."""
+        if is_watched():
+            return decide(seen)
+        if self._run is not None:
+            if self._state is not None and self._state.holds(policy, seen):
+                return self._run(*seen.values())
+            self._taken, self._run = 0, None
+        self._taken += 1
+        if self._taken != AFTER:
+            return decide(seen)
+        found = decide(seen)
+        with torch.inference_mode(False), torch.no_grad():
+            self._trace(policy, decide, {key: part.clone() for key, part in seen.items()}, found)
+        return found
+
+    def _trace(
+        self, policy: nn.Module, decide: Decide, seen: dict[str, Tensor], found: Tensor
+    ) -> None:
+        """Trace it, unless it has parts of others, is not on a CPU or comes out otherwise."""
+        state = _State.of(policy, seen)
+        if state is None:
+            return
+        traced = _Decision(policy, decide, tuple(seen))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is deprecated, and warns of what is constant here
+            try:
+                run = torch.jit.trace(traced, tuple(seen.values()), check_trace=False)
+                same = all(torch.equal(run(*seen.values()), found) for _ in range(3))
+            except Exception:  # tracers raise what their parts raise; decisions go on without
+                return
+        if same:
+            self._run, self._state = run, state
+
+
+class _Decision(nn.Module):
+    """What is traced."""
+
+    def __init__(self, policy: nn.Module, decide: Decide, keys: tuple[str, ...]) -> None:
+        super().__init__()
+        self.policy, self._keys = policy, keys
+        self.__dict__["_decide"] = decide
+
+    def forward(self, *parts: Tensor) -> Tensor:
+        found: Tensor = self.__dict__["_decide"](dict(zip(self._keys, parts, strict=True)))
+        return found
+
+
+class _State:
+    """What a trace takes for constant."""
+
+    def __init__(self, policy: nn.Module, seen: Mapping[str, Tensor]) -> None:
+        self._tensors: list[tuple[dict[str, Any], str, Tensor]] = []
+        self._hooks: list[Mapping[int, Any]] = []
+        self._fitted: list[tuple[Tensor, int]] = []
+        self._passes: list[tuple[RunningNormaliser, bool | None]] = []
+        for module in policy.modules():
+            self._hooks += [module._forward_hooks, module._forward_pre_hooks]
+            for own in (module._parameters, module._buffers):
+                self._tensors += [(own, name, t) for name, t in own.items() if t is not None]
+            if isinstance(module, FeatureMap):
+                self._fitted += [(t, t._version) for t in module.buffers()]
+            elif isinstance(module, RunningNormaliser):
+                self._passes.append((module, module.passes))
+        self._seen = _kinds(seen)
+
+    @classmethod
+    def of(cls, policy: nn.Module, seen: Mapping[str, Tensor]) -> "_State | None":
+        """None for a policy whose decisions need not be the same operations each time."""
+        ours = all(type(m).__module__.partition(".")[0] in _OURS for m in policy.modules())
+        tensors = [*policy.parameters(), *policy.buffers(), *seen.values()]
+        plain = all(t.device.type == "cpu" and not t.is_inference() for t in tensors)
+        made = cls(policy, seen) if ours and plain else None
+        return None if made is None or any(made._hooks) else made
+
+    def holds(self, policy: nn.Module, seen: Mapping[str, Tensor]) -> bool:
+        """Whether all of it is as it was."""
+        return (
+            _kinds(seen) == self._seen
+            and all(own.get(name) is tensor for own, name, tensor in self._tensors)
+            and all(tensor._version == version for tensor, version in self._fitted)
+            and all(module.passes == passes for module, passes in self._passes)
+            and not any(self._hooks)
+        )
+
+
+def _kinds(seen: Mapping[str, Tensor]) -> list[tuple[str, torch.dtype, torch.Size]]:
+    return [(key, part.dtype, part.shape) for key, part in seen.items()]
