@@ -5,8 +5,9 @@ than half its time is Python's. The same operations, traced once, run in the sam
 tensors: parameters that change in place, as a search's do, are read anew. To trace costs as much as
 a few hundred decisions save, so it waits for as many.
 
-What is traced must be what would run: it is compared, bit by bit, and left again where a tensor is
-replaced, a feature map is fitted or drawn anew, or a hook is added.
+What is traced must be what would run: it is compared, bit by bit, and left again where a tensor or a
+module is replaced, a module goes from training to evaluation, a feature map is fitted or drawn anew,
+or a hook is added.
 """
 
 import warnings
@@ -93,14 +94,16 @@ class _State:
     """What a trace takes for constant."""
 
     def __init__(self, policy: nn.Module, seen: Mapping[str, Tensor]) -> None:
-        self._tensors: list[tuple[dict[str, Any], str, Tensor]] = []
+        self._parts: list[tuple[dict[str, Any], str, Any]] = []
+        self._training: list[tuple[nn.Module, bool]] = []
         self._hooks: list[Mapping[int, Any]] = []
         self._fitted: list[tuple[Tensor, int]] = []
         self._passes: list[tuple[RunningNormaliser, bool | None]] = []
         for module in policy.modules():
             self._hooks += [module._forward_hooks, module._forward_pre_hooks]
-            for own in (module._parameters, module._buffers):
-                self._tensors += [(own, name, t) for name, t in own.items() if t is not None]
+            for own in (module._parameters, module._buffers, module._modules):
+                self._parts += [(own, name, part) for name, part in own.items()]
+            self._training.append((module, module.training))
             if isinstance(module, FeatureMap):
                 self._fitted += [(t, t._version) for t in module.buffers()]
             elif isinstance(module, RunningNormaliser):
@@ -120,7 +123,8 @@ class _State:
         """Whether all of it is as it was."""
         return (
             _kinds(seen) == self._seen
-            and all(own.get(name) is tensor for own, name, tensor in self._tensors)
+            and all(own.get(name) is part for own, name, part in self._parts)
+            and all(module.training == training for module, training in self._training)
             and all(tensor._version == version for tensor, version in self._fitted)
             and all(module.passes == passes for module, passes in self._passes)
             and not any(self._hooks)

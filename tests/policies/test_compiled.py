@@ -73,6 +73,11 @@ def replaced(policy):
     policy.controller.layers[0].weight = nn.Parameter(-policy.controller.layers[0].weight.data)
 
 
+def another_module(policy):
+    other = make(controller="mlp", drawn=False, init_seed=5)
+    policy.controller = other.controller
+
+
 def drawn_anew(policy):
     policy.selection.features.redraw(torch.Generator().manual_seed(7))
 
@@ -81,7 +86,9 @@ def loaded(policy):
     policy.load_state_dict(make(controller="mlp", drawn=False, init_seed=5).state_dict())
 
 
-@pytest.mark.parametrize("change", [in_place, statistics, replaced, drawn_anew, loaded])
+@pytest.mark.parametrize(
+    "change", [in_place, statistics, replaced, another_module, drawn_anew, loaded]
+)
 def test_what_changes_counts_at_once(change):
     policy, _ = long_lived(controller="mlp")
     before = policy.act(observation(20))
