@@ -5,9 +5,9 @@ than half its time is Python's. The same operations, traced once, run in the sam
 tensors: parameters that change in place, as a search's do, are read anew. To trace costs as much as
 a few hundred decisions save, so it waits for as many.
 
-What is traced must be what would run: it is compared, bit by bit, and left again where a tensor or a
-module is replaced, a module goes from training to evaluation, a feature map is fitted or drawn anew,
-or a hook is added.
+What is traced must be what would run: it is compared, bit by bit, and left again where a tensor or
+a module is replaced, a module goes from training to evaluation, a feature map is fitted or drawn
+anew, or a hook is added.
 """
 
 import warnings

@@ -108,8 +108,8 @@ def _flatten(part: ElementTree.Element) -> None:
 
 
 def _is_bare_line(style: str) -> bool:
-    """Whether paths of a style have no area: joined ones look the same, but where lines that are seen
-    through cross, which is no darker then."""
+    """Whether paths of a style have no area. Joined ones look the same, but where lines that are
+    seen through cross, which is no darker then."""
     return "fill:none" in style
 
 

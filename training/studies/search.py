@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -110,7 +110,7 @@ class Search:
         )
 
     @property
-    def direction(self) -> str:
+    def direction(self) -> Literal["maximize", "minimize"]:
         """As Optuna has it."""
         return "maximize" if self.maximise else "minimize"
 
