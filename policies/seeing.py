@@ -306,7 +306,9 @@ class SeeingPolicy(Rebuilt):
 
     def _action(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Of a policy that remembers nothing."""
-        return self.decide(observations).action()
+        decision = self.decide(observations)
+        with component("controller"):
+            return decision.action()
 
     def _repaired(self, observation: Any) -> Any:
         if self.repair is None:
