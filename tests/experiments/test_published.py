@@ -13,7 +13,10 @@ from training.evaluation.intervals import seeds_interval
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "experiments.md"
-MEASURES = {"accuracy": "accuracy", "word errors": "wer", "perplexity": "perplexity"}
+MEASURES = {
+    "accuracy": "accuracy", "word errors": "wer", "perplexity": "perplexity",
+    "Wasserstein": "wasserstein",
+}  # fmt: skip
 """By the heading of the second column."""
 TABLE = re.compile(
     r"\(experiments/(\w+)/report\.html\)[^|]*\n\n\| arm \| ([^|]+) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
