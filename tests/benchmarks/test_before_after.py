@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks import before_after, timed_cases
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_figures(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(before_after, "ROUND_MS", 0.1)
     out = tmp_path / "found.json"

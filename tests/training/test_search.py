@@ -37,6 +37,7 @@ def rewards(run):
 
 
 @needs_optuna
+@pytest.mark.slow
 def test_a_stopped_search_comes_to_the_same(tmp_path, monkeypatch, capsys):
     """Stopped within the second trial, it goes on with that one; the other is given a second one
     later."""

@@ -56,7 +56,9 @@ def started_and_stopped(path, kill, monkeypatch):
     return errors
 
 
-@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_stopped_and_gone_on_with_though_a_controller_is_one_s_own(
     tmp_path, monkeypatch, in_turn, kill
 ):
@@ -69,7 +71,7 @@ def test_stopped_and_gone_on_with_though_a_controller_is_one_s_own(
     assert figures(tmp_path / "out") == figures(in_turn)
 
 
-@pytest.mark.parametrize("parallel", [1, 2])
+@pytest.mark.parametrize("parallel", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_failure_holds_up_nothing_else(tmp_path, capsys, parallel):
     """What training refuses in a sentence, and an environment's own error, which is shown whole."""
     arms = [
