@@ -13,21 +13,20 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import json
 import statistics
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 import attention
+from benchmarks.report import write_json
 from training.evaluation.agents import check_device
 from training.evaluation.step_cost import count, median_ms
 from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.settings.config import ArgumentParser, exit_status
 
 SIZES = ((96, 4), (96, 8), (1536, 4), (1536, 8))
 """Tokens (patches of 4 x 4 pixels, or pixels, of two 24 x 32 images) and d."""
@@ -117,12 +116,7 @@ def run(argv: Sequence[str] | None = None) -> int:
             )
     if arguments.out:
         facts = {"device": arguments.device, "draws": DRAWS, "provenance": provenance({"seed": 0})}
-        try:
-            Path(arguments.out).write_text(
-                json.dumps(facts | {"results": results}, indent=1) + "\n"
-            )
-        except OSError as error:
-            raise UserError(f"--out {arguments.out} cannot be written: {error.strerror}") from None
+        write_json("--out", arguments.out, facts | {"results": results})
     return 0
 
 

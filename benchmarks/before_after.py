@@ -10,14 +10,13 @@ other work on the machine counts least there. --before is a folder with an earli
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.checkouts import Checkout
+from benchmarks.report import write_json
 from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
 from training.evaluation.agents import positive
 from training.runs.run_log import provenance
@@ -48,6 +47,7 @@ CASES: tuple[str, ...] = (
     "acts|stepping_stones_memory",
     "acts|bimanual_sweep_angular_8x2",
 )
+TIMED = Path(__file__).with_name("timed_cases.py")
 ROUND_MS = 40.0
 """About how long a case is timed in a round."""
 RATIOS = (
@@ -57,42 +57,23 @@ RATIOS = (
 )
 
 
-class Checkout:
-    """A process that times the cases of one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("timed_cases.py"))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-
-    def ms(self, case: str, calls: int) -> float:
-        """CPU milliseconds of a call."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"{case} {calls}\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-        if not answer:
-            raise UserError(f"case {case} ended its process, see above")
-        return float(answer)
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
+def _ms(checkout: Checkout, case: str, calls: int) -> float:
+    """CPU milliseconds of a call."""
+    answer = checkout.ask(f"{case} {calls}")
+    if not answer:
+        raise UserError(f"case {case} ended its process, see above")
+    return float(answer)
 
 
 def measure(before: Path, after: Path, cases: Sequence[str], rounds: int) -> dict[str, Any]:
     """For each case its least milliseconds before and after, and the median of rounds' ratios."""
-    both = Checkout(before), Checkout(after)
+    both = Checkout(before, TIMED), Checkout(after, TIMED)
     found: dict[str, Any] = {}
     try:
         for case in cases:
-            first = max(checkout.ms(case, 1) for checkout in both)
+            first = max(_ms(checkout, case, 1) for checkout in both)
             calls = max(1, round(ROUND_MS / max(first, 1e-3)))
-            times = [[checkout.ms(case, calls) for checkout in both] for _ in range(rounds)]
+            times = [[_ms(checkout, case, calls) for checkout in both] for _ in range(rounds)]
             least = [min(column) for column in zip(*times, strict=True)]
             found[case] = {"before_ms": least[0], "after_ms": least[1]}
             figures = f"{least[0]:9.3f} {least[1]:9.3f} {least[1] / least[0]:6.2f}"
@@ -140,11 +121,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     found = measure(before, Path(__file__).resolve().parents[1], cases, arguments.rounds)
     _print_ratios(found)
     if arguments.out is not None:
-        facts = {"provenance": provenance({}), "results": found}
-        try:
-            arguments.out.write_text(json.dumps(facts, indent=1) + "\n")
-        except OSError as error:
-            raise UserError(f"--out {arguments.out} cannot be written: {error.strerror}") from None
+        write_json("--out", arguments.out, {"provenance": provenance({}), "results": found})
     return 0
 
 

@@ -11,7 +11,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import json
 import sys
 import tempfile
 import time
@@ -24,12 +23,13 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.report import write_json
 from training.evaluation.agents import positive
 from training.recordings.format import ArraySpec, Recording
 from training.recordings.reader import DemoReader
 from training.recordings.writer import EpisodeWriter, write_master
 from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.settings.config import ArgumentParser, exit_status
 
 _SIZE = 500
 
@@ -107,13 +107,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         f"(by h5py {figures['read_by_h5py_ms']:.2f} ms)"
     )
     if arguments.json:
-        text = json.dumps({**figures, "provenance": provenance({})}, indent=1)
-        try:
-            Path(arguments.json).write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"--json {arguments.json} cannot be written: {error.strerror}"
-            ) from None
+        write_json("--json", arguments.json, {**figures, "provenance": provenance({})})
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,14 @@ def new_figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.5, 3.
 
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def write_json(option: str, file: str | Path, facts: Mapping[str, Any]) -> None:
+    """Write figures into the file that an option names. Raises UserError where it cannot be."""
+    try:
+        Path(file).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{option} {file} cannot be written: {error.strerror}") from None
 
 
 def save(

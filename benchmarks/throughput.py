@@ -12,7 +12,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import json
 import statistics
 import sys
 import time
@@ -20,13 +19,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 import envs
+from benchmarks.report import write_json
 from envs.cameras import DepthCameras
 from envs.stepping_stones import locomotion
 from envs.stepping_stones.env import DECISION_S, SteppingStonesEnv
@@ -37,7 +36,7 @@ from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
 from training.evaluation.agents import EVALUATION_SEED, positive
 from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.settings.config import ArgumentParser, exit_status
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "physics": ((Laikago, "advance"),),
@@ -219,13 +218,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     figures = measure(range(arguments.seed, arguments.seed + arguments.episodes))
     print(report(figures))
     if arguments.json:
-        text = json.dumps({**figures, "provenance": provenance({})}, indent=1)
-        try:
-            Path(arguments.json).write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"--json {arguments.json} cannot be written: {error.strerror}"
-            ) from None
+        write_json("--json", arguments.json, {**figures, "provenance": provenance({})})
     return 0
 
 

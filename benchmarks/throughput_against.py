@@ -15,11 +15,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import json
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.checkouts import Checkout
 
 HERE = Path(__file__).resolve().parents[1]
 _EPISODE_S = 2.0
@@ -42,56 +44,26 @@ def work() -> None:
         sys.stdout.flush()
 
 
-class Walker:
-    """A process that walks in one checkout; closed by leaving `with`.
+def _walker(folder: Path) -> Checkout:
+    """A process that walks in one checkout. Raises OSError if it has no such environment."""
+    from benchmarks.checkouts import Checkout  # late: `work` runs where there may be none
 
-    Args:
-        folder: the checkout.
-
-    Raises:
-        OSError: if it has no such environment.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        if not (folder / "benchmarks" / "throughput.py").is_file():
-            raise OSError("it has no benchmarks/throughput.py")
-        self._process = subprocess.Popen(
-            [sys.executable, __file__],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(folder)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        found = self._read()
-        if found != str(folder):
-            self.close()
-            raise OSError(f"its code is that of {found}" if found else "nothing walks there")
-
-    def walk(self, seed: int) -> list[float]:
-        """Milliseconds a simulated second: the whole, and bare physics."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{seed}\n")
-        self._process.stdin.flush()
-        spent: list[float] = self._read()
-        return spent
-
-    def close(self) -> None:
-        """Let the process end."""
-        self._process.communicate()
-
-    def _read(self) -> Any:
-        assert self._process.stdout
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else None
+    if not (folder / "benchmarks" / "throughput.py").is_file():
+        raise OSError("it has no benchmarks/throughput.py")
+    walker = Checkout(folder, Path(__file__))
+    found = json.loads(walker.read() or "null")
+    if found != str(folder):
+        walker.close()
+        raise OSError(f"its code is that of {found}" if found else "nothing walks there")
+    return walker
 
 
 def measure(other: Path, walks: int) -> dict[str, Any]:
     """Milliseconds a simulated second of both checkouts, walk by walk."""
-    walkers = {"there": Walker(other), "here": Walker(HERE)}
+    walkers = {"there": _walker(other), "here": _walker(HERE)}
     try:
         turns = [
-            {name: walker.walk(turn % _SEEDS) for name, walker in walkers.items()}
+            {name: json.loads(walker.ask(str(turn % _SEEDS))) for name, walker in walkers.items()}
             for turn in range(walks)
         ]
     finally:
@@ -127,7 +99,7 @@ def report(figures: dict[str, Any]) -> str:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
-    from benchmarks.report import provenance
+    from benchmarks.report import provenance, write_json
     from training.evaluation.agents import positive
     from training.settings.config import ArgumentParser, UserError
 
@@ -144,13 +116,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError(f"DIR {arguments.other} is no checkout to time: {error}") from None
     print(report(figures))
     if arguments.json:
-        text = json.dumps({**figures, "provenance": provenance({})}, indent=1)
-        try:
-            Path(arguments.json).write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"--json {arguments.json} cannot be written: {error.strerror}"
-            ) from None
+        write_json("--json", arguments.json, {**figures, "provenance": provenance({})})
     return 0
 
 

@@ -131,7 +131,7 @@ def _demonstrations(source: Path, arguments: Any, folder: Path) -> int:
     task = arguments.task or recording.env_id
     writer = DatasetWriter(folder, recording.observation, recording.action, rate, task, told)
     frames = 0
-    with closing(_Files(writer)), closing(_bar(len(numbers))) as bar:
+    with writer, closing(_bar(len(numbers))) as bar:
         for number in numbers:
             demo = read_demo(path.parent, number, recording)
             for step in range(len(demo)):
@@ -174,7 +174,7 @@ def _play(agent: Agent, env: gymnasium.Env, seeds: range, arguments: Any, folder
         writer.add(observation, action, reward)
 
     policy, frames = agent.make_policy(env), 0
-    with closing(_Files(writer)), closing(_bar(len(seeds))) as bar:
+    with writer, closing(_bar(len(seeds))) as bar:
         for seed in seeds:
             policy = agent.for_episode(policy, env, seed)
             episode = run_episode(env, policy, seed, on_step=keep)
@@ -183,13 +183,6 @@ def _play(agent: Agent, env: gymnasium.Env, seeds: range, arguments: Any, folder
             bar.update()
         writer.close()
     return frames
-
-
-class _Files:
-    """The open files of a writer."""
-
-    def __init__(self, writer: DatasetWriter) -> None:
-        self.close = writer.abandon
 
 
 def _bar(total: int) -> ProgressBar:

@@ -108,11 +108,10 @@ class _Outer:
 
     def _room(self, left: Tensor, right: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(left.shape, right.shape)
-        if self._memory is None or self._memory.shape[:-1] != shape[:-1]:
-            self._memory = left.new_empty(shape)
-        if self._memory.shape[-1] < shape[-1]:
-            self._memory = left.new_empty(shape)
-        return self._memory[..., : shape[-1]]
+        room = self._memory
+        if room is None or room.shape[:-1] != shape[:-1] or room.shape[-1] < shape[-1]:
+            room = self._memory = left.new_empty(shape)
+        return room[..., : shape[-1]]
 
 
 def _absorbed(

@@ -19,7 +19,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -251,7 +251,7 @@ class DatasetWriter:
 
     def close(self) -> None:
         """Write what is said of all episodes. Raises OSError."""
-        self.abandon()
+        self._close_files()
         meta = self._directory / "meta"
         meta.mkdir(exist_ok=True)
         tasks = self._arrow.table({"task_index": [0], "task": [self._task]})
@@ -277,8 +277,14 @@ class DatasetWriter:
         }
         _write_json(meta / "info.json", info)
 
-    def abandon(self) -> None:
-        """Close the files alone."""
+    def __enter__(self) -> Self:
+        """Its files are closed where the block ends, however that is."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close_files()
+
+    def _close_files(self) -> None:
         for writer in filter(None, (self._data, self._meta)):
             writer.close()
         self._data = self._meta = None
