@@ -74,8 +74,8 @@ def picture(curves: dict[str, list[dict[str, Any]]]) -> Any:
         sigma = [row["sigma"] for row in found]
         mean, error = (np.array([row[key] for row in found]) for key in ("accuracy", "error"))
         axis.semilogx(sigma, [row["exact"] for row in found], ":", label="exact kernel")
-        axis.semilogx(sigma, mean, label="independent features, m = 10 d")
-        axis.fill_between(sigma, mean - error, mean + error, alpha=0.3)
+        (line,) = axis.semilogx(sigma, mean, label="independent features, m = 10 d")
+        axis.fill_between(sigma, mean - error, mean + error, alpha=0.3, color=line.get_color())
         axis.axvline(published.SIGMA[name], color="grey", lw=0.7, label="sigma of the paper's code")
         axis.set(title=name, xlabel="sigma", ylabel="accuracy")
     axes[0][0].legend(fontsize="small")
