@@ -5,8 +5,6 @@ search is an input (`search_noise`). Nothing is kept inside, so that one graph s
 robots.
 """
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 
 from deploy.search_noise import LEAST_NORMAL
 from policies import PlaceMemoryPolicy, VisionPerformerPolicy
+from policies.carried import filled, named
 from policies.drawn_noise import Given, Kind, Noted
 from policies.observation import flat, parts_of
 from policies.seeing import Memory, SeeingPolicy
@@ -59,7 +58,8 @@ class Step(nn.Module):
             if policy.remembers:
                 self._begun = policy.start(1)
                 # Copies: an export takes inputs that share their memory for one.
-                self.initial = {k: v.clone() for k, v in _named(self._begun, "state").items()}
+                begun = named(self._begun, "state")
+                self.initial = {key: part.clone() for key, part in begun.items() if part.numel()}
         else:
             self.seed = policy.config.inference_seed
             self.plan = self._drawn(policy)
@@ -97,14 +97,14 @@ class Step(nn.Module):
         if self._begun is None:
             return (self._as_taken(policy.decide(seen).action()[0]),)
         states = {name: given[name] for name in self.initial}
-        decision, after = policy.decided(seen, _filled(self._begun, states, "state"))
-        found = _named(after, "state")
+        decision, after = policy.decided(seen, filled(self._begun, states, "state"))
+        found = named(after, "state")
         return (self._as_taken(decision.action()[0]), *(found[name] for name in self.initial))
 
     def carried(self) -> dict[str, Tensor]:
         """What the policy itself carries to its next decision, by the names of inputs."""
         memory = getattr(self.policy, "_memory", None)
-        found = {} if memory is None else _named(memory, "state")
+        found = {} if memory is None else named(memory, "state")
         return {name: found.get(name, value) for name, value in self.initial.items()}
 
     def _as_taken(self, action: Tensor) -> Tensor:
@@ -161,29 +161,3 @@ def step_of(policy: nn.Module, observation_space: Any, action_space: Any) -> Ste
     if few:
         raise ValueError(f"samples must be at least {LEAST_NORMAL} in an export, got {few[0]}")
     return step
-
-
-def _named(state: Any, name: str) -> dict[str, Tensor]:
-    """The tensors of nested dataclasses and NamedTuples by their names, empty ones left out."""
-    if isinstance(state, Tensor):
-        return {name: state} if state.numel() else {}
-    found: dict[str, Tensor] = {}
-    for key, part in _entries(state):
-        found |= _named(part, f"{name}_{key}")
-    return found
-
-
-def _filled(state: Any, tensors: Mapping[str, Tensor], name: str) -> Any:
-    """The same with tensors in place of those of that name."""
-    if isinstance(state, Tensor):
-        return tensors[name] if state.numel() else torch.zeros(state.shape, dtype=state.dtype)
-    made = {key: _filled(part, tensors, f"{name}_{key}") for key, part in _entries(state)}
-    if not made:
-        return state
-    return replace(state, **made) if is_dataclass(state) else state._replace(**made)  # type: ignore[type-var]
-
-
-def _entries(state: Any) -> list[tuple[str, Any]]:
-    if is_dataclass(state):
-        return [(part.name, getattr(state, part.name)) for part in fields(state)]
-    return list(state._asdict().items()) if hasattr(state, "_asdict") else []

@@ -7,7 +7,8 @@ a few hundred decisions save, so it waits for as many.
 
 What is traced must be what would run: it is compared, bit by bit, and left again where a tensor or
 a module is replaced, a module goes from training to evaluation, a feature map is fitted or drawn
-anew, or a hook is added.
+anew, or a hook is added. What is carried from decision to decision comes in and goes out. It may
+grow: sizes are no constants of a trace.
 """
 
 import warnings
@@ -28,7 +29,7 @@ AFTER = 200
 _OURS = ("attention", "policies", "torch")
 """Packages whose modules do the same operations whatever the numbers are."""
 
-Decide = Callable[[Mapping[str, Tensor]], Tensor]
+Decide = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
 
 
 class CompiledDecision:
@@ -36,41 +37,52 @@ class CompiledDecision:
 
     def __init__(self) -> None:
         self._taken = 0
-        self._run: Callable[..., Tensor] | None = None
+        self._run: Callable[..., tuple[Tensor, ...]] | None = None
         self._state: _State | None = None
 
     def __reduce__(self) -> tuple[type["CompiledDecision"], tuple[()]]:
         return type(self), ()  # copies and other processes begin anew
 
-    def __call__(self, policy: nn.Module, decide: Decide, seen: Mapping[str, Tensor]) -> Tensor:
-        """The action (1, ...) that `decide`, a method of the policy's, gives for what is seen."""
+    def __call__(
+        self, policy: nn.Module, decide: Decide, given: Mapping[str, Tensor]
+    ) -> tuple[Tensor, ...]:
+        """What `decide`, which calls the policy, makes of what is given: parts of the observation
+        (1, ...) and what is carried."""
         if is_watched():
-            return decide(seen)
+            return decide(given)
         if self._run is not None:
-            if self._state is not None and self._state.holds(policy, seen):
-                return self._run(*seen.values())
+            if self._state is not None and self._state.holds(policy, given):
+                return self._run(*given.values())
             self._taken, self._run = 0, None
         self._taken += 1
         if self._taken != AFTER:
-            return decide(seen)
-        found = decide(seen)
+            return decide(given)
+        found = decide(given)
         with torch.inference_mode(False), torch.no_grad():
-            self._trace(policy, decide, {key: part.clone() for key, part in seen.items()}, found)
+            self._trace(policy, decide, {key: part.clone() for key, part in given.items()}, found)
         return found
 
     def _trace(
-        self, policy: nn.Module, decide: Decide, seen: dict[str, Tensor], found: Tensor
+        self,
+        policy: nn.Module,
+        decide: Decide,
+        given: dict[str, Tensor],
+        found: tuple[Tensor, ...],
     ) -> None:
         """Trace it, unless it has parts of others, is not on a CPU or comes out otherwise."""
-        state = _State.of(policy, seen)
+        state = _State.of(policy, given)
         if state is None:
             return
-        traced = _Decision(policy, decide, tuple(seen))
+        traced = _Decision(policy, decide, tuple(given))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it is deprecated, and warns of what is constant here
             try:
-                run = torch.jit.trace(traced, tuple(seen.values()), check_trace=False)
-                same = all(torch.equal(run(*seen.values()), found) for _ in range(3))
+                run = torch.jit.trace(traced, tuple(given.values()), check_trace=False)
+                same = all(
+                    torch.equal(made, own)
+                    for _ in range(3)
+                    for made, own in zip(run(*given.values()), found, strict=True)
+                )
             except Exception:  # tracers raise what their parts raise; decisions go on without
                 return
         if same:
@@ -85,15 +97,16 @@ class _Decision(nn.Module):
         self.policy, self._keys = policy, keys
         self.__dict__["_decide"] = decide
 
-    def forward(self, *parts: Tensor) -> Tensor:
-        found: Tensor = self.__dict__["_decide"](dict(zip(self._keys, parts, strict=True)))
+    def forward(self, *parts: Tensor) -> tuple[Tensor, ...]:
+        found: tuple[Tensor, ...]
+        found = self.__dict__["_decide"](dict(zip(self._keys, parts, strict=True)))
         return found
 
 
 class _State:
     """What a trace takes for constant."""
 
-    def __init__(self, policy: nn.Module, seen: Mapping[str, Tensor]) -> None:
+    def __init__(self, policy: nn.Module, given: Mapping[str, Tensor]) -> None:
         self._parts: list[tuple[dict[str, Any], str, Any]] = []
         self._training: list[tuple[nn.Module, bool]] = []
         self._hooks: list[Mapping[int, Any]] = []
@@ -108,21 +121,21 @@ class _State:
                 self._fitted += [(t, t._version) for t in module.buffers()]
             elif isinstance(module, RunningNormaliser):
                 self._passes.append((module, module.passes))
-        self._seen = _kinds(seen)
+        self._given = _kinds(given)
 
     @classmethod
-    def of(cls, policy: nn.Module, seen: Mapping[str, Tensor]) -> "_State | None":
+    def of(cls, policy: nn.Module, given: Mapping[str, Tensor]) -> "_State | None":
         """None for a policy whose decisions need not be the same operations each time."""
         ours = all(type(m).__module__.partition(".")[0] in _OURS for m in policy.modules())
-        tensors = [*policy.parameters(), *policy.buffers(), *seen.values()]
+        tensors = [*policy.parameters(), *policy.buffers(), *given.values()]
         plain = all(t.device.type == "cpu" and not t.is_inference() for t in tensors)
-        made = cls(policy, seen) if ours and plain else None
+        made = cls(policy, given) if ours and plain else None
         return None if made is None or any(made._hooks) else made
 
-    def holds(self, policy: nn.Module, seen: Mapping[str, Tensor]) -> bool:
+    def holds(self, policy: nn.Module, given: Mapping[str, Tensor]) -> bool:
         """Whether all of it is as it was."""
         return (
-            _kinds(seen) == self._seen
+            _kinds(given) == self._given
             and all(own.get(name) is part for own, name, part in self._parts)
             and all(module.training == training for module, training in self._training)
             and all(tensor._version == version for tensor, version in self._fitted)
@@ -131,5 +144,5 @@ class _State:
         )
 
 
-def _kinds(seen: Mapping[str, Tensor]) -> list[tuple[str, torch.dtype, torch.Size]]:
-    return [(key, part.dtype, part.shape) for key, part in seen.items()]
+def _kinds(given: Mapping[str, Tensor]) -> list[tuple[str, torch.dtype, int]]:
+    return [(key, part.dtype, part.ndim) for key, part in given.items()]

@@ -59,6 +59,12 @@ class LinearPlaces(SteppedPlaces):
         centres_m = (torch.arange(cells) + 0.5) * (config.circle_m / max(1, cells))
         self.register_buffer("cells_m", centres_m, persistent=False)
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether a step is the same operations however many tokens it has: the delta rule goes
+        through them in parts."""
+        return not self.is_delta or len(self.cells_m) > 0
+
     def _fitted(self, config: PlaceMemoryConfig) -> FeatureMap:
         made = feature_map(
             own_map(config.feature_map), 2, config.num_features, seed=config.feature_seed,
@@ -81,8 +87,8 @@ class LinearPlaces(SteppedPlaces):
         visible = None
         if len(self.cells_m):
             at_m, holes, weights = self._pooled(at_m, holes, weights)
-        elif torch.compiler.is_compiling():  # tokens without weight are there, see `SteppedPlaces`
-            visible = weights > 0
+        elif torch.compiler.is_compiling() or torch.jit.is_tracing():
+            visible = weights > 0  # tokens without weight are there, see `SteppedPlaces`
         return self.memory.write(
             state, self._points(at_m), self._values(holes), gates=weights, key_mask=visible
         )

@@ -114,6 +114,11 @@ class PlaceMemoryPolicy(SeeingPolicy):
         return self.config.carries or self.unrolls
 
     @property
+    def is_alike(self) -> bool:
+        """Whether decisions are the same operations whatever is seen."""
+        return self.places.is_alike and self.choice is None
+
+    @property
     def unrolls(self) -> bool:
         """Whether training goes through steps in their order: for what is learned of keys or of
         what is written, or what the controller carries."""
@@ -138,7 +143,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
             return observations, seen
         handed = []
         most = _PLANE_STEPS if self.is_plane else _STEPS
-        for part in torch.arange(starts.shape[1], device=starts.device).split(most):
+        for first in range(0, starts.shape[1], most):
+            part = slice(first, first + most)
             some = {key: values[:, part] for key, values in observations.items()}
             found, seen = self._unrolled(some, starts[:, part], seen)
             handed.append(found)

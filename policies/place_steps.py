@@ -12,6 +12,11 @@ class SteppedPlaces(nn.Module):
     """A memory of places on a circle of path, whose state is given and returned. Places on a torus,
     where there are such, have a last dimension of 2."""
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether a step is the same operations however many tokens it has."""
+        return True
+
     def start(self, batch: int, like: Tensor) -> Any:
         """The state in which nothing is written yet, a NamedTuple of tensors (batch, ...)."""
         raise NotImplementedError
@@ -39,6 +44,8 @@ class SteppedPlaces(nn.Module):
             tokens = [part[:, step] for part in (at_m, holes, weights)]
             if not torch.compiler.is_compiling():  # where no shape may depend on numbers
                 some = tokens[2].any(0)  # tokens without weight in all of the batch go
+                if torch.jit.is_tracing():  # but for one: without any, operations would be others
+                    some = some | (~some.any() & (torch.arange(len(some)) == 0))
                 tokens = [part[:, some] for part in tokens]
             state = self.write(state, *tokens)
             found.append(self.read(state, asked_m[:, step]))

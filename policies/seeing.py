@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from attention.components import component
 from attention.construction import Rebuilt
+from policies.carried import filled, named
 from policies.compiled import CompiledDecision
 from policies.config import CONTROLLERS, SeeingConfig
 from policies.dense import DenseController
@@ -33,6 +34,7 @@ from policies.tokens import PatchTokens
 __all__ = ["Memory", "SeeingPolicy"]
 
 _CHUNK = 1024  # observations measured at once
+_CARRIED = "carried"
 
 
 @dataclass(frozen=True)
@@ -294,21 +296,38 @@ class SeeingPolicy(Rebuilt):
         if self.tokens is not None and self.tokens.standardises:
             self.tokens.set_statistics([images.read(observations) for images in self.sight.images])
 
+    @property
+    def is_alike(self) -> bool:
+        """Whether decisions are the same operations whatever is seen, so that one may stand for
+        all where they are compiled."""
+        return True
+
     @torch.inference_mode()
     def act(self, observation: Any) -> Any:
         """The action for one observation, as the action space has it."""
-        if self.remembers:
-            action = self.decide_one(observation).action()
-        else:
-            action = self._compiled(self, self._action, self._one(self._repaired(observation)))
+        action = self._acted(self._one(self._repaired(observation)))
         with component("controller"):
             return self.head.given(action[0])
 
-    def _action(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """Of a policy that remembers nothing."""
-        decision = self.decide(observations)
-        with component("controller"):
-            return decision.action()
+    def _acted(self, seen: dict[str, Tensor]) -> Tensor:
+        """The action (1, ...) by which a decision goes on from the last."""
+        before = self._memory
+        begins = self.remembers and before is None  # other operations: no memory to go on from
+        if begins or not self.is_alike:
+            decision, self._memory = self.decided(seen, before)
+            with component("controller"):
+                return decision.action()
+        carried = named(before, _CARRIED)
+
+        def decide(given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+            memory = filled(before, given, _CARRIED)
+            decision, after = self.decided({key: given[key] for key in seen}, memory)
+            with component("controller"):
+                return decision.action(), *named(after, _CARRIED).values()
+
+        action, *after = self._compiled(self, decide, seen | carried)
+        self._memory = filled(before, dict(zip(carried, after, strict=True)), _CARRIED)
+        return action
 
     def _repaired(self, observation: Any) -> Any:
         if self.repair is None:
@@ -347,7 +366,8 @@ class SeeingPolicy(Rebuilt):
     ) -> tuple[dict[str, Tensor], Any]:
         """`recalled` of one step, (batch, ...)."""
         steps = {key: part.unsqueeze(1) for key, part in observations.items()}
-        starts = torch.full((1, 1), memory is None, device=self.normaliser.mean.device)
+        made = torch.ones if memory is None else torch.zeros  # `torch.full` cannot be traced
+        starts = made(1, 1, dtype=torch.bool, device=self.normaliser.mean.device)
         found, seen = self.recalled(steps, starts, None if memory is None else memory.seen)
         return {key: part.squeeze(1) for key, part in found.items()}, seen
 

@@ -138,11 +138,6 @@ def test_parts_of_others_are_not_traced():
     assert not is_traced(policy)
 
 
-def test_memories_are_not_traced():
-    policy, _ = long_lived(controller="gru")
-    assert not is_traced(policy)
-
-
 def test_a_counter_sees_the_components():
     policy, fresh = long_lived(controller="mlp")
     counters = OpCounter(), OpCounter()

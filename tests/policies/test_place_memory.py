@@ -16,25 +16,9 @@ from policies.ground import lateral_cue, levelled
 from policies.place_grid import PlaceGrid
 from policies.place_odometry import way
 from policies.size import numbers
-from tests.policies.walks import build
+from tests.policies.walks import ARMS, build
 from training.evaluation.step_cost import count
 
-ARMS = {
-    "linear": {},
-    "delta": {"rule": "delta", "pool_m": 0.02},
-    "trig": {"feature_map": "trig", "num_features": 32},
-    "exact": {"memory": "exact", "exact_s": 0.5},
-    "grid": {"memory": "grid"},
-    "fitted grid": {"memory": "grid", "fit_pitch": True},
-    "none": {"memory": "none"},
-    "learned keys": {"keys": "learned"},
-    "learned keys, exact": {"keys": "learned", "memory": "exact", "exact_s": 0.3},
-    "gru": {"memory": "gru"},
-    "last action": {"last_action": True},
-    "vote": {"controller": "vote"},
-    "learned choice": {"write_tokens": 128},
-    "random choice": {"write_tokens": 16, "write_choice": "random"},
-}
 CARRIES = [name for name in ARMS if name != "none"]
 
 

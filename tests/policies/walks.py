@@ -7,6 +7,23 @@ import policies
 
 FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}}
 """Settings of stones that are seen ahead."""
+ARMS = {
+    "linear": {},
+    "delta": {"rule": "delta", "pool_m": 0.02},
+    "trig": {"feature_map": "trig", "num_features": 32},
+    "exact": {"memory": "exact", "exact_s": 0.5},
+    "grid": {"memory": "grid"},
+    "fitted grid": {"memory": "grid", "fit_pitch": True},
+    "none": {"memory": "none"},
+    "learned keys": {"keys": "learned"},
+    "learned keys, exact": {"keys": "learned", "memory": "exact", "exact_s": 0.3},
+    "gru": {"memory": "gru"},
+    "last action": {"last_action": True},
+    "vote": {"controller": "vote"},
+    "learned choice": {"write_tokens": 128},
+    "random choice": {"write_tokens": 16, "write_choice": "random"},
+}
+"""Settings of policies that remember places, of every kind."""
 
 
 def build(env, **settings):

@@ -1,0 +1,38 @@
+"""What a policy carries from step to step, as tensors by their names."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["filled", "named"]
+
+
+def named(state: Any, name: str) -> dict[str, Tensor]:
+    """The tensors of nested dataclasses and NamedTuples, by `name` and the names of their fields,
+    joined by underscores."""
+    if isinstance(state, Tensor):
+        return {name: state}
+    found: dict[str, Tensor] = {}
+    for key, part in _entries(state):
+        found |= named(part, f"{name}_{key}")
+    return found
+
+
+def filled(state: Any, tensors: Mapping[str, Tensor], name: str) -> Any:
+    """The same as `state` with other tensors, by the names that `named` gives them. Those that are
+    empty may be absent."""
+    if isinstance(state, Tensor):
+        return tensors[name] if name in tensors or state.numel() else torch.zeros_like(state)
+    made = {key: filled(part, tensors, f"{name}_{key}") for key, part in _entries(state)}
+    if not made:
+        return state
+    return replace(state, **made) if is_dataclass(state) else state._replace(**made)  # type: ignore[type-var]
+
+
+def _entries(state: Any) -> list[tuple[str, Any]]:
+    if is_dataclass(state):
+        return [(part.name, getattr(state, part.name)) for part in fields(state)]
+    return list(state._asdict().items()) if hasattr(state, "_asdict") else []
