@@ -10,6 +10,7 @@ import hashlib
 import io
 import re
 from collections.abc import Collection, Iterator
+from itertools import groupby
 from typing import Any
 from xml.etree import ElementTree
 
@@ -21,6 +22,7 @@ INK = "#010203"
 """Becomes the page's own text colour."""
 _PLACES = {"d", "x", "y", "width", "height", "viewBox", "transform"}
 """Attributes that hold lengths in points: one decimal is enough."""
+_GATHERED = ("use", "text")
 _FONT = re.compile(r"font-family: [^;]*;? ?")
 _NAMED = re.compile(r"(?<=#)[\w.-]+")
 
@@ -46,6 +48,7 @@ def finish(figure: Any, title: str, kind: str = "") -> Markup:
         _shorten(part, names, styles)
     _flatten(root)
     _join(root, {name for text, name in styles.items() if _is_bare_line(text)})
+    _gather(root)
     style = ElementTree.Element("style")
     style.text = "".join(f".{name}{{{text}}}" for text, name in styles.items())
     root.insert(0, style)
@@ -124,6 +127,23 @@ def _join(part: ElementTree.Element, lines: Collection[str]) -> None:
             before["d"] += child.attrib["d"]
         else:
             kept.append(child)
+    part[:] = kept
+
+
+def _gather(part: ElementTree.Element) -> None:
+    """Neighbouring marks, and words, of one style become a group that names it once."""
+    kept: list[ElementTree.Element] = []
+    for _, alike in groupby(part, lambda child: (child.tag, child.get("class"))):
+        children = list(alike)
+        if len(children) > 1 and children[0].tag in _GATHERED and "class" in children[0].attrib:
+            group = ElementTree.Element("g", {"class": children[0].attrib["class"]})
+            for child in children:
+                del child.attrib["class"]
+            group.extend(children)
+            children = [group]
+        kept += children
+    for child in part:
+        _gather(child)
     part[:] = kept
 
 
