@@ -127,5 +127,5 @@ def read(
 
 
 def lengths(rows: Tensor) -> Tensor:
-    """|.|_2 of each row: (..., C, F) -> (..., C, 1)."""
-    return torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+    """|.|_2 of each row: (..., C, F) -> (..., C, 1). Constants for gradients, as floors are."""
+    return torch.linalg.vector_norm(rows.detach(), dim=-1, keepdim=True)

@@ -18,6 +18,7 @@ from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import ScaledFeatures
 from attention.features.fixed import FixedFeatures
 from attention.features.map_options import MapOptions
+from attention.features.waves import waves
 from attention.precision import full_precision
 from attention.theory.harmonic import PerAxis, check_axes, harmonics
 
@@ -80,8 +81,7 @@ class HarmonicFeatures(FixedFeatures):
             # Whole turns go first: their multiples would take digits from the angle.
             angles = (turns - turns.detach().round()) * (2 * math.pi) @ self.frequencies
         with component(EXPONENTIALS):
-            parts = (torch.ones_like(x[..., :1]), angles.cos(), angles.sin())
-            return torch.cat(parts, -1) * self.weights
+            return waves(angles, self.weights)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         features = self.queries(x)

@@ -1,6 +1,7 @@
 """Harmonic features: the truncated von Mises kernel, and its closed-form error."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 import attention
 from attention import theory
+from attention.features.waves import waves
 from attention.theory.harmonic import harmonics
 
 DOUBLE = {"dtype": torch.float64}
@@ -130,3 +132,19 @@ def test_features_have_length_one_and_the_period() -> None:
 def test_numbers_are_refused_in_a_sentence(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         theory.harmonic_tail(**{"num_features": 4, "dim": 2, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of PyTorch's own
+def test_gradients_of_waves() -> None:
+    """First and second ones, forward and backward, one by one and of a batch."""
+    angles = torch.linspace(-9, 9, 12, **DOUBLE).view(2, 2, 3).requires_grad_()
+    some = torch.tensor([0.3, 0.8, 0.5, 0.1], **DOUBLE)
+    weights = torch.cat((some, some[1:]))
+    apply = partial(waves, weights=weights)
+    assert torch.equal(apply(angles), apply(angles.detach()))
+    assert torch.autograd.gradcheck(apply, angles, check_forward_ad=True, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(apply, angles)
+    by_row = torch.func.vmap(torch.func.jacrev(apply))(angles)
+    whole = torch.func.jacfwd(apply)(angles)
+    for i in range(2):
+        torch.testing.assert_close(by_row[i], whole[i, :, :, i])

@@ -1,0 +1,56 @@
+"""Weighted cosines and sines, whose gradients are each other: neither is computed again."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["waves"]
+
+
+def waves(angles: Tensor, weights: Tensor) -> Tensor:
+    """[1, cos, sin] of angles (..., m), times weights (2m + 1,): (..., 2m + 1).
+
+    The weight of a cosine is that of its sine; weights are constants.
+    """
+    if angles.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        result: Tensor = _Waves.apply(angles, weights)
+        return result
+    parts = (torch.ones_like(angles[..., :1]), angles.cos(), angles.sin())
+    return torch.cat(parts, -1) * weights
+
+
+class _Waves(torch.autograd.Function):
+    """Saves the result alone, in whose memory it is made."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(angles: Tensor, weights: Tensor) -> Tensor:
+        made = angles.new_ones(*angles.shape[:-1], len(weights))
+        _, cosines, sines = _parted(made)
+        torch.cos(angles, out=cosines)
+        torch.sin(angles, out=sines)
+        return made.mul_(weights)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        _, cosines, sines = _parted(*ctx.saved_tensors)
+        _, of_cosines, of_sines = _parted(grad)
+        return of_sines * cosines - of_cosines * sines, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: Any) -> Tensor:
+        constant, cosines, sines = _parted(*ctx.saved_tensors)
+        return torch.cat((torch.zeros_like(constant), -sines * tangent, cosines * tangent), -1)
+
+
+def _parted(features: Tensor) -> tuple[Tensor, ...]:
+    """(..., 2m + 1) -> (..., 1), (..., m) and (..., m)."""
+    count = features.shape[-1] // 2
+    return features.split((1, count, count), -1)
