@@ -16,22 +16,18 @@ def waves(angles: Tensor, weights: Tensor) -> Tensor:
     if angles.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
         result: Tensor = _Waves.apply(angles, weights)
         return result
-    parts = (torch.ones_like(angles[..., :1]), angles.cos(), angles.sin())
-    return torch.cat(parts, -1) * weights
+    return _Waves.forward(angles, weights)
 
 
 class _Waves(torch.autograd.Function):
-    """Saves the result alone, in whose memory it is made."""
+    """Saves the result alone."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(angles: Tensor, weights: Tensor) -> Tensor:
-        made = angles.new_ones(*angles.shape[:-1], len(weights))
-        _, cosines, sines = _parted(made)
-        torch.cos(angles, out=cosines)
-        torch.sin(angles, out=sines)
-        return made.mul_(weights)
+        parts = (torch.ones_like(angles[..., :1]), angles.cos(), angles.sin())
+        return torch.cat(parts, -1) * weights
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
