@@ -45,6 +45,8 @@ CASES: tuple[str, ...] = (
     "acts|stepping_stones_favor_256",
     "acts|stepping_stones_no_attention",
     "acts|stepping_stones_memory",
+    "acts|stepping_stones_memory_grid",
+    "acts|stepping_stones_memory_learned",
     "acts|bimanual_sweep_angular_8x2",
 )
 TIMED = Path(__file__).with_name("timed_cases.py")
