@@ -49,14 +49,13 @@ class FootholdVotes:
         winner = self.offsets.argmax(-1, keepdim=True)
         distance = (torch.arange(OFFSETS, device=winner.device) - winner).abs()
         near = self.offsets.masked_fill(distance > _NEIGHBOURS, -torch.inf)
-        numbers = [self.offsets.new_zeros(len(self.offsets))] * self.actions
-        for place, offset in zip(self.forward, (near.softmax(-1) @ grid).unbind(-1), strict=True):
-            numbers[place] = offset
-        numbers[self.lateral_speed] = self.speed.clamp(-1, 1)
-        if self.others is not None:
-            for place, other in zip(self.others_at, self.others.unbind(-1), strict=True):
-                numbers[place] = other.clamp(-1, 1)
-        return torch.stack(numbers, -1)
+        forward = near.softmax(-1) @ grid
+        nothing = torch.zeros_like(self.speed).unsqueeze(-1)
+        found = torch.cat((forward, self.means().clamp(-1, 1), nothing), -1)
+        told = (*self.forward, self.lateral_speed, *self.others_at)
+        places = {number: place for place, number in enumerate(told)}
+        order = [places.get(number, len(told)) for number in range(self.actions)]
+        return found.index_select(-1, torch.tensor(order, device=found.device))
 
     def loss(self, actions: Tensor, speed_weight: float = 5.0) -> Tensor:
         """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed, and

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 import attention
 from attention.components import PROJECTION, SCORE, component
@@ -20,6 +19,7 @@ __all__ = ["LearnedSelection", "RandomSelection", "straight_through"]
 
 _INIT_STD = 0.2  # the scale is free (normalised); small against a search's steps, it binds less
 _LONGEST = 4.0  # of learned lengths: exp(|q| |k|) stays far from overflow, whatever a search tries
+_SHORTEST = 1e-12  # of vectors that are brought to length 1
 _SOFTNESS = 0.25  # of the gate through which gradients pass, in standard deviations of the scores
 
 
@@ -64,8 +64,7 @@ class LearnedSelection(nn.Module):
         """Queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
         with component(PROJECTION):
             both = (tokens @ torch.cat((self.query, self.key), -1)).unflatten(-1, (2, -1))
-            unit = self._scale is None
-            both = normalize(both, dim=-1) if unit else _shortened(both * self._scale)
+            both = _unit(both) if self._scale is None else _shortened(both * self._scale)
             query, key = both.unbind(-2)
             return query, key
 
@@ -133,6 +132,11 @@ class LearnedSelection(nn.Module):
             soft = _soft_gate(kept, scores, threshold)
             # In this order the factor is 1 to the bit.
             return found * (1 + (soft - soft.detach())).unsqueeze(-1)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Vectors (..., d) of length 1; zeros stay."""
+    return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(_SHORTEST)
 
 
 def _shortened(vectors: Tensor) -> Tensor:
