@@ -8,7 +8,7 @@ a few hundred decisions save, so it waits for as many.
 What is traced must be what would run: it is compared, bit by bit, and left again where a tensor or
 a module is replaced, a module goes from training to evaluation, a feature map is fitted or drawn
 anew, or a hook is added. What is carried from decision to decision comes in and goes out. It may
-grow: sizes are no constants of a trace.
+grow, as sizes are no constants of a trace.
 """
 
 import warnings
@@ -29,6 +29,7 @@ AFTER = 200
 _OURS = ("attention", "policies", "torch")
 """Packages whose modules do the same operations whatever the numbers are."""
 
+_Kinds = list[tuple[str, torch.dtype, torch.Size | int]]
 Decide = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
 
 
@@ -44,14 +45,20 @@ class CompiledDecision:
         return type(self), ()  # copies and other processes begin anew
 
     def __call__(
-        self, policy: nn.Module, decide: Decide, given: Mapping[str, Tensor]
+        self,
+        policy: nn.Module,
+        decide: Decide,
+        seen: Mapping[str, Tensor],
+        carried: Mapping[str, Tensor],
     ) -> tuple[Tensor, ...]:
-        """What `decide`, which calls the policy, makes of what is given: parts of the observation
-        (1, ...) and what is carried."""
+        """What `decide`, which calls the policy, makes of all that is given: parts of the
+        observation, (1, ...), and what is carried, which may grow."""
+        given = {**seen, **carried}
         if is_watched():
             return decide(given)
+        kinds = _kinds(seen, carried)
         if self._run is not None:
-            if self._state is not None and self._state.holds(policy, given):
+            if self._state is not None and self._state.holds(policy, kinds):
                 return self._run(*given.values())
             self._taken, self._run = 0, None
         self._taken += 1
@@ -59,7 +66,8 @@ class CompiledDecision:
             return decide(given)
         found = decide(given)
         with torch.inference_mode(False), torch.no_grad():
-            self._trace(policy, decide, {key: part.clone() for key, part in given.items()}, found)
+            copies = {key: part.clone() for key, part in given.items()}
+            self._trace(policy, decide, copies, found, kinds)
         return found
 
     def _trace(
@@ -68,9 +76,10 @@ class CompiledDecision:
         decide: Decide,
         given: dict[str, Tensor],
         found: tuple[Tensor, ...],
+        kinds: _Kinds,
     ) -> None:
         """Trace it, unless it has parts of others, is not on a CPU or comes out otherwise."""
-        state = _State.of(policy, given)
+        state = _State.of(policy, given, kinds)
         if state is None:
             return
         traced = _Decision(policy, decide, tuple(given))
@@ -106,7 +115,7 @@ class _Decision(nn.Module):
 class _State:
     """What a trace takes for constant."""
 
-    def __init__(self, policy: nn.Module, given: Mapping[str, Tensor]) -> None:
+    def __init__(self, policy: nn.Module, kinds: _Kinds) -> None:
         self._parts: list[tuple[dict[str, Any], str, Any]] = []
         self._training: list[tuple[nn.Module, bool]] = []
         self._hooks: list[Mapping[int, Any]] = []
@@ -121,21 +130,21 @@ class _State:
                 self._fitted += [(t, t._version) for t in module.buffers()]
             elif isinstance(module, RunningNormaliser):
                 self._passes.append((module, module.passes))
-        self._given = _kinds(given)
+        self._kinds = kinds
 
     @classmethod
-    def of(cls, policy: nn.Module, given: Mapping[str, Tensor]) -> "_State | None":
+    def of(cls, policy: nn.Module, given: Mapping[str, Tensor], kinds: _Kinds) -> "_State | None":
         """None for a policy whose decisions need not be the same operations each time."""
         ours = all(type(m).__module__.partition(".")[0] in _OURS for m in policy.modules())
         tensors = [*policy.parameters(), *policy.buffers(), *given.values()]
         plain = all(t.device.type == "cpu" and not t.is_inference() for t in tensors)
-        made = cls(policy, given) if ours and plain else None
+        made = cls(policy, kinds) if ours and plain else None
         return None if made is None or any(made._hooks) else made
 
-    def holds(self, policy: nn.Module, given: Mapping[str, Tensor]) -> bool:
+    def holds(self, policy: nn.Module, kinds: _Kinds) -> bool:
         """Whether all of it is as it was."""
         return (
-            _kinds(given) == self._given
+            kinds == self._kinds
             and all(own.get(name) is part for own, name, part in self._parts)
             and all(module.training == training for module, training in self._training)
             and all(tensor._version == version for tensor, version in self._fitted)
@@ -144,5 +153,9 @@ class _State:
         )
 
 
-def _kinds(given: Mapping[str, Tensor]) -> list[tuple[str, torch.dtype, int]]:
-    return [(key, part.dtype, part.ndim) for key, part in given.items()]
+def _kinds(seen: Mapping[str, Tensor], carried: Mapping[str, Tensor]) -> _Kinds:
+    """Types, and sizes of what is seen."""
+    return [
+        *((key, part.dtype, part.shape) for key, part in seen.items()),
+        *((key, part.dtype, part.ndim) for key, part in carried.items()),
+    ]

@@ -325,7 +325,7 @@ class SeeingPolicy(Rebuilt):
             with component("controller"):
                 return decision.action(), *named(after, _CARRIED).values()
 
-        action, *after = self._compiled(self, decide, seen | carried)
+        action, *after = self._compiled(self, decide, seen, carried)
         self._memory = filled(before, dict(zip(carried, after, strict=True)), _CARRIED)
         return action
 
