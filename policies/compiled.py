@@ -29,6 +29,7 @@ AFTER = 200
 _OURS = ("attention", "policies", "torch")
 """Packages whose modules do the same operations whatever the numbers are."""
 
+_NOTHING: Mapping[str, Tensor] = {}
 _Kinds = list[tuple[str, torch.dtype, torch.Size | int]]
 Decide = Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]
 
@@ -49,11 +50,11 @@ class CompiledDecision:
         policy: nn.Module,
         decide: Decide,
         seen: Mapping[str, Tensor],
-        carried: Mapping[str, Tensor],
+        carried: Mapping[str, Tensor] = _NOTHING,
     ) -> tuple[Tensor, ...]:
         """What `decide`, which calls the policy, makes of all that is given: parts of the
         observation, (1, ...), and what is carried, which may grow."""
-        given = {**seen, **carried}
+        given = {**seen, **carried} if carried else seen
         if is_watched():
             return decide(given)
         kinds = _kinds(seen, carried)

@@ -311,9 +311,10 @@ class SeeingPolicy(Rebuilt):
 
     def _acted(self, seen: dict[str, Tensor]) -> Tensor:
         """The action (1, ...) by which a decision goes on from the last."""
+        if not self.remembers:
+            return self._compiled(self, self._action, seen)[0]
         before = self._memory
-        begins = self.remembers and before is None  # other operations: no memory to go on from
-        if begins or not self.is_alike:
+        if before is None or not self.is_alike:  # to begin takes other operations than to go on
             decision, self._memory = self.decided(seen, before)
             with component("controller"):
                 return decision.action()
@@ -328,6 +329,12 @@ class SeeingPolicy(Rebuilt):
         action, *after = self._compiled(self, decide, seen, carried)
         self._memory = filled(before, dict(zip(carried, after, strict=True)), _CARRIED)
         return action
+
+    def _action(self, observations: Mapping[str, Tensor]) -> tuple[Tensor]:
+        """Of a policy that remembers nothing."""
+        decision = self.decide(observations)
+        with component("controller"):
+            return (decision.action(),)
 
     def _repaired(self, observation: Any) -> Any:
         if self.repair is None:
