@@ -138,8 +138,14 @@ def _errors(estimate: Floats, exact: Floats) -> dict[str, float]:
         "mean_absolute": float(difference.mean()),
         "root_mean_square": float(np.sqrt(np.square(difference).mean())),
         "largest": float(difference.max()),
-        "correlation": float(np.corrcoef(estimate.ravel(), exact.ravel())[0, 1]),
+        "correlation": _correlation(estimate.ravel(), exact.ravel()),
     }
+
+
+def _correlation(some: Floats, others: Floats) -> float:
+    """NaN where one of them is constant, as an estimate of one feature can be."""
+    with np.errstate(invalid="ignore"):
+        return float(np.corrcoef(some, others)[0, 1])
 
 
 @dataclass(frozen=True)
