@@ -15,7 +15,9 @@ from tests.page_tables import differences, tables
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
 from training.settings.config import UserError
+from training.studies.config import load_config
 from training.studies.record import EPISODES, FACTS, ITERATIONS, Told, pack, unpack
+from training.studies.study import begin_with
 
 CONFIG = ROOT / "configs" / "studies" / "car_racing.yaml"
 
@@ -157,6 +159,24 @@ def test_a_published_record_is_written_again_with_its_page(tmp_path, capsys):
     assert leads[0] == leads[1]
     assert "wrote" in capsys.readouterr().out
     assert study.main([*words, "--page"]) == 0  # what is begun goes on
+
+
+@needs_studies
+def test_evaluations_of_another_number_of_episodes_are_told(tmp_path, capsys):
+    """They do not count, and the page would say only that parts are missing."""
+    path = ROOT / "configs" / "studies" / f"{SMALLEST}.yaml"
+    own = load_config(path).episodes
+    for asked in (own, own + 1):
+        begin_with(
+            STUDIES / SMALLEST,
+            load_config(path, [f"episodes={asked}"]),
+            path,
+            tmp_path / f"{asked}",
+        )
+    told = capsys.readouterr().out
+    assert told.count("note: ") == 1
+    assert f"{own + 1} are asked for" in told
+    assert told.endswith(f"--set episodes={own}\n")
 
 
 @needs_studies

@@ -14,6 +14,7 @@ from training.evaluation.agents import check_device
 from training.recordings.request import parser
 from training.recordings.request import plan as plan_recording
 from training.recordings.session import record_all
+from training.settings import config as configuration
 from training.settings.config import UserError
 from training.studies.charts import pareto_picture
 from training.studies.config import StudyConfig
@@ -116,6 +117,13 @@ def begin_with(record: Path, study: StudyConfig, path: Path, out: Path) -> None:
         check_directory(record, study, "--unpack")
         all_runs(study, path, out)
         unpack(record, out)
+        if (out / STUDY).is_file():  # which no record of long ago has
+            made, asked = configuration.read_yaml(out / STUDY).get("episodes"), study.episodes
+            if made != asked:
+                print(
+                    f"note: evaluations in {record} have {made} episodes and {asked} are asked for, "
+                    f"so they do not count; they do with --set episodes={made}"
+                )
 
 
 def command_of(path: Path, overrides: Sequence[str], out: Path | None = None) -> str:
