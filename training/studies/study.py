@@ -121,7 +121,7 @@ def begin_with(record: Path, study: StudyConfig, path: Path, out: Path) -> None:
             made, asked = configuration.read_yaml(out / STUDY).get("episodes"), study.episodes
             if made != asked:
                 print(
-                    f"note: evaluations in {record} have {made} episodes and {asked} are asked for, "
+                    f"note: evaluations of {record} have {made} episodes, {asked} are asked for, "
                     f"so they do not count; they do with --set episodes={made}"
                 )
 
