@@ -1,13 +1,36 @@
-"""What a policy carries from step to step, as tensors by their names."""
+"""What a policy carries from step to step, and its tensors by their names."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["filled", "named"]
+__all__ = ["Memory", "filled", "named"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a policy carries from step to step of an episode; nothing at its beginning."""
+
+    state: Tensor
+    """Of a recurrent controller, (batch, state_size)."""
+    last: Tensor
+    """The action before, as the head codes it, (batch, coded); zeros where there was none."""
+    seen: Any = None
+    """What a policy with a memory of its own carries of what it saw, see `recalled`."""
+
+    def where(self, kept: Tensor) -> "Memory":
+        """The same, but nothing of controller and action for those of the batch that are not kept,
+        (batch,) bool."""
+        factor = kept.unsqueeze(-1).to(self.state)
+        return Memory(self.state * factor, self.last * factor, self.seen)
+
+    @property
+    def numbers(self) -> int:
+        """How many are carried, of the whole batch."""
+        return sum(part.numel() for part in named(self, "carried").values())
 
 
 def named(state: Any, name: str) -> dict[str, Tensor]:

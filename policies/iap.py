@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attention.components import component
+from policies.carried import Memory
 from policies.config import PolicyConfig
 from policies.feature_maps import attention_kernel
 from policies.geometry import Geometry
 from policies.heads import Decision, FootholdHead
-from policies.seeing import Memory, SeeingPolicy
+from policies.seeing import SeeingPolicy
 from policies.selection import LearnedSelection, RandomSelection
 from policies.tokens import PatchTokens
 from policies.vote import VoteController

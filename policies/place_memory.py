@@ -18,6 +18,7 @@ from torch import Tensor
 
 from attention.components import component
 from attention.tracing import known
+from policies.carried import Memory
 from policies.geometry import Geometry
 from policies.ground import Ground, lateral_cue, turned
 from policies.learned_keys import LearnedKeys
@@ -32,7 +33,7 @@ from policies.place_plane import banded_cue, check_plane, on_plane, wide_weights
 from policies.place_steps import SteppedPlaces
 from policies.place_votes import PlaceVotes
 from policies.remembered import RememberedGround, places_about, seen_about
-from policies.seeing import Memory, SeeingPolicy
+from policies.seeing import SeeingPolicy
 
 __all__ = ["PlaceMemoryPolicy", "Remembered"]
 

@@ -6,7 +6,6 @@ observation, into numbers that a head reads as an action; and what is remembered
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from attention.components import component
 from attention.construction import Rebuilt
-from policies.carried import filled, named
+from policies.carried import Memory, filled, named
 from policies.compiled import CompiledDecision
 from policies.config import CONTROLLERS, SeeingConfig
 from policies.dense import DenseController
@@ -31,33 +30,10 @@ from policies.remembered import RememberedGround
 from policies.sight import Sight
 from policies.tokens import PatchTokens
 
-__all__ = ["Memory", "SeeingPolicy"]
+__all__ = ["SeeingPolicy"]
 
 _CHUNK = 1024  # observations measured at once
 _CARRIED = "carried"
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What a policy carries from step to step of an episode; nothing at its beginning."""
-
-    state: Tensor
-    """Of a recurrent controller, (batch, state_size)."""
-    last: Tensor
-    """The action before, as the head codes it, (batch, coded); zeros where there was none."""
-    seen: Any = None
-    """What a policy with a memory of its own carries of what it saw, see `recalled`."""
-
-    def where(self, kept: Tensor) -> "Memory":
-        """The same, but nothing of controller and action for those of the batch that are not kept,
-        (batch,) bool."""
-        factor = kept.unsqueeze(-1).to(self.state)
-        return Memory(self.state * factor, self.last * factor, self.seen)
-
-    @property
-    def numbers(self) -> int:
-        """How many are carried, of the whole batch."""
-        return self.state.numel() + self.last.numel() + _numbers(self.seen)
 
 
 class SeeingPolicy(Rebuilt):
@@ -395,13 +371,6 @@ class SeeingPolicy(Rebuilt):
 
     def _one(self, observation: Any) -> dict[str, Tensor]:
         return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
-
-
-def _numbers(state: Any) -> int:
-    """Of a tensor, or of tuples of such."""
-    if isinstance(state, Tensor):
-        return state.numel()
-    return sum(map(_numbers, state or ()))
 
 
 def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

@@ -135,7 +135,7 @@ class LearnedSelection(nn.Module):
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Vectors (..., d) of length 1; zeros stay."""
+    """Vectors (..., d) of length 1; zeros stay. As PyTorch's `normalize`, less a graph node."""
     return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(_SHORTEST)
 
 

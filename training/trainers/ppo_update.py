@@ -22,8 +22,9 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import set_random_seed
 from torch import Tensor, nn
 
+from policies.carried import Memory
 from policies.observation import parts_of
-from policies.seeing import Memory, SeeingPolicy
+from policies.seeing import SeeingPolicy
 from training.trainers.exploration import Rollout, log_probability
 from training.trainers.ppo_config import PPOConfig
 
