@@ -14,7 +14,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import csv
-import json
 import statistics
 import sys
 import tempfile
@@ -25,12 +24,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from benchmarks.report import write_json
 from training import es
 from training.episodes import pool as pools
 from training.episodes.crew import Worker
 from training.evaluation.agents import positive
 from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.settings.config import ArgumentParser, exit_status
 from training.trainers.workers import Outcome, Task
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -107,10 +107,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     print(f"two workers against one       {figures['two_workers_speedup_median']:.2f} times")
     print(f"resident memory, MiB          {memory}")
     if args.json:
-        try:
-            Path(args.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"--json {args.json} cannot be written: {error.strerror}") from None
+        write_json("--json", args.json, figures)
     return 0
 
 

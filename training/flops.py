@@ -5,11 +5,11 @@
     python -m training.flops configs/stepping_stones.yaml --vary \\
         feature_map=positive:256,softmax,angular_hybrid:8:8
 
-The policy acts on an observation of its environment while `training.evaluation.op_counter` watches;
-its text says what counts how much. Latency is the median over many calls of `policy.act`, from
-observation to action, measured without the counter: wall time on a CPU, CUDA events on a GPU.
-Several policies are timed in turn, call by call, so that all of them see the machine's good and bad
-moments.
+The policy acts on an observation of its environment while an `OpCounter` watches;
+`training.evaluation.op_costs` says what counts how much. Latency is the median over many calls of
+`policy.act`, from observation to action, measured without the counter: wall time on a CPU, CUDA
+events on a GPU. Several policies are timed in turn, call by call, so that all of them see the
+machine's good and bad moments.
 """
 
 from __future__ import annotations

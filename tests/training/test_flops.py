@@ -11,8 +11,10 @@ import attention
 from attention.scores import block_rows
 from tests.policies import vision_cases
 from tests.training import flop_formulas
+from training.command.errors import UserError
 from training.evaluation import step_cost
 from training.evaluation.cost_table import comparison, table
+from training.evaluation.op_costs import COSTS
 from training.evaluation.op_counter import OTHER, OpCounter, UncountedError
 from training.evaluation.step_cost import COMPONENTS, count, decisions_ms, measure, measure_all
 from training.flops import main as flops_main
@@ -62,6 +64,15 @@ def by_component(step):
         (lambda: torch.ones(3, 4).mean(0), 12 + 4),
         (lambda: nn.functional.avg_pool2d(torch.ones(1, 4, 5), 3), (9 + 1) * 1),
         (lambda: torch.ones(3, 4).topk(2), 12),
+        (lambda: torch.ones(3, 4).cummax(0), 12),
+        (lambda: torch.ones(3, 4).logcumsumexp(1), 3 * 12),
+        (lambda: torch.ones(3, 4).var(1), 4 * 12 + 3),
+        (lambda: nn.functional.max_pool2d(torch.ones(1, 4, 6), 2), 4 * 6),
+        (lambda: torch.linalg.inv(torch.eye(3)), 2 * 27),
+        (lambda: torch.linalg.solve(torch.eye(3), torch.ones(3, 2)), 2 / 3 * 27 + 2 * 9 * 2),
+        (lambda: torch.fft.rfft(torch.ones(5, 8)), 5 * 8 * 3 * 2.5),
+        (lambda: torch.ones(3, 4).index_add(0, torch.tensor([2]), torch.ones(1, 4)), 4),
+        (lambda: nn.functional.log_softmax(torch.ones(3, 4), -1), 5 * 12),
         (lambda: torch.ones(3, 4).softmax(-1), 5 * 12),
         (lambda: nn.functional.normalize(torch.ones(3, 4), dim=-1), (2 * 12 + 3) + 3 + 12),
         (lambda: torch.ones(3, 4).mT.reshape(2, 6)[:, :2].clone().to(torch.float64), 0),
@@ -84,9 +95,71 @@ def test_fused_attention_costs_its_two_products_and_its_softmax(mode):
     assert counter.total - counter.by_operator["mul"] == 2 * 3 * 40 * 50 * (2 * 8 + 5 + 2 * 5)
 
 
-def test_an_operator_without_a_cost_is_an_error():
-    with pytest.raises(UncountedError, match=r"linalg_qr.* has no cost"):
-        count(lambda: torch.linalg.qr(torch.ones(3, 3)))
+LAYERS = {
+    "BatchNorm2d": lambda: nn.BatchNorm2d(4),
+    "GroupNorm": lambda: nn.GroupNorm(2, 4),
+    "InstanceNorm2d": lambda: nn.InstanceNorm2d(4),
+    "MaxPool2d": lambda: nn.MaxPool2d(2),
+    "AdaptiveMaxPool2d": lambda: nn.AdaptiveMaxPool2d(2),
+    "Upsample": lambda: nn.Upsample(scale_factor=2, mode="bilinear"),
+    "LocalResponseNorm": lambda: nn.LocalResponseNorm(2),
+    "Hardswish": nn.Hardswish,
+    "Mish": nn.Mish,
+    "PReLU": nn.PReLU,
+    "LogSoftmax": lambda: nn.LogSoftmax(1),
+    "RMSNorm": lambda: nn.RMSNorm(6),
+    "Dropout": lambda: nn.Dropout(0.5),
+    "LSTM": lambda: nn.Sequential(nn.Flatten(2), nn.LSTM(36, 3)),
+    "GRU": lambda: nn.Sequential(nn.Flatten(2), nn.GRU(36, 3)),
+    "TransformerEncoderLayer": lambda: nn.Sequential(
+        nn.Flatten(2), nn.TransformerEncoderLayer(36, 2, 8, batch_first=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_others_are_counted(name, train):
+    """By PyTorch's decompositions, where the table has no row for what they run."""
+    layer = LAYERS[name]().train(train)
+    assert count(lambda: layer(torch.ones(2, 4, 6, 6))).total >= 2 * 4 * 6 * 6 * (
+        train or name != "Dropout"
+    )
+
+
+def test_a_recurrent_layer_costs_as_much_as_its_cells():
+    layer, cell = nn.GRU(5, 3), nn.GRUCell(5, 3)
+    steps, state = torch.ones(4, 2, 5), torch.zeros(2, 3)
+    by_cells = sum(count(lambda x=x: cell(x, state)).total for x in steps)
+    assert count(lambda: layer(steps)).total == by_cells
+
+
+def test_layers_run_whole_again_after_counting():
+    """Not before: an operator that is taken apart counts inside."""
+    layer = LAYERS["GRU"]().eval()
+
+    def step():
+        nn.functional.mish(torch.ones(3))
+        layer(torch.ones(2, 4, 6, 6))
+
+    assert "addmm" in count(step).by_operator
+    flags = torch.backends.mkldnn.enabled, torch.backends.mha.get_fastpath_enabled()
+    with pytest.raises(RuntimeError), OpCounter():
+        raise RuntimeError
+    assert flags == (torch.backends.mkldnn.enabled, torch.backends.mha.get_fastpath_enabled())
+
+
+def test_an_operator_without_a_cost_is_told_in_a_sentence(monkeypatch):
+    def step():
+        return torch.linalg.qr(torch.ones(3, 3))
+
+    with pytest.raises(
+        UncountedError, match=r"linalg_qr.* not known; give .*'linalg_qr'\]"
+    ) as told:
+        count(step)
+    assert isinstance(told.value, UserError)
+    monkeypatch.setitem(COSTS, "linalg_qr", lambda arguments, result: 7)
+    assert count(step).total == 7
 
 
 def test_work_belongs_to_the_innermost_component():
