@@ -3,8 +3,16 @@
 import torch
 from torch import Tensor
 
+__all__ = ["fixed_shape", "is_exporting", "known"]
+
 is_exporting = getattr(torch.compiler, "is_exporting", bool)
 """From PyTorch 2.7 on; before, a graph exported with gradients on needs this package to run."""
+
+
+def fixed_shape(tensor: Tensor) -> tuple[int, ...]:
+    """Its shape, which a trace then takes for constant: reading a size there takes three
+    operations."""
+    return tuple(map(int, tensor.shape)) if torch.jit.is_tracing() else tuple(tensor.shape)
 
 
 def known(condition: Tensor) -> bool | None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Memory", "filled", "named"]
+__all__ = ["Apart", "Memory", "filled", "named"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,25 @@ class Memory:
     def numbers(self) -> int:
         """How many are carried, of the whole batch."""
         return sum(part.numel() for part in named(self, "carried").values())
+
+
+class Apart:
+    """What is carried as tensors by their names, which is whole again where it is asked for.
+
+    Args:
+        memory: what is carried now.
+        name: that the tensors' names begin with.
+    """
+
+    def __init__(self, memory: Memory, name: str) -> None:
+        self.tensors, self._name = named(memory, name), name
+        nothing = {key: part.new_empty(0) for key, part in self.tensors.items()}
+        self._kind = filled(memory, nothing, name)  # a memory's numbers are not held twice
+
+    def whole(self, tensors: Mapping[str, Tensor] | None = None) -> Memory:
+        """Of these tensors, or of those that are carried."""
+        made: Memory = filled(self._kind, self.tensors if tensors is None else tensors, self._name)
+        return made
 
 
 def named(state: Any, name: str) -> dict[str, Tensor]:

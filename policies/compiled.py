@@ -13,6 +13,7 @@ grow, as sizes are no constants of a trace.
 
 import warnings
 from collections.abc import Callable, Mapping
+from operator import is_
 from typing import Any
 
 import torch
@@ -117,20 +118,20 @@ class _State:
     """What a trace takes for constant."""
 
     def __init__(self, policy: nn.Module, kinds: _Kinds) -> None:
-        self._parts: list[tuple[dict[str, Any], str, Any]] = []
-        self._training: list[tuple[nn.Module, bool]] = []
+        self._parts: list[tuple[dict[str, Any], list[Any]]] = []
+        self._modules = list(policy.modules())
+        self._training = [module.training for module in self._modules]
         self._hooks: list[Mapping[int, Any]] = []
         self._fitted: list[tuple[Tensor, int]] = []
-        self._passes: list[tuple[RunningNormaliser, bool | None]] = []
-        for module in policy.modules():
+        self._normalisers: list[_Normaliser] = []
+        for module in self._modules:
             self._hooks += [module._forward_hooks, module._forward_pre_hooks]
             for own in (module._parameters, module._buffers, module._modules):
-                self._parts += [(own, name, part) for name, part in own.items()]
-            self._training.append((module, module.training))
+                self._parts += [(own, [*own.values()])] if own else []
             if isinstance(module, FeatureMap):
                 self._fitted += [(t, t._version) for t in module.buffers()]
             elif isinstance(module, RunningNormaliser):
-                self._passes.append((module, module.passes))
+                self._normalisers.append(_Normaliser(module))
         self._kinds = kinds
 
     @classmethod
@@ -146,12 +147,30 @@ class _State:
         """Whether all of it is as it was."""
         return (
             kinds == self._kinds
-            and all(own.get(name) is part for own, name, part in self._parts)
-            and all(module.training == training for module, training in self._training)
+            and all(
+                len(own) == len(parts) and all(map(is_, own.values(), parts))
+                for own, parts in self._parts
+            )
+            and [module.training for module in self._modules] == self._training
             and all(tensor._version == version for tensor, version in self._fitted)
-            and all(module.passes == passes for module, passes in self._passes)
+            and all(normaliser.holds() for normaliser in self._normalisers)
             and not any(self._hooks)
         )
+
+
+class _Normaliser:
+    """Whether a normaliser has statistics, read again where their count was written to."""
+
+    def __init__(self, module: RunningNormaliser) -> None:
+        self._module, self._passes = module, module.passes
+        self._version = module.count._version
+
+    def holds(self) -> bool:
+        """Whether that is as it was."""
+        version = self._module.count._version
+        if version != self._version and self._module.passes == self._passes:
+            self._version = version
+        return version == self._version
 
 
 def _kinds(seen: Mapping[str, Tensor], carried: Mapping[str, Tensor]) -> _Kinds:

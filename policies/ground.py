@@ -6,7 +6,7 @@ which its ray meets the plane, not the place that it sees below.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ __all__ = [
     "Ground",
     "PlacePlan",
     "SeenGround",
+    "joined",
     "lateral_cue",
     "levelled",
     "place_plan",
@@ -196,17 +197,16 @@ class Ground(nn.Module):
         """What observations show, each part (batch, ...) as the space has it; with a correction
         (batch,) of the cameras' pitch, radians."""
         proprio, depth_m, returned = self._read(observations)
-        attitude = proprio[:, self.footholds.attitude]
+        attitude = proprio[..., self.footholds.attitude]
         rotation = levelled(attitude)
         rays, cameras = self._cameras(observations)
         turn = rotation if correction is None else rotation @ _pitched(correction)
         rays, cameras = rays @ turn.mT, cameras @ rotation.mT  # (batch, pixels, 3)
         down = -rays[..., 2]
         plane_m = (self._height(proprio) + cameras[..., 2]) / down.clamp_min(_DOWN)
-        place = (cameras + plane_m.unsqueeze(-1) * rays)[..., :2]
+        forward_m, lateral_m, _ = (cameras + plane_m.unsqueeze(-1) * rays).unbind(-1)
         if not self.is_plane:
-            place = turned(place, attitude[:, 2:])
-        forward_m, lateral_m = place.unbind(-1)
+            forward_m, lateral_m = turned(forward_m, lateral_m, attitude[..., 2:])
         holes = ((depth_m - plane_m) * down > self.hole_m).float()
         near = returned & (down > _DOWN) & (forward_m < _AHEAD_M)
         return SeenGround(forward_m, lateral_m, holes, near)
@@ -232,11 +232,11 @@ class Ground(nn.Module):
             (depth_m < eye.far_m).any(1, keepdim=True).expand_as(depth_m)
             for eye, depth_m in zip(self.eyes, depths, strict=True)
         ]
-        return proprio, torch.cat(depths, 1), torch.cat(shown, 1)
+        return proprio, joined(depths, 1), joined(shown, 1)
 
     def _height(self, proprio: Tensor) -> Tensor:
         """Of the base above the plane, (batch, 1), metres."""
-        return proprio[:, self.footholds.height, None] + self.footholds.toe_radius_m
+        return proprio[..., self.footholds.height].unsqueeze(-1) + self.footholds.toe_radius_m
 
     def _cameras(self, observations: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Rays and optical centres, (1 or batch, pixels, 3), base frame: as they are told, where
@@ -277,21 +277,26 @@ def _yawed(angle: Tensor) -> Tensor:
     return torch.stack(rows, -1).unflatten(-1, (3, 3))
 
 
+def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    """Of one part itself, without a copy."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), axis)
+
+
 def levelled(attitude: Tensor) -> Tensor:
     """Roll, pitch (and yaw, which is left out) (batch, 3), radians -> base to level frame, (batch,
     3, 3)."""
-    roll, pitch = attitude[:, 0], attitude[:, 1]
+    roll, pitch, *_ = attitude.unbind(-1)
     cr, sr, cp, sp = roll.cos(), roll.sin(), pitch.cos(), pitch.sin()
     zero = torch.zeros_like(roll)
     rows = [cp, sp * sr, sp * cr, zero, cr, -sr, -sp, cp * sr, cp * cr]
     return torch.stack(rows, -1).unflatten(-1, (3, 3))
 
 
-def turned(places: Tensor, yaw: Tensor) -> Tensor:
-    """(batch, n, 2), level frame, and yaw (batch, 1), radians -> along and across the path."""
-    x, y = places.unbind(-1)
+def turned(x: Tensor, y: Tensor, yaw: Tensor) -> tuple[Tensor, Tensor]:
+    """Forward and left in the level frame, (batch, n) each, and yaw (batch, 1), radians -> along
+    and across the path."""
     cos, sin = yaw.cos(), yaw.sin()
-    return torch.stack((cos * x - sin * y, sin * x + cos * y), -1)
+    return cos * x - sin * y, sin * x + cos * y
 
 
 def lateral_cue(seen: SeenGround) -> Tensor:

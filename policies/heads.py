@@ -80,9 +80,9 @@ class FootholdHead:
 
     def __call__(self, numbers: Tensor) -> FootholdVotes:
         votes = self.plan.legs * OFFSETS
-        offsets = numbers[:, :votes].reshape(-1, self.plan.legs, OFFSETS)
-        others = numbers[:, votes + 1 :] if self.others else None
-        return self.votes(offsets, numbers[:, votes], others)
+        offsets = numbers[..., :votes].reshape(-1, self.plan.legs, OFFSETS)
+        others = numbers[..., votes + 1 :] if self.others else None
+        return self.votes(offsets, numbers[..., votes], others)
 
     def votes(self, offsets: Tensor, speed: Tensor, others: Tensor | None = None) -> FootholdVotes:
         """Votes (batch, legs, 25), the lateral speed (batch,) and, where there are such, what else

@@ -131,8 +131,10 @@ class Observations:
         absent = [key for key in self.keys if key not in parts]
         if absent:
             raise ValueError(f"the observation must hold {', '.join(absent)}, got {[*parts]}")
-        arrays = {key: np.require(parts[key], requirements=["C", "W"]) for key in self.keys}
-        return {key: torch.as_tensor(a, device=device).unsqueeze(0) for key, a in arrays.items()}
+        tensors = {key: torch.from_numpy(_plain(parts[key])[None]) for key in self.keys}
+        if device.type != "cpu":
+            tensors = {key: part.to(device) for key, part in tensors.items()}
+        return tensors
 
     def vector(self, parts: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
         """All numbers of the vectors, (batch, vector_size)."""
@@ -169,6 +171,14 @@ def layout_of(shape: tuple[int, ...]) -> str:
 def flat(observation: Any) -> dict[str, NDArray[Any]]:
     """An observation's parts by their names."""
     return dict(_values(observation, ""))
+
+
+def _plain(part: Any) -> NDArray[Any]:
+    """As an array that PyTorch takes without a warning."""
+    array = np.asarray(part)
+    flags = array.flags
+    plain = flags.c_contiguous and flags.writeable
+    return array if plain else np.require(array, requirements=["C", "W"])
 
 
 def copied(observation: Any) -> dict[str, NDArray[Any]]:

@@ -7,7 +7,7 @@ them. What it reads around the nominal footholds goes to a small controller, wit
 lie across the path now, and proprioception. No picture does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from attention.components import component
-from attention.tracing import known
+from attention.tracing import fixed_shape, known
 from policies.carried import Memory
 from policies.geometry import Geometry
-from policies.ground import Ground, lateral_cue, turned
+from policies.ground import Ground, joined, lateral_cue, turned
 from policies.learned_keys import LearnedKeys
 from policies.place_choice import LearnedChoice, RandomChoice, Tokens, choice_of
 from policies.place_config import PlaceMemoryConfig
@@ -144,15 +144,15 @@ class PlaceMemoryPolicy(SeeingPolicy):
             return observations, seen
         handed = []
         most = _PLANE_STEPS if self.is_plane else _STEPS
-        for first in range(0, starts.shape[1], most):
-            part = slice(first, first + most)
-            some = {key: values[:, part] for key, values in observations.items()}
-            found, seen = self._unrolled(some, starts[:, part], seen)
+        parts = {key: _cut(values, most) for key, values in observations.items()}
+        for place, begins in enumerate(_cut(starts, most)):
+            some = {key: values[place] for key, values in parts.items()}
+            found, seen = self._unrolled(some, begins, seen)
             handed.append(found)
         images = {pictures.key for pictures in self.sight.observations.pictures}
         others = {key: values for key, values in observations.items() if key not in images}
         carried = seen if self.config.carries else None
-        return {**others, _HANDED: torch.cat(handed, 1)}, carried
+        return {**others, _HANDED: joined(handed, 1)}, carried
 
     @torch.no_grad()
     def prepared(
@@ -185,20 +185,21 @@ class PlaceMemoryPolicy(SeeingPolicy):
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered
     ) -> tuple[Tensor, Remembered]:
         flat = {key: part.flatten(0, 1) for key, part in observations.items()}
+        shape = fixed_shape(starts)
         with component("tokens"):
             tokens, cue, in_plane, steps = self._tokens(flat, starts, seen)
-            at_m, holes, weights = (part.unflatten(0, starts.shape) for part in tokens)
+            at_m, holes, weights = (part.unflatten(0, shape) for part in tokens)
             locate = self._on_plane if self.is_plane else self._on_path
             odometry, at_m, asked_m = locate(flat, starts, seen, at_m)
         written, found = seen.written, []
-        for part in _stretches(starts):
-            if known(starts[:, part.start].any()) is not False:
-                written = self.places.cleared(written, starts[:, part.start])
-            read, written = self.places.unroll(
-                written, at_m[:, part], holes[:, part], weights[:, part], asked_m[:, part]
-            )
+        lengths = _stretches(starts)
+        parts = (_cut(part, lengths) for part in (starts, at_m, holes, weights, asked_m))
+        for begins, *given in zip(*parts, strict=True):
+            if known(begins[:, 0].any()) is not False:
+                written = self.places.cleared(written, begins[:, 0])
+            read, written = self.places.unroll(written, *given)
             found.append(read)
-        handed = torch.cat((torch.cat(found, 1) * 2 - 1, cue.unflatten(0, starts.shape)), -1)
+        handed = torch.cat((joined(found, 1) * 2 - 1, cue.unflatten(0, shape)), -1)
         return handed, _detached(Remembered(odometry, written, in_plane, steps))
 
     def _on_path(
@@ -206,17 +207,18 @@ class PlaceMemoryPolicy(SeeingPolicy):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Odometry that is carried on, places of tokens (batch, steps, tokens), given as seen from
         the base, and those that are read, (batch, steps, reads)."""
+        shape = fixed_shape(starts)
         feet_m, speeds = feet_and_speed(flat, self.footholds)
-        speeds = speeds.view(starts.shape)
+        speeds = speeds.view(shape)
         told_m = told_place(flat, self.footholds)
         if told_m is None:
             way_m = way(speeds, starts, seen.odometry, self.config.decision_s)
         else:
-            way_m = told_m[:, 0].view(starts.shape)
+            way_m = told_m[..., 0].view(shape)
         now_m = way_m.remainder(self.config.circle_m).unsqueeze(-1)
         reads_m = (feet_m.unsqueeze(-1) + self.reads_m).flatten(1)
-        odometry = torch.stack((now_m[:, -1, 0], speeds[:, -1]), -1)
-        return odometry, now_m + at_m, now_m + reads_m.unflatten(0, starts.shape)
+        odometry = torch.cat((now_m.select(1, -1), speeds[..., -1:]), -1)
+        return odometry, now_m + at_m, now_m + reads_m.unflatten(0, shape)
 
     def _on_plane(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
@@ -225,7 +227,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
         places_m = on_plane(
             flat, self.footholds, at_m.flatten(0, 1), self.reads_m, self.config.circle_m
         )
-        now_m, at_m, asked_m = (part.unflatten(0, starts.shape) for part in places_m)
+        now_m, at_m, asked_m = (part.unflatten(0, fixed_shape(starts)) for part in places_m)
         return now_m[:, -1], at_m, asked_m
 
     def _tokens(
@@ -276,7 +278,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             observations = {key: part.squeeze(1) for key, part in found.items()}
         with component("controller"):
             normal = self.normaliser(self.sight.observations.vector(observations))
-            return torch.cat((observations[_HANDED], normal[:, self.proprio]), -1)
+            return torch.cat((observations[_HANDED], normal[..., self.proprio]), -1)
 
     @torch.inference_mode()
     def remembered(self, observation: Any) -> RememberedGround:
@@ -303,7 +305,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         else:
             asked_m = seen.odometry[:, :1] + forward_m
             tokens_m = tokens_m.unsqueeze(-1).expand(-1, 2)
-            feet_m = turned(feet_m, proprio[:, self.footholds.attitude][:, 2:])
+            yaw = proprio[:, self.footholds.attitude][:, 2:]
+            feet_m = torch.stack(turned(feet_m[..., 0], feet_m[..., 1], yaw), -1)
         shares = self.places.read(seen.written, asked_m).view(len(left_m), len(forward_m))
         return RememberedGround(
             forward_m.cpu().numpy(),
@@ -318,19 +321,25 @@ class PlaceMemoryPolicy(SeeingPolicy):
         """Nothing: the places that keys can have are known, and maps are fitted to them."""
 
 
-def _stretches(starts: Tensor) -> list[slice]:
-    """Steps of (batch, steps) cut where any episode begins."""
+def _stretches(starts: Tensor) -> list[int]:
+    """How many steps of (batch, steps) there are until any episode begins, and so on."""
     if starts.shape[1] == 1:  # without reading values, which an export cannot
-        return [slice(0, 1)]
+        return [1]
     begins = starts.any(0).nonzero().flatten().tolist()
     ends = [*sorted({0, *begins}), starts.shape[1]]
-    return [slice(first, last) for first, last in pairwise(ends)]
+    return [last - first for first, last in pairwise(ends)]
+
+
+def _cut(steps: Tensor, lengths: int | list[int]) -> Sequence[Tensor]:
+    """(batch, steps, ...) in parts of so many steps; what stays whole without an operation."""
+    whole = len(lengths) == 1 if isinstance(lengths, list) else steps.shape[1] <= lengths
+    return (steps,) if whole else steps.split(lengths, 1)
 
 
 def _detached(state: Any) -> Any:
     """A tensor, or a NamedTuple of such, without gradients."""
     if isinstance(state, Tensor):
-        return state.detach()
+        return state.detach() if state.requires_grad else state
     return type(state)(*map(_detached, state))
 
 

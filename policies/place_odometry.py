@@ -17,10 +17,10 @@ def feet_and_speed(
     """Observations, each part (batch, ...) -> nominal footholds along the path from the base,
     (batch, legs), metres; and the velocity along it, (batch,), metres a second."""
     proprio = observations[footholds.proprio].float()
-    yaw = proprio[:, footholds.attitude][:, 2:]
-    feet = turned(proprio[:, footholds.nominal].unflatten(-1, (-1, 2)), yaw)
-    velocity = turned(proprio[:, None, footholds.velocity][..., :2], yaw)
-    return feet[..., 0], velocity[:, 0, 0]
+    yaw = proprio[..., footholds.attitude][..., 2:]
+    feet_x, feet_y = proprio[..., footholds.nominal].unflatten(-1, (-1, 2)).unbind(-1)
+    speed_x, speed_y = proprio[..., footholds.velocity][..., :2].split(1, -1)
+    return turned(feet_x, feet_y, yaw)[0], turned(speed_x, speed_y, yaw)[0].squeeze(-1)
 
 
 def way(speeds: Tensor, starts: Tensor, before: Tensor, decision_s: float) -> Tensor:

@@ -40,13 +40,14 @@ class SteppedPlaces(nn.Module):
         """Steps of one episode each, tokens (batch, steps, tokens) and places that are asked for,
         (batch, steps, reads) -> shares of holes there (batch, steps, reads), and the state."""
         found = []
-        for step in range(at_m.shape[1]):
-            tokens = [part[:, step] for part in (at_m, holes, weights)]
+        parts = (part.unbind(1) for part in (at_m, holes, weights, asked_m))
+        for *tokens, asked in zip(*parts, strict=True):
             if not torch.compiler.is_compiling():  # where no shape may depend on numbers
                 some = tokens[2].any(0)  # tokens without weight in all of the batch go
                 if torch.jit.is_tracing():  # but for one: without any, operations would be others
                     some = some | (~some.any() & (torch.arange(len(some)) == 0))
-                tokens = [part[:, some] for part in tokens]
+                written = some.nonzero().squeeze(-1)
+                tokens = [part.index_select(1, written) for part in tokens]
             state = self.write(state, *tokens)
-            found.append(self.read(state, asked_m[:, step]))
+            found.append(self.read(state, asked))
         return torch.stack(found, 1), state

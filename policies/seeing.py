@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attention.components import component
 from attention.construction import Rebuilt
-from policies.carried import Memory, filled, named
+from policies.carried import Apart, Memory, named
 from policies.compiled import CompiledDecision
 from policies.config import CONTROLLERS, SeeingConfig
 from policies.dense import DenseController
@@ -74,7 +74,7 @@ class SeeingPolicy(Rebuilt):
                 config.patch, config.stride, config.edges, config.standardise,
             )  # fmt: skip
             self.tokens.start_statistics([images.scale.fixed for images in sight.images])
-        self._memory: Memory | None = None
+        self._kept: Memory | Apart | None = None
         self._compiled = CompiledDecision()
 
     def dense(self, generator: torch.Generator) -> nn.Module:
@@ -114,6 +114,15 @@ class SeeingPolicy(Rebuilt):
         """Whether it does so even once its own memory has `recalled` what was seen: then it is
         trained on steps in their order."""
         return self.config.last_action or hasattr(self.controller, "state_size")
+
+    @property
+    def _memory(self) -> Memory | None:
+        """What is carried to the next decision; None: an episode begins."""
+        return self._kept.whole() if isinstance(self._kept, Apart) else self._kept
+
+    @_memory.setter
+    def _memory(self, memory: Memory | None) -> None:
+        self._kept = memory
 
     def reset(self) -> None:
         """Begin an episode: what is carried from step to step is forgotten."""
@@ -278,32 +287,33 @@ class SeeingPolicy(Rebuilt):
         all where they are compiled."""
         return True
 
-    @torch.inference_mode()
     def act(self, observation: Any) -> Any:
         """The action for one observation, as the action space has it."""
-        action = self._acted(self._one(self._repaired(observation)))
-        with component("controller"):
-            return self.head.given(action[0])
+        with torch.inference_mode():
+            action = self._acted(self._one(self._repaired(observation)))
+            with component("controller"):
+                return self.head.given(action[0])
 
     def _acted(self, seen: dict[str, Tensor]) -> Tensor:
         """The action (1, ...) by which a decision goes on from the last."""
         if not self.remembers:
             return self._compiled(self, self._action, seen)[0]
-        before = self._memory
-        if before is None or not self.is_alike:  # to begin takes other operations than to go on
-            decision, self._memory = self.decided(seen, before)
+        kept = self._kept
+        if kept is None or not self.is_alike:  # to begin takes other operations than to go on
+            decision, self._memory = self.decided(seen, self._memory)
             with component("controller"):
                 return decision.action()
-        carried = named(before, _CARRIED)
+        if not isinstance(kept, Apart):
+            kept = Apart(kept, _CARRIED)
 
         def decide(given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-            memory = filled(before, given, _CARRIED)
-            decision, after = self.decided({key: given[key] for key in seen}, memory)
+            decision, after = self.decided({key: given[key] for key in seen}, kept.whole(given))
             with component("controller"):
                 return decision.action(), *named(after, _CARRIED).values()
 
-        action, *after = self._compiled(self, decide, seen, carried)
-        self._memory = filled(before, dict(zip(carried, after, strict=True)), _CARRIED)
+        action, *after = self._compiled(self, decide, seen, kept.tensors)
+        kept.tensors = dict(zip(kept.tensors, after, strict=True))
+        self._kept = kept
         return action
 
     def _action(self, observations: Mapping[str, Tensor]) -> tuple[Tensor]:

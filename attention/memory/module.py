@@ -19,6 +19,7 @@ from attention.registry import Maker
 from attention.registry import feature_map as build_feature_map
 from attention.streaming import features_of_keys, features_of_queries
 from attention.sums import LinearAttentionState, initial_state, read
+from attention.tracing import fixed_shape
 
 RULES = ("sum", "delta")
 MemoryState = LinearAttentionState | DeltaState
@@ -255,7 +256,7 @@ class LinearMemory(Float32Buffers):
                 f"state must be a {kind.__name__} with values (..., {size[0]}, {size[1]}), got "
                 f"{found}"
             )
-        return tuple(state.values.shape[:-2])
+        return fixed_shape(state.values)[:-2]
 
     def _written(
         self,
@@ -277,7 +278,7 @@ class LinearMemory(Float32Buffers):
             keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
         phi, log_scale = features_of_keys(self.feature_map, keys)
         phi = mapped(phi, self._summed)
-        log_scale = self._summed(log_scale).expand(*keys.shape[:-1], 1)
+        log_scale = self._summed(log_scale).expand_as(keys[..., :1])
         if key_mask is not None:
             log_scale = log_scale.masked_fill(hidden, -torch.inf)
         if gates is not None:

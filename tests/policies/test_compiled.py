@@ -108,6 +108,19 @@ def test_a_search_reads_new_parameters_without_tracing_anew():
     assert policy._compiled._run is run
 
 
+def test_statistics_that_are_written_again_are_read_without_tracing_anew():
+    """Whether there are any decides what is done, and that is read where they were written."""
+    policy, _ = long_lived(controller="mlp")
+    statistics(policy)
+    for seed in range(2 * AFTER):
+        policy.act(observation(seed))
+    run = policy._compiled._run
+    for observations in (batch(*map(observation, range(3, 9))), batch(observation(1))):
+        policy.set_statistics(observations)
+        np.testing.assert_array_equal(policy.act(observation(3)), decided(policy, 3))
+        assert (policy._compiled._run is run) == (len(observations["proprio"]) > 1)
+
+
 def test_hooks_are_called():
     policy, _ = long_lived(controller="mlp")
     calls = []
