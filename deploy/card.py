@@ -30,6 +30,8 @@ class Facts:
     decisions: int
     action_difference: float
     state_difference: float
+    ties: str
+    """In words; "" where there are none."""
     versions: Mapping[str, str | None]
     commit: str
     licence: str = "Apache-2.0, as Foveate"
@@ -65,6 +67,7 @@ def _compared(contract: Mapping[str, Any], facts: Facts) -> str:
     )
     if contract["states"]:
         text += f", and what is carried on by {facts.state_difference:.1e} of its largest number"
+    text += f"; {facts.ties}" if facts.ties else ""
     weights = contract["model"]["weights"]
     if weights == "float32":
         return f"{text}."

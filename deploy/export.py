@@ -191,12 +191,14 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
 
 def _told(found: Any, carries: bool, weights: str) -> int:
     """Print what the comparison found; the exit status. Weights in fewer bits differ by intent."""
-    from deploy.parity import LARGEST
+    from deploy.parity import LARGEST, ties
 
     differs = f"the largest difference of an action is {found.action:.2e}"
     if carries:
         differs += f", of what is carried {found.state:.2e}"
     print(f"{found.decisions} decisions: {differs}")
+    if found.ties:
+        print(ties(found))
     policy_ms, model_ms = found.median_ms
     print(
         f"a decision, median CPU time: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the "
@@ -206,8 +208,8 @@ def _told(found: Any, carries: bool, weights: str) -> int:
         return 0
     print(
         f"the model is not the policy: {found.beyond} of {found.decisions} decisions differ by "
-        f"more than {LARGEST:g}; there the policy's own action moves by {found.unsure:.1e} where "
-        "its observation is half a rounding off",
+        f"more than {LARGEST:g}, and are no ties: the policy does not act so where its observation "
+        "is a few roundings off",
         file=sys.stderr,
     )
     return 1

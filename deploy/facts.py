@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from deploy.card import Facts
-from deploy.parity import Parity
+from deploy.parity import Parity, ties
 from training.command.files import read_bytes, reason
 from training.evaluation.agents import Agent
 from training.evaluation.evaluation_file import Entry
@@ -52,6 +52,7 @@ def facts(
         decisions=found.decisions,
         action_difference=found.action,
         state_difference=found.state,
+        ties=ties(found) if found.ties else "",
         versions={name: here["versions"].get(name) for name in _VERSIONS},
         commit=commit,
     )

@@ -2,6 +2,12 @@
 
 Both are given the same observation, the same memory and the same noise, those of the policy. So a
 difference is of that decision alone.
+
+A policy that chooses, such as pixels by their scores, may be about to choose otherwise: two scores
+are so close that the order of a sum decides. Such a decision is a tie. It is told by the model's
+backward error: the policy itself decides as the model did, within what is allowed, where its
+observation is a few roundings off (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
+section 1.5).
 """
 
 import statistics
@@ -19,12 +25,13 @@ from deploy.search_noise import SearchNoise
 from deploy.steps import NOISE, Step
 from training.episodes.episode import run_episode
 
-__all__ = ["LARGEST", "Parity", "compare"]
+__all__ = ["LARGEST", "Parity", "compare", "ties"]
 
 LARGEST = 1e-5
 """Difference that is allowed: of an action absolute, of a state as a share of its largest number,
 if that is above 1."""
-_DRAWS = 8
+_ROUNDINGS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_DRAWS = 16
 
 
 @dataclass
@@ -33,13 +40,17 @@ class Parity:
 
     decisions: int = 0
     action: float = 0.0
-    """Largest difference of any number of an action."""
+    """Largest difference of any number of an action, where there is no tie."""
     state: float = 0.0
     """The same of what is carried on."""
     beyond: int = 0
-    """Decisions whose action or state differs by more than is allowed."""
-    unsure: float = 0.0
-    """At those, how far the policy's own action moves where its observation is a rounding off."""
+    """Decisions whose action or state differs by more than is allowed, and which are no ties."""
+    ties: int = 0
+    """Decisions that differ so, and that are ties."""
+    tie: float = 0.0
+    """Largest difference of an action or state there."""
+    roundings: float = 0.0
+    """The most that an observation there had to be off, in roundings of each of its numbers."""
     policy_ms: list[float] = field(default_factory=list)
     """Of each decision of the policy in PyTorch, CPU time of this thread."""
     model_ms: list[float] = field(default_factory=list)
@@ -56,6 +67,16 @@ class Parity:
     def median_ms(self) -> tuple[float, float]:
         """Of the policy and of the model."""
         return statistics.median(self.policy_ms), statistics.median(self.model_ms)
+
+
+def ties(found: Parity) -> str:
+    """How many there were, in words."""
+    several = found.ties > 1
+    return (
+        f"beside them {found.ties} {'are ties' if several else 'is a tie'}, where model and policy "
+        f"differ by up to {found.tie:.1e}: the policy itself decides as the model where its "
+        f"observation is {found.roundings:g} roundings off"
+    )
 
 
 class _Enough(Exception):
@@ -89,14 +110,16 @@ class _Compared:
         self._states = self._step.carried()
         wanted = {"action": torch.as_tensor(taken), **self._carried_out()}
         differs = {name: _difference(found[name], value) for name, value in wanted.items()}
-        action = differs.pop("action")
-        parity.action, parity.state = (
-            max(parity.action, action), max(parity.state, *differs.values(), 0.0),
-        )  # fmt: skip
-        if not max(action, *differs.values(), 0.0) <= LARGEST:
-            parity.beyond += 1
-            parity.unsure = max(parity.unsure, _unsure(self._step, inputs, wanted["action"]))
         parity.decisions += 1
+        most = max(differs.values())
+        roundings = None if most <= LARGEST else _roundings_off(self._step, inputs, found)
+        if roundings is not None:
+            parity.ties += 1
+            parity.tie, parity.roundings = max(parity.tie, most), max(parity.roundings, roundings)
+            return taken
+        parity.beyond += not most <= LARGEST
+        parity.action = max(parity.action, differs.pop("action"))
+        parity.state = max(parity.state, *differs.values(), 0.0)
         return taken
 
     def _carried_out(self) -> dict[str, Tensor]:
@@ -119,21 +142,30 @@ def compare(
     return parity
 
 
-def _unsure(step: Step, inputs: Mapping[str, Tensor], action: Tensor) -> float:
-    """Largest move of the policy's action over some draws in which every number of the observation
-    is half a rounding larger or smaller."""
-    found = 0.0
-    for draw in range(_DRAWS):
-        generator = torch.Generator().manual_seed(draw)
-        nudged = dict(inputs)
-        for name in step.parts:
-            value = inputs[name]
-            if value.is_floating_point():
-                sign = torch.randint(2, value.shape, generator=generator) * 2 - 1
-                nudged[name] = value * (1 + sign * torch.finfo(value.dtype).eps / 2)
-        with torch.no_grad():
-            found = max(found, _difference(step(*nudged.values())[0], action))
-    return found
+def _roundings_off(
+    step: Step, inputs: Mapping[str, Tensor], found: Mapping[str, Tensor]
+) -> float | None:
+    """By how many roundings the observation's numbers must be off for the policy itself to decide
+    as the model did; None where none of some draws, up to 8 roundings, does."""
+    for roundings in _ROUNDINGS:
+        for draw in range(_DRAWS):
+            generator = torch.Generator().manual_seed(draw)
+            nudged = dict(inputs)
+            for name in step.parts:
+                nudged[name] = _off(inputs[name], roundings, generator)
+            with torch.no_grad():
+                own = dict(zip(step.outputs, step(*nudged.values()), strict=True))
+            if all(_difference(found[name], value) <= LARGEST for name, value in own.items()):
+                return roundings
+    return None
+
+
+def _off(numbers: Tensor, roundings: float, generator: torch.Generator) -> Tensor:
+    """Each by so many roundings larger or smaller; whole numbers as they are."""
+    if not numbers.is_floating_point():
+        return numbers
+    signs = torch.randint(2, numbers.shape, generator=generator) * 2 - 1
+    return numbers * (1 + signs * (torch.finfo(numbers.dtype).eps * roundings))
 
 
 def _timed(call: Callable[[], Any], times_ms: list[float]) -> Any:

@@ -4,10 +4,11 @@ import gymnasium
 import pytest
 import torch
 from gymnasium import spaces
+from torch import nn
 
 import envs  # noqa: F401 - registers SteppingStones-v0
 from deploy import formats
-from deploy.parity import LARGEST, compare
+from deploy.parity import LARGEST, compare, ties
 from deploy.search_noise import SearchNoise
 from deploy.steps import step_of
 from policies import build
@@ -68,8 +69,38 @@ def test_a_difference_is_found():
     found = compare(env, policy, step, wrong, 5, 0)
     assert (found.decisions, found.beyond, found.episodes) == (5, 5, [True])
     assert found.action == pytest.approx(3 * LARGEST, rel=0.1)
-    assert found.state == 0
-    assert 0 < found.unsure < LARGEST
+    assert (found.state, found.ties) == (0, 0)
+
+
+class Jumps(nn.Module):
+    """One action up to a number, another above it."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, x):
+        return (x[:, -1:] > 0.5).float().expand(-1, self.outputs) * 0.5
+
+
+@pytest.mark.parametrize(("last", "roundings"), [(0.5, 1), (0.5 - 5e-7, None)])
+def test_a_tie_is_told_from_a_difference(last, roundings):
+    """A model that jumps, where the policy does not but would an observation nearby."""
+    policy = build({"controller": Jumps, "patch": (2, 2)}, SPACE, ACTIONS)
+    env = Still(SPACE, ACTIONS)
+    observation = env.reset(seed=0)[0]
+    observation["proprio"][-1] = last
+    env.reset = lambda **_: (observation, {})
+    step = step_of(policy, SPACE, ACTIONS)
+    above = torch.full((2,), 0.5).tanh()
+    found = compare(env, policy, step, lambda _: {"action": above}, 1, 0)
+    assert (found.passed, found.ties) == (roundings is not None, int(roundings is not None))
+    if roundings:
+        assert (found.tie, found.action, found.roundings) == (above[0], 0, roundings)
+        assert "1 is a tie" in ties(found)
+        assert "1 roundings off" in ties(found)
+    else:
+        assert (found.beyond, found.action) == (1, above[0])
 
 
 @pytest.mark.parametrize("count", [16, 40, 128])
