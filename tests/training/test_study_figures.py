@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from training.pages.svg import _stepped
 from training.studies.line_charts import OVERLAID, Line, draw_lines
 from training.studies.scatter import Point, draw_picture, draw_points
 
@@ -59,9 +60,43 @@ def lines(count, **changes):
 def drawn(svg, style):
     """The points (n, 2) of each line whose style has this text; neighbouring ones share a path."""
     name = re.search(rf"\.(\w+)\{{[^}}]*{style}", svg)[1]
-    paths = re.findall(rf'<path d="M([M\d. -]+)z?" class="{name}"', svg)
-    lines = [line for path in paths for line in path.split("M")]
-    return [np.array(line.split(), float).reshape(-1, 2) for line in lines]
+    paths = re.findall(rf'<path d="([Mlhvz\d. -]+)" class="{name}"', svg)
+    return [line for path in paths for line in points(path)]
+
+
+def points(path):
+    """Of a path of straight lines that go on step by step, the points (n, 2) of each line."""
+    lines = []
+    for command, words in re.findall(r"([Mlhv])([^Mlhvz]*)", path):
+        numbers = [float(word) for word in re.findall(r"-?[\d.]+", words)]
+        if command == "M":
+            lines.append([np.array(numbers)])
+            continue
+        zeros = [0.0] * len(numbers)
+        across = numbers[::2] if command == "l" else numbers if command == "h" else zeros
+        down = numbers[1::2] if command == "l" else numbers if command == "v" else zeros
+        for step in zip(across, down, strict=True):
+            lines[-1].append(lines[-1][-1] + step)
+    return [np.array(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ("M50.4 108.1 76.9 82.3 103.4 75.3 50.4 75.3z", "M50.4 108.1l26.5-25.8 26.5-7h-53z"),
+        ("M1 2 1.5 2 1 2M0 0 0 1 0 3.1", "M1 2h.5-.5M0 0v1 2.1"),
+        ("M-1 -2L-1.5 3", "M-1-2l-.5 5"),
+        ("M0 0C1 2 3 4 5 6", "M0 0C1 2 3 4 5 6"),
+    ],
+)
+def test_lines_go_on_by_steps(path, steps):
+    assert _stepped(path) == steps
+
+
+def test_steps_lead_to_the_same_points():
+    walk = np.random.default_rng(0).integers(-30, 30, (200, 2)).cumsum(0) / 10
+    path = "M" + " ".join(f"{x:g} {y:g}" for x, y in walk)
+    np.testing.assert_allclose(points(_stepped(path))[0], walk, atol=1e-9)
 
 
 @pytest.mark.parametrize("count", [OVERLAID, OVERLAID + 1, 16])

@@ -89,8 +89,7 @@ def _shorten(part: ElementTree.Element, names: dict[str, str], styles: dict[str,
             value = re.sub(r"\d+\.\d+", lambda n: f"{float(n[0]):.1f}".removesuffix(".0"), value)
             if key == "d":
                 value = re.sub(r"\s*([A-Za-z])\s*", r"\1", value).rstrip()
-                if re.fullmatch(r"[MLz\d. -]*", value):  # lines go on from M without an L
-                    value = value.replace("L", " ").rstrip()
+                value = _stepped(value)
             found[key] = value
     if found.get("transform", "").startswith("rotate(-0 "):
         del found["transform"]
@@ -101,6 +100,33 @@ def _shorten(part: ElementTree.Element, names: dict[str, str], styles: dict[str,
     if part.tag != "text":
         part.text = None
     part.tail = None
+
+
+def _stepped(path: str) -> str:
+    """Straight lines from point to point as steps, in which most digits are of the first point."""
+    if not re.fullmatch(r"[MLz\d. -]*", path):
+        return path
+    text = ""
+    for points, closed in re.findall(r"M([^Mz]*)(z?)", path):
+        tenths = [round(10 * float(number)) for number in re.findall(r"[\d.-]+", points)]
+        x, y, *_ = tenths
+        text += f"M{_decimal(x)} {_decimal(y)}"
+        before = "M"
+        for to_x, to_y in zip(tenths[2::2], tenths[3::2], strict=True):
+            dx, dy = to_x - x, to_y - y
+            command, steps = ("h", (dx,)) if not dy else ("l", (dx, dy)) if dx else ("v", (dy,))
+            words = " ".join(map(_decimal, steps))
+            text += (" " if command == before else command) + words
+            x, y, before = to_x, to_y, command
+        text += closed
+    return text.replace(" -", "-")
+
+
+def _decimal(tenths: int) -> str:
+    """As few characters as say it: -5 is -.5."""
+    whole, rest = divmod(abs(tenths), 10)
+    sign = "-" if tenths < 0 else ""
+    return f"{sign}{whole or ''}.{rest}" if rest else f"{sign}{whole}"
 
 
 def _flatten(part: ElementTree.Element) -> None:
