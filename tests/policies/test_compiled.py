@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -119,6 +120,34 @@ def test_statistics_that_are_written_again_are_read_without_tracing_anew():
         policy.set_statistics(observations)
         np.testing.assert_array_equal(policy.act(observation(3)), decided(policy, 3))
         assert (policy._compiled._run is run) == (len(observations["proprio"]) > 1)
+
+
+def test_maps_that_are_written_again_are_read_without_tracing_anew():
+    """As a search's workers write those of the iteration before every episode."""
+    policy, _ = long_lived(controller="mlp", feature_map="positive")
+    run, state = policy._compiled._run, policy.state_dict()
+    maps = {name: part.clone() for name, part in state.items() if ".features." in name}
+    assert maps
+    for _ in range(3):
+        policy.load_state_dict(maps, strict=False)
+        np.testing.assert_array_equal(policy.act(observation(3)), decided(policy, 3))
+        assert policy._compiled._run is run
+    policy.load_state_dict({name: 2 * part for name, part in maps.items()}, strict=False)
+    np.testing.assert_array_equal(policy.act(observation(3)), decided(policy, 3))
+    assert policy._compiled._run is not run
+
+
+def test_pytorch_holds_no_trace_for_good():
+    """What it compiles for `torch.jit.trace` stays as long as the process."""
+    held = torch.jit._state._python_cu
+    before = len(held.get_functions())
+    policy, _ = long_lived(controller="mlp")
+    assert is_traced(policy)
+    assert len(held.get_functions()) == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        torch.jit.trace(torch.neg, (torch.ones(2),))
+    assert len(held.get_functions()) > before  # this is where it would be
 
 
 def test_hooks_are_called():
