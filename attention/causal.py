@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.joining import joined
 from attention.precision import full_precision
 from attention.products import (
     Features,
@@ -84,7 +85,7 @@ def causal_blocks(
             if forgotten is not None:
                 state = state._replace(log_scale=state.log_scale + forgotten[..., -1:, :])
     assert state is not None
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -2), state
+    return joined(outputs, -2), state
 
 
 def _chunk(

@@ -22,6 +22,7 @@ with needs("RandomFeatures", "sklearn"):
     from sklearn.utils.validation import check_is_fitted, validate_data
 
 from attention.features import FeatureMap
+from attention.joining import joined
 from attention.options import check_count, check_positive
 from attention.registry import Maker, check_map_options
 from attention.registry import feature_map as build_map
@@ -170,7 +171,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 getattr(fitted, side)(tokens)
                 for tokens in _tokens(array, self.offset_, self.sigma_, fitted)
             ]
-        features = parts[0] if len(parts) == 1 else torch.cat(parts)
+        features = joined(parts, 0)
         return features.numpy().astype(array.dtype, copy=False)
 
     def _checked_options(self) -> dict[str, Any]:

@@ -12,11 +12,11 @@ first, so that tiny and huge ones are as good as others, in outputs and in gradi
 
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
 from attention.causal import CHUNK, KeyBlock, QueryBlock, causal_blocks, chunk_rows
 from attention.components import SCORE, component
+from attention.joining import joined
 from attention.precision import full_precision
 from attention.scales import scaled_tokens
 from attention.sums import absorb, empty_state, read
@@ -95,4 +95,4 @@ def bidirectional_blocks(
     for phi_q, log_floor in queries:
         with component(SCORE), full_precision(phi_q.mantissa):
             outputs.append(read(state, phi_q, log_floor, signed))
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -2)
+    return joined(outputs, -2)

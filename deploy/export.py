@@ -197,8 +197,8 @@ def _told(found: Any, carries: bool, weights: str) -> int:
     if carries:
         differs += f", of what is carried {found.state:.2e}"
     print(f"{found.decisions} decisions: {differs}")
-    if found.ties:
-        print(ties(found))
+    if told := ties(found):
+        print(told)
     policy_ms, model_ms = found.median_ms
     print(
         f"a decision, median CPU time: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the "

@@ -52,7 +52,7 @@ def facts(
         decisions=found.decisions,
         action_difference=found.action,
         state_difference=found.state,
-        ties=ties(found) if found.ties else "",
+        ties=ties(found),
         versions={name: here["versions"].get(name) for name in _VERSIONS},
         commit=commit,
     )

@@ -70,7 +70,9 @@ class Parity:
 
 
 def ties(found: Parity) -> str:
-    """How many there were, in words."""
+    """How many there were, in words; "" where there were none."""
+    if not found.ties:
+        return ""
     several = found.ties > 1
     return (
         f"beside them {found.ties} {'are ties' if several else 'is a tie'}, where model and policy "
@@ -112,12 +114,13 @@ class _Compared:
         differs = {name: _difference(found[name], value) for name, value in wanted.items()}
         parity.decisions += 1
         most = max(differs.values())
-        roundings = None if most <= LARGEST else _roundings_off(self._step, inputs, found)
+        differs_much = most > LARGEST
+        roundings = _roundings_off(self._step, inputs, found) if differs_much else None
         if roundings is not None:
             parity.ties += 1
             parity.tie, parity.roundings = max(parity.tie, most), max(parity.roundings, roundings)
             return taken
-        parity.beyond += not most <= LARGEST
+        parity.beyond += differs_much
         parity.action = max(parity.action, differs.pop("action"))
         parity.state = max(parity.state, *differs.values(), 0.0)
         return taken

@@ -6,7 +6,7 @@ which its ray meets the plane, not the place that it sees below.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from attention.joining import joined
 from policies.geometry import Footholds, Geometry, moving_images, yaw_rate_of
 from policies.observation import Observations
 from policies.place_config import CUE
@@ -27,7 +28,6 @@ __all__ = [
     "Ground",
     "PlacePlan",
     "SeenGround",
-    "joined",
     "lateral_cue",
     "levelled",
     "place_plan",
@@ -275,11 +275,6 @@ def _yawed(angle: Tensor) -> Tensor:
     cos, sin, zero = angle.cos(), angle.sin(), torch.zeros_like(angle)
     rows = [cos, -sin, zero, sin, cos, zero, zero, zero, zero + 1]
     return torch.stack(rows, -1).unflatten(-1, (3, 3))
-
-
-def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Of one part itself, without a copy."""
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts), axis)
 
 
 def levelled(attitude: Tensor) -> Tensor:

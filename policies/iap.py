@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attention.components import component
+from attention.joining import joined
 from policies.carried import Memory
 from policies.config import PolicyConfig
 from policies.feature_maps import attention_kernel
@@ -192,4 +193,4 @@ class ImplicitAttentionPolicy(SeeingPolicy):
 
 def _joined(pictures: list[Tensor]) -> Tensor:
     flat = [part.flatten(1) for part in pictures]
-    return flat[0] if len(flat) == 1 else torch.cat(flat, -1)
+    return joined(flat, -1)

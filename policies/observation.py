@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from attention.joining import joined
 from policies.geometry import Geometry
 
 __all__ = [
@@ -142,7 +143,7 @@ class Observations:
         if not read:
             first = next(iter(parts.values()))
             return torch.zeros(len(first), 0, dtype=dtype, device=first.device)
-        return read[0] if len(read) == 1 else torch.cat(read, -1)
+        return joined(read, -1)
 
     def slice_of(self, key: str) -> slice:
         """Where a part's numbers stand in the vector."""

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from attention.components import component
+from attention.joining import joined
 from attention.tracing import fixed_shape, known
 from policies.carried import Memory
 from policies.geometry import Geometry
-from policies.ground import Ground, joined, lateral_cue, turned
+from policies.ground import Ground, lateral_cue, turned
 from policies.learned_keys import LearnedKeys
 from policies.place_choice import LearnedChoice, RandomChoice, Tokens, choice_of
 from policies.place_config import PlaceMemoryConfig

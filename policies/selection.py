@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import attention
 from attention.components import PROJECTION, SCORE, component
+from attention.joining import joined
 from attention.tracing import is_exporting
 
 __all__ = ["LearnedSelection", "RandomSelection", "straight_through"]
@@ -123,7 +124,7 @@ class LearnedSelection(nn.Module):
             index = best.unsqueeze(-1)
             parts = [part.expand(len(tokens), -1, -1) for part in handed or (tokens,)]
             chosen = [part.take_along_dim(index, 1) for part in parts]
-            found = chosen[0] if len(chosen) == 1 else torch.cat(chosen, -1)
+            found = joined(chosen, -1)
             if not scores.requires_grad:
                 return found
             kept = scores.take_along_dim(best, -1)

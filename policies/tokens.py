@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import fold, pad
 
+from attention.joining import joined
 from policies.choices import Edges
 
 __all__ = ["Grid", "PatchTokens", "grid_of"]
@@ -191,7 +192,7 @@ class PatchTokens(nn.Module):
     def forward(self, pictures: Sequence[Tensor]) -> Tensor:
         """Groups of (batch, count, channels, height, width) -> values (batch, tokens, size)."""
         cut = [self._cut(images, grid) for images, grid in zip(pictures, self.grids, strict=True)]
-        return cut[0] if len(cut) == 1 else torch.cat(cut, 1)
+        return joined(cut, 1)
 
     def _cut(self, images: Tensor, grid: Grid) -> Tensor:
         (rows, columns), (down, across) = grid.patch, grid.stride

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from attention.joining import joined
 from policies.geometry import (
     PUBLISHED_HALF_HEIGHT,
     PUBLISHED_POSITIONS_M,
@@ -134,7 +135,7 @@ class GroundView:
         """Depth of the cameras, groups of (batch, cameras, 1, height, width), metres -> that of the
         view (batch, 2, 1, height, width)."""
         if self.is_theirs:
-            return depth_m[0] if len(depth_m) == 1 else torch.cat([*depth_m], 1)
+            return joined(depth_m, 1)
         flat = torch.cat([part.flatten(1) for part in depth_m], 1)
         fall, shift, weight = (v.to(flat) for v in (self.fall, self.shift, self.weight))
         falls = flat * fall

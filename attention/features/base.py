@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attention.components import SCORE, component
 from attention.construction import Rebuilt
+from attention.joining import joined
 from attention.kernels import check_kernel
 from attention.options import check_count
 from attention.precision import Float32Buffers, full_precision, working_dtype
@@ -182,7 +183,7 @@ class FeatureMap(Float32Buffers, Rebuilt):
             phi_k = self.keys(part)
             with component(SCORE), full_precision(phi_k):
                 scores.append((phi_k @ total).squeeze(-1))
-        return scores[0] if len(scores) == 1 else torch.cat(scores, -1)
+        return joined(scores, -1)
 
     def attend(
         self,

@@ -9,6 +9,7 @@ from torch import Tensor
 from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
+from attention.joining import joined
 from attention.options import check_dtype, check_seed
 from attention.precision import full_precision
 from attention.projections import resolve_projection
@@ -89,7 +90,7 @@ class ProjectedFeatures(FeatureMap):
         projections has m entries along `dim`; log_weight has one there, and broadcasts.
         """
         parts = self.parts(projections, log_weight)
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
+        return joined(parts, dim)
 
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
         """The same apart, t tensors; not of maps that have an `evaluate` of their own."""

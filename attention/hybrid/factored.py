@@ -19,6 +19,7 @@ from torch import Tensor
 from attention.causal import slices
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, root, rounding_floor
+from attention.joining import joined
 from attention.precision import full_precision
 from attention.relative import largest_entry
 from attention.streaming import Prepared, rows_at_once
@@ -81,7 +82,7 @@ def factored_attention(
         with component(SCORE), full_precision(values):
             ratio = _read(queries, sums, log_bound[..., rows, :])
             outputs.append(bounded(ratio, largest_value))
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -2)
+    return joined(outputs, -2)
 
 
 def _absorbed(keys: Factors, coefficients: Tensor, values: Tensor) -> _Sums:

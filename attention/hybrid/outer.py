@@ -17,6 +17,7 @@ from attention.causal import slices
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, root, rounding_floor
 from attention.hybrid.factored import Factors
+from attention.joining import joined
 from attention.precision import full_precision
 from attention.products import added_product
 from attention.streaming import Prepared, rows_at_once
@@ -72,7 +73,7 @@ def outer_attention(
         queries = factors(x[..., rows, :])
         with component(SCORE), full_precision(values):
             outputs += _read(queries, sums, log_bound[..., rows, :], outer)
-    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -2)
+    return joined(outputs, -2)
 
 
 _PASSES = 3

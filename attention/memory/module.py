@@ -8,6 +8,7 @@ from torch import Tensor
 from attention.causal import CHUNK
 from attention.components import SCORE, component
 from attention.features.base import FeatureMap
+from attention.joining import joined
 from attention.memory import delta, plain
 from attention.memory.delta import DeltaState
 from attention.memory.tokens import Written, check_decay, check_tokens, check_written, mapped, split
@@ -241,7 +242,7 @@ class LinearMemory(Float32Buffers):
                 states = self._states(state, written, forgotten)
                 outputs.append(self._answers(states, asked))
                 state = mapped(states, lambda t: t[..., -1, :, :])
-        output = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -3)
+        output = joined(outputs, -3)
         return output.movedim(-3, axis).to(queries.dtype), state
 
     def _leading(self, state: MemoryState) -> tuple[int, ...]:

@@ -21,11 +21,9 @@ from attention import current_component
 from attention.components import watched
 from training.command.errors import UserError
 from training.evaluation import op_costs
-from training.evaluation.op_costs import COSTS
 
 __all__ = ["OTHER", "OpCounter", "UncountedError"]
 
-_COSTS_NAME = f"{op_costs.__name__}.COSTS"
 OTHER = "other"
 """Component of work outside every named component."""
 
@@ -72,8 +70,8 @@ class OpCounter(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = func.overloadpacket.__name__
-        cost = (COSTS.get(name) or COSTS.get(name.removesuffix("_"))) if _known(func) else None
+        name, costs = func.overloadpacket.__name__, op_costs.COSTS
+        cost = (costs.get(name) or costs.get(name.removesuffix("_"))) if _known(func) else None
         if cost is None:
             with self:
                 result = func.decompose(*args, **kwargs)
@@ -82,7 +80,7 @@ class OpCounter(TorchDispatchMode):
             if result is NotImplemented:
                 raise UncountedError(
                     f"FLOPs of the operator {func} are not known; give them before, as "
-                    f"{_COSTS_NAME}[{name!r}] = lambda arguments, result: ..."
+                    f"{op_costs.__name__}.COSTS[{name!r}] = lambda arguments, result: ..."
                 )
             return result
         result = func(*args, **kwargs)
