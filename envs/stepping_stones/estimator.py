@@ -6,12 +6,13 @@ over the standing feet and low-passed. Height: the base above the mean standing 
 """
 
 from collections.abc import Sequence
-from math import cos, pi, sin
+from math import cos, pi, sin, tan
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.compiled import compiled
 from envs.stepping_stones.kinematics import TOE_RADIUS_M, LegState
 from envs.stepping_stones.sensors import Measurement
 
@@ -42,12 +43,6 @@ class Estimate(NamedTuple):
     toes_m: Floats
 
 
-def level_rotation(roll_rad: float, pitch_rad: float) -> Floats:
-    """Rotation (3, 3) from the base frame to the level frame: the attitude without its yaw."""
-    cr, sr, cp, sp = cos(roll_rad), sin(roll_rad), cos(pitch_rad), sin(pitch_rad)
-    return np.array([cp, sp * sr, sp * cr, 0.0, cr, -sr, -sp, cp * sr, cp * cr]).reshape(3, 3)
-
-
 class StateEstimator:
     """Filters measurements into an `Estimate`.
 
@@ -58,16 +53,12 @@ class StateEstimator:
     """
 
     def __init__(self, measurement: Measurement, legs: LegState, step_s: float) -> None:
-        self._step_s = step_s
-        self._attitude, self._rate, self._speed, self._rise = (
-            step_s / (constant + step_s)
-            for constant in (_ATTITUDE_S, _RATES_S, _VELOCITY_S, _HEIGHT_S)
-        )  # shares of the new reading
-        self._euler: list[float] = measurement.euler_rad.tolist()
-        self._rates: list[float] = measurement.rates_rad_s.tolist()
-        self._velocity = [0.0, 0.0, 0.0]
-        rotation = level_rotation(*self._euler[:2])
-        self._height = float(-(legs.toes_m @ rotation.T)[:, 2].mean())
+        constants = (_ATTITUDE_S, _RATES_S, _VELOCITY_S, _HEIGHT_S)
+        self._step_s, self._shares = step_s, tuple(step_s / (of + step_s) for of in constants)
+        rotation = level_rotation(*measurement.euler_rad[:2].tolist())
+        height = float(-(legs.toes_m @ rotation.T)[:, 2].mean())
+        rates, still = measurement.rates_rad_s, np.zeros(3)
+        self._body = np.concatenate([measurement.euler_rad, rates, still, [height]])
 
     def update(self, measurement: Measurement, legs: LegState, standing: Sequence[int]) -> Estimate:
         """Blend in one reading.
@@ -77,67 +68,97 @@ class StateEstimator:
             legs: kinematics of the measured joints.
             standing: the legs that should stand and do.
         """
-        rates = self._rates = _blend(self._rates, measurement.rates_rad_s.tolist(), self._rate)
-        self._turn(rates, measurement.euler_rad.tolist())
-        rotation = level_rotation(*self._euler[:2])
-        toes = legs.toes_m.dot(rotation.T)
-        if standing:
-            speed = _base_speed(measurement.joint_speeds_rad_s, legs, rates, standing)
-            self._velocity = _blend(self._velocity, rotation.dot(speed).tolist(), self._speed)
-            below = toes.tolist()
-            height = 0.0
-            for leg in standing:
-                height -= below[leg][2]
-            self._height += self._rise * (height / len(standing) - self._height)
+        self._body, rotation, rates, toes = _filtered(
+            self._body,
+            measurement.euler_rad,
+            measurement.rates_rad_s,
+            measurement.joint_speeds_rad_s,
+            legs.toes_m,
+            legs.jacobian,
+            (0 in standing, 1 in standing, 2 in standing, 3 in standing),
+            self._shares,
+            self._step_s,
+            TOE_RADIUS_M,
+        )
         return Estimate(
-            euler_rad=np.array(self._euler),
+            euler_rad=self._body[:3],
             rotation=rotation,
-            rates_rad_s=rotation.dot(np.array(rates)),
-            velocity_m_s=np.array(self._velocity),
-            height_m=self._height,
+            rates_rad_s=rates,
+            velocity_m_s=self._body[6:9],
+            height_m=float(self._body[9]),
             toes_m=toes,
         )
 
-    def _turn(self, rates: Sequence[float], measured: Sequence[float]) -> None:
-        """Integrate the angular velocity in the base frame, and blend in the absolute angles."""
-        roll, pitch, yaw = self._euler
-        # Euler-angle rates from base-frame angular velocity.
-        wx, wy, wz = rates
-        cos_roll, sin_roll = cos(roll), sin(roll)
-        turn = sin_roll * wy + cos_roll * wz
-        roll_rate = wx + float(np.tan(pitch)) * turn
-        pitch_rate = cos_roll * wy - sin_roll * wz
-        # A compass jumps by a turn at south; the filter's yaw stays beside it.
-        turns = (yaw - measured[2]) / (2 * pi)
-        if abs(turns) > 0.5:
-            yaw -= 2 * pi * round(turns)
-        step = self._step_s
-        predicted = (
-            roll + step * roll_rate,
-            pitch + step * pitch_rate,
-            yaw + step * (turn / cos(pitch)),
-        )
-        self._euler = _blend(predicted, measured, self._attitude)
+
+@compiled
+def level_rotation(roll_rad: float, pitch_rad: float) -> Floats:
+    """Rotation (3, 3) from the base frame to the level frame: the attitude without its yaw."""
+    cr, sr, cp, sp = cos(roll_rad), sin(roll_rad), cos(pitch_rad), sin(pitch_rad)
+    return np.array([[cp, sp * sr, sp * cr], [0.0, cr, -sr], [-sp, cp * sr, cp * cr]])
 
 
-def _base_speed(
-    joint_speeds_rad_s: Floats, legs: LegState, rates: Sequence[float], standing: Sequence[int]
-) -> Floats:
-    """Velocity (3,), base frame, of a base whose standing toes do not move, their mean."""
-    toes, joint_speeds = legs.toes_m.tolist(), joint_speeds_rad_s.tolist()
+@compiled
+def _filtered(
+    body: Floats,
+    euler_rad: Floats,
+    rates_rad_s: Floats,
+    joint_speeds_rad_s: Floats,
+    toes_m: Floats,
+    jacobian: Floats,
+    stands: tuple[bool, ...],
+    shares: tuple[float, ...],
+    step_s: float,
+    toe_radius_m: float,
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """The body after a reading, the rotation to the level frame, and rates and toes in it.
+
+    A body is (10,): roll, pitch and yaw, rates in the base frame, velocity, height.
+    """
+    of_euler, of_rates, of_velocity, of_height = shares
+    body = body.copy()
+    euler, rates, velocity = body[:3], body[3:6], body[6:9]
+    rates += of_rates * (rates_rad_s - rates)
+
+    # Integrate the angular velocity in the base frame, and blend in the absolute angles.
+    roll, pitch, yaw = euler
     wx, wy, wz = rates
-    total_x = total_y = total_z = 0.0
-    for leg in standing:
-        (x, y, z), (_, hip, knee) = toes[leg], joint_speeds[leg]
-        speed_x, speed_y, speed_z = legs.jacobian[leg].dot(joint_speeds_rad_s[leg]).tolist()
-        # A toe is a ball: its centre moves as it rolls, by radius times the shank's turning.
-        total_x -= speed_x + (wy * z - wz * y) - TOE_RADIUS_M * (wy + (hip + knee))
-        total_y -= speed_y + (wz * x - wx * z)
-        total_z -= speed_z + (wx * y - wy * x)
-    count = len(standing)
-    return np.array([total_x / count, total_y / count, total_z / count])
+    turn = sin(roll) * wy + cos(roll) * wz
+    # A compass jumps by a turn at south; the filter's yaw stays beside it.
+    turns = (yaw - euler_rad[2]) / (2 * pi)
+    if abs(turns) > 0.5:
+        euler[2] -= 2 * pi * np.rint(turns)
+    euler[0] += step_s * (wx + tan(pitch) * turn)
+    euler[1] += step_s * (cos(roll) * wy - sin(roll) * wz)
+    euler[2] += step_s * (turn / cos(pitch))
+    euler += of_euler * (euler_rad - euler)
 
+    rotation = level_rotation(euler[0], euler[1])
+    level_rates, level_toes = np.zeros(3), np.zeros((4, 3))
+    for row in range(3):
+        for column in range(3):
+            level_rates[row] += rotation[row, column] * rates[column]
+            level_toes[:, row] += rotation[row, column] * toes_m[:, column]
 
-def _blend(old: Sequence[float], new: Sequence[float], share: float) -> list[float]:
-    (x, y, z), (to_x, to_y, to_z) = old, new
-    return [x + share * (to_x - x), y + share * (to_y - y), z + share * (to_z - z)]
+    count = 0
+    speed, height = np.zeros(3), 0.0  # of a base whose standing toes do not move, summed over them
+    for leg in range(4):
+        if stands[leg]:
+            count += 1
+            height -= level_toes[leg, 2]
+            x, y, z = toes_m[leg]
+            _, hip, knee = joint_speeds_rad_s[leg]
+            for joint in range(3):
+                speed -= jacobian[leg, :, joint] * joint_speeds_rad_s[leg, joint]
+            # A toe is a ball: its centre moves as it rolls, by radius times the shank's turning.
+            speed[0] -= wy * z - wz * y - toe_radius_m * (wy + hip + knee)
+            speed[1] -= wz * x - wx * z
+            speed[2] -= wx * y - wy * x
+    if count:
+        speed /= count
+        for row in range(3):
+            of_base = 0.0
+            for column in range(3):
+                of_base += rotation[row, column] * speed[column]
+            velocity[row] += of_velocity * (of_base - velocity[row])
+        body[9] += of_height * (height / count - body[9])
+    return body, rotation, level_rates, level_toes

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.compiled import compiled
 from envs.stepping_stones.estimator import Estimate, StateEstimator
 from envs.stepping_stones.gait import Trot
 from envs.stepping_stones.kinematics import forward, inverse
@@ -33,7 +34,7 @@ LATERAL_RAIBERT_S, LATERAL_RAIBERT_M = 0.20, 0.10
 _SPEED_FILTER_S = 0.10
 YAW_RATE_LIMIT_RAD_S = 0.3
 _KP = 220.0
-_KD = np.tile([0.3, 2.0, 2.0], (4, 1))
+_KD = (0.3, 2.0, 2.0)
 _EARLY_CONTACT = 0.4  # swing progress from which touching the ground ends the swing
 _COM_M = np.array([-0.0256, 0.0, -0.022])
 NOMINAL_TOES_M = forward(POSTURE_RAD).toes_m
@@ -125,16 +126,15 @@ class Locomotion:
         if self.tick % _MPC_EVERY == 0:
             self._plan_forces(command, standing)
 
-        torques = np.empty((4, 3))
-        forces, jacobian = self._forces_n.dot(estimate.rotation), self._legs.jacobian
-        for leg in standing:
-            torques[leg] = -forces[leg].dot(jacobian[leg])
-        if tracking:
-            targets = self._swing.targets(swings, -estimate.height_m).dot(estimate.rotation)
-            for leg, joints in zip(tracking, inverse(targets, tracking), strict=True):
-                torques[leg] = _KP * (joints - measured.joints_rad[leg])
-        torques -= _KD * measured.joint_speeds_rad_s
-        return torques
+        targets = self._swing.targets(swings, -estimate.height_m).dot(estimate.rotation)
+        return _torques(
+            (0 in tracking, 1 in tracking, 2 in tracking, 3 in tracking),
+            inverse(targets),
+            self._forces_n.dot(estimate.rotation),
+            self._legs.jacobian,
+            measured.joints_rad,
+            measured.joint_speeds_rad_s,
+        )
 
     def _uncorrected_m(self) -> Floats:
         """(4, 3) landing points in the level frame that the base will have at landing."""
@@ -180,7 +180,27 @@ class Locomotion:
             velocity_m_s=estimate.velocity_m_s,
         )
         arms = estimate.toes_m - estimate.rotation.dot(_COM_M)
-        forces = self._mpc.solve(state, [arms[leg] for leg in standing], body)
+        forces = self._mpc.solve(state, arms[standing], body)
         self._forces_n = np.zeros((4, 3))
-        for leg, force in zip(standing, forces, strict=True):
-            self._forces_n[leg] = force
+        self._forces_n[standing] = forces
+
+
+@compiled
+def _torques(
+    tracks: tuple[bool, ...],
+    wanted_rad: Floats,
+    forces_n: Floats,
+    jacobian: Floats,
+    joints_rad: Floats,
+    joint_speeds_rad_s: Floats,
+) -> Floats:
+    """(4, 3) of legs that track joint angles, and of those that press forces on the ground."""
+    torques = np.empty((4, 3))
+    for leg in range(4):
+        for joint in range(3):
+            if tracks[leg]:
+                torque = _KP * (wanted_rad[leg, joint] - joints_rad[leg, joint])
+            else:
+                torque = -(forces_n[leg] * jacobian[leg, :, joint]).sum()
+            torques[leg, joint] = torque - _KD[joint] * joint_speeds_rad_s[leg, joint]
+    return torques

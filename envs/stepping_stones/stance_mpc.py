@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.compiled import compiled
 from foveate_extras import needs
 
 with needs("SteppingStones-v0", "sim", "daqp"):
@@ -81,6 +82,30 @@ class MpcWeights:
     force: float = 5e-6
 
 
+class _Horizon(NamedTuple):
+    """What of a problem does not change; H steps, B blocks.
+
+    Attributes:
+        time_s: (H,) of each step's end.
+        to_velocity, to_position: (B, H) after a step that a unit acceleration in a block has made.
+        velocity_gram, position_gram: (B, B) their products, summed over the steps.
+        velocity_weight: (6,) of rates and velocity.
+        position_weight: (6,) of attitude and position.
+        force_cost: (B,) what the square of a force costs.
+        lightness: (4,) one over the principal inertias and the mass.
+    """
+
+    time_s: Floats
+    to_velocity: Floats
+    to_position: Floats
+    velocity_gram: Floats
+    position_gram: Floats
+    velocity_weight: Floats
+    position_weight: Floats
+    force_cost: Floats
+    lightness: Floats
+
+
 class StanceMpc:
     """Condensed model-predictive controller with move blocking.
 
@@ -103,25 +128,23 @@ class StanceMpc:
         weights: MpcWeights | None = None,
     ) -> None:
         weights = weights or MpcWeights()
-        self.mass_kg = mass_kg
-        self.inverse_inertia = [1.0 / inertia for inertia in inertia_kg_m2]
-        self.blocks = len(blocks)
-        # Twice the weights, as the problem has half of u.Q u.
-        self._position_weight = 2 * np.array([*weights.euler, *weights.position])
-        self._velocity_weight = 2 * np.array([*weights.rates, *weights.velocity])
         horizon = sum(blocks)
         hold = np.repeat(np.eye(len(blocks)), blocks, axis=0)  # (horizon, blocks)
         ago = np.arange(1, horizon + 1)[:, None] - np.arange(horizon)
-        # Velocity and position after step i that a unit acceleration in each block has made.
-        to_velocity = np.where(ago > 0, step_s, 0.0) @ hold
-        to_position = np.where(ago > 0, step_s**2 * (ago - 0.5), 0.0) @ hold
-        self._of_velocity, self._of_position = to_velocity.T, to_position.T
-        self._gram_velocity = (to_velocity.T @ to_velocity)[:, None, :, None]
-        self._gram_position = (to_position.T @ to_position)[:, None, :, None]
-        self._time_s = step_s * np.arange(1, horizon + 1)[:, None]
-        gravity = np.array([0, 0, 0, 0, 0, -GRAVITY_M_S2])
-        self._fallen_velocity = self._time_s * gravity
-        self._fallen_position = (self._time_s * self._time_s / 2) * gravity
+        to_velocity = (np.where(ago > 0, step_s, 0.0) @ hold).T.copy()
+        to_position = (np.where(ago > 0, step_s**2 * (ago - 0.5), 0.0) @ hold).T.copy()
+        self._horizon = _Horizon(
+            time_s=step_s * np.arange(1.0, horizon + 1),
+            to_velocity=to_velocity,
+            to_position=to_position,
+            velocity_gram=to_velocity @ to_velocity.T,
+            position_gram=to_position @ to_position.T,
+            # Twice the weights, as the problem has half of u.Q u.
+            velocity_weight=2 * np.array([*weights.rates, *weights.velocity]),
+            position_weight=2 * np.array([*weights.euler, *weights.position]),
+            force_cost=2 * weights.force * np.array(blocks, float),
+            lightness=np.array([*(1 / of for of in inertia_kg_m2), 1 / mass_kg]),
+        )
         pyramid = np.array(
             [[-1, 0, friction], [1, 0, friction], [0, -1, friction], [0, 1, friction]]
         )
@@ -131,9 +154,6 @@ class StanceMpc:
         counts = [legs * len(blocks) for legs in range(5)]
         self._sides = [np.kron(np.eye(n), sides) for n in counts]
         self._lower, self._upper = ([np.tile(side, n) for n in counts] for side in (least, most))
-        force_cost = 2 * weights.force * np.array(blocks, float)
-        self._force_cost = [np.repeat(force_cost, 3 * legs) for legs in range(5)]
-        self._pushed = [np.tile(np.eye(3) / mass_kg, legs).ravel().tolist() for legs in range(5)]
 
     def problem(
         self, state: BodyState, arms_m: Sequence[Floats] | Floats, command: BodyCommand
@@ -148,52 +168,17 @@ class StanceMpc:
         Returns:
             Q (n, n) and q (n,), n = blocks * legs * 3, ordered (block, leg, axis), newtons.
         """
-        legs = len(arms_m)
-        roll, pitch, _ = state.euler_rad.tolist()
-        stretch, lean = 1 / math.cos(pitch), float(np.tan(pitch))
-        # Accelerations by unit forces, and the same of roll, pitch and yaw, which is 0 in this
-        # frame: T = [[stretch, 0, 0], [0, 1, 0], [lean, 0, 1]].
-        about_x, about_y, about_z = self.inverse_inertia
-        rolls: list[float] = []
-        pitches: list[float] = []
-        yaws: list[float] = []
-        for arm_m in arms_m:
-            x, y, z = arm_m.tolist()
-            rolls += (0.0, -z * about_x, y * about_x)
-            pitches += (z * about_y, 0.0, -x * about_y)
-            yaws += (-y * about_z, x * about_z, 0.0)
-        pushed = self._pushed[legs]
-        accelerate = np.array(rolls + pitches + yaws + pushed).reshape(6, 3 * legs)
-        turns = [lean * a + b for a, b in zip(rolls, yaws, strict=True)]
-        displace = np.array([stretch * a for a in rolls] + pitches + turns + pushed)
-        displace = displace.reshape(6, 3 * legs)
-        weighted_v = accelerate.T * self._velocity_weight
-        weighted_p = displace.T * self._position_weight
-        hessian = self._gram_velocity * weighted_v.dot(accelerate)[:, None, :]
-        hessian += self._gram_position * weighted_p.dot(displace)[:, None, :]
-        n = 3 * legs * self.blocks
-        hessian = hessian.reshape(n, n)
-        hessian.reshape(-1)[:: n + 1] += self._force_cost[legs]
-
-        wx, wy, wz = state.rates_rad_s.tolist()
-        vx, vy, vz = state.velocity_m_s.tolist()
-        forward, lateral = command.velocity_m_s
-        turning = command.yaw_rate_rad_s
-        speed_error = np.array([wx, wy, wz - turning, vx - forward, vy - lateral, vz])
-        drift = np.array(
-            [stretch * wx, wy, lean * wx + wz - turning, vx - forward, vy - lateral, vz]
+        (forward, lateral), turning = command.velocity_m_s, command.yaw_rate_rad_s
+        return _condensed(
+            self._horizon,
+            np.array(arms_m),
+            state.euler_rad,
+            state.rates_rad_s,
+            state.velocity_m_s,
+            float(state.height_m - command.height_m),
+            (float(forward), float(lateral), float(turning)),
+            command.turns,
         )
-        offset = np.array([roll, pitch, 0.0, 0.0, 0.0, state.height_m - command.height_m])
-        free_velocity = speed_error + self._fallen_velocity
-        if command.turns:
-            angle = turning * self._time_s
-            cos, sin = np.cos(angle), np.sin(angle)
-            turned = np.hstack([cos * forward - sin * lateral, sin * forward + cos * lateral])
-            free_velocity[:, 3:5] -= turned - np.array(command.velocity_m_s)
-        free_position = offset + self._time_s * drift + self._fallen_position
-        gradient = self._of_velocity.dot(free_velocity).dot(weighted_v.T)
-        gradient += self._of_position.dot(free_position).dot(weighted_p.T)
-        return hessian, gradient.ravel()
 
     def solve(
         self, state: BodyState, arms_m: Sequence[Floats] | Floats, command: BodyCommand
@@ -218,3 +203,92 @@ class StanceMpc:
         if flag != _SOLVED or not all(map(math.isfinite, first.ravel().tolist())):
             raise ValueError("the stance problem has no finite solution")
         return first
+
+
+@compiled
+def _condensed(
+    horizon: _Horizon,
+    arms_m: Floats,
+    euler_rad: Floats,
+    rates_rad_s: Floats,
+    velocity_m_s: Floats,
+    too_high_m: float,
+    wanted: tuple[float, float, float],
+    turns: bool,
+) -> tuple[Floats, Floats]:
+    """`StanceMpc.problem` of plain numbers."""
+    of_x, of_y, of_z, of_mass = horizon.lightness
+    stretch, lean = 1 / math.cos(euler_rad[1]), math.tan(euler_rad[1])
+    ahead, aside, turning = wanted
+    legs, blocks = len(arms_m), len(horizon.force_cost)
+
+    # Accelerations by unit forces, and the same of roll, pitch and yaw, which is 0 in this frame:
+    # T = [[stretch, 0, 0], [0, 1, 0], [lean, 0, 1]].
+    accelerate = np.zeros((6, 3 * legs))
+    for leg in range(legs):
+        x, y, z = arms_m[leg]
+        at = 3 * leg
+        accelerate[0, at + 1], accelerate[0, at + 2] = -z * of_x, y * of_x
+        accelerate[1, at], accelerate[1, at + 2] = z * of_y, -x * of_y
+        accelerate[2, at], accelerate[2, at + 1] = -y * of_z, x * of_z
+        for axis in range(3):
+            accelerate[3 + axis, at + axis] = of_mass
+    displace = accelerate.copy()
+    displace[0] *= stretch
+    displace[2] += lean * accelerate[0]
+
+    n = 3 * legs
+    hessian = np.empty((blocks * n, blocks * n))
+    for i in range(n):
+        for j in range(n):
+            velocity = position = 0.0
+            for k in range(6):
+                velocity += accelerate[k, i] * horizon.velocity_weight[k] * accelerate[k, j]
+                position += displace[k, i] * horizon.position_weight[k] * displace[k, j]
+            for one in range(blocks):
+                for other in range(blocks):
+                    hessian[one * n + i, other * n + j] = (
+                        horizon.velocity_gram[one, other] * velocity
+                        + horizon.position_gram[one, other] * position
+                    )
+    for at in range(blocks * n):
+        hessian[at, at] += horizon.force_cost[at // n]
+
+    # Errors of velocity and position at the end of each step without any force.
+    error, drift, offset = np.empty(6), np.empty(6), np.zeros(6)
+    error[:3] = rates_rad_s
+    error[2] -= turning
+    error[3:] = velocity_m_s
+    error[3] -= ahead
+    error[4] -= aside
+    drift[:] = error
+    drift[0] *= stretch
+    drift[2] += lean * rates_rad_s[0]
+    offset[:2] = euler_rad[:2]
+    offset[5] = too_high_m
+    gradient = np.empty(blocks * n)
+    for block in range(blocks):
+        velocities, positions = np.zeros(6), np.zeros(6)
+        for step in range(len(horizon.time_s)):
+            time_s = horizon.time_s[step]
+            of_velocity, of_position = (
+                horizon.to_velocity[block, step],
+                horizon.to_position[block, step],
+            )
+            for k in range(6):
+                velocities[k] += of_velocity * error[k]
+                positions[k] += of_position * (offset[k] + time_s * drift[k])
+            velocities[5] -= of_velocity * time_s * GRAVITY_M_S2
+            positions[5] -= of_position * (time_s * time_s / 2) * GRAVITY_M_S2
+            if turns:
+                cos, sin = math.cos(turning * time_s), math.sin(turning * time_s)
+                velocities[3] -= of_velocity * (cos * ahead - sin * aside - ahead)
+                velocities[4] -= of_velocity * (sin * ahead + cos * aside - aside)
+        velocities *= horizon.velocity_weight
+        positions *= horizon.position_weight
+        for i in range(n):
+            gradient[block * n + i] = 0.0
+            for k in range(6):
+                gradient[block * n + i] += velocities[k] * accelerate[k, i]
+                gradient[block * n + i] += positions[k] * displace[k, i]
+    return hessian, gradient

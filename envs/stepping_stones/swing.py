@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from envs.compiled import compiled
+
 __all__ = ["SwingLegs"]
 
 Floats = NDArray[np.float64]
 
 _PEAK, _DOWN = 0.45, 0.90  # swing progress at the highest point and above the foothold
+_STANDS = -1.0  # progress of a leg that does not swing
 _PRESS_M = 0.03  # the toe aims below the ground so that it surely lands
 
 
@@ -48,21 +51,30 @@ class SwingLegs:
             progress: normalised time of each swing, by its leg.
             ground_m: height of the ground below the base, negative, metres.
         """
-        targets = self.lift_m.copy()
-        for leg, t in progress.items():
-            a, b, c = lift = self.lift_m[leg].tolist()
-            i, j, _ = self.foothold_m[leg].tolist()
-            landing, k = (i, j, ground_m), ground_m
-            peak = (0.3 * a + 0.7 * i, 0.3 * b + 0.7 * j, 0.3 * c + 0.7 * k + self.clearance_m)
-            if t < _PEAK:
-                targets[leg] = _between(lift, peak, t / _PEAK)
-            elif t < _DOWN:
-                targets[leg] = _between(peak, landing, (t - _PEAK) / (_DOWN - _PEAK))
-            else:
-                targets[leg] = (i, j, ground_m - _PRESS_M)
-        return targets
+        at = progress.get
+        times = at(0, _STANDS), at(1, _STANDS), at(2, _STANDS), at(3, _STANDS)
+        return _targets(times, self.lift_m, self.foothold_m, ground_m, self.clearance_m)
 
 
-def _between(start: Sequence[float], end: Sequence[float], share: float) -> list[float]:
-    (a, b, c), (to_a, to_b, to_c) = start, end
-    return [a + (to_a - a) * share, b + (to_b - b) * share, c + (to_c - c) * share]
+@compiled
+def _targets(
+    times: tuple[float, ...],
+    lift_m: Floats,
+    foothold_m: Floats,
+    ground_m: float,
+    clearance_m: float,
+) -> Floats:
+    targets = lift_m.copy()
+    for leg in range(4):
+        t, lift, landing = times[leg], lift_m[leg], foothold_m[leg].copy()
+        landing[2] = ground_m
+        peak = 0.3 * lift + 0.7 * landing
+        peak[2] += clearance_m
+        if t >= _DOWN:
+            targets[leg] = landing
+            targets[leg, 2] -= _PRESS_M
+        elif t >= _PEAK:
+            targets[leg] = peak + (landing - peak) * ((t - _PEAK) / (_DOWN - _PEAK))
+        elif t >= 0:
+            targets[leg] = lift + (peak - lift) * (t / _PEAK)
+    return targets

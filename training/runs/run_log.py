@@ -83,7 +83,7 @@ class Provenance:
 
 
 _PACKAGES = (
-    "foveate", "torch", "numpy", "gymnasium", "pybullet", "daqp", "ray", "evotorch",
+    "foveate", "torch", "numpy", "gymnasium", "pybullet", "daqp", "numba", "ray", "evotorch",
     "safetensors", "pydantic", "stable-baselines3",
 )  # fmt: skip
 
