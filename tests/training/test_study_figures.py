@@ -5,8 +5,9 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
-from training.pages.svg import _stepped
+from training.pages.svg import _stepped, finish
 from training.studies.line_charts import OVERLAID, Line, draw_lines
 from training.studies.scatter import Point, draw_picture, draw_points
 
@@ -117,3 +118,23 @@ def test_bands_of_shares_end_at_0_and_1():
     (band,) = drawn(svg, "opacity:0.18")
     frame = np.concatenate(drawn(svg, "stroke-linejoin:miter"))
     assert np.ptp(band[:, 1]) == pytest.approx(np.ptp(frame[:, 1]) / 1.08, abs=0.2)
+
+
+def test_caps_and_dots_are_strokes_in_their_places():
+    """A circle of one colour is a round stroke of no length; a square stays a mark."""
+    figure = Figure(figsize=(4, 3))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.axis("off")
+    axes.set(xlim=(0, 4), ylim=(0, 3))
+    axes.errorbar([1, 2], [1, 2], 0.5, fmt="none", ecolor="red", capsize=5)
+    axes.plot([1, 3], [1, 2], "o", color="blue", markersize=6)
+    axes.plot([2], [1], "s", color="green")
+    axes.plot([2], [1], color="black")  # a line of one point
+    svg = finish(figure, "marks")
+    width = 72.0  # points an inch
+    assert {"M77 180h-10M149 108h-10"} <= set(re.findall(r'd="([^"]*)"', svg))  # the lower ones
+    assert svg.count("<use") == 1
+    assert "stroke-linecap:round;stroke-width:7" in svg
+    (dots,) = re.findall(r'd="(M[^"]*h0)"', svg)
+    assert dots == f"M{1 * width:g} {2 * width:g}h0M{3 * width:g} {1 * width:g}h0"
+    assert "M144 144" not in svg

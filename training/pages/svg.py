@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
+from training.pages import svg_marks
+
 __all__ = ["INK", "finish", "share_styles"]
 
 INK = "#010203"
@@ -24,6 +26,7 @@ _PLACES = {"d", "x", "y", "width", "height", "viewBox", "transform"}
 """Attributes that hold lengths in points: one decimal is enough."""
 _GATHERED = ("use", "text")
 _FONT = re.compile(r"font-family: [^;]*;? ?")
+_POINT = re.compile(r"M[\d. -]*")
 _NAMED = re.compile(r"(?<=#)[\w.-]+")
 
 
@@ -40,6 +43,7 @@ def finish(figure: Any, title: str, kind: str = "") -> Markup:
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     svg = text.getvalue().replace(INK, "currentColor").replace("xlink:href", "href")
     root = ElementTree.fromstring(re.sub(r'xmlns="[^"]*"', "", svg))
+    svg_marks.inline(root)
     salt = hashlib.sha256(title.encode()).hexdigest()[:6]
     used = {name for part in root.iter() for name in _links(part)}
     names = {name: f"{salt}-{i}" for i, name in enumerate(sorted(used))}
@@ -143,11 +147,13 @@ def _is_bare_line(style: str) -> bool:
 
 
 def _join(part: ElementTree.Element, lines: Collection[str]) -> None:
-    """Neighbouring paths of one style among `lines` become one, such as those of a grid."""
+    """Paths of one style among `lines` become one where only words are between them, such as those
+    of a grid, whose words are beside it."""
     kept: list[ElementTree.Element] = []
     for child in part:
         _join(child, lines)
-        before = kept[-1].attrib if kept else {}
+        drawn = (one for one in reversed(kept) if one.tag != "text")
+        before = next((one.attrib for one in drawn), {})
         alike = child.tag == "path" and child.attrib | {"d": ""} == before | {"d": ""}
         if alike and child.get("class") in lines:
             before["d"] += child.attrib["d"]
@@ -177,5 +183,13 @@ def _drawn(part: ElementTree.Element) -> Iterator[ElementTree.Element]:
     for child in part:
         if child.tag == "g" and not child.attrib:
             yield from _drawn(child)
-        elif child.tag not in ("metadata", "style") and (child.tag != "defs" or len(child)):
+        elif not _is_blank(child):
             yield child
+
+
+def _is_blank(part: ElementTree.Element) -> bool:
+    """Whether a part without parts of its own draws nothing, as a path of one point."""
+    path = part.get("d") if part.tag == "path" else None
+    if path is not None:
+        return bool(_POINT.fullmatch(path))
+    return part.tag in ("metadata", "style") or (part.tag == "defs" and not len(part))
