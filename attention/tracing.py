@@ -1,12 +1,33 @@
 """Reading values of tensors, where they can be read."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
-__all__ = ["fixed_shape", "is_exporting", "known"]
+__all__ = ["fixed_shape", "for_onnx", "is_exporting", "is_for_onnx", "known"]
 
 is_exporting = getattr(torch.compiler, "is_exporting", bool)
 """From PyTorch 2.7 on; before, a graph exported with gradients on needs this package to run."""
+
+_onnx = False
+
+
+@contextmanager
+def for_onnx() -> Iterator[None]:
+    """What `torch.export` makes meanwhile becomes ONNX, whose operators run it."""
+    global _onnx
+    before, _onnx = _onnx, True
+    try:
+        yield
+    finally:
+        _onnx = before
+
+
+def is_for_onnx() -> bool:
+    """Whether ONNX's operators will run what is exported now."""
+    return torch.compiler.is_compiling() and is_exporting() and _onnx
 
 
 def fixed_shape(tensor: Tensor) -> tuple[int, ...]:

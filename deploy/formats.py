@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention.tracing import for_onnx
 from deploy.steps import Step
 from deploy.weights import Weights, reduce_weights
 
@@ -43,7 +44,8 @@ def write(
     Raises:
         ValueError: one sentence, for a policy that cannot be written so.
     """
-    with torch.no_grad(), _quiet():
+    target = for_onnx() if kind == "onnx" else contextlib.nullcontext()
+    with torch.no_grad(), _quiet(), target:
         try:
             program = torch.export.export(step, tuple(example.values()))
             if kind == "pt2":

@@ -18,9 +18,10 @@ from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import ScaledFeatures
 from attention.features.fixed import FixedFeatures
 from attention.features.map_options import MapOptions
-from attention.features.waves import waves
+from attention.features.waves import multiples, waves
 from attention.precision import full_precision
 from attention.theory.harmonic import PerAxis, check_axes, harmonics
+from attention.tracing import is_for_onnx
 
 
 class HarmonicFeatures(FixedFeatures):
@@ -76,12 +77,14 @@ class HarmonicFeatures(FixedFeatures):
 
     def queries(self, x: Tensor) -> Tensor:
         x = self.prepare("queries and keys", x, self.weights)
+        alone = self.dim == 1 and is_for_onnx()
         with component(PROJECTION), full_precision(x):
-            turns = x / self.period
+            turns = (x.squeeze(-1).unsqueeze(-2) if alone else x) / self.period
             # Whole turns go first: their multiples would take digits from the angle.
-            angles = (turns - turns.detach().round()) * (2 * math.pi) @ self.frequencies
+            angles = (turns - turns.detach().round()) * (2 * math.pi)
+            angles = angles if alone else angles @ self.frequencies
         with component(EXPONENTIALS):
-            return waves(angles, self.weights)
+            return multiples(angles, self.weights) if alone else waves(angles, self.weights)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         features = self.queries(x)

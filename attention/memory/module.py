@@ -283,9 +283,10 @@ class LinearMemory(Float32Buffers):
         if key_mask is not None:
             log_scale = log_scale.masked_fill(hidden, -torch.inf)
         if gates is not None:
-            gates = gates.to(values.dtype).unsqueeze(-1)
+            gates = gates.to(values.dtype)
             if key_mask is not None:
-                gates = gates.masked_fill(hidden, 0)
+                gates = gates.masked_fill(hidden.squeeze(-1), 0)
+            gates = gates.unsqueeze(-1)
         if self.rate != 1:
             gates = self.rate * (values.new_ones(*keys.shape[:-1], 1) if gates is None else gates)
         return Written(phi, log_scale, values, gates)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import attention
 from attention import theory
-from attention.features.waves import waves
+from attention.features.waves import multiples, waves
 from attention.theory.harmonic import harmonics
 
 DOUBLE = {"dtype": torch.float64}
@@ -148,3 +148,14 @@ def test_gradients_of_waves() -> None:
     whole = torch.func.jacfwd(apply)(angles)
     for i in range(2):
         torch.testing.assert_close(by_row[i], whole[i, :, :, i])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 26, 33])
+def test_multiples_of_an_angle_are_its_waves(count: int) -> None:
+    """What a model exported to ONNX computes; the error of a product grows with the multiple."""
+    angles = torch.linspace(-math.pi, math.pi, 31, **DOUBLE).expand(2, 31)
+    weights = 1 + torch.rand(count, generator=torch.Generator().manual_seed(0), **DOUBLE)
+    weights = torch.cat((torch.ones(1, **DOUBLE), weights, weights))
+    expected = waves(angles.unsqueeze(-1) * torch.arange(1, count + 1), weights)
+    found = multiples(angles.unsqueeze(-2), weights)
+    torch.testing.assert_close(found, expected, rtol=0, atol=4e-16 * (count + 8))
