@@ -16,4 +16,7 @@ RUN pip install -c constraints.txt -e ".[sim,es,video]"
 
 RUN useradd --create-home foveate && mkdir -p runs && chown foveate runs
 USER foveate
+# What Numba compiles is kept.
+RUN python -c "import gymnasium, envs; env = gymnasium.make(envs.STEPPING_STONES); env.reset(); \
+    env.step(env.action_space.sample())"
 CMD ["python", "-m", "training.es"]

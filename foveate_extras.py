@@ -16,7 +16,7 @@ __all__ = ["EXTRAS", "NAMES", "MissingExtraError", "explained", "needs", "requir
 
 _POLICIES = ("gymnasium", "numpy", "pydantic")
 EXTRAS = {
-    "sim": (*_POLICIES, "cv2", "daqp", "numba", "pybullet", "pybullet_data"),
+    "sim": (*_POLICIES, "cv2", "daqp", "llvmlite", "numba", "pybullet", "pybullet_data"),
     "train": (
         *(*_POLICIES, "h5py", "jinja2", "markupsafe", "matplotlib", "PIL", "safetensors"),
         *("scipy", "tensorboard", "tqdm", "yaml", "zlib_ng"),
@@ -41,6 +41,7 @@ NAMES = {
     "cv2": "OpenCV",
     "alembic": "Alembic",
     "daqp": "DAQP",
+    "llvmlite": "llvmlite",
     "numba": "Numba",
     "evotorch": "EvoTorch",
     "gymnasium": "Gymnasium",

@@ -5,11 +5,11 @@ and too many for Python's own floats.
 """
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from foveate_extras import needs
 
-with needs("SteppingStones-v0", "sim", "numba"):
+with needs("SteppingStones-v0", "sim", "numba", "llvmlite"):
     import numba
 
 __all__ = ["compiled"]
@@ -18,14 +18,44 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function of arrays, tuples and numbers at its first call, in double precision.
+    """Compile a function of arrays, tuples and numbers at its first call, for the types that come.
 
     What is compiled is kept on disk, and made anew where the function's own file has changed: of
-    other files it may use nothing that is compiled. Where nothing can be written it is compiled in
-    each process. The environment variable NUMBA_DISABLE_JIT=1 leaves it as it is.
+    other files it may use nothing that is compiled. Where nothing can be kept, or what was kept
+    cannot be read, each process compiles. The environment variable NUMBA_DISABLE_JIT=1 leaves the
+    function as it is.
     """
     try:
-        made = numba.njit(cache=True)(function)
+        made: Any = numba.njit(cache=True)(function)
     except RuntimeError:  # no folder that can be written
         made = numba.njit(function)
+    if hasattr(made, "_cache"):
+        made._cache = _Kept(made._cache)
     return cast(Function, made)
+
+
+class _Kept:
+    """Numba's cache of a function, without which it can do."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def load_overload(self, *signature: Any) -> Any:
+        try:
+            return self._cache.load_overload(*signature)
+        except Exception:  # of any kind, as pickles raise what they like
+            self._try(self._cache.flush)
+            return None
+
+    def save_overload(self, *made: Any) -> None:
+        self._try(self._cache.save_overload, *made)
+
+    @staticmethod
+    def _try(do: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            do(*arguments)
+        except OSError:  # the disk is full
+            return

@@ -21,7 +21,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 FOR_DEVELOPMENT = {"all", "dev", "docs", "test"}
 TRACKERS = {"trackio", "wandb", "mlflow"}
 """Extras that `all` has none of: whoever wants a tracker wants one."""
-BROUGHT_BY_OTHERS = {"Box2D", "pygame", "threadpoolctl"}
+BROUGHT_BY_OTHERS = {"llvmlite", "Box2D", "pygame", "threadpoolctl"}
 """Modules of requirements of our requirements: of Gymnasium's Box2D, and of scikit-learn."""
 HEAVY = ("Box2D", "cv2", "evotorch", "matplotlib", "pandas", "pybullet", "pygame", "ray", "sklearn")
 HEAVY += ("stable_baselines3", "tensorboard")

@@ -77,7 +77,7 @@ class HarmonicFeatures(FixedFeatures):
 
     def queries(self, x: Tensor) -> Tensor:
         x = self.prepare("queries and keys", x, self.weights)
-        alone = self.dim == 1 and is_for_onnx()
+        alone = self.dim == 1 and x.dim() > 1 and is_for_onnx()
         with component(PROJECTION), full_precision(x):
             turns = (x.squeeze(-1).unsqueeze(-2) if alone else x) / self.period
             # Whole turns go first: their multiples would take digits from the angle.

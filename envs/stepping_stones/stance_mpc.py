@@ -171,7 +171,7 @@ class StanceMpc:
         (forward, lateral), turning = command.velocity_m_s, command.yaw_rate_rad_s
         return _condensed(
             self._horizon,
-            np.array(arms_m),
+            np.array(arms_m, float).reshape(-1, 3),
             state.euler_rad,
             state.rates_rad_s,
             state.velocity_m_s,

@@ -51,8 +51,7 @@ class SwingLegs:
             progress: normalised time of each swing, by its leg.
             ground_m: height of the ground below the base, negative, metres.
         """
-        at = progress.get
-        times = at(0, _STANDS), at(1, _STANDS), at(2, _STANDS), at(3, _STANDS)
+        times = tuple(float(progress.get(leg, _STANDS)) for leg in range(4))
         return _targets(times, self.lift_m, self.foothold_m, ground_m, self.clearance_m)
 
 

@@ -12,6 +12,7 @@ import attention
 from attention import theory
 from attention.features.waves import multiples, waves
 from attention.theory.harmonic import harmonics
+from attention.tracing import for_onnx
 
 DOUBLE = {"dtype": torch.float64}
 GRID = 200
@@ -159,3 +160,32 @@ def test_multiples_of_an_angle_are_its_waves(count: int) -> None:
     expected = waves(angles.unsqueeze(-1) * torch.arange(1, count + 1), weights)
     found = multiples(angles.unsqueeze(-2), weights)
     torch.testing.assert_close(found, expected, rtol=0, atol=4e-16 * (count + 8))
+
+
+@pytest.mark.parametrize("shape", [(1,), (5, 1), (2, 3, 5, 1)])
+def test_what_becomes_onnx_takes_one_sine_a_place(shape: tuple[int, ...]) -> None:
+    """And what stays PyTorch's, as many as there are features."""
+    places = torch.rand(shape, generator=torch.Generator().manual_seed(0), **DOUBLE)
+    features = attention.feature_map("harmonic", 1, 6, kappa=4.0, **DOUBLE)
+
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.features = features
+
+        def forward(self, places: Tensor) -> Tensor:
+            return self.features.queries(places)
+
+    def exported() -> torch.export.ExportedProgram:
+        with torch.no_grad():
+            return torch.export.export(Module(), (places,))
+
+    plain = exported()
+    with for_onnx():
+        products = exported()
+    for program, sines in ((plain, 6), (products, 1 if places.dim() > 1 else 6)):
+        torch.testing.assert_close(
+            program.module()(places), features.queries(places), rtol=0, atol=1e-14
+        )
+        (sine,) = (node for node in program.graph.nodes if "sin." in str(node.target))
+        assert sine.meta["val"].numel() == sines * places.numel()

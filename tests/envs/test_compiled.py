@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -37,6 +38,33 @@ def test_a_walk_is_that_of_the_source_as_it_is():
     expected = np.array(json.loads(source.stdout))
     assert np.abs(expected).max() > 10
     np.testing.assert_allclose(walked(), expected, rtol=0, atol=1e-9)
+
+
+def test_what_was_kept_and_cannot_be_read_is_compiled_again(tmp_path):
+    """As an index that was cut short, here to nothing; the next process finds a whole one."""
+    module = tmp_path / "doubled.py"
+    module.write_text(
+        "from envs.compiled import compiled\n@compiled\ndef twice(x):\n    return 2 * x\n"
+        "print(twice(1.5), sum(twice.stats.cache_hits.values()))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+
+    def run() -> str:
+        command = [sys.executable, str(module)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    assert run() == "3.0 0"
+    assert run() == "3.0 1"
+    (index,) = (tmp_path / "kept").rglob("*.nbi")
+    index.write_bytes(b"")
+    assert run() == "3.0 0"
+    assert run() == "3.0 1"
+    for folder in {path.parent for path in (tmp_path / "kept").rglob("*.nbi")}:
+        shutil.rmtree(folder)
+        folder.write_text("a file where a folder is needed")
+    assert run() == "3.0 0"
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same():

@@ -130,10 +130,13 @@ def test_caps_and_dots_are_strokes_in_their_places():
     axes.plot([1, 3], [1, 2], "o", color="blue", markersize=6)
     axes.plot([2], [1], "s", color="green")
     axes.plot([2], [1], color="black")  # a line of one point
+    axes.plot([2], [2], marker=[(0, 0), (1, 1), (0, 1)], color="green")
+    axes.plot([1], [2], "o", color="black", markeredgewidth=0)  # as black as it is without a word
+    axes.plot([1], [2], "x", color="blue", alpha=0.5)
     svg = finish(figure, "marks")
     width = 72.0  # points an inch
     assert {"M77 180h-10M149 108h-10"} <= set(re.findall(r'd="([^"]*)"', svg))  # the lower ones
-    assert svg.count("<use") == 1
+    assert svg.count("<use") == 4
     assert "stroke-linecap:round;stroke-width:7" in svg
     (dots,) = re.findall(r'd="(M[^"]*h0)"', svg)
     assert dots == f"M{1 * width:g} {2 * width:g}h0M{3 * width:g} {1 * width:g}h0"

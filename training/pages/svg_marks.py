@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 __all__ = ["inline"]
 
-_CLEAR = {"fill-opacity", "stroke-opacity", "stroke-dasharray"}
-"""Properties with which a dot is not one stroke."""
+_CLEAR = {"opacity", "stroke-opacity"}
+"""Properties with which marks that overlap are darker where they do."""
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _LINE = re.compile(rf"(?:[ML] {_NUMBER} {_NUMBER} )+")
 _ARC = rf"C {_NUMBER} {_NUMBER} {_NUMBER} {_NUMBER} {_NUMBER} {_NUMBER} "
@@ -38,17 +38,21 @@ def _placed(use: ElementTree.Element, mark: ElementTree.Element) -> ElementTree.
     style = _read(use.get("style", "")) | _read(mark.get("style", ""))
     x, y = float(use.get("x", 0)), float(use.get("y", 0))
     text = " ".join(mark.get("d", "").split()) + " "
+    points = re.findall(rf"([ML]) ({_NUMBER}) ({_NUMBER})", text) if _LINE.fullmatch(text) else []
     circle = _CIRCLE.fullmatch(text)
-    if _LINE.fullmatch(text):
-        points = re.findall(rf"([ML]) ({_NUMBER}) ({_NUMBER})", text)
+    fill, stroke = style.get("fill"), style.get("stroke", "none")
+    if stroke == "none" or _CLEAR & {*style}:
+        return None
+    if points and (fill == "none" or "".join(what for what, *_ in points) in ("ML", "MLML")):
         d = "".join(f"{what} {x + float(dx)} {y + float(dy)} " for what, dx, dy in points)
-        style["fill"] = "none"
-    elif circle and style.get("fill") == style.get("stroke") != "none" and not _CLEAR & {*style}:
+    elif circle and fill == stroke and not {"fill-opacity", "stroke-dasharray"} & {*style}:
         d = f"M {x} {y} L {x} {y} "
         width = 2 * float(circle[1]) + float(style.get("stroke-width", 1))
-        style |= {"fill": "none", "stroke-width": f"{width:g}", "stroke-linecap": "round"}
+        style |= {"stroke-width": f"{width:g}", "stroke-linecap": "round"}
     else:
         return None
+    style.pop("fill-opacity", None)
+    style["fill"] = "none"
     told = "; ".join(f"{key}: {style[key]}" for key in sorted(style))
     return ElementTree.Element("path", {"d": d.strip(), "style": told})
 
