@@ -5,6 +5,7 @@ and too many for Python's own floats.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from foveate_extras import needs
@@ -35,7 +36,8 @@ def compiled(function: Function) -> Function:
 
 
 class _Kept:
-    """Numba's cache of a function, without which it can do."""
+    """Numba's cache of a function, without which it can do, whatever is wrong: a full disk, or what
+    pickles raise that were cut short."""
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
@@ -44,18 +46,12 @@ class _Kept:
         return getattr(self._cache, name)
 
     def load_overload(self, *signature: Any) -> Any:
-        try:
+        with suppress(Exception):
             return self._cache.load_overload(*signature)
-        except Exception:  # of any kind, as pickles raise what they like
-            self._try(self._cache.flush)
-            return None
+        with suppress(Exception):
+            self._cache.flush()
+        return None
 
     def save_overload(self, *made: Any) -> None:
-        self._try(self._cache.save_overload, *made)
-
-    @staticmethod
-    def _try(do: Callable[..., Any], *arguments: Any) -> None:
-        try:
-            do(*arguments)
-        except OSError:  # the disk is full
-            return
+        with suppress(Exception):
+            self._cache.save_overload(*made)

@@ -98,6 +98,13 @@ def level_rotation(roll_rad: float, pitch_rad: float) -> Floats:
 
 
 @compiled
+def _turned(rotation: Floats, vector: Floats) -> Floats:
+    """(3, 3) times (3,); Numba's own product needs SciPy."""
+    x, y, z = vector
+    return rotation[:, 0] * x + rotation[:, 1] * y + rotation[:, 2] * z
+
+
+@compiled
 def _filtered(
     body: Floats,
     euler_rad: Floats,
@@ -133,11 +140,9 @@ def _filtered(
     euler += of_euler * (euler_rad - euler)
 
     rotation = level_rotation(euler[0], euler[1])
-    level_rates, level_toes = np.zeros(3), np.zeros((4, 3))
-    for row in range(3):
-        for column in range(3):
-            level_rates[row] += rotation[row, column] * rates[column]
-            level_toes[:, row] += rotation[row, column] * toes_m[:, column]
+    level_rates, level_toes = _turned(rotation, rates), np.empty((4, 3))
+    for leg in range(4):
+        level_toes[leg] = _turned(rotation, toes_m[leg])
 
     count = 0
     speed, height = np.zeros(3), 0.0  # of a base whose standing toes do not move, summed over them
@@ -155,10 +160,6 @@ def _filtered(
             speed[2] -= wx * y - wy * x
     if count:
         speed /= count
-        for row in range(3):
-            of_base = 0.0
-            for column in range(3):
-                of_base += rotation[row, column] * speed[column]
-            velocity[row] += of_velocity * (of_base - velocity[row])
+        velocity += of_velocity * (_turned(rotation, speed) - velocity)
         body[9] += of_height * (height / count - body[9])
     return body, rotation, level_rates, level_toes

@@ -271,10 +271,8 @@ def _condensed(
         velocities, positions = np.zeros(6), np.zeros(6)
         for step in range(len(horizon.time_s)):
             time_s = horizon.time_s[step]
-            of_velocity, of_position = (
-                horizon.to_velocity[block, step],
-                horizon.to_position[block, step],
-            )
+            of_velocity = horizon.to_velocity[block, step]
+            of_position = horizon.to_position[block, step]
             for k in range(6):
                 velocities[k] += of_velocity * error[k]
                 positions[k] += of_position * (offset[k] + time_s * drift[k])

@@ -44,14 +44,16 @@ def test_what_was_kept_and_cannot_be_read_is_compiled_again(tmp_path):
     """As an index that was cut short, here to nothing; the next process finds a whole one."""
     module = tmp_path / "doubled.py"
     module.write_text(
+        "import resource, sys\n"
+        "if 'full' in sys.argv: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "from envs.compiled import compiled\n@compiled\ndef twice(x):\n    return 2 * x\n"
         "print(twice(1.5), sum(twice.stats.cache_hits.values()))\n"
     )
     path = os.pathsep.join([str(tmp_path), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
 
-    def run() -> str:
-        command = [sys.executable, str(module)]
+    def run(*disk: str) -> str:
+        command = [sys.executable, str(module), *disk]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
@@ -59,6 +61,7 @@ def test_what_was_kept_and_cannot_be_read_is_compiled_again(tmp_path):
     assert run() == "3.0 1"
     (index,) = (tmp_path / "kept").rglob("*.nbi")
     index.write_bytes(b"")
+    assert run("full") == "3.0 0"
     assert run() == "3.0 0"
     assert run() == "3.0 1"
     for folder in {path.parent for path in (tmp_path / "kept").rglob("*.nbi")}:
