@@ -18,7 +18,14 @@ from torch.nn.functional import adaptive_avg_pool2d
 from attention.components import component
 from policies.dense import DenseController
 from policies.ground import MIDDLE_M, POSE, SPAN_M, PlacePlan
-from policies.place_config import CUE, KEY_HIDDEN, KEY_INPUTS, KEY_OUTPUTS, KEY_PX
+from policies.place_config import (
+    CUE,
+    KEY_HIDDEN,
+    KEY_INPUTS,
+    KEY_OUTPUTS,
+    KEY_PX,
+    PlaceMemoryConfig,
+)
 
 __all__ = ["LearnedKeys"]
 
@@ -36,7 +43,7 @@ class LearnedKeys(nn.Module):
 
     Args:
         plan: camera and footholds.
-        prior: what row and column, from -1 to 1, say of the place ahead before training.
+        config: the policy's settings.
         generator: source of the initial parameters.
 
     Raises:
@@ -46,9 +53,10 @@ class LearnedKeys(nn.Module):
     at: Tensor
     """(tokens, 2), rows and columns from -1 to 1."""
     prior: Tensor
+    """(2,), what rows and columns say of the place ahead before training."""
 
     def __init__(
-        self, plan: PlacePlan, prior: tuple[float, float], generator: torch.Generator
+        self, plan: PlacePlan, config: PlaceMemoryConfig, generator: torch.Generator
     ) -> None:
         super().__init__()
         if sum(plan.cameras.values()) != 1:
@@ -56,23 +64,29 @@ class LearnedKeys(nn.Module):
                 f"keys must be geometry with {sum(plan.cameras.values())} cameras, got learned, "
                 "which takes one"
             )
-        self.footholds, self.told = plan.footholds, plan.told
+        self.footholds, self.told, self.stride = plan.footholds, plan.told, config.key_stride
         (self.key,) = plan.cameras
         self.zero, self.unit = plan.geometry.image_scaling.get(self.key, (0.0, 1.0))
         sides = (torch.linspace(-1, 1, side) for side in KEY_PX)
         at = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1).flatten(0, 1)
         self.register_buffer("at", at, persistent=False)
-        self.register_buffer("prior", torch.tensor(prior), persistent=False)
+        self.register_buffer("prior", torch.tensor(config.key_prior), persistent=False)
         self.network = DenseController(KEY_INPUTS, KEY_OUTPUTS, KEY_HIDDEN, generator)
         with torch.no_grad():
             self.network.output.weight.mul_(0.3)
 
     def forward(self, observations: Mapping[str, Tensor]) -> tuple[Tokens, Tensor]:
         """Observations, each part (batch, ...) -> places from the base, metres, shares of holes and
-        weights, each (batch, tokens); and the cue of how holes lie across the path, (batch, 36)."""
+        weights, each (batch, tokens); and the cue of how holes lie across the path, (batch, 36).
+
+        Where gradients are asked for, tokens are one in `config.key_stride`.
+        """
         with component("keys"):
-            made = self.network(self._inputs(observations))
-            places_m = MIDDLE_M + SPAN_M * (made[..., 0] + self.at @ self.prior)
+            inputs = self._inputs(observations)
+            if torch.is_grad_enabled():
+                inputs = _one_in(inputs, self.stride)
+            made = self.network(inputs)
+            places_m = MIDDLE_M + SPAN_M * (made[..., 0] + inputs[..., :2] @ self.prior)
             holes, weights = (_STEEP * made[..., 1:3]).sigmoid().unbind(-1)
             slots = (_STEEP * made[..., 3:]).softmax(-1) * weights.unsqueeze(-1)
             shares = slots.mean(-2)
@@ -100,3 +114,13 @@ class LearnedKeys(nn.Module):
             return torch.zeros_like(like)
         pose = observations[self.told].float().reshape(len(like), POSE)
         return (pose[:, _PITCH] - _USUAL_PITCH) / _PITCH_UNIT
+
+
+def _one_in(tokens: Tensor, stride: int) -> Tensor:
+    """One in `stride` of the tokens (batch, tokens, k), others in each of the batch in turn."""
+    if stride == 1:
+        return tokens
+    batch, count = tokens.shape[:2]
+    first = torch.arange(batch, device=tokens.device).unsqueeze(-1)
+    taken = first % stride + torch.arange(0, count, stride, device=tokens.device)
+    return tokens.take_along_dim(taken.unsqueeze(-1), 1)

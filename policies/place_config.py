@@ -55,6 +55,9 @@ class PlaceMemoryConfig(SeeingConfig):
     key_prior: tuple[float, float] = (0.0, 0.8)
     """Of learned keys, what row and column of a pixel, from -1 to 1, say of the place ahead before
     training: (0, 0.8) where columns run from near to far, (-0.8, 0) where rows run from far."""
+    key_stride: int = Field(default=1, ge=1)
+    """Of learned keys, one pixel in so many is gone through in training, others at each decision;
+    a divisor of 192. Acting goes through all."""
     feature_map: OwnName = "harmonic"
     """Features of places on the circle, of linear memory; of learned keys with none and gru too."""
     num_features: int = Field(default=26, ge=1)
@@ -129,6 +132,10 @@ class PlaceMemoryConfig(SeeingConfig):
         if self.keys == "learned" and self.memory == "grid":
             raise ValueError(
                 "keys must be geometry with memory grid, whose cells have no gradient, got learned"
+            )
+        if math.prod(KEY_PX) % self.key_stride:
+            raise ValueError(
+                f"key_stride must be a divisor of {math.prod(KEY_PX)}, got {self.key_stride}"
             )
         if self.memory != "linear" and (self.rule, self.pool_m) != ("sum", None):
             raise ValueError(

@@ -93,7 +93,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
         if config.keys == "geometry":
             self.ground = Ground(plan, config.hole_m)
         else:
-            self.learned = LearnedKeys(plan, config.key_prior, generator)
+            self.learned = LearnedKeys(plan, config, generator)
         self.places = _memory_of(config, 2 if self.is_plane else 1)
         reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
         self.register_buffer("reads_m", reads_m, persistent=False)

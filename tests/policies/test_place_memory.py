@@ -217,6 +217,8 @@ def test_size_is_foreseen_and_state_is_small(stones):
         ({"feature_map": "geometric"}, "feature_map must be"),
         ({"width_m": 0.5}, "width_m must be at most"),
         ({"keys": "learned", "memory": "grid"}, "keys must be geometry with memory grid"),
+        ({"key_stride": 5, "keys": "learned"}, "key_stride must be a divisor of 192, got 5"),
+        ({"key_stride": 0, "keys": "learned"}, "key_stride"),
         ({"rule": "delta", "memory": "grid"}, "rule must be sum with memory grid"),
         ({"write_choice": "random"}, "write_choice must be learned with write_tokens null"),
         ({"write_tokens": 0}, "write_tokens"),
@@ -259,6 +261,17 @@ def test_learned_keys_take_one_camera():
         build(two, keys="learned")
     assert build(two).act(two.reset(seed=1)[0]).shape == (9,)
     two.close()
+
+
+def test_training_goes_through_other_pixels_at_each_decision_and_acting_through_all(stones, walk):
+    keys = build(stones, keys="learned", key_stride=6).learned
+    still = {key: part[:1].expand(6, *part.shape[1:]) for key, part in walk[1].items()}
+    trained, _ = keys(still)
+    with torch.no_grad():
+        acted, _ = keys(still)
+    for part, whole in zip(trained, acted, strict=True):
+        assert part.shape == (6, 32)
+        torch.testing.assert_close(part.mT.flatten(), whole[0])  # in six decisions each once
 
 
 def test_a_robot_that_does_not_tell_its_geometry_is_refused(stones):

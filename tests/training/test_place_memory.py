@@ -17,7 +17,7 @@ POLICIES = {
     "linear": {},
     "none": {"memory": "none"},
     "gru": {"memory": "gru", "hidden": [8]},
-    "learned keys": {"keys": "learned"},
+    "learned keys": {"keys": "learned", "key_stride": 6},
     "learned choice": {"write_tokens": 8},
     "random choice": {"write_tokens": 8, "write_choice": "random"},
 }
