@@ -118,7 +118,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
     @property
     def is_alike(self) -> bool:
         """Whether decisions are the same operations whatever is seen."""
-        return self.places.is_alike and self.choice is None
+        return self.places.is_alike
 
     @property
     def unrolls(self) -> bool:

@@ -207,14 +207,27 @@ class SeeingPolicy(Rebuilt):
         taken = self.head.code(actions.flatten(0, 1)).unflatten(0, starts.shape).to(given)
         if not self.config.last_action:
             taken = taken[..., :0]
+        made, state = self._controlled(given, taken, starts, memory)
+        return self.head(made), Memory(state.detach(), taken[:, -1].detach(), seen)
+
+    def _controlled(
+        self, given: Tensor, taken: Tensor, starts: Tensor, memory: Memory
+    ) -> tuple[Tensor, Tensor]:
+        """The controller's numbers at each of steps, (batch times steps, ...), and its state from
+        then on. Actions that were taken are known, so one without a state goes through all at
+        once."""
+        if not hasattr(self.controller, "state_size"):
+            last = torch.cat((memory.last.unsqueeze(1), taken[:, :-1]), 1)
+            last = last * ~starts.unsqueeze(-1)
+            every = Memory(given.new_zeros(starts.numel(), 0), last.flatten(0, 1))
+            return self._step(given.flatten(0, 1), every)[0], memory.state
         numbers = []
         for step in range(starts.shape[1]):
             memory = memory.where(~starts[:, step])
             made, state = self._step(given[:, step], memory)
             numbers.append(made)
             memory = Memory(state, taken[:, step])
-        decision = self.head(torch.stack(numbers, 1).flatten(0, 1))
-        return decision, Memory(memory.state.detach(), memory.last.detach(), seen)
+        return torch.stack(numbers, 1).flatten(0, 1), memory.state
 
     def prepared(
         self, observations: Mapping[str, Tensor], starts: Tensor | None

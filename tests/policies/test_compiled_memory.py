@@ -9,7 +9,7 @@ from tests.policies.cases import make, observation
 from tests.policies.walks import ARMS, build, walked
 
 AFTER = 3
-NOT_ALIKE = {"unpooled delta", "learned choice", "random choice"}
+NOT_ALIKE = {"unpooled delta"}
 PLACES = {**ARMS, "unpooled delta": {"rule": "delta"}}
 
 
