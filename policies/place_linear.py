@@ -30,14 +30,16 @@ class LinearPlaces(SteppedPlaces):
 
     Args:
         config: the policy's settings.
+        reads_m: places that a leg reads, from its nominal foothold.
         axes: dimensions of places; with 2, where the path turns, they are (..., n, 2) and lie on
             the torus of two such circles, which only harmonic features take.
     """
 
     cells_m: Tensor
     """Centres of the cells that pixels are pooled in; none where they are not."""
+    reads_m: Tensor
 
-    def __init__(self, config: PlaceMemoryConfig, axes: int = 1) -> None:
+    def __init__(self, config: PlaceMemoryConfig, reads_m: Tensor, axes: int = 1) -> None:
         super().__init__()
         self.axes = axes
         self.circle_m, self.length = config.circle_m, math.sqrt(config.kappa)
@@ -58,6 +60,7 @@ class LinearPlaces(SteppedPlaces):
         cells = 0 if config.pool_m is None else max(1, round(config.circle_m / config.pool_m))
         centres_m = (torch.arange(cells) + 0.5) * (config.circle_m / max(1, cells))
         self.register_buffer("cells_m", centres_m, persistent=False)
+        self.register_buffer("reads_m", reads_m, persistent=False)
 
     @property
     def is_alike(self) -> bool:
@@ -108,9 +111,14 @@ class LinearPlaces(SteppedPlaces):
             batch = len(at_m)
             flat = (part.flatten(0, 1) for part in (at_m, holes, weights))
             at_m, holes, weights = (p.unflatten(0, (batch, -1)) for p in self._pooled(*flat))
+        queries, origins = asked_m, None
+        if self.is_harmonic and self.axes == 1:  # all legs read alike, from where they stand
+            feet_m = asked_m.unflatten(-1, (-1, len(self.reads_m)))[..., 0] - self.reads_m[0]
+            queries, origins = self.reads_m, self._points(feet_m)
         read, state = self.memory.unroll(
-            state, self._points(asked_m), self._points(at_m), self._values(holes), gates=weights
-        )
+            state, self._points(queries), self._points(at_m), self._values(holes), gates=weights,
+            origins=origins,
+        )  # fmt: skip
         return read.squeeze(-1).to(asked_m), state
 
     def _pooled(self, at_m: Tensor, holes: Tensor, weights: Tensor) -> tuple[Tensor, ...]:

@@ -94,9 +94,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
             self.ground = Ground(plan, config.hole_m)
         else:
             self.learned = LearnedKeys(plan, config, generator)
-        self.places = _memory_of(config, 2 if self.is_plane else 1)
         reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
         self.register_buffer("reads_m", reads_m, persistent=False)
+        self.places = _memory_of(config, reads_m, 2 if self.is_plane else 1)
         votes = config.controller == "vote"
         self.controller = PlaceVotes(config, plan.footholds) if votes else self.dense(generator)
         self.choice: LearnedChoice | RandomChoice | None = None
@@ -344,11 +344,11 @@ def _detached(state: Any) -> Any:
     return type(state)(*map(_detached, state))
 
 
-def _memory_of(config: PlaceMemoryConfig, axes: int) -> SteppedPlaces:
+def _memory_of(config: PlaceMemoryConfig, reads_m: Tensor, axes: int) -> SteppedPlaces:
     circle_m, kappa = config.circle_m, config.kappa
     if config.memory == "grid" or (config.keys == "geometry" and not config.carries):
         return PlaceGrid(circle_m, config.cell_m, config.forgetting, axes)
     if config.memory == "exact":
         steps = None if config.exact_s is None else round(config.exact_s / config.decision_s)
         return ExactPlaces(circle_m, kappa, config.forgetting, steps)
-    return LinearPlaces(config, axes)
+    return LinearPlaces(config, reads_m, axes)

@@ -79,12 +79,31 @@ class HarmonicFeatures(FixedFeatures):
         x = self.prepare("queries and keys", x, self.weights)
         alone = self.dim == 1 and x.dim() > 1 and is_for_onnx()
         with component(PROJECTION), full_precision(x):
-            turns = (x.squeeze(-1).unsqueeze(-2) if alone else x) / self.period
-            # Whole turns go first: their multiples would take digits from the angle.
-            angles = (turns - turns.detach().round()) * (2 * math.pi)
+            angles = self._angles(x.squeeze(-1).unsqueeze(-2) if alone else x)
             angles = angles if alone else angles @ self.frequencies
         with component(EXPONENTIALS):
             return multiples(angles, self.weights) if alone else waves(angles, self.weights)
+
+    def shifted(self, sums: Tensor, by: Tensor) -> Tensor:
+        """Sums over keys (..., F, n) as seen from other places: phi(x)^T of what is returned is
+        phi(x + by)^T sums, exactly. A translation turns each harmonic by its own angle.
+
+        by (..., d) broadcasts with the sums' leading dimensions.
+        """
+        by = self.prepare("places", by, self.weights)
+        with component(PROJECTION), full_precision(by):
+            angles = (self._angles(by) @ self.frequencies).unsqueeze(-1)
+        with component(EXPONENTIALS):
+            cosines, sines = angles.cos(), angles.sin()
+        count = self.num_features
+        constant, even, odd = sums.split((1, count, count), -2)
+        even, odd = even * cosines + odd * sines, odd * cosines - even * sines
+        return torch.cat((constant.expand(*even.shape[:-2], 1, -1), even, odd), -2)
+
+    def _angles(self, x: Tensor) -> Tensor:
+        """Of places, in radians from -pi to pi: multiples of whole turns would take digits."""
+        turns = x / self.period
+        return (turns - turns.detach().round()) * (2 * math.pi)
 
     def scaled_queries(self, x: Tensor) -> ScaledFeatures:
         features = self.queries(x)

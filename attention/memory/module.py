@@ -1,5 +1,6 @@
 """A memory in the state of linear attention: reset, write, read, over any feature map."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from attention.causal import CHUNK
 from attention.components import SCORE, component
 from attention.features.base import FeatureMap
+from attention.features.harmonic import HarmonicFeatures
 from attention.joining import joined
 from attention.memory import delta, plain
 from attention.memory.delta import DeltaState
@@ -203,6 +205,7 @@ class LinearMemory(Float32Buffers):
         gates: Tensor | None = None,
         key_mask: Tensor | None = None,
         decay: float | Tensor | None = None,
+        origins: Tensor | None = None,
     ) -> tuple[Tensor, MemoryState]:
         """T steps at once, each a `write` and then a `read`: (..., T, Lq, dv) and the last state.
 
@@ -214,8 +217,11 @@ class LinearMemory(Float32Buffers):
                 heads (batch, T, heads, ., .). L at least 1.
             gates, key_mask: (batch, T, L), with heads (batch, T, heads, L).
             decay: of all steps, or (T,) or (batch, T), with heads (batch, T, heads).
+            origins: of a harmonic map, places (batch, T, k, d) that the same queries (Lq, d) are
+                seen from in all steps: answers at queries + origins, (batch, T, k Lq, dv). The sums
+                are turned instead of features made at each place.
 
-        Raises ValueError as `write` and `read`.
+        Raises ValueError as `write` and `read`, and for origins with heads or another map.
         """
         leading = self._leading(state)
         axis = len(leading) if self.heads is None else len(leading) - 1
@@ -226,7 +232,9 @@ class LinearMemory(Float32Buffers):
             )
         frames = keys.shape[axis]
         outer = (*leading[:axis], frames, *leading[axis:])
-        check_tokens("queries", queries, outer, self.dim)
+        if origins is not None:
+            self._check_origins(origins, outer)
+        check_tokens("queries", queries, outer if origins is None else (), self.dim)
         if frames == 0 or keys.shape[-2] == 0:
             raise ValueError(
                 "keys must have at least one frame, and one token a frame, got shape "
@@ -234,13 +242,22 @@ class LinearMemory(Float32Buffers):
             )
         tokens = self._written(keys, values, gates, key_mask, outer).moved(axis)
         log_decay = self._log_decay(decay, outer).movedim(axis, -1)
-        phi = mapped(self._asked(queries), lambda t: t.movedim(axis, -3))
         rows, outputs = self._frames_at_once(keys.shape[-2]), []
-        parts = zip(tokens.split(rows), log_decay.split(rows, -1), split(phi, rows), strict=True)
+        asked: Sequence[Features | Tensor]
+        phi = self._asked(queries)
+        if origins is None:
+            asked = split(mapped(phi, lambda t: t.movedim(axis, -3)), rows)
+        else:
+            asked = origins.split(rows, -3)
+        parts = zip(tokens.split(rows), log_decay.split(rows, -1), asked, strict=True)
         with component(SCORE), full_precision(tokens.values):
-            for written, forgotten, asked in parts:
+            for written, forgotten, places in parts:
                 states = self._states(state, written, forgotten)
-                outputs.append(self._answers(states, asked))
+                if isinstance(places, Tensor):
+                    seen = self._shifted(states, places)
+                    outputs.append(self._answers(seen, phi).flatten(-3, -2))
+                else:
+                    outputs.append(self._answers(states, places))
                 state = mapped(states, lambda t: t[..., -1, :, :])
         output = joined(outputs, -3)
         return output.movedim(-3, axis).to(queries.dtype), state
@@ -325,6 +342,25 @@ class LinearMemory(Float32Buffers):
         if isinstance(state, DeltaState):
             return delta.write_frames(state, tokens, log_decay)
         return plain.write_frames(state, tokens, log_decay, self.feature_map.signed)
+
+    def _check_origins(self, origins: Tensor, outer: tuple[int, ...]) -> None:
+        if not isinstance(self.feature_map, HarmonicFeatures) or self.heads is not None:
+            of_heads = "" if self.heads is None else f" with heads={self.heads}"
+            raise ValueError(
+                "origins must be None but of a harmonic map without heads, got "
+                f"{type(self.feature_map).__name__}{of_heads}"
+            )
+        check_tokens("origins", origins, outer, self.dim)
+
+    def _shifted(self, states: MemoryState, origins: Tensor) -> MemoryState:
+        """States (..., ., .) as seen from places (..., k, d): entries (..., k, ., .)."""
+        assert isinstance(self.feature_map, HarmonicFeatures)
+        states = mapped(states, lambda t: t.unsqueeze(-3))
+        values = self.feature_map.shifted(states.values, origins)
+        if isinstance(states, DeltaState):
+            return DeltaState(values)
+        normaliser = self.feature_map.shifted(states.normaliser.mT, origins).mT
+        return states._replace(values=values, normaliser=normaliser)
 
     def _answers(self, state: MemoryState, phi: Features) -> Tensor:
         with component(SCORE), full_precision(phi.mantissa):

@@ -131,6 +131,25 @@ def test_unroll_equals_step_by_step_gradients_too(
 
 
 @pytest.mark.parametrize("rule", ["sum", "delta"])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_queries_seen_from_origins_are_those_at_their_sums(rule: str, dim: int) -> None:
+    """Answers, the last state and gradients."""
+    made = memory("harmonic", dim, m=7, rule=rule, decay=0.9, kappa=2.0, period=1.5)
+    tokens = case(B, T, dim=dim)
+    queries, origins = rand(4, dim, seed=11), rand(B, T, 3, dim, seed=12)
+    tokens["queries"] = (origins.unsqueeze(-2) + queries).flatten(-3, -2)
+    results = []
+    for more in ({}, {"queries": queries, "origins": origins}):
+        leaves = [tokens[name].clone().requires_grad_() for name in ("keys", "values", "gates")]
+        given = {**tokens, **dict(zip(("keys", "values", "gates"), leaves, strict=True)), **more}
+        output, state = made.unroll(made.initial_state(B), **given)
+        upstream = rand(*output.shape, seed=13)
+        results.append((output, *state, *torch.autograd.grad(output, leaves, upstream)))
+    for computed, expected in zip(*results, strict=True):
+        torch.testing.assert_close(computed, expected)
+
+
+@pytest.mark.parametrize("rule", ["sum", "delta"])
 def test_heads_forget_and_draw_on_their_own(rule: str) -> None:
     """Frames come before heads; each head is the memory of its own vectors and factor."""
     factors = torch.tensor([0.5, 0.9, 1.0])
@@ -355,5 +374,7 @@ def test_tokens_are_refused_in_a_sentence() -> None:
         made.unroll(state, queries, **good)
     with pytest.raises(ValueError, match="keys must have at least one frame, and one token a"):
         made.unroll(state, **{k: t[:, :, :0] for k, t in case(B, T).items()})
+    with pytest.raises(ValueError, match=r"origins must be None but of a harmonic .* Trig"):
+        made.unroll(made.initial_state(B), origins=torch.zeros(B, T, 1, 2), **case(B, T))
     with pytest.raises(ValueError, match=r"last leading dimension must be heads=3, got \(2,\)"):
         memory("trig", heads=3).initial_state(2)
