@@ -12,7 +12,15 @@ from torch import Tensor, nn
 
 import attention
 
-__all__ = ["AttentionSettings", "NoAttention", "fit_maps", "is_of_map", "make", "prepare_step"]
+__all__ = [
+    "AttentionSettings",
+    "NoAttention",
+    "fit_maps",
+    "is_of_map",
+    "layers_of",
+    "make",
+    "prepare_step",
+]
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -78,7 +86,7 @@ def prepare_step(
     random = settings.feature_map not in ("softmax", "none")
     if random and settings.redraw_every is not None and step % settings.redraw_every == 0:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-        for layer in _layers(model):
+        for layer in layers_of(model):
             layer.redraw(generator)
 
 
@@ -97,7 +105,7 @@ def fit_maps(model: nn.Module, run: Callable[[], object]) -> None:
         assert isinstance(layer, attention.RandomFeatureAttention)
         layer.fit(query, key)
 
-    hooks = [layer.register_forward_pre_hook(fit, with_kwargs=True) for layer in _layers(model)]
+    hooks = [layer.register_forward_pre_hook(fit, with_kwargs=True) for layer in layers_of(model)]
     try:
         run()
     finally:
@@ -111,5 +119,6 @@ def is_of_map(name: str) -> bool:
     return ".feature_map." in name
 
 
-def _layers(model: nn.Module) -> list[attention.RandomFeatureAttention]:
+def layers_of(model: nn.Module) -> list[attention.RandomFeatureAttention]:
+    """A model's attention, exact or not, in its order."""
     return [m for m in model.modules() if isinstance(m, attention.RandomFeatureAttention)]

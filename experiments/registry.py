@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.compositional.settings import COMPOSITIONAL
-from experiments.images.settings import IMAGES
+from experiments.images.settings import IMAGES, TRUSTED_IMAGES
 from experiments.language.settings import SAMPLED_SOFTMAX, SOFTMAX_ERRORS
 from experiments.speech.settings import SPEECH
 from experiments.task import Task
@@ -12,7 +12,7 @@ from training.command.suggestions import did_you_mean
 
 __all__ = ["TASKS", "task"]
 
-TASKS = (COMPOSITIONAL, IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS, SPEECH)
+TASKS = (COMPOSITIONAL, IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS, SPEECH, TRUSTED_IMAGES)
 
 
 def task(name: str) -> Task:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -19,6 +21,7 @@ from experiments.task import Learning
 __all__ = ["check", "learn"]
 
 _MEASURED_AT_ONCE = 500
+Also = Callable[[ImageTransformer, Tensor], dict[str, float]]
 
 
 def check(settings: ImagesConfig, data: str | None) -> None:
@@ -29,8 +32,8 @@ def check(settings: ImagesConfig, data: str | None) -> None:
     ImageTransformer(settings, 0)
 
 
-def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure on the test pictures."""
+def learn(learning: Learning, also: Also | None = None) -> dict[str, float]:
+    """Learn, and measure on the test pictures; `also` gives more of the model and pictures."""
     settings: ImagesConfig = learning.settings
     whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out
@@ -50,7 +53,7 @@ def learn(learning: Learning) -> dict[str, float]:
         prepare_step(model, settings.attention, learning.seed, step, lambda: model(images(step)))
 
     def measure() -> dict[str, float]:
-        return _measured(model, held_out)
+        return _measured(model, held_out, also)
 
     fit(
         model, loss, settings.fitting, learning.folder, learning.seed, measure, before,
@@ -58,10 +61,11 @@ def learn(learning: Learning) -> dict[str, float]:
     )  # fmt: skip
     part = Pictures(test.images[: settings.test], test.labels[: settings.test])
     total, attending = flops_of(lambda: model(test.images[:1]))
-    return _measured(model, part) | {"attention_flops": attending, "flops": total}
+    return _measured(model, part, also) | {"attention_flops": attending, "flops": total}
 
 
 @torch.no_grad()
-def _measured(model: ImageTransformer, pictures: Pictures) -> dict[str, float]:
+def _measured(model: ImageTransformer, pictures: Pictures, also: Also | None) -> dict[str, float]:
     chunks = pictures.images.split(_MEASURED_AT_ONCE)
-    return classified(torch.cat([model(images) for images in chunks]), pictures.labels)
+    found = classified(torch.cat([model(images) for images in chunks]), pictures.labels)
+    return found if also is None else found | also(model, chunks[0])

@@ -10,8 +10,9 @@ from pydantic.dataclasses import dataclass
 from experiments.fitting import Fitting
 from experiments.layers import AttentionSettings
 from experiments.task import Measure, Task
+from experiments.trust import TRUST
 
-__all__ = ["IMAGES", "ImagesConfig"]
+__all__ = ["IMAGES", "TRUSTED_IMAGES", "ImagesConfig"]
 
 
 @dataclass(
@@ -60,3 +61,10 @@ IMAGES = Task(
         Measure("flops", "model, FLOPs", "a picture", higher_is_better=False, form=",.0f"),
     ),
 )  # fmt: skip
+
+TRUSTED_IMAGES = Task(
+    name="trusted_images",
+    settings=ImagesConfig,
+    module="experiments.images.trusted",
+    measures=(*IMAGES.measures, *TRUST),
+)

@@ -1,0 +1,56 @@
+"""How far a model's attention estimates softmax attention, by what its layers are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import attention
+from attention.matrix import attention_matrix
+from experiments.layers import layers_of
+from experiments.task import Measure
+
+__all__ = ["TRUST", "trust"]
+
+TRUST = (
+    Measure("negative", "estimates below 0", "% of pairs", higher_is_better=False, form=".1f"),
+    Measure("clamped", "denominators raised", "% of queries", higher_is_better=False, form=".1f"),
+    Measure("distance", "from softmax's weights", "total variation", higher_is_better=False),
+    Measure("lengths", "|q||k|", "mean, scaled", higher_is_better=False, form=".2f"),
+)
+"""Means over layers and heads. A query's weights differ from softmax's by half the sum of their
+absolute differences."""
+
+
+@torch.no_grad()
+def trust(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
+    """What `TRUST` names, of what `run` passes through the model; zeros without estimates."""
+    found: list[Tensor] = []
+
+    def look(layer: nn.Module, tokens: tuple[Tensor, ...], _: dict[str, Any]) -> None:
+        assert isinstance(layer, attention.RandomFeatureAttention)
+        q, k, _ = layer.project(*tokens)
+        if isinstance(layer.feature_map, attention.FeatureMap):
+            found.append(_compared(layer.feature_map, q, k))
+
+    hooks = [one.register_forward_pre_hook(look, with_kwargs=True) for one in layers_of(model)]
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    means = torch.stack(found).mean(0) if found else torch.zeros(len(TRUST))
+    return {measure.name: float(mean) for measure, mean in zip(TRUST, means, strict=True)}
+
+
+def _compared(features: attention.FeatureMap, q: Tensor, k: Tensor) -> Tensor:
+    """Of queries and keys (batch, heads, tokens, d)."""
+    seen = attention.diagnose(features, q, k)
+    differ = attention_matrix(features, q, k) - (q @ k.mT).softmax(-1)
+    distance = 0.5 * differ.abs().sum(-1).mean()
+    lengths = q.norm(dim=-1).mean() * k.norm(dim=-1).mean()
+    shares = 100 * seen.negative_estimates, 100 * seen.clamped_rows
+    return torch.tensor([*shares, float(distance), float(lengths)])
