@@ -32,7 +32,7 @@ def trust(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
 
     def look(layer: nn.Module, tokens: tuple[Tensor, ...], _: dict[str, Any]) -> None:
         assert isinstance(layer, attention.RandomFeatureAttention)
-        q, k, _ = layer.project(*tokens)
+        q, k = layer.project(*tokens)[:2]
         if isinstance(layer.feature_map, attention.FeatureMap):
             found.append(_compared(layer.feature_map, q, k))
 

@@ -12,7 +12,9 @@ from experiments.trust import TRUST, trust
 
 def told(name, scale, m=16):
     """Of one layer over drawn tokens, whose queries and keys are so long."""
-    layer = attention.RandomFeatureAttention(16, 2, name, m, seed=0, batch_first=True)
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        layer = attention.RandomFeatureAttention(16, 2, name, m, seed=0, batch_first=True)
     tokens = torch.randn(3, 12, 16, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         layer.in_proj_weight[:32] *= scale
