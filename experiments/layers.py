@@ -17,12 +17,14 @@ __all__ = [
     "NoAttention",
     "fit_maps",
     "is_of_map",
-    "layers_of",
+    "look_before",
     "make",
     "prepare_step",
 ]
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+Look = Callable[[nn.Module, tuple[Tensor, ...], dict[str, Any]], None]
+"""Is given a layer, what it is called with by place, and by name."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -86,7 +88,7 @@ def prepare_step(
     random = settings.feature_map not in ("softmax", "none")
     if random and settings.redraw_every is not None and step % settings.redraw_every == 0:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-        for layer in layers_of(model):
+        for layer in _layers(model):
             layer.redraw(generator)
 
 
@@ -105,7 +107,13 @@ def fit_maps(model: nn.Module, run: Callable[[], object]) -> None:
         assert isinstance(layer, attention.RandomFeatureAttention)
         layer.fit(query, key)
 
-    hooks = [layer.register_forward_pre_hook(fit, with_kwargs=True) for layer in layers_of(model)]
+    look_before(model, fit, run)
+
+
+def look_before(model: nn.Module, look: Look, run: Callable[[], object]) -> None:
+    """`run`, with `look` given each attention layer, its tokens and its named arguments before it
+    attends."""
+    hooks = [layer.register_forward_pre_hook(look, with_kwargs=True) for layer in _layers(model)]
     try:
         run()
     finally:
@@ -119,6 +127,5 @@ def is_of_map(name: str) -> bool:
     return ".feature_map." in name
 
 
-def layers_of(model: nn.Module) -> list[attention.RandomFeatureAttention]:
-    """A model's attention, exact or not, in its order."""
+def _layers(model: nn.Module) -> list[attention.RandomFeatureAttention]:
     return [m for m in model.modules() if isinstance(m, attention.RandomFeatureAttention)]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import attention
 from attention.matrix import attention_matrix
-from experiments.layers import layers_of
+from experiments.layers import look_before
 from experiments.task import Measure
 
 __all__ = ["TRUST", "trust"]
@@ -36,12 +36,7 @@ def trust(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
         if isinstance(layer.feature_map, attention.FeatureMap):
             found.append(_compared(layer.feature_map, q, k))
 
-    hooks = [one.register_forward_pre_hook(look, with_kwargs=True) for one in layers_of(model)]
-    try:
-        run()
-    finally:
-        for hook in hooks:
-            hook.remove()
+    look_before(model, look, run)
     means = torch.stack(found).mean(0) if found else torch.zeros(len(TRUST))
     return {measure.name: float(mean) for measure, mean in zip(TRUST, means, strict=True)}
 

@@ -21,12 +21,6 @@ class Memory:
     seen: Any = None
     """What a policy with a memory of its own carries of what it saw, see `recalled`."""
 
-    def where(self, kept: Tensor) -> "Memory":
-        """The same, but nothing of controller and action for those of the batch that are not kept,
-        (batch,) bool."""
-        factor = kept.unsqueeze(-1).to(self.state)
-        return Memory(self.state * factor, self.last * factor, self.seen)
-
     @property
     def numbers(self) -> int:
         """How many are carried, of the whole batch."""

@@ -83,7 +83,7 @@ class LearnedKeys(nn.Module):
         """
         with component("keys"):
             inputs = self._inputs(observations)
-            if torch.is_grad_enabled():
+            if self.stride > 1 and torch.is_grad_enabled():
                 inputs = _one_in(inputs, self.stride)
             made = self.network(inputs)
             places_m = MIDDLE_M + SPAN_M * (made[..., 0] + inputs[..., :2] @ self.prior)
@@ -118,8 +118,6 @@ class LearnedKeys(nn.Module):
 
 def _one_in(tokens: Tensor, stride: int) -> Tensor:
     """One in `stride` of the tokens (batch, tokens, k), others in each of the batch in turn."""
-    if stride == 1:
-        return tokens
     batch, count = tokens.shape[:2]
     first = torch.arange(batch, device=tokens.device).unsqueeze(-1)
     taken = first % stride + torch.arange(0, count, stride, device=tokens.device)

@@ -213,21 +213,19 @@ class SeeingPolicy(Rebuilt):
     def _controlled(
         self, given: Tensor, taken: Tensor, starts: Tensor, memory: Memory
     ) -> tuple[Tensor, Tensor]:
-        """The controller's numbers at each of steps, (batch times steps, ...), and its state from
-        then on. Actions that were taken are known, so one without a state goes through all at
-        once."""
+        """The controller's numbers at each of steps, (batch times steps, ...), and its state then.
+        Actions taken are known, so one without a state goes through all at once."""
+        goes_on = ~starts.unsqueeze(-1)
+        last = torch.cat((memory.last.unsqueeze(1), taken[:, :-1]), 1) * goes_on
         if not hasattr(self.controller, "state_size"):
-            last = torch.cat((memory.last.unsqueeze(1), taken[:, :-1]), 1)
-            last = last * ~starts.unsqueeze(-1)
             every = Memory(given.new_zeros(starts.numel(), 0), last.flatten(0, 1))
             return self._step(given.flatten(0, 1), every)[0], memory.state
-        numbers = []
+        numbers, state = [], memory.state
         for step in range(starts.shape[1]):
-            memory = memory.where(~starts[:, step])
-            made, state = self._step(given[:, step], memory)
+            before = Memory(state * goes_on[:, step], last[:, step])
+            made, state = self._step(given[:, step], before)
             numbers.append(made)
-            memory = Memory(state, taken[:, step])
-        return torch.stack(numbers, 1).flatten(0, 1), memory.state
+        return torch.stack(numbers, 1).flatten(0, 1), state
 
     def prepared(
         self, observations: Mapping[str, Tensor], starts: Tensor | None

@@ -243,21 +243,18 @@ class LinearMemory(Float32Buffers):
         tokens = self._written(keys, values, gates, key_mask, outer).moved(axis)
         log_decay = self._log_decay(decay, outer).movedim(axis, -1)
         rows, outputs = self._frames_at_once(keys.shape[-2]), []
-        asked: Sequence[Features | Tensor]
+        written, forgotten = tokens.split(rows), log_decay.split(rows, -1)
         phi = self._asked(queries)
+        asked: Sequence[Features] = [phi] * len(written)
+        places: Sequence[Tensor | None] = [None] * len(written)
         if origins is None:
             asked = split(mapped(phi, lambda t: t.movedim(axis, -3)), rows)
         else:
-            asked = origins.split(rows, -3)
-        parts = zip(tokens.split(rows), log_decay.split(rows, -1), asked, strict=True)
+            places = origins.split(rows, -3)
         with component(SCORE), full_precision(tokens.values):
-            for written, forgotten, places in parts:
-                states = self._states(state, written, forgotten)
-                if isinstance(places, Tensor):
-                    seen = self._shifted(states, places)
-                    outputs.append(self._answers(seen, phi).flatten(-3, -2))
-                else:
-                    outputs.append(self._answers(states, places))
+            for part, faded, own, place in zip(written, forgotten, asked, places, strict=True):
+                states = self._states(state, part, faded)
+                outputs.append(self._answers(states, own, place))
                 state = mapped(states, lambda t: t[..., -1, :, :])
         output = joined(outputs, -3)
         return output.movedim(-3, axis).to(queries.dtype), state
@@ -356,13 +353,15 @@ class LinearMemory(Float32Buffers):
         """States (..., ., .) as seen from places (..., k, d): entries (..., k, ., .)."""
         assert isinstance(self.feature_map, HarmonicFeatures)
         states = mapped(states, lambda t: t.unsqueeze(-3))
-        values = self.feature_map.shifted(states.values, origins)
         if isinstance(states, DeltaState):
-            return DeltaState(values)
-        normaliser = self.feature_map.shifted(states.normaliser.mT, origins).mT
-        return states._replace(values=values, normaliser=normaliser)
+            return DeltaState(self.feature_map.shifted(states.values, origins))
+        sums = torch.cat((states.values, states.normaliser.mT), -1)
+        values, normaliser = self.feature_map.shifted(sums, origins).split((self.value_dim, 1), -1)
+        return states._replace(values=values, normaliser=normaliser.mT)
 
-    def _answers(self, state: MemoryState, phi: Features) -> Tensor:
+    def _answers(self, state: MemoryState, phi: Features, origins: Tensor | None = None) -> Tensor:
+        if origins is not None:
+            return self._answers(self._shifted(state, origins), phi).flatten(-3, -2)
         with component(SCORE), full_precision(phi.mantissa):
             if isinstance(state, DeltaState):
                 return delta.read(state, phi)
