@@ -19,7 +19,7 @@ from attention.products import (
     Features,
     exponential,
     key_unit,
-    rows_times,
+    rows_times_each,
     times,
 )
 from attention.relative import largest_entry
@@ -112,10 +112,12 @@ def _chunk(
     kept = exponential(state.log_scale - reference)
     unit = key_unit(v.dtype, signed)
     shared = phi_k.mantissa if signed else times(phi_k, unit)
-    weights = times(decay, rows_times(queries, shared.mT))
-    numerator = weights @ v + times(kept, rows_times(queries, state.values))
-    earlier = times(kept, rows_times(queries, state.normaliser.mT))
-    denominator = weights.sum(-1, keepdim=True) + earlier
+    weights, values, normaliser = rows_times_each(
+        queries, shared.mT, state.values, state.normaliser.mT
+    )
+    weights = times(decay, weights)
+    numerator = weights @ v + times(kept, values)
+    denominator = weights.sum(-1, keepdim=True) + times(kept, normaliser)
     # A floor is in absolute units, and so without what the scales grew by.
     absolute = reference if forgotten is None else reference + forgotten
     if not signed:

@@ -1,11 +1,19 @@
-"""Parts of a whole, joined again."""
+"""Parts of a whole, and parts joined again."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-__all__ = ["joined"]
+__all__ = ["joined", "parts"]
+
+
+def parts(whole: Tensor, size: int | None, axis: int) -> tuple[Tensor, ...]:
+    """Parts of `size` along an axis, the last one smaller; None: all in one, however long.
+
+    Their gradients are joined once. That of each slice would be as large as the whole.
+    """
+    return (whole,) if size is None else whole.split(size, axis)
 
 
 def joined(parts: Sequence[Tensor], axis: int) -> Tensor:

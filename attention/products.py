@@ -13,11 +13,13 @@ feature's logarithm, which is what goes on to tokens, is of order 1. So:
 All factors are powers of two: no bit of an output depends on them, as long as nothing underflows.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from attention.joining import parts
 from attention.relative import ROWS, SUMS, TIMES, product, transposed_product
 from attention.tracing import is_exporting, known
 
@@ -36,11 +38,12 @@ class Features(NamedTuple):
     """(..., L, F): the mantissa is a constant times exp(logarithms); None: gradients go through
     the mantissa."""
 
-    def rows(self, part: slice) -> "Features":
-        """Those of some tokens."""
+    def parts(self, rows: int | None) -> "list[Features]":
+        """Those of `rows` tokens each; None: of all."""
+        mantissas = parts(self.mantissa, rows, -2)
         if self.logarithms is None:
-            return Features(self.mantissa[..., part, :])
-        return Features(self.mantissa[..., part, :], self.logarithms[..., part, :])
+            return [Features(mantissa) for mantissa in mantissas]
+        return list(map(Features, mantissas, parts(self.logarithms, rows, -2)))
 
 
 def key_unit(dtype: torch.dtype, signed: bool) -> float:
@@ -75,6 +78,11 @@ def rows_times(features: Features, matrix: Tensor) -> Tensor:
     return ROWS(logarithms, features.mantissa, matrix)
 
 
+def rows_times_each(features: Features, *matrices: Tensor) -> Sequence[Tensor]:
+    """`rows_times` of each matrix, in one product where it saves passes of gradients."""
+    return _each(rows_times, features, matrices)
+
+
 def sums_over_rows(features: Features, weights: Tensor) -> Tensor:
     """mantissa^T @ weights, for features of keys: (..., C, F), (..., C, n) -> (..., F, n)."""
     logarithms = _differentiated(features)
@@ -83,14 +91,29 @@ def sums_over_rows(features: Features, weights: Tensor) -> Tensor:
     return SUMS(logarithms, features.mantissa, weights)
 
 
+def sums_over_rows_each(features: Features, *weights: Tensor) -> Sequence[Tensor]:
+    """`sums_over_rows` of each, in one product where it saves passes of gradients."""
+    return _each(sums_over_rows, features, weights)
+
+
+def _each(
+    product: Callable[[Features, Tensor], Tensor], features: Features, others: Sequence[Tensor]
+) -> Sequence[Tensor]:
+    alike = all(other.shape[:-1] == others[0].shape[:-1] for other in others)
+    if alike and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        joined = product(features, torch.cat(tuple(others), -1))
+        return joined.split([other.shape[-1] for other in others], -1)
+    return [product(features, other) for other in others]
+
+
 def accumulated(
     total: Tensor, kept: Features, keys: Features, weights: Tensor, *, own: bool
 ) -> Tensor:
-    """total times kept, plus `sums_over_rows` of keys and weights: (..., F, n).
+    """total times kept, plus `sums_over_rows` of keys and weights, without gradients: (..., F, n).
 
-    own: the total is nobody else's, and may hold the result where no gradient is asked for.
+    own: the total is nobody else's, and may hold the result.
     """
-    if own and not torch.is_grad_enabled():
+    if own:
         unchanged = known((kept.mantissa == 1).all())
         rows = keys.mantissa.mT
         if unchanged is not None and total.shape[:-2] == rows.shape[:-2] == weights.shape[:-2]:

@@ -9,8 +9,9 @@ takes in a prompt at the speed of `linear_attention`, `step` what follows.
 import torch
 from torch import Tensor
 
-from attention.causal import causal_blocks, chunk_rows, slices
+from attention.causal import causal_blocks, chunk_rows
 from attention.components import SCORE, component
+from attention.joining import parts
 from attention.options import is_real
 from attention.precision import full_precision
 from attention.products import Features
@@ -65,7 +66,7 @@ def prefill(
     log_decays = None
     if decay is not None:
         log_decay = _log_decay(decay, tokens.log_scale, key_mask)
-        log_decays = [log_decay[..., part, :] for part in slices(phi_q.shape[-2], rows)]
+        log_decays = parts(log_decay, rows, -2)
     output, state = causal_blocks(
         tokens.query_blocks(rows), tokens.key_blocks(rows), signed, state, log_decays
     )

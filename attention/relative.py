@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from attention.tracing import known
+
 
 def power_of_two(sizes: Tensor) -> Tensor:
     """The largest power of two in each number; 1 for 0. A constant for gradients."""
@@ -30,6 +32,25 @@ def product(rows: Tensor, matrix: Tensor) -> Tensor:
 def transposed_product(rows: Tensor, weights: Tensor) -> Tensor:
     """rows^T @ weights, as `product`."""
     return (weights.mT @ rows).mT if weights.shape[-1] == 1 else rows.mT @ weights
+
+
+def relative_gradient(left: Tensor, right: Tensor, mantissa: Tensor) -> Tensor:
+    """(left @ right^T) * mantissa: (..., C, n), (..., F, n), (..., C, F) -> (..., C, F).
+
+    Rows of `left` are brought to size 1 meanwhile, unless the product is known to be in range.
+    """
+    if torch.is_grad_enabled() or left.device.type != "cpu" or not _in_range(left, right):
+        unit = power_of_two(largest_entry(left))
+        return ((left / unit) @ right.mT) * (mantissa * unit)
+    return (left @ right.mT).mul_(mantissa)
+
+
+def _in_range(left: Tensor, right: Tensor) -> bool:
+    """Whether no entry of left @ right^T overflows; False where that cannot be read."""
+    if left.numel() == 0 or right.numel() == 0:
+        return False
+    largest = left.abs().amax() * right.abs().amax() * left.shape[-1]
+    return known(largest < torch.finfo(left.dtype).max) is True
 
 
 class _Function(torch.autograd.Function):
@@ -82,8 +103,7 @@ class Rows(_Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor]:
         mantissa, matrix = ctx.saved_tensors
-        unit = power_of_two(largest_entry(grad))
-        relative = ((grad / unit) @ matrix.mT) * (mantissa * unit)
+        relative = relative_gradient(grad, matrix, mantissa)
         of_matrix = mantissa.mT @ grad
         return relative.sum_to_size(ctx.shape), None, of_matrix.sum_to_size(matrix.shape)
 
@@ -102,8 +122,7 @@ class Sums(_Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor]:
         mantissa, weights = ctx.saved_tensors
-        unit = power_of_two(largest_entry(weights))
-        relative = ((weights / unit) @ grad.mT) * (mantissa * unit)
+        relative = relative_gradient(weights, grad, mantissa)
         of_weights = mantissa @ grad
         return relative.sum_to_size(ctx.shape), None, of_weights.sum_to_size(weights.shape)
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention.causal import KeyBlock, QueryBlock, slices
+from attention.causal import KeyBlock, QueryBlock
+from attention.joining import parts
 from attention.precision import working_dtype
 from attention.products import Features
 from attention.relative import largest_entry
@@ -25,19 +26,13 @@ class ScaledTokens(NamedTuple):
     """(..., S, dv), zeros where a key is hidden."""
 
     def query_blocks(self, rows: int | None) -> list[QueryBlock]:
-        return [
-            (
-                self.queries.rows(part),
-                None if self.log_floor is None else self.log_floor[..., part, :],
-            )
-            for part in slices(self.queries.mantissa.shape[-2], rows)
-        ]
+        queries, floor = self.queries.parts(rows), self.log_floor
+        floors = [None] * len(queries) if floor is None else parts(floor, rows, -2)
+        return list(zip(queries, floors, strict=True))
 
     def key_blocks(self, rows: int | None) -> list[KeyBlock]:
-        return [
-            (self.keys.rows(part), self.log_scale[..., part, :], self.values[..., part, :])
-            for part in slices(self.keys.mantissa.shape[-2], rows)
-        ]
+        scales, values = parts(self.log_scale, rows, -2), parts(self.values, rows, -2)
+        return list(zip(self.keys.parts(rows), scales, values, strict=True))
 
 
 def scaled_tokens(

@@ -4,15 +4,18 @@ On a CPU a block's features stay in the cache between the operations that make t
 product that uses them; memory without gradients is O(L d) instead of O(L F).
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from attention.causal import CHUNK, KeyBlock, QueryBlock, causal_blocks, chunk_rows, slices
+from attention.causal import CHUNK, KeyBlock, QueryBlock, causal_blocks, chunk_rows
 from attention.components import EXPONENTIALS, component
 from attention.denominators import KeyStatistics, log_lower_bound
+from attention.joining import joined, parts
 from attention.linear import bidirectional_blocks
 from attention.precision import working_dtype
 from attention.products import Features
@@ -128,8 +131,34 @@ def attend(
 
 def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
     """See `FeatureMap.bidirectional`."""
-    queries, keys = blocks(features, tokens, None)
-    return bidirectional_blocks(queries, keys, features.signed)
+    attended = []
+    for part in _batches(tokens, features.output_dim):
+        queries, keys = blocks(features, part, None)
+        attended.append(bidirectional_blocks(queries, keys, features.signed))
+    return joined(attended, 0)
+
+
+def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
+    """Parts of a batch (batch, heads, L, d) whose features fit the cache, CHUNK tokens at once.
+
+    All of it where `rows_at_once` gives None, and of other shapes.
+    """
+    x, y, values = tokens[:3]
+    count = len(x)
+    if x.ndim < 4 or not count == len(y) == len(values) or rows_at_once(width, x) is None:
+        yield tokens
+        return
+    rows = min(CHUNK, max(x.shape[-2], y.shape[-2]))
+    size = max(1, CPU_BLOCK // max(1, math.prod(x.shape[1:-2]) * rows * width))
+
+    def split(some: Tensor | None) -> Iterable[Tensor | None]:
+        if some is None or some.ndim < x.ndim or len(some) < count:
+            return repeat(some)  # the same for all of the batch
+        return parts(some, size, 0)
+
+    of_all = (parts(some, size, 0) for some in (x, y, values))
+    for part in zip(*of_all, *map(split, tokens[3:]), strict=False):
+        yield Prepared(*part)
 
 
 def causal_form(
@@ -173,7 +202,7 @@ def _exponentials(phi: Logarithms) -> tuple[Features, Tensor]:
         largest = phi.logarithms.detach().amax(-1, keepdim=True)
         log_scale = phi.log_weight + largest
         if torch.is_grad_enabled():
-            logarithms = phi.logarithms - largest
+            logarithms = _less(phi, largest)
             return Features(logarithms.exp(), logarithms), log_scale
         # In the same memory: no gradient asks for the logarithms.
         return Features(_less(phi, largest).exp_()), log_scale
@@ -201,12 +230,12 @@ def _query_blocks(
     rows: int | None,
     chunk: int | None,
 ) -> Iterator[QueryBlock]:
-    for part in slices(x.shape[-2], rows):
-        phi, log_scale = features_of_queries(features, x[..., part, :])
+    bounds = repeat(None) if log_bound is None else parts(log_bound, rows, -2)
+    for block, bound in zip(parts(x, rows, -2), bounds, strict=False):
+        phi, log_scale = features_of_queries(features, block)
         # The floor's unit is the query's, whose scale is left out of numerator and denominator.
-        floor = None if log_bound is None else log_bound[..., part, :] - log_scale
-        for inner in slices(phi.mantissa.shape[-2], chunk):
-            yield phi.rows(inner), None if floor is None else floor[..., inner, :]
+        floors = repeat(None) if bound is None else parts(bound - log_scale, chunk, -2)
+        yield from zip(phi.parts(chunk), floors, strict=False)
 
 
 def _key_blocks(
@@ -217,10 +246,11 @@ def _key_blocks(
     rows: int | None,
     chunk: int | None,
 ) -> Iterator[KeyBlock]:
-    for part in slices(y.shape[-2], rows):
-        phi, log_scale = features_of_keys(features, y[..., part, :])
-        v = values[..., part, :]
-        if visible is not None:
-            log_scale = log_scale.masked_fill(~visible[..., part, :], -torch.inf)
-        for inner in slices(v.shape[-2], chunk):
-            yield phi.rows(inner), log_scale[..., inner, :], v[..., inner, :]
+    shown = repeat(None) if visible is None else parts(visible, rows, -2)
+    of_all = parts(y, rows, -2), parts(values, rows, -2)
+    for block, v, seen in zip(*of_all, shown, strict=False):
+        phi, log_scale = features_of_keys(features, block)
+        if seen is not None:
+            log_scale = log_scale.masked_fill(~seen, -torch.inf)
+        scales = parts(log_scale, chunk, -2)
+        yield from zip(phi.parts(chunk), scales, parts(v, chunk, -2), strict=True)

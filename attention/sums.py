@@ -17,8 +17,9 @@ from attention.products import (
     accumulated,
     exponential,
     key_unit,
-    rows_times,
+    rows_times_each,
     sums_over_rows,
+    sums_over_rows_each,
     times,
 )
 from attention.relative import largest_entry
@@ -99,8 +100,14 @@ def absorb(
         largest_value = torch.maximum(largest_value, largest_entry(v).amax(-2, keepdim=True))
         mass = times(kept, mass) + (lengths(keys.mantissa) * weight).sum(-2, keepdim=True)
     # The weight goes to the dv columns of v, not to the F columns of phi_k: fewer operations.
-    values = accumulated(state.values, kept, keys, v * weight, own=own)
-    normaliser = times(kept, state.normaliser) + sums_over_rows(keys, weight).mT
+    weighted = v * weight
+    if torch.is_grad_enabled():
+        of_values, of_weights = sums_over_rows_each(keys, weighted, weight)
+        values = times(kept, state.values) + of_values
+    else:
+        values = accumulated(state.values, kept, keys, weighted, own=own)
+        of_weights = sums_over_rows(keys, weight)
+    normaliser = times(kept, state.normaliser) + of_weights.mT
     return LinearAttentionState(values, normaliser, mass, largest_value, reference)
 
 
@@ -115,8 +122,7 @@ def read(
 
     share: of signed maps, the least denominator as a share of the largest possible one.
     """
-    numerator = rows_times(queries, state.values)
-    denominator = rows_times(queries, state.normaliser.mT)
+    numerator, denominator = rows_times_each(queries, state.values, state.normaliser.mT)
     log_scale = state.log_scale.detach()
     if not signed:
         unit = key_unit(numerator.dtype, signed)

@@ -39,6 +39,7 @@ CASES: tuple[str, ...] = (
     ),
     *(f"trains|{kind}|{name}|512" for kind in ("bidirectional", "causal") for name in MAPS),
     *(f"heads|{kind}|angular_hybrid|{n}" for kind in ("training", "inference") for n in (1, 8)),
+    *(f"batch|{name}" for name in MAPS),
     *(f"scores|{name}|{length}" for length in (96, 384, 1536) for name in MAPS),
     "acts|stepping_stones_angular_8x8",
     "acts|stepping_stones",

@@ -97,6 +97,18 @@ def heads(kind: str, name: str, n: str) -> Callable[[], Any]:
     return step
 
 
+def batch(name: str) -> Callable[[], Any]:
+    """Attention of 64 frames, 4 heads and 101 tokens each, d = dv = 16, and its gradients."""
+    generator = torch.Generator().manual_seed(1000)
+    x, y, v = (t.requires_grad_() for t in torch.randn(3, 64, 4, 101, 16, generator=generator))
+
+    def step() -> None:
+        with torch.enable_grad():
+            _map(name, 16).attend(0.5 * x, 0.5 * y, v).sum().backward()
+
+    return step
+
+
 def acts(name: str) -> Callable[[], Any]:
     """A decision of a shipped policy, by `act`."""
     from training.evaluation.agents import EVALUATION_SEED, find_agents
@@ -116,6 +128,7 @@ CASES: dict[str, Callable[..., Callable[[], Any]]] = {
     "scores": scores,
     "trains": trains,
     "heads": heads,
+    "batch": batch,
     "acts": acts,
 }
 
