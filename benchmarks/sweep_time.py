@@ -28,6 +28,8 @@ from benchmarks.report import make_parser, new_figure, save
 from envs.bimanual_sweep.arm import Arm
 from envs.bimanual_sweep.camera import SweepCamera
 from envs.bimanual_sweep.env import BimanualSweepEnv
+from envs.bimanual_sweep.meshes import Movers
+from envs.bimanual_sweep.rasteriser import Rasteriser
 from envs.bimanual_sweep.scene import Scene
 from envs.bimanual_sweep.targets import ToolTargets
 from training.settings.config import exit_status
@@ -40,8 +42,8 @@ STEP_PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
         (Scene, "ball_positions_m"),
         (Scene, "arms_touch"),
     ),
-    "drawing what moves": ((SweepCamera, "_draw"),),
-    "putting it before the background": ((SweepCamera, "picture"),),
+    "drawing what moves": ((Rasteriser, "draw"), (Movers, "poses"), (SweepCamera, "_draw")),
+    "copying the background": ((SweepCamera, "picture"),),
     "observation, info, the rest": ((BimanualSweepEnv, "step"),),
 }
 RESET_PARTS: dict[str, tuple[tuple[Any, str], ...]] = {

@@ -1,7 +1,7 @@
-"""Functions of few numbers, compiled.
+"""Functions of numbers, compiled.
 
 Four legs of three joints are too few for NumPy, a call of which costs as much as twenty products,
-and too many for Python's own floats.
+and too many for Python's own floats. So are the pixels of a small triangle.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from foveate_extras import needs
 
-with needs("SteppingStones-v0", "sim", "numba", "llvmlite"):
+with needs("an environment in PyBullet", "sim", "numba", "llvmlite"):
     import numba
 
 __all__ = ["compiled"]
@@ -23,13 +23,13 @@ def compiled(function: Function) -> Function:
 
     What is compiled is kept on disk, and made anew where the function's own file has changed: of
     other files it may use nothing that is compiled. Where nothing can be kept, or what was kept
-    cannot be read, each process compiles. The environment variable NUMBA_DISABLE_JIT=1 leaves the
-    function as it is.
+    cannot be read, each process compiles. Division by zero is inf or NaN, as NumPy's. The
+    environment variable NUMBA_DISABLE_JIT=1 leaves the function as it is.
     """
     try:
-        made: Any = numba.njit(cache=True)(function)
+        made: Any = numba.njit(cache=True, error_model="numpy")(function)
     except RuntimeError:  # no folder that can be written
-        made = numba.njit(function)
+        made = numba.njit(error_model="numpy")(function)
     if hasattr(made, "_cache"):
         made._cache = _Kept(made._cache)
     return cast(Function, made)

@@ -1,15 +1,19 @@
-"""The policy's colour cameras: PyBullet's software renderer, with a background that is drawn once.
+"""The policy's colour cameras, and a background that is drawn once.
 
-Nearly all the time of a picture goes into the pixels of the table, which never moves. So table and
-bowls are drawn when an episode begins, in a client of their own, and each picture then puts arms
-and balls in front of them, pixel by pixel, by depth: no pixel differs from drawing everything.
+Nearly all the time of a picture goes into the pixels of the table, which never moves. So PyBullet's
+software renderer draws table and bowls when an episode begins, in a client of their own. Each
+picture then puts arms and balls in front of them, pixel by pixel, by depth. They are drawn by
+`rasteriser`, or by PyBullet where their shapes are not known or one reaches behind the camera. No
+pixel differs from PyBullet's picture of everything.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from envs.bimanual_sweep.config import CAMERA_RANGE_M, BimanualSweepConfig, SweepCameraConfig
-from envs.bimanual_sweep.scene import add_bowl_visual, add_table_visual
+from envs.bimanual_sweep.meshes import Movers
+from envs.bimanual_sweep.rasteriser import Rasteriser
+from envs.bimanual_sweep.scene import Scene, add_bowl_visual, add_table_visual
 from envs.bullet import BulletClient, HoldsPhysics
 
 __all__ = ["SweepCamera"]
@@ -35,22 +39,29 @@ class SweepCamera(HoldsPhysics):
         self._projection = self._client.computeProjectionMatrixFOV(
             camera.fov_deg, camera.width_px / camera.height_px, *CAMERA_RANGE_M
         )
+        self._rasteriser = Rasteriser(self._size, self._view, self._projection, _LIGHT)
+        self._movers: Movers | None = None
 
-    def begin(self, bowls_m: NDArray[np.float64]) -> None:
-        """Draw what stands still in an episode: the table, and bowls at (2, 2) centres."""
+    def begin(self, scene: Scene) -> None:
+        """Draw what stands still in an episode: the table, and the bowls."""
         self._client.resetSimulation()
         add_table_visual(self._client, self._config)
-        for bowl_m in bowls_m:
+        for bowl_m in scene.bowls_m:
             add_bowl_visual(self._client, self._config, bowl_m)
         background, self._depth = self._draw(self._client)
         self._background = np.ascontiguousarray(background)
+        self._movers = scene.movers
 
     def picture(self, client: BulletClient) -> NDArray[np.uint8]:
         """The scene (height, width, 3) with what moves as it is in `client` now."""
-        moving, depth = self._draw(client)
-        nearer = np.flatnonzero(depth < self._depth)
         picture = self._background.copy()
-        picture.reshape(-1, 3)[nearer] = moving.reshape(-1, 3)[nearer]
+        movers = self._movers
+        if movers is None or not self._rasteriser.draw(
+            movers.meshes, *movers.poses(client), self._depth, picture
+        ):
+            moving, depth = self._draw(client)
+            nearer = np.flatnonzero(depth < self._depth)
+            picture.reshape(-1, 3)[nearer] = moving.reshape(-1, 3)[nearer]
         return picture
 
     def close(self) -> None:

@@ -124,7 +124,7 @@ class BimanualSweepEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float
             arm.place(joints)
         if self.config.images or self.render_mode == "rgb_array":
             for camera in (self._camera, *self._extra.values()):
-                camera.begin(bowls_m)
+                camera.begin(self._scene)
         self._expert = SweepExpert(config, bowls_m)
         self._decisions = 0
         self._balls_m = self._scene.ball_positions_m()

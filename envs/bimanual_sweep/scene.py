@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from envs.bimanual_sweep.arm import Arm, ArmModel
 from envs.bimanual_sweep.config import BimanualSweepConfig
+from envs.bimanual_sweep.meshes import Movers
 from envs.bullet import BulletClient, HoldsPhysics
 
 __all__ = ["PHYSICS_S", "Scene", "add_bowl_visual", "add_table_visual"]
@@ -78,6 +79,8 @@ class Scene(HoldsPhysics):
         with tempfile.TemporaryDirectory() as folder:
             self.arms = [Arm(client, model, Path(folder), visible=pictures) for model in models]
         self.balls = self._make_balls(balls_m)
+        moving = [*(arm.body for arm in self.arms), *self.balls]
+        self.movers = Movers.of(client, moving) if pictures else None
         for body in (table, *bowls):
             client.setCollisionFilterGroupMask(body, -1, _STATIC, _TOOLS | _BALLS)
         for ball in self.balls:
