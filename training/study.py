@@ -47,6 +47,11 @@ def _parser() -> ArgumentParser:
         help="set fields of the study, as in --set 'seeds=[0]' parallel=4",
     )  # fmt: skip
     parser.add_argument(
+        "--only", metavar="WORD", nargs="+", action="extend", default=[],
+        help="make only parts that have one of these words, as they are printed and as the page "
+        "lists them, and the runs that they need",
+    )  # fmt: skip
+    parser.add_argument(
         "--page", action="store_true", help="write the page from what is there, and nothing else"
     )
     parser.add_argument(
@@ -72,13 +77,14 @@ def run(argv: Sequence[str] | None = None) -> int:
             begin_with(Path(arguments.unpack), study, path, out)
         if record is not None:
             check_record(record, study, out)
-        status = make_study(study, path, out, arguments.set, arguments.page or record is not None)
+        page_alone = arguments.page or record is not None
+        status = make_study(study, path, out, arguments.set, page_alone, arguments.only)
         if record is not None:
             write_record(study, path, out, arguments.set, record)
         return status
     except KeyboardInterrupt as error:
         status = interrupted_status(error)
-        command = command_of(path, arguments.set, out)
+        command = command_of(path, arguments.set, out, arguments.only)
         print(f"\nstopped; what is finished is kept; go on with: {command}", flush=True)
         return status
     except BrokenPipeError:

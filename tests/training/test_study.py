@@ -388,6 +388,29 @@ def test_the_page_alone(plain, tmp_path):
     assert not (tmp_path / "out" / "runs").exists()
 
 
+def test_a_part_of_it(plain, tmp_path, capsys):
+    """And the run that an evaluation needs; the page lists all that is missing, and the rest comes
+    with the whole command."""
+    path, whole = plain
+    out = tmp_path / "out"
+    assert conduct(path, out, "--only", "evaluate exact-s1", "oracle") == 0
+    printed = capsys.readouterr().out
+    assert "[1/3]" in printed
+    assert {p.name for p in (out / "runs").iterdir()} == {"exact-s1"}
+    assert {p.stem for p in (out / "evaluations").iterdir()} == {"exact-s1", "oracle"}
+    assert "9 of its parts" in (out / "report.html").read_text()
+    assert f"9 parts are left, {out / 'report.html'} lists them" in printed
+    before = files(out)
+    assert conduct(path, out, "--only", "exact-s1") == 0
+    assert files(out) == before
+    assert conduct(path, out, "--only", "exact-s1", "exact-s7") == 2
+    sentence = capsys.readouterr().err
+    assert sentence.startswith("error: --only must have words of the study's parts, such as ")
+    assert sentence.endswith("got 'exact-s7'\n")
+    assert conduct(path, out) == 0
+    assert figures(out) == figures(whole)
+
+
 @pytest.mark.parametrize("preset", sorted((ROOT / "configs" / "studies").glob("*.yaml")),
                          ids=lambda path: path.stem)  # fmt: skip
 def test_shipped_studies_load(preset, tmp_path):

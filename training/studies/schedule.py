@@ -22,7 +22,7 @@ from training.episodes.processes import open_processes
 from training.settings.config import UserError
 from training.studies.runs import Run
 
-__all__ = ["Failures", "Unit", "make"]
+__all__ = ["Failures", "Unit", "chosen", "make"]
 
 PAGE_EVERY_S = 300.0
 """The page is written after a unit that ends this long after the last time, or later."""
@@ -95,6 +95,26 @@ class Failures:
         self.reasons.append(f"{unit.label}: {reason}")
         if unit.trained is not None:
             self.runs.add(unit.trained)
+
+
+def chosen(units: Sequence[Unit], words: Sequence[str]) -> list[Unit]:
+    """The units whose label has one of the words, and the runs that these need.
+
+    UserError for a word that no label has.
+    """
+    for word in words:
+        if not any(word in unit.label for unit in units):
+            raise UserError(
+                f"--only must have words of the study's parts, such as {units[-1].label!r}, "
+                f"got {word!r}"
+            )
+    wanted = [unit for unit in units if any(word in unit.label for word in words)]
+    makers = {unit.trained: unit for unit in units if unit.trained is not None}
+    for unit in wanted:
+        needed = makers.get(unit.start) if unit.start is not None else None
+        if needed is not None and needed not in wanted:
+            wanted.append(needed)
+    return [unit for unit in units if unit in wanted]
 
 
 def make(

@@ -31,7 +31,7 @@ from training.studies.page import render
 from training.studies.plan import all_runs, plan, told
 from training.studies.record import pack, unpack
 from training.studies.runs import Run, check_demonstrations, check_policies
-from training.studies.schedule import make
+from training.studies.schedule import chosen, make
 from training.studies.summary import summarise
 
 __all__ = ["Page", "begin_with", "check_record", "command_of", "make_study", "write_record"]
@@ -126,14 +126,22 @@ def begin_with(record: Path, study: StudyConfig, path: Path, out: Path) -> None:
                 )
 
 
-def command_of(path: Path, overrides: Sequence[str], out: Path | None = None) -> str:
+def command_of(
+    path: Path, overrides: Sequence[str], out: Path | None = None, only: Sequence[str] = ()
+) -> str:
     """What runs the study, as a shell takes it."""
     words = ["--config", str(path), *(["--out", str(out)] if out else [])]
+    words += ["--only", *only] if only else []
     return command_line("training.study", *words, *(["--set", *overrides] if overrides else []))
 
 
 def make_study(
-    study: StudyConfig, path: Path, out: Path, overrides: Sequence[str], page_alone: bool
+    study: StudyConfig,
+    path: Path,
+    out: Path,
+    overrides: Sequence[str],
+    page_alone: bool,
+    only: Sequence[str] = (),
 ) -> int:
     """Make what is not there yet, or the page alone; the exit status, 2 where parts failed.
 
@@ -143,9 +151,10 @@ def make_study(
         out: its directory.
         overrides: of `--set`, for the command that is told.
         page_alone: write the page from what is there.
+        only: words of the parts to make, with the runs that they need; empty: all parts.
 
     Raises:
-        UserError: a configuration is bad, or the directory is another's.
+        UserError: a configuration is bad, the directory is another's, or no part has a word.
     """
     check_device(study.device)
     check_directory(out, study)
@@ -158,8 +167,10 @@ def make_study(
         run.check_trained()
     check_demonstrations(every, begin=False)
     page = Page(study, out, command_of(path, overrides), runs)
+    now = chosen(units, only) if only else units
+    later = [unit.label for unit in units if unit not in now and not unit.done()]
     missing = [unit.label for unit in units if not unit.done()]
-    if page_alone or not missing:
+    if page_alone or len(missing) == len(later):
         make_directory(out)
         if not (out / STUDY).is_file() or not missing:
             write_config(out, study)
@@ -175,13 +186,22 @@ def make_study(
         if _unfinished(runs):
             _record(study)
             check_demonstrations(every, begin=True)
-        failures = make(units, page.write, study.parallel)
+        failures = make(
+            now, lambda missing, failed: page.write([*missing, *later], failed), study.parallel
+        )
     if failures.reasons:
         print(
             f"{len(failures.reasons)} parts failed, {out / PAGE} lists them; try them again with: "
-            f"{command_of(path, overrides, out)}",
+            f"{command_of(path, overrides, out, only)}",
             flush=True,
         )
         return 2
+    if later:
+        print(
+            f"{len(later)} parts are left, {out / PAGE} lists them; make them with: "
+            f"{command_of(path, overrides, out)}",
+            flush=True,
+        )
+        return 0
     print(f"done: {out / PAGE}")
     return 0
