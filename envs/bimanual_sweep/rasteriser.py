@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 Indices = NDArray[np.int32]
+_Corners = tuple[np.int32, np.int32, np.int32]
+_Three = tuple[np.float32, np.float32, np.float32]
 
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 _AMBIENT, _DIFFUSE, _SPECULAR = np.float32(0.6), np.float32(0.35), np.float32(0.05)
@@ -107,10 +109,25 @@ class Rasteriser:
 
 
 @compiled
-def _draw(  # type: ignore[no-untyped-def]
-    vertices, normals, faces, first_vertex, first_face, bodies, colours, places_m, turns,
-    view, projection, light, near_far_power, heights, drawn, depth, picture,
-):  # fmt: skip
+def _draw(
+    vertices: Singles,
+    normals: Singles,
+    faces: Indices,
+    first_vertex: Indices,
+    first_face: Indices,
+    bodies: Indices,
+    colours: Singles,
+    places_m: Floats,
+    turns: Floats,
+    view: Singles,
+    projection: Singles,
+    light: Singles,
+    near_far_power: _Three,
+    heights: Singles,
+    drawn: Bytes,
+    depth: Singles,
+    picture: Bytes,
+) -> bool:
     """See `Rasteriser.draw`. heights: minus the clip coordinate z of each pixel, rows from below,
     -far where nothing is drawn, as it is again afterwards; drawn: their colours."""
     rows, columns = heights.shape
@@ -146,9 +163,18 @@ def _draw(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _triangle(  # type: ignore[no-untyped-def]
-    clip, screen, corners, normals, base, light, near_far_power, heights, drawn, touched
-):
+def _triangle(
+    clip: Singles,
+    screen: Floats,
+    corners: _Corners,
+    normals: Singles,
+    base: Singles,
+    light: Singles,
+    near_far_power: _Three,
+    heights: Singles,
+    drawn: Bytes,
+    touched: NDArray[np.int64],
+) -> None:
     """Draw a triangle where nothing nearer is; `touched`: the first row and the one after the last,
     and columns, that all of a picture's triangles reach."""
     a, b, c = corners
@@ -190,7 +216,14 @@ def _triangle(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _show(near_far_power, heights, drawn, touched, depth, picture):  # type: ignore[no-untyped-def]
+def _show(
+    near_far_power: _Three,
+    heights: Singles,
+    drawn: Bytes,
+    touched: NDArray[np.int64],
+    depth: Singles,
+    picture: Bytes,
+) -> None:
     """Put what is drawn into the picture where it is nearer, and forget it."""
     near, far, _ = near_far_power
     for row in range(touched[0], touched[1]):
@@ -206,7 +239,7 @@ def _show(near_far_power, heights, drawn, touched, depth, picture):  # type: ign
 
 
 @compiled
-def _model(place_m, turn):  # type: ignore[no-untyped-def]
+def _model(place_m: Floats, turn: Floats) -> Singles:
     """A body's frame in the world, (4, 4), of where it is and its quaternion."""
     x, y, z, w = turn[0], turn[1], turn[2], turn[3]
     twice = 2.0 / (((x * x + y * y) + z * z) + w * w)
@@ -222,7 +255,7 @@ def _model(place_m, turn):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _product(left, right):  # type: ignore[no-untyped-def]
+def _product(left: Singles, right: Singles) -> Singles:
     """left @ right of (4, 4), each sum from the last term to the first."""
     out = np.zeros((4, 4), np.float32)
     for i in range(4):
@@ -233,7 +266,7 @@ def _product(left, right):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _inverse_transposed(matrix):  # type: ignore[no-untyped-def]
+def _inverse_transposed(matrix: Singles) -> Singles:
     """Of (4, 4), by cofactors."""
     out = np.empty((4, 4), np.float32)
     for i in range(4):
@@ -247,7 +280,7 @@ def _inverse_transposed(matrix):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _minor(matrix, row, column):  # type: ignore[no-untyped-def]
+def _minor(matrix: Singles, row: int, column: int) -> np.float32:
     """The determinant of a (4, 4) matrix without a row and a column."""
     rest = np.empty((3, 3), np.float32)
     for i in range(3):
@@ -262,7 +295,7 @@ def _minor(matrix, row, column):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _place(vertex, model, seen, world, clip):  # type: ignore[no-untyped-def]
+def _place(vertex: Singles, model: Singles, seen: Singles, world: Floats, clip: Singles) -> None:
     """A vertex in the world (3,) and in clip coordinates (4,); `seen` is camera and body in one."""
     for i in range(4):
         m = seen[i]
@@ -273,7 +306,7 @@ def _place(vertex, model, seen, world, clip):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _bring_to_one(normal):  # type: ignore[no-untyped-def]
+def _bring_to_one(normal: Singles) -> None:
     """Divide a normal by its length, in place, as the renderer does at every use."""
     x, y, z = normal[0], normal[1], normal[2]
     unit = _ONE / np.sqrt((x * x + y * y) + z * z)
@@ -281,7 +314,7 @@ def _bring_to_one(normal):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _turn(normal, matrix, turned):  # type: ignore[no-untyped-def]
+def _turn(normal: Singles, matrix: Singles, turned: Singles) -> None:
     """A normal in the world, (3,)."""
     for i in range(3):
         m = matrix[i]
@@ -289,7 +322,7 @@ def _turn(normal, matrix, turned):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _project(clip, rows, columns, screen):  # type: ignore[no-untyped-def]
+def _project(clip: Singles, rows: int, columns: int, screen: Floats) -> None:
     """Clip coordinates as pixels across and up, and w."""
     w = clip[3]
     across, up = np.float32(columns) / _TWO, np.float32(rows) / _TWO
@@ -298,7 +331,7 @@ def _project(clip, rows, columns, screen):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _faces(world, corners, eye):  # type: ignore[no-untyped-def]
+def _faces(world: Floats, corners: _Corners, eye: Singles) -> bool:
     """Whether the front of a triangle is on the eye's side."""
     a, b, c = world[corners[0]], world[corners[1]], world[corners[2]]
     px, py, pz = b[0] - a[0], b[1] - a[1], b[2] - a[2]
@@ -308,7 +341,7 @@ def _faces(world, corners, eye):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _shine(normals, shares, light, power):  # type: ignore[no-untyped-def]
+def _shine(normals: Singles, shares: _Three, light: Singles, power: np.float32) -> np.float32:
     """What the light adds to a colour, as a share of it, between three corners' normals."""
     a, b, c = shares
     x = (normals[2, 0] * c + normals[1, 0] * b) + normals[0, 0] * a
@@ -324,7 +357,7 @@ def _shine(normals, shares, light, power):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _depth(z, near, far):  # type: ignore[no-untyped-def]
+def _depth(z: np.float32, near: np.float32, far: np.float32) -> np.float32:
     """PyBullet's depth, 0 near and 1 far, of a clip coordinate."""
     below = (2.0 * far * near + np.float64(far * z)) - np.float64(near * z)
     return np.float32(np.float64(far * (near + z)) / below)
