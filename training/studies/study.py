@@ -31,7 +31,7 @@ from training.studies.page import render
 from training.studies.plan import all_runs, plan, told
 from training.studies.record import pack, unpack
 from training.studies.runs import Run, check_demonstrations, check_policies
-from training.studies.schedule import chosen, make
+from training.studies.schedule import Failures, Unit, chosen, make
 from training.studies.summary import summarise
 
 __all__ = ["Page", "begin_with", "check_record", "command_of", "make_study", "write_record"]
@@ -71,11 +71,11 @@ class Page:
         return True
 
 
-def _unfinished(runs: list[list[Run]]) -> list[list[Run]]:
-    """The stages of a seed of every arm that has a run to make."""
+def _unfinished(runs: list[list[Run]], now: Sequence[Unit]) -> list[list[Run]]:
+    """The stages of a seed of every arm that has a run to make now."""
     arms: dict[str, list[Run]] = {}
     for stages in runs:
-        if not all(run.done() for run in stages):
+        if any(not run.done() and run in now for run in stages):
             arms.setdefault(stages[0].arm.name, stages)
     return list(arms.values())
 
@@ -177,31 +177,30 @@ def make_study(
         written = page.write(missing)
         print(f"{'wrote' if written else 'nothing to do; see'} {out / PAGE}")
         return 0
-    for stages in _unfinished(runs):
+    unfinished = _unfinished(runs, now)
+    for stages in unfinished:
         check_policies(stages, study.curves)
     make_directory(out)
     with lock(out):
         write_config(out, study)
         clean(out)
-        if _unfinished(runs):
+        if unfinished:
             _record(study)
             check_demonstrations(every, begin=True)
         failures = make(
             now, lambda missing, failed: page.write([*missing, *later], failed), study.parallel
         )
+    print(_told(out, failures, len(later), command_of(path, overrides, out)), flush=True)
+    return 2 if failures.reasons else 0
+
+
+def _told(out: Path, failures: Failures, later: int, command: str) -> str:
+    """The last line of a command: what came of it, and what goes on."""
     if failures.reasons:
-        print(
+        return (
             f"{len(failures.reasons)} parts failed, {out / PAGE} lists them; try them again with: "
-            f"{command_of(path, overrides, out, only)}",
-            flush=True,
+            f"{command}"
         )
-        return 2
     if later:
-        print(
-            f"{len(later)} parts are left, {out / PAGE} lists them; make them with: "
-            f"{command_of(path, overrides, out)}",
-            flush=True,
-        )
-        return 0
-    print(f"done: {out / PAGE}")
-    return 0
+        return f"{later} parts are left, {out / PAGE} lists them; make them with: {command}"
+    return f"done: {out / PAGE}"
