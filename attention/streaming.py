@@ -60,6 +60,19 @@ class Prepared(NamedTuple):
     log_bound: Tensor | None
     """(..., L, 1), `attention.denominators.log_lower_bound`; of signed maps of that kernel."""
 
+    def queries(self, rows: int | None) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """x and log_bound of `rows` queries after the other; None: of all."""
+        return zip(parts(self.x, rows, -2), _parts(self.log_bound, rows), strict=False)
+
+    def keys(self, rows: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """y, values and visible of `rows` keys after the other; None: of all."""
+        both = parts(self.y, rows, -2), parts(self.values, rows, -2)
+        return zip(*both, _parts(self.visible, rows), strict=False)
+
+
+def _parts(of_tokens: Tensor | None, rows: int | None) -> Iterable[Tensor | None]:
+    return repeat(None) if of_tokens is None else parts(of_tokens, rows, -2)
+
 
 class StreamedMap(Protocol):
     """What attention asks of a feature map."""
@@ -173,11 +186,10 @@ def blocks(
     features: StreamedMap, tokens: Prepared, chunk: int | None
 ) -> tuple[Iterator[QueryBlock], Iterator[KeyBlock]]:
     """Queries and keys as `causal_blocks` takes them, in chunks of `chunk` tokens, or none."""
-    x, y, values, visible, log_bound = tokens
     width = features.output_dim
     return (
-        _query_blocks(features, x, log_bound, rows_at_once(width, x), chunk),
-        _key_blocks(features, y, values, visible, rows_at_once(width, y), chunk),
+        _query_blocks(features, tokens, rows_at_once(width, tokens.x), chunk),
+        _key_blocks(features, tokens, rows_at_once(width, tokens.y), chunk),
     )
 
 
@@ -201,11 +213,11 @@ def _exponentials(phi: Logarithms) -> tuple[Features, Tensor]:
     with component(EXPONENTIALS):
         largest = phi.logarithms.detach().amax(-1, keepdim=True)
         log_scale = phi.log_weight + largest
+        logarithms = _less(phi, largest)
         if torch.is_grad_enabled():
-            logarithms = _less(phi, largest)
             return Features(logarithms.exp(), logarithms), log_scale
         # In the same memory: no gradient asks for the logarithms.
-        return Features(_less(phi, largest).exp_()), log_scale
+        return Features(logarithms.exp_()), log_scale
 
 
 def _less(phi: Logarithms, largest: Tensor) -> Tensor:
@@ -224,33 +236,21 @@ def rows_at_once(width: int, tokens: Tensor) -> int | None:
 
 
 def _query_blocks(
-    features: StreamedMap,
-    x: Tensor,
-    log_bound: Tensor | None,
-    rows: int | None,
-    chunk: int | None,
+    features: StreamedMap, tokens: Prepared, rows: int | None, chunk: int | None
 ) -> Iterator[QueryBlock]:
-    bounds = repeat(None) if log_bound is None else parts(log_bound, rows, -2)
-    for block, bound in zip(parts(x, rows, -2), bounds, strict=False):
-        phi, log_scale = features_of_queries(features, block)
+    for x, bound in tokens.queries(rows):
+        phi, log_scale = features_of_queries(features, x)
         # The floor's unit is the query's, whose scale is left out of numerator and denominator.
-        floors = repeat(None) if bound is None else parts(bound - log_scale, chunk, -2)
+        floors = _parts(None if bound is None else bound - log_scale, chunk)
         yield from zip(phi.parts(chunk), floors, strict=False)
 
 
 def _key_blocks(
-    features: StreamedMap,
-    y: Tensor,
-    values: Tensor,
-    visible: Tensor | None,
-    rows: int | None,
-    chunk: int | None,
+    features: StreamedMap, tokens: Prepared, rows: int | None, chunk: int | None
 ) -> Iterator[KeyBlock]:
-    shown = repeat(None) if visible is None else parts(visible, rows, -2)
-    of_all = parts(y, rows, -2), parts(values, rows, -2)
-    for block, v, seen in zip(*of_all, shown, strict=False):
-        phi, log_scale = features_of_keys(features, block)
-        if seen is not None:
-            log_scale = log_scale.masked_fill(~seen, -torch.inf)
+    for y, values, visible in tokens.keys(rows):
+        phi, log_scale = features_of_keys(features, y)
+        if visible is not None:
+            log_scale = log_scale.masked_fill(~visible, -torch.inf)
         scales = parts(log_scale, chunk, -2)
-        yield from zip(phi.parts(chunk), scales, parts(v, chunk, -2), strict=True)
+        yield from zip(phi.parts(chunk), scales, parts(values, chunk, -2), strict=True)

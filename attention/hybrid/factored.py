@@ -16,7 +16,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention.causal import slices
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, root, rounding_floor
 from attention.joining import joined
@@ -58,29 +57,28 @@ def factored_attention(
         coefficients: C, (T, R + 1) or (heads, T, R + 1).
         tokens: queries, keys and values.
     """
-    x, y, values, visible, log_bound = tokens
-    assert log_bound is not None
+    values = tokens.values
     coefficients = coefficients.to(values.dtype)
     count, rank = coefficients.shape[-2:]
     width = count + rank * (values.shape[-1] + 1)
     parts = []
-    for rows in slices(y.shape[-2], rows_at_once(width, y)):
-        keys = factors(y[..., rows, :])
+    for y, v, visible in tokens.keys(rows_at_once(width, tokens.y)):
+        keys = factors(y)
         if visible is not None:
-            hidden = ~visible[..., rows, :]
-            keys = keys._replace(log_scale=keys.log_scale.masked_fill(hidden, -torch.inf))
+            keys = keys._replace(log_scale=keys.log_scale.masked_fill(~visible, -torch.inf))
         with component(SCORE), full_precision(values):
-            parts.append(_absorbed(keys, coefficients, values[..., rows, :]))
+            parts.append(_absorbed(keys, coefficients, v))
     with component(SCORE), full_precision(values):
         sums = _joined(parts)
         products = sums.products.unflatten(-1, (rank, -1)) * coefficients.unsqueeze(-1)
         sums = sums._replace(products=products.flatten(-2))
         largest_value = largest_entry(values).amax(-2, keepdim=True)
     outputs = []
-    for rows in slices(x.shape[-2], rows_at_once(width, x)):
-        queries = factors(x[..., rows, :])
+    for x, bound in tokens.queries(rows_at_once(width, tokens.x)):
+        assert bound is not None
+        queries = factors(x)
         with component(SCORE), full_precision(values):
-            ratio = _read(queries, sums, log_bound[..., rows, :])
+            ratio = _read(queries, sums, bound)
             outputs.append(bounded(ratio, largest_value))
     return joined(outputs, -2)
 

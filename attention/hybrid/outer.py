@@ -49,30 +49,29 @@ def outer_attention(
         coefficients: C, (T, R + 1) or (heads, T, R + 1).
         tokens: queries, keys and values.
     """
-    x, y, values, visible, log_bound = tokens
-    assert log_bound is not None
+    values = tokens.values
     weights = coefficients.to(values.dtype).mT
     rank, count = weights.shape[-2:]
-    outer = _Outer(rank * count, y)
+    outer = _Outer(rank * count, tokens.y)
     few = _PASSES * (rank + count)
     sums = None
-    for rows in slices(y.shape[-2], rows_at_once(few, y)):
-        keys = factors(y[..., rows, :])
+    for y, v, visible in tokens.keys(rows_at_once(few, tokens.y)):
+        keys = factors(y)
         if visible is not None:
-            hidden = ~visible[..., rows, :].mT
-            keys = keys._replace(log_scale=keys.log_scale.masked_fill(hidden, -torch.inf))
+            keys = keys._replace(log_scale=keys.log_scale.masked_fill(~visible.mT, -torch.inf))
         with component(SCORE), full_precision(values):
-            sums = _absorbed(sums, keys, weights, values[..., rows, :], outer)
+            sums = _absorbed(sums, keys, weights, v, outer)
     assert sums is not None
     with component(SCORE), full_precision(values):
         weighted = sums.values.unflatten(-2, weights.shape[-2:]) * weights.unsqueeze(-1)
         normaliser = sums.normaliser * weights
         sums = sums._replace(values=weighted.flatten(-3, -2), normaliser=normaliser)
     outputs = []
-    for rows in slices(x.shape[-2], rows_at_once(few, x)):
-        queries = factors(x[..., rows, :])
+    for x, bound in tokens.queries(rows_at_once(few, tokens.x)):
+        assert bound is not None
+        queries = factors(x)
         with component(SCORE), full_precision(values):
-            outputs += _read(queries, sums, log_bound[..., rows, :], outer)
+            outputs += _read(queries, sums, bound, outer)
     return joined(outputs, -2)
 
 

@@ -152,8 +152,9 @@ def _draw(
             corners = faces[f, 0], faces[f, 1], faces[f, 2]
             for k in range(3):
                 _bring_to_one(normals[corners[k]])
-                _turn(normals[corners[k]], of_normals, turned[k])
             if _faces(world, corners, eye):
+                for k in range(3):
+                    _turn(normals[corners[k]], of_normals, turned[k])
                 _triangle(
                     clip, screen, corners, turned, colours[shape], light, near_far_power,
                     heights, drawn, touched,

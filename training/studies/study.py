@@ -168,8 +168,9 @@ def make_study(
     check_demonstrations(every, begin=False)
     page = Page(study, out, command_of(path, overrides), runs)
     now = chosen(units, only) if only else units
-    later = [unit.label for unit in units if unit not in now and not unit.done()]
-    missing = [unit.label for unit in units if not unit.done()]
+    undone = [unit for unit in units if not unit.done()]
+    missing = [unit.label for unit in undone]
+    later = [unit.label for unit in undone if unit not in now]
     if page_alone or len(missing) == len(later):
         make_directory(out)
         if not (out / STUDY).is_file() or not missing:
@@ -190,7 +191,8 @@ def make_study(
         failures = make(
             now, lambda missing, failed: page.write([*missing, *later], failed), study.parallel
         )
-    print(_told(out, failures, len(later), command_of(path, overrides, out)), flush=True)
+    command = command_of(path, overrides, out, only if failures.reasons else ())
+    print(_told(out, failures, len(later), command), flush=True)
     return 2 if failures.reasons else 0
 
 
