@@ -1,12 +1,13 @@
-"""Reading values of tensors, where they can be read."""
+"""What can be known of tensors, and done with their memory, where both are real."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-__all__ = ["fixed_shape", "for_onnx", "is_exporting", "is_for_onnx", "known"]
+__all__ = ["fixed_shape", "for_onnx", "is_exporting", "is_for_onnx", "known", "may_write"]
 
 is_exporting = getattr(torch.compiler, "is_exporting", bool)
 """From PyTorch 2.7 on; before, a graph exported with gradients on needs this package to run."""
@@ -47,3 +48,19 @@ def known(condition: Tensor) -> bool | None:
         return bool(condition)
     except RuntimeError:  # the one public sign of vmap; NotImplementedError of meta is one too
         return None
+
+
+def may_write(*operands: Tensor) -> bool:
+    """Whether what is computed of tensors may be written into memory that is at hand.
+
+    Not where a graph may be kept, derivatives go forward, or one of them has no memory: while
+    compiling or exporting, and under transforms such as `torch.vmap` and `torch.func.jvp`.
+    """
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return False
+    try:
+        for operand in operands:
+            operand.data_ptr()
+    except RuntimeError:
+        return False
+    return all(forward_ad.unpack_dual(operand).tangent is None for operand in operands)

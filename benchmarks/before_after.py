@@ -23,6 +23,7 @@ from training.runs.run_log import provenance
 from training.settings.config import ArgumentParser, UserError, exit_status
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+SCORED = (96, 384, 1536, 4096, 16384)
 CASES: tuple[str, ...] = (
     *(
         f"attends|{kind}|{name}|{length}"
@@ -40,7 +41,7 @@ CASES: tuple[str, ...] = (
     *(f"trains|{kind}|{name}|512" for kind in ("bidirectional", "causal") for name in MAPS),
     *(f"heads|{kind}|angular_hybrid|{n}" for kind in ("training", "inference") for n in (1, 8)),
     *(f"batch|{name}" for name in MAPS),
-    *(f"scores|{name}|{length}" for length in (96, 384, 1536) for name in MAPS),
+    *(f"scores|{name}|{length}" for length in SCORED for name in MAPS),
     "acts|stepping_stones_angular_8x8",
     "acts|stepping_stones",
     "acts|stepping_stones_favor_256",

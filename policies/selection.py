@@ -62,11 +62,15 @@ class LearnedSelection(nn.Module):
         self._scale = None if unit else num_features**-0.5 * features.dim**-0.25
 
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, each (batch, tokens, d), of (batch, tokens, features)."""
+        """Queries and keys, each (batch, tokens, d), of (batch, tokens, features).
+
+        In memory tokens run last: a sum over d is then a sum of rows, and maps want them so.
+        """
         with component(PROJECTION):
-            both = (tokens @ torch.cat((self.query, self.key), -1)).unflatten(-1, (2, -1))
+            weight = torch.cat((self.query, self.key), -1)
+            both = (weight.mT @ tokens.mT).unflatten(-2, (2, -1))
             both = _unit(both) if self._scale is None else _shortened(both * self._scale)
-            query, key = both.unbind(-2)
+            query, key = both.mT.unbind(-3)
             return query, key
 
     def scores(self, tokens: Tensor) -> Tensor:
@@ -136,13 +140,18 @@ class LearnedSelection(nn.Module):
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Vectors (..., d) of length 1; zeros stay. As PyTorch's `normalize`, less a graph node."""
-    return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(_SHORTEST)
+    """Vectors (..., d, tokens) of length 1; zeros stay."""
+    return vectors / _lengths(vectors, _SHORTEST)
 
 
 def _shortened(vectors: Tensor) -> Tensor:
-    """Vectors (..., d), those longer than `_LONGEST` brought to that length."""
-    return vectors * (_LONGEST / vectors.norm(dim=-1, keepdim=True).clamp_min(_LONGEST))
+    """Vectors (..., d, tokens), those longer than `_LONGEST` brought to that length."""
+    return vectors * (_LONGEST / _lengths(vectors, _LONGEST))
+
+
+def _lengths(vectors: Tensor, least: float) -> Tensor:
+    """Of vectors (..., d, tokens), at least `least`: (..., 1, tokens)."""
+    return vectors.square().sum(-2, keepdim=True).clamp_min(least**2).sqrt()
 
 
 def _soft_gate(some: Tensor, scores: Tensor, threshold: Tensor) -> Tensor:

@@ -23,6 +23,12 @@ class HyperbolicFeatures(ProjectedFeatures):
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
         return (log_weight + projections).exp(), (log_weight - projections).exp()
 
+    def write(self, out: Tensor, projections: Tensor, log_weight: Tensor) -> None:
+        plus, minus = out.chunk(2, -2)
+        torch.add(log_weight, projections, out=plus)
+        torch.sub(log_weight, projections, out=minus)
+        out.exp_()
+
     def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         return log_weight + projections.abs().amax(dim, keepdim=True)
 

@@ -5,6 +5,7 @@ section 2.1; Chefs' Random Tables section 2.2). Strictly positive; exact at x = 
 explodes as |x+y| grows.
 """
 
+import torch
 from torch import Tensor
 
 from attention.features.base import LogFeatures, ScaledFeatures, scaled_exp
@@ -19,6 +20,9 @@ class PositiveFeatures(ProjectedFeatures):
 
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
         return ((projections + log_weight).exp(),)
+
+    def write(self, out: Tensor, projections: Tensor, log_weight: Tensor) -> None:
+        torch.add(projections, log_weight, out=out).exp_()
 
     def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         return log_weight + projections.amax(dim, keepdim=True)

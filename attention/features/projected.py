@@ -96,6 +96,13 @@ class ProjectedFeatures(FeatureMap):
         """The same apart, t tensors; not of maps that have an `evaluate` of their own."""
         raise NotImplementedError
 
+    def write(self, out: Tensor, projections: Tensor, log_weight: Tensor) -> None:
+        """Write the features into `out` (..., t m, L), which is contiguous; tokens run last.
+
+        No gradient passes. The same numbers as those of `parts`, to the bit.
+        """
+        torch.cat(self.parts(projections, log_weight), -2, out=out)
+
     def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         """Logarithm of the largest feature there can be, shaped as log_weight; with `parts`."""
         raise NotImplementedError
@@ -110,7 +117,9 @@ class ProjectedFeatures(FeatureMap):
         """log of exp(a |u|^2/2) / sqrt(terms m); half_square is |u|^2 / 2."""
         exponent = self.norm_exponent - (1.0 if self.kernel == "gaussian" else 0.0)
         constant = -0.5 * math.log(self.terms * self.num_features)
-        return exponent * half_square + constant
+        if exponent == -1:
+            return constant - half_square  # one operation; to the bit the same
+        return (half_square if exponent == 1 else exponent * half_square) + constant
 
     @property
     def output_dim(self) -> int:

@@ -24,6 +24,12 @@ class TrigFeatures(ProjectedFeatures):
         weight = log_weight.exp()
         return projections.sin() * weight, projections.cos() * weight
 
+    def write(self, out: Tensor, projections: Tensor, log_weight: Tensor) -> None:
+        sines, cosines = out.chunk(2, -2)
+        torch.sin(projections, out=sines)
+        torch.cos(projections, out=cosines)
+        out.mul_(log_weight.exp())
+
     def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         return log_weight
 

@@ -38,6 +38,7 @@ from attention.hybrid.outer import outer_attention
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.streaming import Prepared
+from attention.tracing import may_write
 
 
 def _refresh(hybrid: Any, _: object) -> None:
@@ -143,7 +144,7 @@ class BipolarHybrid(FeatureMap):
             leading = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
             x, y = x.expand(*leading, -1, -1), y.expand(*leading, -1, -1)
         with component(PROJECTION), full_precision(x):
-            tokens = torch.cat((x, y), -2).mT
+            tokens = torch.cat((x.mT, y.mT), -1)
             weight, bias = self._affine(x.dtype)
             projections = weight @ tokens
             if bias is not None:
@@ -154,7 +155,9 @@ class BipolarHybrid(FeatureMap):
             f_x, f_y = features.split((x.shape[-2], y.shape[-2]), -1)
             r_x, r_y = rho.split((x.shape[-2], y.shape[-2]), -1)
             received = self.coefficients.to(x.dtype) * (f_x @ r_x.mT)
-            return ((received @ r_y) * f_y).sum(-2)
+            seen = received @ r_y
+            seen = seen.mul_(f_y) if may_write(seen) else seen * f_y
+            return seen.sum(-2)
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """As `FeatureMap.bidirectional`; without outer products for values of dv < T."""
@@ -286,12 +289,20 @@ class BipolarHybrid(FeatureMap):
     ) -> tuple[Tensor, Tensor]:
         """f with T entries along `dim`, and r with R + 1."""
         with component(EXPONENTIALS):
-            parts = [
-                part
-                for base, p, log_weight in self._bases(projections, half_square, dim)
-                for part in base.parts(p, log_weight)
-            ]
-            return torch.cat(parts, dim), self._rho(projections, half_square, dim)
+            features = self._features(self._bases(projections, half_square, dim), dim)
+            return features, self._rho(projections, half_square, dim)
+
+    def _features(self, bases: list[tuple[ProjectedFeatures, Tensor, Tensor]], dim: int) -> Tensor:
+        """f of maps with their projections and log-weights."""
+        projections = bases[0][1]
+        if dim == -1 or not may_write(projections):
+            return torch.cat([part for base, *given in bases for part in base.parts(*given)], dim)
+        room = projections.new_empty(
+            (*projections.shape[:-2], sum(self._widths), projections.shape[-1])
+        )
+        for (base, *given), out in zip(bases, room.split(self._widths, -2), strict=True):
+            base.write(out, *given)
+        return room
 
     def _factors(self, u: Tensor, dim: int) -> Factors:
         """f and r of queries or keys (..., L, d); one scale a token common to both bases.
@@ -303,13 +314,9 @@ class BipolarHybrid(FeatureMap):
             bases = self._bases(projections, half_square, dim)
             sizes = [base.log_size(p, log_weight, dim) for base, p, log_weight in bases]
             log_scale = torch.maximum(*sizes).detach()
-            parts = [
-                part
-                for base, p, log_weight in bases
-                for part in base.parts(p, log_weight - log_scale)
-            ]
-            rho = self._rho(projections, half_square, dim)
-            return Factors(torch.cat(parts, dim), log_scale, rho)
+            scaled = [(base, p, log_weight - log_scale) for base, p, log_weight in bases]
+            features = self._features(scaled, dim)
+            return Factors(features, log_scale, self._rho(projections, half_square, dim))
 
     def _weighted(self, features: Tensor, rho: Tensor) -> Tensor:
         """C * (r (x) f), flattened: (..., L, F)."""

@@ -21,7 +21,7 @@ from attention.joining import joined
 from attention.precision import full_precision
 from attention.products import added_product
 from attention.streaming import Prepared, rows_at_once
-from attention.tracing import known
+from attention.tracing import known, may_write
 
 
 class _Sums(NamedTuple):
@@ -84,15 +84,14 @@ class _Outer:
 
     def __init__(self, width: int, like: Tensor) -> None:
         self._rows = rows_at_once(width, like)
-        # Where a graph may be kept, or no value can be read, each block has memory of its own.
-        self._reused = not torch.is_grad_enabled() and known(like.new_ones(()) > 0) is True
         self._memory: Tensor | None = None
 
     def blocks(self, rho: Tensor, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Tokens and their r (x) f, (..., (R + 1) T, L), of (..., R + 1, L) and (..., T, L)."""
-        for part in slices(rho.shape[-1], self._rows if self._reused else None):
+        reused = may_write(rho, features)
+        for part in slices(rho.shape[-1], self._rows if reused else None):
             left, right = rho[..., part].unsqueeze(-2), features[..., part].unsqueeze(-3)
-            if self._reused:
+            if reused:
                 product = torch.mul(left, right, out=self._room(left, right))
             else:
                 product = left * right
@@ -100,11 +99,12 @@ class _Outer:
 
     def add(self, total: Tensor | None, product: Tensor, values: Tensor) -> Tensor:
         """total + product @ values, in the total's memory where it is nobody else's."""
-        alike = total is not None and total.shape[:-2] == product.shape[:-2] == values.shape[:-2]
-        if total is None or not (self._reused and alike):
-            found = product @ values
-            return found if total is None else total + found
-        return added_product(total, product, values)
+        if total is None:
+            return product @ values
+        alike = total.shape[:-2] == product.shape[:-2] == values.shape[:-2]
+        if alike and may_write(total, product, values):
+            return added_product(total, product, values)
+        return total + product @ values
 
     def _room(self, left: Tensor, right: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(left.shape, right.shape)

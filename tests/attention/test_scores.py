@@ -48,6 +48,24 @@ def test_hybrid_options(options: dict[str, Any]) -> None:
     torch.testing.assert_close(fm.token_scores(x, y), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("heads", [None, 2])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("positive", "oprf")])
+@pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid"])
+def test_hybrids_are_the_same_without_gradients(
+    name: str, base: tuple[str, str], shared: bool, heads: int | None
+) -> None:
+    """To the bit: features are then written where they stay, and not joined."""
+    x, y = tokens(2, 6, 5), tokens(2, 8, 5, seed=1)
+    options = {"base": base, "shared_projections": shared, "heads": heads, "num_lambda_features": 3}
+    fm = attention.feature_map(name, 5, 4, dtype=torch.float64, **options).fit(x, y)
+    long = tokens(2, 8, 40, seed=2)
+    expected = fm.token_scores(x, y), fm.attend(x, y, long)
+    with torch.no_grad():
+        assert torch.equal(fm.token_scores(x, y), expected[0])
+        assert torch.equal(fm.attend(x, y, long), expected[1])
+
+
 @pytest.mark.parametrize("length", [7, 900])
 def test_exact_scores(length: int) -> None:
     x, y = tokens(2, length, 5), tokens(2, length, 5, seed=1)

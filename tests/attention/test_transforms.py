@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 import attention
 from attention import RandomFeatureAttention
@@ -146,3 +147,28 @@ def test_an_explicit_projection_is_not_rounded_either() -> None:
     fm = attention.feature_map("trig", 4, 8, projection=vectors, dtype=torch.bfloat16)
     assert torch.equal(fm.omega, vectors)
     assert torch.equal(fm.to(torch.float16).omega, vectors)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid", "positive"])
+@pytest.mark.parametrize("values", [3, 40])
+def test_derivatives_forward_without_gradients(name: str, values: int) -> None:
+    """Where no graph is kept, results are written into memory at hand; tangents need their own."""
+    fm = attention.feature_map(name, 3, 4, dtype=torch.float64)
+    x, y = (tokens(5, 3, seed=s, dtype=torch.float64) for s in range(2))
+    v = tokens(5, values, seed=2, dtype=torch.float64)
+    tangent = tokens(5, 3, seed=3, dtype=torch.float64)
+
+    def run(x: Tensor) -> tuple[Tensor, Tensor]:
+        return fm.token_scores(x, y), fm.attend(x, y, v)
+
+    expected = torch.autograd.functional.jvp(run, x, tangent)[1]
+    with torch.no_grad():
+        torch.testing.assert_close(torch.func.jvp(run, (x,), (tangent,))[1], expected)
+        with forward_ad.dual_level():
+            found = run(forward_ad.make_dual(x, tangent))
+            found = tuple(forward_ad.unpack_dual(part).tangent for part in found)
+        torch.testing.assert_close(found, expected)
+        stacked = torch.stack((x, x + tangent))
+        each = torch.func.vmap(run)(stacked)
+        torch.testing.assert_close(each, tuple(map(torch.stack, zip(*map(run, stacked)))))
