@@ -14,6 +14,7 @@ from torch import Tensor
 from attention.components import SCORE, component
 from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.joining import joined
+from attention.norms import lengths
 from attention.precision import full_precision
 from attention.products import (
     Features,
@@ -24,7 +25,7 @@ from attention.products import (
 )
 from attention.relative import largest_entry
 from attention.running import running_max
-from attention.sums import LinearAttentionState, absorb, empty_state, lengths
+from attention.sums import LinearAttentionState, absorb, empty_state
 
 CHUNK = 64
 """Tokens that the causal form treats at once, by the quadratic form on the features, on a CPU."""

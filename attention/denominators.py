@@ -28,8 +28,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from attention.norms import token_norms
 from attention.products import least_denominator
 from attention.running import running_max
+from attention.tracing import may_write
 
 SHARE = 0.1
 """c: how much of the exact sum's lower bound a denominator may fall to."""
@@ -59,19 +61,6 @@ class KeyStatistics(NamedTuple):
         return KeyStatistics(
             self.keys + earlier.keys, torch.maximum(self.largest_norm, earlier.largest_norm)
         )
-
-
-def token_norms(tokens: Tensor) -> Tensor:
-    """|.|_2 of each token: (..., L, d) -> (..., L, 1), at least the root of the least number.
-
-    Unlike those of `vector_norm`, second derivatives at a zero token are numbers: 0.
-    """
-    return root(tokens.square().sum(-1, keepdim=True))
-
-
-def root(squares: Tensor) -> Tensor:
-    """sqrt, of the least number at least: its derivatives at 0 are numbers."""
-    return squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
 
 
 def log_lower_bound(kernel: str, x: Tensor, keys: KeyStatistics) -> Tensor:
@@ -126,5 +115,7 @@ def divide(numerator: Tensor, denominator: Tensor, signed: bool) -> Tensor:
 
 
 def bounded(output: Tensor, largest_value: Tensor) -> Tensor:
-    """The output clipped to +-largest_value, which broadcasts."""
-    return torch.maximum(torch.minimum(output, largest_value), -largest_value)
+    """The output, the caller's own, clipped to +-largest_value, which broadcasts with it."""
+    room = output if may_write(output, largest_value) else None
+    below = torch.minimum(output, largest_value, out=room)
+    return torch.maximum(below, -largest_value, out=room)

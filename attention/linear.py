@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attention.causal import CHUNK, KeyBlock, QueryBlock, causal_blocks, chunk_rows
 from attention.components import SCORE, component
-from attention.joining import joined
+from attention.joining import Rows
 from attention.precision import full_precision
 from attention.scales import scaled_tokens
 from attention.sums import absorb, empty_state, read
@@ -76,14 +76,17 @@ def linear_attention(
         rows = chunk_rows(phi_q)
         output, _ = causal_blocks(tokens.query_blocks(rows), tokens.key_blocks(rows), signed)
     else:
-        output = bidirectional_blocks(tokens.query_blocks(None), tokens.key_blocks(None), signed)
+        output = bidirectional_blocks(
+            tokens.query_blocks(None), tokens.key_blocks(None), signed, phi_q.shape[-2]
+        )
     return output.to(v.dtype)
 
 
 def bidirectional_blocks(
-    queries: Iterable[QueryBlock], keys: Iterable[KeyBlock], signed: bool
+    queries: Iterable[QueryBlock], keys: Iterable[KeyBlock], signed: bool, count: int
 ) -> Tensor:
-    """Every query over every key; blocks are taken one at a time, all keys first."""
+    """Every one of `count` queries over every key; blocks are taken one at a time, all keys
+    first."""
     state = None
     for phi_k, log_scale, v in keys:
         with component(SCORE), full_precision(v):
@@ -91,8 +94,8 @@ def bidirectional_blocks(
                 state = empty_state(phi_k.mantissa, v)
             state = absorb(state, phi_k, log_scale, v, signed, own=True)
     assert state is not None
-    outputs = []
+    outputs = Rows(count)
     for phi_q, log_floor in queries:
         with component(SCORE), full_precision(phi_q.mantissa):
-            outputs.append(read(state, phi_q, log_floor, signed))
-    return joined(outputs, -2)
+            outputs.add(read(state, phi_q, log_floor, signed))
+    return outputs.whole()

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from attention.denominators import KeyStatistics, divide, log_lower_bound, raised, rounding_floor
+from attention.norms import lengths
 from attention.precision import full_precision
 from attention.products import exponential, key_unit, rows_times, times
 from attention.streaming import StreamedMap, features_of_keys, features_of_queries
-from attention.sums import lengths
 from attention.token_checks import check_tokens, without_queries
 
 

@@ -147,7 +147,7 @@ def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
     attended = []
     for part in _batches(tokens, features.output_dim):
         queries, keys = blocks(features, part, None)
-        attended.append(bidirectional_blocks(queries, keys, features.signed))
+        attended.append(bidirectional_blocks(queries, keys, features.signed, part.x.shape[-2]))
     return joined(attended, 0)
 
 

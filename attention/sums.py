@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.norms import lengths
 from attention.precision import working_dtype
 from attention.products import (
     Features,
@@ -130,8 +131,3 @@ def read(
     floor = rounding_floor(lengths(queries.mantissa), state.mass, share)
     denominator = raised(denominator, log_floor, log_scale, floor)
     return bounded(divide(numerator, denominator, signed), state.largest_value)
-
-
-def lengths(rows: Tensor) -> Tensor:
-    """|.|_2 of each row: (..., C, F) -> (..., C, 1). Constants for gradients, as floors are."""
-    return torch.linalg.vector_norm(rows.detach(), dim=-1, keepdim=True)

@@ -17,6 +17,7 @@ from attention.features.base import (
     scaled_token_scores,
 )
 from attention.features.projected import ProjectedFeatures
+from attention.norms import half_squares
 from attention.precision import full_precision
 
 
@@ -82,7 +83,7 @@ class ComplexFeatures(TwoSided, ProjectedFeatures):
         u = self.prepare("queries and keys", u, self.omega)
         with component(PROJECTION), full_precision(u):
             log_modulus, phase = self.logarithms(u, self.omega.to(u.dtype), key)
-            return log_modulus, phase, self.log_weight(0.5 * u.square().sum(-1, keepdim=True))
+            return log_modulus, phase, self.log_weight(half_squares(u))
 
     def _features(self, u: Tensor, key: bool) -> Tensor:
         log_modulus, phase, log_weight = self._parts(u, key)

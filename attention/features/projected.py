@@ -10,6 +10,7 @@ from attention.components import EXPONENTIALS, PROJECTION, component
 from attention.features.base import FeatureMap, ScaledFeatures
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
 from attention.joining import joined
+from attention.norms import half_squares
 from attention.options import check_dtype, check_seed
 from attention.precision import full_precision
 from attention.projections import resolve_projection
@@ -147,7 +148,7 @@ class ProjectedFeatures(FeatureMap):
             projections = u @ weight.mT
             if bias is not None:
                 projections = projections + bias
-            half_square = 0.5 * u.square().sum(-1, keepdim=True)
+            half_square = half_squares(u)
             return projections, self.log_weight(half_square)
 
     def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:

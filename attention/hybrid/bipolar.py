@@ -35,6 +35,7 @@ from attention.hybrid.bases import (
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.factored import Factors, factored_attention
 from attention.hybrid.outer import outer_attention
+from attention.norms import half_squares
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.streaming import Prepared
@@ -250,7 +251,7 @@ class BipolarHybrid(FeatureMap):
         u = self.prepare("queries and keys", u, self.weight)
         with component(PROJECTION), full_precision(u):
             weight, bias = self._affine(u.dtype)
-            half_square = 0.5 * u.square().sum(-1, keepdim=True)
+            half_square = half_squares(u)
             if dim == -2:
                 projections = weight @ u.mT
                 bias = None if bias is None else bias.unsqueeze(-1)

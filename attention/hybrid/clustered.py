@@ -41,6 +41,7 @@ from attention.hybrid.massive_pairs import (
     of_pairs,
     with_default,
 )
+from attention.norms import half_squares
 from attention.options import check_count, check_positive, is_real
 from attention.precision import full_precision
 from attention.projections import resolve_projection
@@ -318,7 +319,7 @@ class ClusteredHybrid(TwoSided):
             if self.mixture == "zero_one":
                 nothing = -torch.inf if self.pairs is None else lowest(u.dtype)
                 log_modulus = log_modulus.masked_fill(~self._chosen(u, key), nothing)
-            half_square = 0.5 * u.square().sum(-1, keepdim=True)
+            half_square = half_squares(u)
         log_weight = -half_square if self.kernel == "gaussian" else torch.zeros_like(half_square)
         return log_modulus, phase, log_weight - 0.5 * math.log(self.num_features)
 

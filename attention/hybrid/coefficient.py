@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attention.construction import Rebuilt
 from attention.features.vectors import check_named, coupling_name, redraw_vectors
+from attention.norms import half_squares
 from attention.options import check_seed
 from attention.precision import Float32Buffers, full_precision, working_dtype
 from attention.projections import resolve_projection
@@ -130,7 +131,7 @@ class ProjectedCoefficient(Coefficient):
         dtype = working_dtype(tau.dtype)
         x = x.to(dtype)
         with full_precision(x):
-            half_square = 0.5 * x.square().sum(-1, keepdim=True)
+            half_square = half_squares(x)
             return self.evaluate(x @ tau.to(dtype).mT, half_square)
 
     def keys(self, y: Tensor) -> Tensor:

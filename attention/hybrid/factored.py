@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from attention.components import SCORE, component
-from attention.denominators import bounded, divide, raised, root, rounding_floor
-from attention.joining import joined
+from attention.denominators import bounded, divide, raised, rounding_floor
+from attention.joining import Rows
+from attention.norms import lengths, root
 from attention.precision import full_precision
 from attention.relative import largest_entry
 from attention.streaming import Prepared, rows_at_once
-from attention.sums import lengths
 
 
 class Factors(NamedTuple):
@@ -73,14 +73,14 @@ def factored_attention(
         products = sums.products.unflatten(-1, (rank, -1)) * coefficients.unsqueeze(-1)
         sums = sums._replace(products=products.flatten(-2))
         largest_value = largest_entry(values).amax(-2, keepdim=True)
-    outputs = []
+    outputs = Rows(tokens.x.shape[-2])
     for x, bound in tokens.queries(rows_at_once(width, tokens.x)):
         assert bound is not None
         queries = factors(x)
         with component(SCORE), full_precision(values):
             ratio = _read(queries, sums, bound)
-            outputs.append(bounded(ratio, largest_value))
-    return joined(outputs, -2)
+            outputs.add(bounded(ratio, largest_value))
+    return outputs.whole()
 
 
 def _absorbed(keys: Factors, coefficients: Tensor, values: Tensor) -> _Sums:

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from attention.causal import slices
 from attention.components import SCORE, component
-from attention.denominators import bounded, divide, raised, root, rounding_floor
+from attention.denominators import bounded, divide, raised, rounding_floor
 from attention.hybrid.factored import Factors
-from attention.joining import joined
+from attention.joining import Rows
+from attention.norms import root
 from attention.precision import full_precision
 from attention.products import added_product
 from attention.streaming import Prepared, rows_at_once
@@ -66,13 +67,14 @@ def outer_attention(
         weighted = sums.values.unflatten(-2, weights.shape[-2:]) * weights.unsqueeze(-1)
         normaliser = sums.normaliser * weights
         sums = sums._replace(values=weighted.flatten(-3, -2), normaliser=normaliser)
-    outputs = []
+    outputs = Rows(tokens.x.shape[-2])
     for x, bound in tokens.queries(rows_at_once(few, tokens.x)):
         assert bound is not None
         queries = factors(x)
         with component(SCORE), full_precision(values):
-            outputs += _read(queries, sums, bound, outer)
-    return joined(outputs, -2)
+            for block in _read(queries, sums, bound, outer):
+                outputs.add(block)
+    return outputs.whole()
 
 
 _PASSES = 3
@@ -123,7 +125,7 @@ def _absorbed(
     reference = log_scale.detach().amax(-1, keepdim=True).clamp_min(lowest)
     if sums is not None:
         sums, reference = _rescaled(sums, reference)
-    features = features * (log_scale - reference).exp()
+    rho = rho * (log_scale - reference).exp()  # not the features, which are more
     squares = (weights.square() @ features.square() * rho.square()).sum(-2, keepdim=True)
     mass = root(squares).sum(-1, keepdim=True)
     normaliser = rho @ features.mT
@@ -149,17 +151,13 @@ def _rescaled(sums: _Sums, reference: Tensor) -> tuple[_Sums, Tensor]:
     ), larger
 
 
-def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> list[Tensor]:
+def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> Iterator[Tensor]:
     """Numerator over denominator for queries, blocks of (..., L, dv); sums with C in them."""
     features, log_scale, rho = queries
     denominator = (sums.normaliser @ features * rho).sum(-2, keepdim=True)
     size = root(features.square().sum(-2, keepdim=True) * rho.square().sum(-2, keepdim=True))
     floor = rounding_floor(size, sums.mass)
     denominator = raised(denominator, log_bound.mT - log_scale, sums.log_scale, floor).mT
-    return [
-        bounded(
-            divide(product.mT @ sums.values, denominator[..., part, :], signed=True),
-            sums.largest_value,
-        )
-        for part, product in outer.blocks(rho, features)
-    ]
+    for part, product in outer.blocks(rho, features):
+        ratio = divide(product.mT @ sums.values, denominator[..., part, :], signed=True)
+        yield bounded(ratio, sums.largest_value)

@@ -171,4 +171,6 @@ def test_derivatives_forward_without_gradients(name: str, values: int) -> None:
         torch.testing.assert_close(found, expected)
         stacked = torch.stack((x, x + tangent))
         each = torch.func.vmap(run)(stacked)
-        torch.testing.assert_close(each, tuple(map(torch.stack, zip(*map(run, stacked)))))
+        torch.testing.assert_close(
+            each, tuple(map(torch.stack, zip(*map(run, stacked), strict=True)))
+        )

@@ -1,0 +1,42 @@
+"""Lengths of tokens and of features."""
+
+import torch
+from torch import Tensor
+
+from attention.tracing import may_write
+
+__all__ = ["half_squares", "lengths", "root", "token_norms"]
+
+
+def half_squares(tokens: Tensor) -> Tensor:
+    """|u|^2 / 2 of each token: (..., L, d) -> (..., L, 1)."""
+    if _in_one_pass(tokens):
+        return torch.linalg.vector_norm(tokens, dim=-1, keepdim=True).square_().mul_(0.5)
+    return 0.5 * tokens.square().sum(-1, keepdim=True)
+
+
+def token_norms(tokens: Tensor) -> Tensor:
+    """|.|_2 of each token: (..., L, d) -> (..., L, 1), at least the root of the least number.
+
+    Unlike those of `vector_norm`, second derivatives at a zero token are numbers: 0.
+    """
+    if _in_one_pass(tokens):
+        least = torch.finfo(tokens.dtype).tiny ** 0.5
+        return torch.linalg.vector_norm(tokens, dim=-1, keepdim=True).clamp_min_(least)
+    return root(tokens.square().sum(-1, keepdim=True))
+
+
+def root(squares: Tensor) -> Tensor:
+    """sqrt, of the least number at least: its derivatives at 0 are numbers."""
+    return squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
+
+
+def lengths(rows: Tensor) -> Tensor:
+    """|.|_2 of each row: (..., C, F) -> (..., C, 1). Constants for gradients, as floors are."""
+    return torch.linalg.vector_norm(rows.detach(), dim=-1, keepdim=True)
+
+
+def _in_one_pass(tokens: Tensor) -> bool:
+    """Whether `vector_norm` is right and quicker than the two passes of a sum of squares: of rows
+    that are short or have gaps it takes several times as long."""
+    return tokens.shape[-1] >= 16 and tokens.stride(-1) == 1 and may_write(tokens)
