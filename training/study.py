@@ -49,7 +49,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--only", metavar="WORD", nargs="+", action="extend", default=[],
         help="make only parts that have one of these words, as they are printed and as the page "
-        "lists them, and the runs that they need",
+        "lists them, or arms' names, and the runs that they need",
     )  # fmt: skip
     parser.add_argument(
         "--page", action="store_true", help="write the page from what is there, and nothing else"

@@ -240,7 +240,7 @@ class BipolarHybrid(FeatureMap):
                 bias = omega.new_zeros(omega.shape[:-1])
             biases.append(bias.reshape(omega.shape[:-1]))
         n = self.num_lambda_features
-        taus = weight.narrow(-2, weight.shape[-2] - n, n)
+        taus = weight.narrow(-2, -n, n)
         weights.append(taus)
         biases.append(taus.new_zeros(taus.shape[:-1]))
         return torch.cat(weights, -2), torch.cat(biases, -1)
@@ -280,7 +280,7 @@ class BipolarHybrid(FeatureMap):
     def _rho(self, projections: Tensor, half_square: Tensor, dim: int) -> Tensor:
         """r: a one and rho, R + 1 entries along `dim`."""
         n = self.num_lambda_features
-        taus = projections.narrow(dim, projections.shape[dim] - n, n)
+        taus = projections.narrow(dim, -n, n)
         rho = self.coefficient.evaluate(taus, half_square, dim)
         one = projections.new_ones(()).expand_as(half_square)
         return torch.cat((one, rho), dim)

@@ -403,6 +403,8 @@ def test_a_part_of_it(plain, tmp_path, capsys):
     before = files(out)
     assert conduct(path, out, "--only", "exact-s1") == 0
     assert files(out) == before
+    assert conduct(path, out, "--only", "Exact, S1") == 0  # as names of arms are written
+    assert files(out) == before
     assert conduct(path, out, "--only", "exact-s1", "exact-s7") == 2
     sentence = capsys.readouterr().err
     assert sentence.startswith("error: --only must have words of the study's parts, such as ")

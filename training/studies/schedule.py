@@ -20,6 +20,7 @@ import torch
 from foveate_extras import MissingExtraError
 from training.episodes.processes import open_processes
 from training.settings.config import UserError
+from training.studies.config import slug
 from training.studies.runs import Run
 
 __all__ = ["Failures", "Unit", "chosen", "make"]
@@ -100,15 +101,20 @@ class Failures:
 def chosen(units: Sequence[Unit], words: Sequence[str]) -> list[Unit]:
     """The units whose label has one of the words, and the runs that these need.
 
-    UserError for a word that no label has.
+    A word may be an arm's name as the configuration has it. UserError for a word that no label has.
     """
+
+    def has(unit: Unit, word: str) -> bool:
+        as_named = slug(word)
+        return word in unit.label or (as_named != "" and as_named in unit.label)
+
     for word in words:
-        if not any(word in unit.label for unit in units):
+        if not any(has(unit, word) for unit in units):
             raise UserError(
-                f"--only must have words of the study's parts, such as {units[-1].label!r}, "
-                f"got {word!r}"
+                f"--only must have words of the study's parts, such as {units[-1].label!r}, or of "
+                f"its arms' names, got {word!r}"
             )
-    wanted = [unit for unit in units if any(word in unit.label for word in words)]
+    wanted = [unit for unit in units if any(has(unit, word) for word in words)]
     makers = {unit.trained: unit for unit in units if unit.trained is not None}
     for unit in wanted:
         needed = makers.get(unit.start) if unit.start is not None else None
