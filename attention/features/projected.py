@@ -118,9 +118,7 @@ class ProjectedFeatures(FeatureMap):
         """log of exp(a |u|^2/2) / sqrt(terms m); half_square is |u|^2 / 2."""
         exponent = self.norm_exponent - (1.0 if self.kernel == "gaussian" else 0.0)
         constant = -0.5 * math.log(self.terms * self.num_features)
-        if exponent == -1:
-            return constant - half_square  # one operation; to the bit the same
-        return (half_square if exponent == 1 else exponent * half_square) + constant
+        return exponent * half_square + constant
 
     @property
     def output_dim(self) -> int:

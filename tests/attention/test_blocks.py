@@ -7,7 +7,9 @@ from torch import Tensor
 import attention
 import attention.linear
 from attention import streaming
+from attention.joining import Rows
 from attention.relative import relative_gradient
+from tests.attention.cases import tokens
 
 BATCH, HEADS, LENGTH, DIM = 3, 2, 70, 4
 MASKS = {
@@ -69,3 +71,15 @@ def test_gradients_are_the_same_in_range_and_out_of_it(size: float) -> None:
     with torch.no_grad():
         torch.testing.assert_close(relative_gradient(left, right, mantissa), expected)
     torch.testing.assert_close(relative_gradient(left, right, mantissa), expected)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("sizes", [(5,), (2, 2, 1), (4, 1)])
+def test_blocks_of_rows_are_joined(sizes: tuple[int, ...], gradients: bool) -> None:
+    whole = tokens(2, 5, 3).requires_grad_(gradients)
+    with torch.set_grad_enabled(gradients):
+        rows = Rows(5)
+        for block in whole.split(sizes, -2):
+            rows.add(block)
+        assert torch.equal(rows.whole(), whole)
+    assert rows.whole().requires_grad == gradients

@@ -5,7 +5,7 @@ dimension d, T = L_x + L_y, m random vectors, n of them for a lambda coefficient
 
 * exact softmax: products 2 L_x L_y d, exponentials L_x L_y, sums L_x L_y. Quadratic.
 * a feature map with F = t m features: projection 2 T m d; then |u|^2/2 and the weight's logarithm,
-  (2d + 2) T, and 2 T more from d = 16 on, where lengths are taken in one pass; element-wise work,
+  (2d + 3) T, and 2 T more from d = 16 on, where lengths are taken in one pass; element-wise work,
   2 to 4 for each projection; scores F L_x (sum over queries) and 2 F L_y (product with the sum).
 * the angular hybrid, never forming outer products: projection 2 T (m + n) d; the bases'
   element-wise work and n signs a token; and, with f of length t m where t = t_1 + t_2, and r of
@@ -61,7 +61,7 @@ def feature_map_scores(
     blocks = math.ceil(queries / block) if block else 1
     partial_sums = blocks * width if blocks > 1 else 0
     return ScoreCost(
-        projection=2 * tokens * dim * num_features + tokens * (2 * dim + 2),
+        projection=2 * tokens * dim * num_features + tokens * (2 * dim + 3),
         exponentials=_base_exponentials(name, tokens, num_features),
         score=queries * width + partial_sums + 2 * keys * width,
     )
@@ -84,7 +84,7 @@ def angular_hybrid_scores(
     return ScoreCost(
         projection=2 * tokens * dim * (omegas + num_lambda_features) + tokens * (2 * dim + 1),
         exponentials=sum(_base_exponentials(name, tokens, num_features) for name in base)
-        + tokens * (2 + num_lambda_features),
+        + tokens * (4 + num_lambda_features),
         score=2 * width * columns * tokens + width * columns + 2 * width * keys,
     )
 
