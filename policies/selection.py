@@ -70,8 +70,8 @@ class LearnedSelection(nn.Module):
             weight = torch.cat((self.query, self.key), -1)
             both = (weight.mT @ tokens.mT).unflatten(-2, (2, -1))
             both = _unit(both) if self._scale is None else _shortened(both * self._scale)
-            query, key = both.mT.unbind(-3)
-            return query, key
+            query, key = both.unbind(-3)  # before it is turned: a graph then has no turns left
+            return query.mT, key.mT
 
     def scores(self, tokens: Tensor) -> Tensor:
         """Attention that each token receives, (batch, tokens)."""
@@ -89,9 +89,9 @@ class LearnedSelection(nn.Module):
         with component(SCORE):
             return self._top(scores)
 
-    def _top(self, scores: Tensor) -> Tensor:
+    def _top(self, scores: Tensor, ordered: bool = True) -> Tensor:
         if self.score_step == 0:
-            return scores.topk(self.kept, dim=-1).indices
+            return scores.topk(self.kept, dim=-1, sorted=ordered).indices
         least = torch.finfo(scores.dtype).tiny
         steps = (scores.clamp_min(least).log() / self.score_step).round()
         if torch.compiler.is_compiling() and is_exporting():  # ONNX sorts, but not stably
@@ -105,7 +105,7 @@ class LearnedSelection(nn.Module):
         of the score's distance to the threshold."""
         scores = self.scores(tokens)
         with component(SCORE):
-            best = self._top(scores)
+            best = self._top(scores, ordered=scores.requires_grad)
             gate = torch.zeros_like(scores).scatter_(-1, best, 1.0)
             if not scores.requires_grad:
                 return gate
