@@ -56,9 +56,8 @@ def started_and_stopped(path, kill, monkeypatch):
     return errors
 
 
-@pytest.mark.parametrize(
-    "kill", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_and_gone_on_with_though_a_controller_is_one_s_own(
     tmp_path, monkeypatch, in_turn, kill
 ):
