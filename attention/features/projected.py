@@ -98,11 +98,9 @@ class ProjectedFeatures(FeatureMap):
         raise NotImplementedError
 
     def write(self, out: Tensor, projections: Tensor, log_weight: Tensor) -> None:
-        """Write the features into `out` (..., t m, L), which is contiguous; tokens run last.
-
-        No gradient passes. The same numbers as those of `parts`, to the bit.
-        """
-        torch.cat(self.parts(projections, log_weight), -2, out=out)
+        """Write what `parts` gives, to the bit, into `out` (..., t m, L); tokens run last, and no
+        gradient passes. Of maps that serve as bases of hybrids."""
+        raise NotImplementedError
 
     def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
         """Logarithm of the largest feature there can be, shaped as log_weight; with `parts`."""
