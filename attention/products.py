@@ -21,7 +21,7 @@ from torch import Tensor
 
 from attention.joining import parts
 from attention.relative import ROWS, SUMS, TIMES, product, transposed_product
-from attention.tracing import is_exporting, known
+from attention.tracing import is_exporting, known_now
 
 _UNIT_BITS = {torch.float32: 72, torch.float64: 512}
 """Sums over keys leave room for sums of values up to 2^56 in float32."""
@@ -114,7 +114,7 @@ def accumulated(
     own: the total is nobody else's, and may hold the result.
     """
     if own:
-        unchanged = known((kept.mantissa == 1).all())
+        unchanged = known_now((kept.mantissa == 1).all())
         rows = keys.mantissa.mT
         if unchanged is not None and total.shape[:-2] == rows.shape[:-2] == weights.shape[:-2]:
             return added_product(total if unchanged else total.mul_(kept.mantissa), rows, weights)

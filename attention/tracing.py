@@ -7,7 +7,15 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["fixed_shape", "for_onnx", "is_exporting", "is_for_onnx", "known", "may_write"]
+__all__ = [
+    "fixed_shape",
+    "for_onnx",
+    "is_exporting",
+    "is_for_onnx",
+    "known",
+    "known_now",
+    "may_write",
+]
 
 is_exporting = getattr(torch.compiler, "is_exporting", bool)
 """From PyTorch 2.7 on; before, a graph exported with gradients on needs this package to run."""
@@ -48,6 +56,11 @@ def known(condition: Tensor) -> bool | None:
         return bool(condition)
     except RuntimeError:  # the one public sign of vmap; NotImplementedError of meta is one too
         return None
+
+
+def known_now(condition: Tensor) -> bool | None:
+    """As `known`, and None while tracing: what differs from input to input is no constant."""
+    return None if torch.jit.is_tracing() else known(condition)
 
 
 def may_write(*operands: Tensor) -> bool:

@@ -4,12 +4,14 @@ A graph that is exported holds no generator. `Noted` writes down what a search d
 `Given` hands such numbers to the search again. So a search is the same numbers in both.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-__all__ = ["Given", "Kind", "Noise", "Noted", "rand", "randn"]
+__all__ = ["Given", "Kind", "Noise", "Noted", "drawn", "rand", "randn"]
 
 Kind = Literal["uniform", "normal"]
 """Uniform in [0, 1), or of mean 0 and variance 1."""
@@ -48,9 +50,16 @@ class Given:
 
     def draw(self, kind: Kind, shape: tuple[int, ...]) -> Tensor:
         """(shape) of the next numbers; whoever gave them saw to their kind."""
-        first, count = self._first, torch.Size(shape).numel()
+        shape = tuple(map(int, shape))  # constants of a trace
+        first, count = self._first, math.prod(shape)
         self._first += count
         return self._numbers[first : first + count].view(shape)
+
+
+def drawn(plan: Sequence[tuple[Kind, int]], generator: torch.Generator) -> Tensor:
+    """The numbers of a plan, joined, as `Noted` would draw them: (n,)."""
+    pieces = [(rand if kind == "uniform" else randn)((count,), generator) for kind, count in plan]
+    return torch.cat(pieces) if pieces else torch.empty(0, device=generator.device)
 
 
 Noise = torch.Generator | Noted | Given

@@ -4,6 +4,7 @@ A colour image and a pose are encoded once; a head gives candidate actions energ
 finds a low one (implicit behavioural cloning, Florence et al. 2021), or regresses the action.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from torch import Tensor
 from attention.components import component
 from attention.construction import Rebuilt
 from policies.action_search import autoregressive, derivative_free, langevin, stratified, uniform
-from policies.drawn_noise import Noise
+from policies.compiled import CompiledDecision
+from policies.drawn_noise import Given, Kind, Noise, Noted, drawn
 from policies.energy import AutoregressiveEnergy, JointEnergy, Regression
 from policies.normaliser import RunningNormaliser, RunningStatistics
 from policies.vision_config import VisionPolicyConfig
@@ -77,6 +79,8 @@ class VisionPerformerPolicy(Rebuilt):
         self.register_buffer("action_low", low.clone())
         self.register_buffer("action_high", high.clone())
         self._generator = torch.Generator()
+        self._plan: list[tuple[Kind, int]] | None = None  # what a search draws
+        self._compiled = CompiledDecision()
         self.reset()
 
     def reset(self) -> None:
@@ -175,7 +179,7 @@ class VisionPerformerPolicy(Rebuilt):
         the search from a generator, or handed in."""
         context = self.encode(rgb, pose)
         with component("controller"):
-            normal = self._search(context, noise)
+            normal = self._found(context, noise)
             width = self.action_high - self.action_low
             action = self.action_low + (normal + 1) * (width / 2)
             if self.config.two_arms:
@@ -211,6 +215,23 @@ class VisionPerformerPolicy(Rebuilt):
             "context": int((~self.encoder(rgb, normal).isfinite()).sum()),
             "attention": self.encoder.diagnose(rgb, normal),
         }
+
+    def _found(self, context: Tensor, noise: Noise) -> Tensor:
+        """As `_search`, with a generator traced after a while; a trace holds no generator, and so
+        takes its numbers, and no gradients."""
+        chain = self.config.head == "joint" and self.config.optimiser == "langevin"
+        if chain or torch.is_grad_enabled() or not isinstance(noise, torch.Generator):
+            return self._search(context, noise)
+        if self._plan is None:
+            noted = Noted(noise)
+            found = self._search(context, noted)
+            self._plan = noted.plan
+            return found
+        seen = {"context": context, "noise": drawn(self._plan, noise)}
+        return self._compiled(self.head, self._search_again, seen)[0]
+
+    def _search_again(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        return (self._search(seen["context"], Given(seen["noise"])),)
 
     def _search(self, context: Tensor, generator: Noise) -> Tensor:
         """The normalised action (1, n) that the search finds for a context (1, c)."""

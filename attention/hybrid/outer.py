@@ -22,7 +22,7 @@ from attention.norms import root
 from attention.precision import full_precision
 from attention.products import added_product
 from attention.streaming import Prepared, rows_at_once
-from attention.tracing import known, may_write
+from attention.tracing import known_now, may_write
 
 
 class _Sums(NamedTuple):
@@ -143,7 +143,7 @@ def _absorbed(
 def _rescaled(sums: _Sums, reference: Tensor) -> tuple[_Sums, Tensor]:
     """Sums in units of the larger of both scales, and that."""
     larger = torch.maximum(sums.log_scale, reference)
-    if known((larger == sums.log_scale).all()):
+    if known_now((larger == sums.log_scale).all()):
         return sums, larger
     kept = (sums.log_scale - larger).exp()
     return sums._replace(

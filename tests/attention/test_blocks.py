@@ -83,3 +83,26 @@ def test_blocks_of_rows_are_joined(sizes: tuple[int, ...], gradients: bool) -> N
             rows.add(block)
         assert torch.equal(rows.whole(), whole)
     assert rows.whole().requires_grad == gradients
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid"])
+def test_traces_hold_for_other_tokens(
+    name: str, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where keys are largest decides what sums are rescaled by, and differs from input to input."""
+    monkeypatch.setattr(streaming, "CPU_BLOCK", 2**9)
+    fm = attention.feature_map(name, DIM, 8)
+    x = tokens(130, DIM)
+    growing = x * torch.linspace(0.1, 3, 130).unsqueeze(-1)
+    v = tokens(130, 40, seed=1)
+
+    def run(y: torch.Tensor) -> torch.Tensor:
+        return fm.attend(x, y, v, causal=causal)
+
+    with torch.no_grad():
+        traced = torch.jit.trace(run, growing.flip(0))
+        for other in (growing, growing.flip(0)):
+            torch.testing.assert_close(traced(other), run(other))
