@@ -4,16 +4,20 @@
 
 One process for each checkout; every round asks both for each case, one right after the other, so
 that both see the same machine. Figures are least times over rounds, of CPU time of one thread:
-other work on the machine counts least there. --before is a folder with an earlier commit, as of
-`git worktree add ../earlier COMMIT`.
+other work on the machine counts least there. A round goes through all cases before the next begins,
+so that a case's times are minutes apart: a neighbour's work may last for seconds. --before is a
+folder with an earlier commit, as of `git worktree add ../earlier COMMIT`.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tqdm import tqdm
 
 from benchmarks.checkouts import Checkout
 from benchmarks.report import write_json
@@ -70,22 +74,28 @@ def _ms(checkout: Checkout, case: str, calls: int) -> float:
 
 
 def measure(before: Path, after: Path, cases: Sequence[str], rounds: int) -> dict[str, Any]:
-    """For each case its least milliseconds before and after, and the median of rounds' ratios."""
+    """For each case its least milliseconds before and after."""
     both = Checkout(before, TIMED), Checkout(after, TIMED)
     found: dict[str, Any] = {}
     try:
-        for case in cases:
-            first = max(_ms(checkout, case, 1) for checkout in both)
-            calls = max(1, round(ROUND_MS / max(first, 1e-3)))
-            times = [[_ms(checkout, case, calls) for checkout in both] for _ in range(rounds)]
-            least = [min(column) for column in zip(*times, strict=True)]
-            found[case] = {"before_ms": least[0], "after_ms": least[1]}
-            figures = f"{least[0]:9.3f} {least[1]:9.3f} {least[1] / least[0]:6.2f}"
-            print(f"{case:56} {figures}", flush=True)
+        first = {case: max(_ms(checkout, case, 1) for checkout in both) for case in cases}
+        calls = {case: max(1, round(ROUND_MS / max(first[case], 1e-3))) for case in cases}
+        for _ in tqdm(range(rounds), unit="round"):
+            for case in cases:
+                for checkout, key in zip(both, ("before_ms", "after_ms"), strict=True):
+                    row = found.setdefault(case, {})
+                    row[key] = min(row.get(key, math.inf), _ms(checkout, case, calls[case]))
     finally:
         for checkout in both:
             checkout.close()
     return found
+
+
+def _print_times(found: dict[str, Any]) -> None:
+    print(f"{'CPU ms on one core':56} {'before':>9} {'after':>9}  ratio")
+    for case, row in found.items():
+        before, after = row["before_ms"], row["after_ms"]
+        print(f"{case:56} {before:9.3f} {after:9.3f} {after / before:6.2f}")
 
 
 def _print_ratios(found: dict[str, Any]) -> None:
@@ -121,8 +131,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     cases = [case for case in CASES if any(word in case for word in words)]
     if not cases:
         raise UserError(f"--only must name a part of a case, such as scores, got {words}")
-    print(f"{'CPU ms on one core':56} {'before':>9} {'after':>9}  ratio")
     found = measure(before, Path(__file__).resolve().parents[1], cases, arguments.rounds)
+    _print_times(found)
     _print_ratios(found)
     if arguments.out is not None:
         write_json("--out", arguments.out, {"provenance": provenance({}), "results": found})
