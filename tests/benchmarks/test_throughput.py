@@ -1,4 +1,4 @@
-"""The throughput benchmark on a short episode: its figures are there, and nothing stays replaced."""
+"""The throughput benchmark on a short episode: all figures are there, nothing stays replaced."""
 
 import json
 
