@@ -32,10 +32,10 @@ class Noted:
 
     def draw(self, kind: Kind, shape: tuple[int, ...]) -> Tensor:
         """(shape) new numbers."""
-        drawn = (rand if kind == "uniform" else randn)(shape, self._generator)
-        self.plan.append((kind, drawn.numel()))
-        self.numbers.append(drawn.flatten())
-        return drawn
+        numbers = _of_kind(kind, shape, self._generator)
+        self.plan.append((kind, numbers.numel()))
+        self.numbers.append(numbers.flatten())
+        return numbers
 
 
 class Given:
@@ -58,8 +58,12 @@ class Given:
 
 def drawn(plan: Sequence[tuple[Kind, int]], generator: torch.Generator) -> Tensor:
     """The numbers of a plan, joined, as `Noted` would draw them: (n,)."""
-    pieces = [(rand if kind == "uniform" else randn)((count,), generator) for kind, count in plan]
+    pieces = [_of_kind(kind, (count,), generator) for kind, count in plan]
     return torch.cat(pieces) if pieces else torch.empty(0, device=generator.device)
+
+
+def _of_kind(kind: Kind, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return (rand if kind == "uniform" else randn)(shape, generator)
 
 
 Noise = torch.Generator | Noted | Given
