@@ -92,7 +92,8 @@ class Camera:
     A thread reads a live camera, so that none of its pictures waits. Pictures are resized, and RGB.
 
     Args:
-        source: number of a camera, or a film's path or address, as `cv2.VideoCapture` has it.
+        source: number, device (/dev/video0) or address (http://..., rtsp://...) of a live camera,
+            or path of a film, as `cv2.VideoCapture` has them.
         port: the input, uint8 (rows, columns, 3).
         others: observations' other parts.
 
@@ -112,7 +113,7 @@ class Camera:
 
         self._cv2, self._port, self._others = cv2, port, dict(others)
         self._capture = cv2.VideoCapture(source)
-        self._live = isinstance(source, int)
+        self._live = _is_live(source)
         self._newest: Seen | None = None
         self._open = True
         if not self._capture.isOpened():
@@ -155,6 +156,10 @@ class Camera:
         picture = cv2.resize(picture, (columns, rows), interpolation=cv2.INTER_AREA)
         rgb = cv2.cvtColor(picture, cv2.COLOR_BGR2RGB)
         return {**self._others, self._port.name: np.asarray(rgb, np.uint8)}, seen_s
+
+
+def _is_live(source: int | str) -> bool:
+    return isinstance(source, int) or "://" in source or Path(source).is_char_device()
 
 
 def _finite(bound: NDArray[Any] | None, other: int) -> Any:

@@ -3,6 +3,7 @@
     python -m deploy.loop walker --rate 0 --steps 10000
     python -m deploy.loop walker --recorded walker/recorded.npz --log times.csv
     python -m deploy.loop sweeper --camera 0
+    python -m deploy.loop sweeper --camera http://robot:8080/stream.mjpg
 
 Observations are drawn by chance, recorded, or of a camera by OpenCV. Of a robot of your own, give
 `run` two functions: what it sees, and what it does.
@@ -127,8 +128,8 @@ def _parser() -> argparse.ArgumentParser:
         "writes them (default: numbers by chance within bounds)",
     )  # fmt: skip
     source.add_argument(
-        "--camera", metavar="SOURCE", help="number of a camera, or a film, for the one input of "
-        "pictures; other inputs are zeros",
+        "--camera", metavar="SOURCE", help="number or address of a camera, or a film, for the one "
+        "input of pictures; other inputs are zeros",
     )  # fmt: skip
     parser.add_argument(
         "--rate", type=float, metavar="HZ", help="decisions a second; 0: as fast as they come "

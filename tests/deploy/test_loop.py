@@ -105,6 +105,35 @@ def test_a_film_is_seen_picture_by_picture_as_the_policy_takes_it(tmp_path):
     camera.close()
 
 
+def test_of_a_live_camera_the_newest_picture_is_seen_however_rarely_one_looks():
+    pytest.importorskip("cv2")
+    from tests.deploy.network_camera import network_camera
+
+    with network_camera(period_s=0.02) as there:
+        camera = Camera(there.address, RGB, {})
+        for _ in range(4):
+            picture, seen_s = camera()
+            behind = there.sent - picture["rgb"].mean()
+            assert behind < 8  # 15 pictures come between two looks
+            assert time.monotonic() - seen_s < 0.2
+            time.sleep(0.3)
+        camera.close()
+
+
+def test_a_live_camera_that_ends_leaves_its_last_picture_to_grow_old():
+    pytest.importorskip("cv2")
+    from tests.deploy.network_camera import network_camera
+
+    with network_camera(period_s=0.01, pictures=20) as there:
+        camera = Camera(there.address, RGB, {})
+        camera()
+        time.sleep(0.5)
+        (first, seen_s), (second, seen_again_s) = camera(), camera()
+        assert seen_s == seen_again_s < time.monotonic() - 0.1
+        assert first["rgb"].mean() == second["rgb"].mean() == pytest.approx(19, abs=1)
+        camera.close()
+
+
 def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path, capsys):
     seen = str(recording(tmp_path / "seen.npz"))
     log = tmp_path / "times.csv"
