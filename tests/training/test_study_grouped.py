@@ -53,9 +53,9 @@ def test_a_group_is_the_mean_of_its_arms(evaluated):
     study, out = evaluated
     table = groups(summarise(study, out), [], group_pairs(study))
     assert [list(map(str, row)) for row in table.rows] == [
-        ["a", "2 of 2", "1.500 <small>± 2.121</small>", "25.0 %", "none"],
-        ["b", "1 of 2", "2.500", "75.0 %", "none"],
-        *([map_, "0 of 1", "-", "-", "none"] for map_ in "cde"),
+        ["a", "2 of 2", "1.500 <small>± 2.121</small>", "25.0 %", "0 of 0"],
+        ["b", "1 of 2", "2.500", "75.0 %", "0 of 0"],
+        *([map_, "0 of 1", "-", "-", "0 of 0"] for map_ in "cde"),
     ]
 
 
@@ -96,7 +96,8 @@ def test_a_loss_that_is_not_finite_stops_a_run_for_good(tmp_path, capsys):
     assert "where finite numbers are needed" in stop.reason
     assert not list(out.glob(f"evaluations/{run.name}*"))
     page = (out / "report.html").read_text()
-    for words in ("<h2>Not finite</h2>", "<td>decay 1e+06</td>", ", by group", "0 of 1"):
+    told = ("<h2>Not finite</h2>", "<td>decay 1e+06</td>", ", by group", "1 of 2: decay 1e+06")
+    for words in told:
         assert words in page
     assert "The study is not finished" not in page
     before = files(out)

@@ -76,7 +76,10 @@ def groups(summary: Summary, runs: Sequence[Run], pairs: Pairs) -> Table | None:
     """The mean over the arms of every group that were evaluated; None without groups."""
     if not pairs:
         return None
-    stopped = {run.arm.name for run in runs if run.stop is not None}
+    trained: dict[str | None, list[Run]] = {}
+    for run in runs:
+        if run.done():
+            trained.setdefault(run.arm.group, []).append(run)
     rows: list[tuple[str, list[str], list[Scores]]] = []
     for group, own in pairs.items():
         names = [*dict.fromkeys(name for name, _ in own)]
@@ -94,9 +97,15 @@ def groups(summary: Summary, runs: Sequence[Run], pairs: Pairs) -> Table | None:
         *((name, "mean ± sd over the arms", of(lambda one: float(one.outcomes.mean())))
           for name in sorted(outcomes)),
         ("success", "mean over the arms", lambda row: _reached(row[2])),
-        ("not finite", "arms", lambda row: ", ".join(n for n in row[1] if n in stopped) or "none"),
+        ("not finite", "runs, of those trained", lambda row: _stopped(trained.get(row[0], []))),
     ]  # fmt: skip
     return table_of(columns, rows)
+
+
+def _stopped(trained: Sequence[Run]) -> str:
+    names = [run.arm.name for run in trained if run.stop is not None]
+    of = f"{len(names)} of {len(trained)}"
+    return f"{of}: {', '.join(dict.fromkeys(names))}" if names else of
 
 
 def stops(runs: Sequence[Run]) -> Table | None:
