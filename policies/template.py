@@ -6,7 +6,9 @@ so a few parameters suffice.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from attention.tracing import is_for_onnx
 
 __all__ = ["between_taps", "template_votes"]
 
@@ -31,6 +33,10 @@ def template_votes(profile: Tensor, template: Tensor, prior: Tensor, offsets: Te
         offsets: (n,), in units of the action.
     """
     linear, square = prior.unbind()
-    votes = profile.unfold(-1, len(template), 1) @ template
+    if is_for_onnx():  # a convolution takes a sixth of the time there
+        windows = nn.functional.conv1d(profile.flatten(0, 1).unsqueeze(1), template[None, None])
+        votes = windows.view(*profile.shape[:2], -1)
+    else:
+        votes = profile.unfold(-1, len(template), 1) @ template
     votes = votes + linear * offsets - (1 + square) * offsets**2
     return 4.0 * votes

@@ -97,10 +97,10 @@ class VoteController(nn.Module):
     def _speed(self, values: Tensor, lateral_m: Tensor, normal: Tensor) -> Tensor:
         """Steer by what lies at the left against what lies at the right, and by own motion."""
         plan = self.plan
-        distance = (lateral_m.abs().unsqueeze(-1) - self.edges_m).abs()
-        weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)
-        sided = (values * lateral_m.sign()).unsqueeze(1) @ weight
-        edges = (sided.squeeze(1) / values.shape[-1]) @ self.edges
+        distance = (lateral_m.abs().unsqueeze(1) - self.edges_m[:, None]).abs()
+        weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)  # (batch, bins, pixels)
+        sided = weight @ (values * lateral_m.sign()).unsqueeze(-1)
+        edges = (sided.squeeze(-1) / values.shape[-1]) @ self.edges
         roll, _, yaw = normal[:, plan.footholds.attitude].unbind(-1)
         own = torch.stack([roll, yaw, normal[:, plan.footholds.velocity][:, 1]], -1)
         return 10.0 * edges + 0.3 * (own @ self.balance)

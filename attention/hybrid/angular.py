@@ -39,10 +39,10 @@ class AngularCoefficient(ProjectedCoefficient):
 
     def evaluate(self, projections: Tensor, half_square: Tensor, dim: int = -1) -> Tensor:
         """sgn(tau.u), with sgn(0) = 1."""
-        one, drawn = projections.new_ones(()), projections.detach()
+        drawn = projections.detach()
         if torch.compiler.is_compiling() and is_exporting():  # ONNX has no such operator
-            return torch.where(drawn < 0, -one, one)
-        return torch.copysign(one, drawn)
+            return 1 - 2 * (drawn < 0).to(drawn.dtype)
+        return torch.copysign(drawn.new_ones(()), drawn)
 
 
 class AngularHybrid(BipolarHybrid):

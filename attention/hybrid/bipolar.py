@@ -35,7 +35,7 @@ from attention.hybrid.bases import (
 from attention.hybrid.coefficient import ProjectedCoefficient
 from attention.hybrid.factored import Factors, factored_attention
 from attention.hybrid.outer import outer_attention
-from attention.norms import half_squares
+from attention.norms import column_sums, half_squares
 from attention.options import check_count, check_generator, check_two_of
 from attention.precision import full_precision
 from attention.streaming import Prepared
@@ -150,7 +150,7 @@ class BipolarHybrid(FeatureMap):
             projections = weight @ tokens
             if bias is not None:
                 projections = projections + bias.unsqueeze(-1)
-            half_square = 0.5 * tokens.square().sum(-2, keepdim=True)
+            half_square = 0.5 * column_sums(tokens.square())
         features, rho = self._parts(projections, half_square, dim=-2)
         with component(SCORE), full_precision(x):
             f_x, f_y = features.split((x.shape[-2], y.shape[-2]), -1)
@@ -158,7 +158,7 @@ class BipolarHybrid(FeatureMap):
             received = self.coefficients.to(x.dtype) * (f_x @ r_x.mT)
             seen = received @ r_y
             seen = seen.mul_(f_y) if may_write(seen) else seen * f_y
-            return seen.sum(-2)
+            return column_sums(seen).squeeze(-2)
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
         """As `FeatureMap.bidirectional`; without outer products for values of dv < T."""
