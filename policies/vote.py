@@ -48,7 +48,8 @@ class VoteController(nn.Module):
         self.prior = nn.Parameter(torch.zeros(2))
         self.edges = nn.Parameter(torch.zeros(_EDGE_BINS))
         self.balance = nn.Parameter(torch.zeros(3))
-        self.register_buffer("rays", plan.rays_and_places(), persistent=False)
+        rays = plan.rays_and_places().mT.contiguous()  # pixels last: rows without gaps
+        self.register_buffer("rays", rays, persistent=False)
         self.register_buffer("interpolate", interpolate, persistent=False)
         offsets = torch.linspace(-plan.footholds.reach_m, plan.footholds.reach_m, OFFSETS)
         margin = _SPACING_M * (_TAPS // 2)
@@ -86,13 +87,11 @@ class VoteController(nn.Module):
         """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""
         footholds = self.plan.footholds
         rotation = levelled(proprio[:, footholds.attitude]).unsqueeze(1)
-        ray, camera = (self.rays @ rotation.mT).unbind(1)  # (batch, pixels, 3)
+        ray, camera = (rotation @ self.rays).unbind(1)  # (batch, 3, pixels)
         ground = -(proprio[:, footholds.height, None] + footholds.toe_radius_m)
-        reach = (ground - camera[..., 2]) / ray[..., 2].clamp_max(-0.1)
-        return (
-            camera[..., 0] + reach * ray[..., 0],
-            camera[..., 1] + reach * ray[..., 1],
-        )
+        reach = (ground - camera[:, 2]) / ray[:, 2].clamp_max(-0.1)
+        forward_m, lateral_m = (camera[:, :2] + reach.unsqueeze(1) * ray[:, :2]).unbind(1)
+        return forward_m, lateral_m
 
     def _speed(self, values: Tensor, lateral_m: Tensor, normal: Tensor) -> Tensor:
         """Steer by what lies at the left against what lies at the right, and by own motion."""
