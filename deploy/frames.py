@@ -159,7 +159,9 @@ class Camera:
 
 
 def _is_live(source: int | str) -> bool:
-    return isinstance(source, int) or "://" in source or Path(source).is_char_device()
+    if isinstance(source, int):
+        return True
+    return Path(source).is_char_device() or ("://" in source and not source.startswith("file:"))
 
 
 def _finite(bound: NDArray[Any] | None, other: int) -> Any:

@@ -141,9 +141,17 @@ def test_of_a_live_camera_the_newest_picture_is_seen_however_rarely_one_looks():
             looks += 1
             time.sleep(0.05)
         assert looks < 100
-        there.end()  # what was seen last is seen on, and grows old
-        assert camera()[1] == camera()[1] < time.monotonic()
+        there.end()
+        camera._thread.join()
+        assert camera()[1] == camera()[1] < time.monotonic()  # it is seen on, and grows old
         camera.close()
+
+
+def test_what_has_an_address_or_is_a_device_is_live_and_a_film_is_not(tmp_path):
+    for source in (0, "rtsp://robot/stream", "http://robot:8080/", "/dev/null"):
+        assert frames._is_live(source)
+    for source in (str(tmp_path / "film.avi"), "pictures/%03d.png", "file:///film.avi", ""):
+        assert not frames._is_live(source)
 
 
 def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path, capsys):
