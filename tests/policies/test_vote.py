@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from attention.tracing import for_onnx
 from policies.footholds import FootholdVotes
+from policies.template import template_votes
 from tests.envs.episodes import expert
 from tests.envs.episodes import make as make_env
 from tests.policies.cases import FOOTHOLDS, observation, tensors
@@ -92,6 +94,21 @@ def test_a_template_finds_the_stone():
         image = torch.where(ahead > 0.24, -0.5, 1.0).view(1, 2, 24, 32)
         offsets = votes_of(controller, image, proprio).action()[0, :4]
     assert (offsets[:2] > 0.5).all()
+
+
+class Votes(torch.nn.Module):
+    def forward(self, *given):
+        return template_votes(*given)
+
+
+def test_votes_are_as_many_and_the_same_where_onnx_computes_them():
+    generator = torch.Generator().manual_seed(0)
+    shapes = (1, 4, 45), (21,), (2,), (25,)
+    given = tuple(torch.randn(shape, generator=generator) for shape in shapes)
+    with for_onnx():
+        exported = torch.export.export(Votes(), given)
+    assert "conv1d" in str(exported.graph)
+    torch.testing.assert_close(exported.module()(*given), template_votes(*given))
 
 
 def test_a_mirrored_world_is_walked_mirrored(controller):
