@@ -48,8 +48,7 @@ class VoteController(nn.Module):
         self.prior = nn.Parameter(torch.zeros(2))
         self.edges = nn.Parameter(torch.zeros(_EDGE_BINS))
         self.balance = nn.Parameter(torch.zeros(3))
-        rays = plan.rays_and_places().mT.contiguous()  # pixels last: rows without gaps
-        self.register_buffer("rays", rays, persistent=False)
+        self.register_buffer("rays", plan.rays_and_places(), persistent=False)
         self.register_buffer("interpolate", interpolate, persistent=False)
         offsets = torch.linspace(-plan.footholds.reach_m, plan.footholds.reach_m, OFFSETS)
         margin = _SPACING_M * (_TAPS // 2)

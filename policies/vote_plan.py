@@ -203,8 +203,8 @@ class VotePlan:
         return self.view.shape
 
     def rays_and_places(self) -> Tensor:
-        """Ray and camera of each pixel, (2, pixels, 3): in float32 as they were computed for
-        published policies."""
+        """Ray and camera of each pixel, (2, 3, pixels), rows without gaps: in float32 as they were
+        computed for published policies."""
         cameras, height, width = self.shape
         rows = (1 - 2 * (torch.arange(height) + 0.5) / height) * PUBLISHED_HALF_HEIGHT
         columns = (2 * (torch.arange(width) + 0.5) / width - 1) * PUBLISHED_HALF_HEIGHT
@@ -213,7 +213,7 @@ class VotePlan:
         places = torch.tensor(PUBLISHED_POSITIONS_M).view(-1, 1, 3)
         size = height * width
         both = torch.stack([rays.expand(cameras, -1, -1), places.expand(-1, size, -1)])
-        return both.view(2, -1, 3)
+        return both.view(2, -1, 3).mT.contiguous()
 
 
 def vote_plan(
