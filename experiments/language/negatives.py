@@ -23,7 +23,7 @@ class Drawn(NamedTuple):
     """Words for n tokens."""
 
     words: Tensor
-    """(n, negatives), never the true one."""
+    """(n, negatives)."""
     log_chance: Tensor
     """(n, negatives), of each in a draw among all words."""
     log_true: Tensor
@@ -33,9 +33,9 @@ class Drawn(NamedTuple):
 @torch.no_grad()
 def draw(
     weights: Tensor, targets: Tensor, negatives: int, generator: torch.Generator,
-    uniform: float = 0.0,
+    uniform: float = 0.0, among_all: bool = True,
 ) -> Drawn:  # fmt: skip
-    """Words in proportion to their weights, with repetition, but for the true one.
+    """Words in proportion to their weights, with repetition.
 
     Args:
         weights: (n, words), negative ones taken as 0.
@@ -43,12 +43,13 @@ def draw(
         negatives: how many.
         generator: of the draws.
         uniform: this share of a draw is uniform: a word of weight 0 has a chance too.
+        among_all: among all words, the true one too, or among the others.
     """
     own = targets.unsqueeze(-1)
     chances = (1 - uniform) * shares(weights) + uniform / weights.shape[-1]
-    others = chances.scatter(-1, own, 0.0)
-    words = torch.multinomial(others, negatives, replacement=True, generator=generator)
-    return Drawn(words, others.gather(-1, words).log(), chances.gather(-1, own).log())
+    drawable = chances if among_all else chances.scatter(-1, own, 0.0)
+    words = torch.multinomial(drawable, negatives, replacement=True, generator=generator)
+    return Drawn(words, chances.gather(-1, words).log(), chances.gather(-1, own).log())
 
 
 def sampled_loss(
@@ -61,19 +62,19 @@ def sampled_loss(
         queries: (n, d).
         keys: (words, d).
         targets: (n,), true words.
-        drawn: the others.
-        temperature: tau.
-        correct_true: all logits lose log(negatives q): the best logits are then those of the full
-            softmax (Jean et al. 2015). Or the drawn ones alone do, with q among the others: the
-            sum of exponentials is then without bias that of all words (Rawat et al. 2019), its
-            logarithm is not, and words more frequent than drawn ones come out too likely.
+        drawn: what the true word stands among.
+        correct_true: all logits lose log q, and words are drawn among all: the best logits are then
+            those of the full softmax (Jean et al. 2015), as by Bayes' rule they tell the true word
+            from those drawn. Or the drawn ones alone lose log(negatives q), and they and q are
+            among the others: the sum of exponentials is then without bias that of all words (Rawat
+            et al. 2019), its logarithm is not, and words more frequent than drawn ones come out
+            too likely.
     """
     true = temperature * (queries * functional.embedding(targets, keys)).sum(-1, keepdim=True)
     others = temperature * (functional.embedding(drawn.words, keys) @ queries.unsqueeze(-1))
-    negatives = math.log(drawn.words.shape[-1])
-    others = others.squeeze(-1) - drawn.log_chance - negatives
+    others = others.squeeze(-1) - drawn.log_chance
     if correct_true:
-        true = true - drawn.log_true - negatives
+        true = true - drawn.log_true
     else:
-        others = others + torch.log1p(-drawn.log_true.exp())
+        others = others + torch.log1p(-drawn.log_true.exp()) - math.log(drawn.words.shape[-1])
     return (torch.cat([true, others], -1).logsumexp(-1) - true.squeeze(-1)).mean()

@@ -55,7 +55,10 @@ class Sampling(nn.Module):
         if self.proposal is None:
             return full_loss(self.settings, self.model, queries, targets)
         own, keys = self.settings, self.model.keys
-        drawn = draw(self.weights(queries), targets, own.negatives, generator, own.uniform_share)
+        drawn = draw(
+            self.weights(queries), targets, own.negatives, generator, own.uniform_share,
+            own.correct_true,
+        )  # fmt: skip
         loss = sampled_loss(queries, keys, targets, drawn, own.temperature, own.correct_true)
         if own.length_penalty:
             loss = loss + length_penalty(own, queries, keys)
