@@ -15,7 +15,7 @@ from experiments.compositional.network import SkeletonNetwork
 from experiments.compositional.settings import CompositionalConfig
 from experiments.compositional.skeletons import SIDE_PX, Inputs, cut, skeleton_of, whiten
 from experiments.config import load_config, settings_of
-from tests.experiments.conftest import write_idx
+from tests.experiments.own_data import write_idx
 
 CONFIG = """
 title: "Two learners"

@@ -4,7 +4,6 @@ import csv
 import lzma
 import math
 
-import numpy as np
 import pytest
 import torch
 
@@ -19,9 +18,9 @@ from experiments.language.negatives import draw, sampled_loss
 from experiments.language.proposals import make_proposal
 from experiments.language.settings import LanguageConfig, ProposalSettings, SampledSoftmaxConfig
 from experiments.task import Learning
+from tests.experiments.own_data import story
 from training.settings.config import UserError
 
-WORDS = [f"w{number}" for number in range(10)]
 SMALL = """width: 16, batch: 8, span: 8, dropout: 0, valid: 200, test: 200,
        fitting: {steps: 60, measure_every: 60, learning_rate: 0.1}"""
 ERRORS = f"""
@@ -50,14 +49,6 @@ arms:
   - {{name: clustered, set: {{proposal.feature_map: clustered_hybrid, fit_at: 20}}}}
 seeds: [0]
 """
-
-
-def story(tokens, seed):
-    """A word mostly follows the one before it by number; lines of nine words."""
-    draw = np.random.default_rng(seed)
-    numbers = np.cumsum(draw.choice([1, 1, 1, 1, 4], tokens)) % len(WORDS)
-    lines = [numbers[i : i + 9] for i in range(0, tokens, 9)]
-    return "".join(" " + " ".join(WORDS[n] for n in line) + " \n" for line in lines)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 import csv
 import re
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from experiments.__main__ import CONFIGS
 from experiments.config import load_config
+from experiments.registry import task
 from training.evaluation.intervals import seeds_interval
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -21,6 +24,8 @@ MEASURES = {
 TABLE = re.compile(
     r"\(experiments/(\w+)/report\.html\)[^|]*\n\n\| arm \| ([^|]+) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
 )
+PAIRS = re.compile(r"\| (\w+): better, by the papers \|.*\n\|[-|]+\n((?:\|.*\n)+)")
+SUMMARY = re.compile(r"\| task \| exact attention earns \|.*\n\|[-|]+\n((?:\|.*\n)+)")
 
 pytestmark = pytest.mark.skipif(not PAGE.is_file(), reason="needs the sources' docs/")
 
@@ -32,23 +37,54 @@ def quoted():
             yield pytest.param(name, MEASURES[measure], arm, cell, id=f"{name}-{arm}")
 
 
+def record(name):
+    return [*csv.DictReader((DOCS / "experiments" / name / "table.csv").read_text().splitlines())]
+
+
+def shown(values, digits):
+    interval = seeds_interval(values)
+    around = "" if interval is None else " ({:.{d}f} to {:.{d}f})".format(*interval, d=digits)
+    return f"{values.mean():.{digits}f}{around}"
+
+
 @pytest.mark.parametrize(("name", "measure", "arm", "cell"), [*quoted()])
 def test_a_quoted_mean_and_its_interval_are_those_of_the_record(name, measure, arm, cell):
-    record = csv.DictReader((DOCS / "experiments" / name / "table.csv").read_text().splitlines())
-    values = np.array([float(row[measure]) for row in record if row["arm"] == arm])
-    digits = len(cell.split()[0].partition(".")[2])
-    shown = f"{values.mean():.{digits}f}"
-    interval = seeds_interval(values)
-    if interval is not None:
-        shown += f" ({interval[0]:.{digits}f} to {interval[1]:.{digits}f})"
-    assert cell == shown
+    values = np.array([float(row[measure]) for row in record(name) if row["arm"] == arm])
+    assert cell == shown(values, len(cell.split()[0].partition(".")[2]))
+
+
+def test_quoted_differences_are_of_the_papers_orders_and_those_of_the_record():
+    tables = PAIRS.findall(PAGE.read_text())
+    assert tables
+    for name, rows in tables:
+        experiment = load_config(CONFIGS / f"{name}.yaml")
+        measure = task(experiment.task).measures[0]
+        claimed = {pair for one in experiment.orderings for pair in pairwise(one.arms)}
+        found = defaultdict(dict)
+        for row in record(name):
+            found[row["arm"]][row["seed"]] = float(row[measure.name])
+        for line in rows.splitlines():
+            better, worse, cell = (part.strip() for part in line.split("|")[1:4])
+            assert {better, worse} <= set(found)
+            assert (better, worse) in claimed
+            sign = 1 if measure.higher_is_better else -1
+            both = [sign * (found[better][s] - found[worse][s]) for s in found[better]]
+            assert cell == shown(np.array(both), 2)
+
+
+def test_figures_of_the_summary_stand_in_a_table_below_it():
+    page = PAGE.read_text()
+    (summary,) = SUMMARY.findall(page)
+    below = page[page.index(summary) + len(summary) :]
+    figures = re.findall(r"\d+\.\d|\d{3,}", re.sub(r"0\.\d\d of exact's|[\d,]+ words", "", summary))
+    assert len(figures) > 20
+    assert not [one for one in figures if not re.search(rf"\| {re.escape(one)}\b", below)]
 
 
 def test_every_record_is_of_a_shipped_experiment_and_quoted():
     told = {param.values[0] for param in quoted()}
     for folder in (DOCS / "experiments").iterdir():
         arms = {arm.name for arm in load_config(CONFIGS / f"{folder.name}.yaml").arms}
-        rows = csv.DictReader((folder / "table.csv").read_text().splitlines())
-        assert {row["arm"] for row in rows} <= arms
+        assert {row["arm"] for row in record(folder.name)} <= arms
         assert f"experiments/{folder.name}/report.html" in PAGE.read_text()
     assert told

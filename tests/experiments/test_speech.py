@@ -3,7 +3,6 @@
 import csv
 import io
 import tarfile
-import wave
 
 import numpy as np
 import pytest
@@ -23,9 +22,9 @@ from experiments.speech.scoring import edit_distance, greedy, word_errors
 from experiments.speech.settings import SpeechConfig, StringSettings
 from experiments.speech.strings import draw, voices
 from experiments.task import Learning
+from tests.experiments.own_data import packed, tones, wav
 from training.settings.config import UserError
 
-SPEAKERS, TAKES = ("ann", "bob"), (0, 4, 5, 6, 7)
 CONFIG = """
 title: "Tones"
 paper: "none"
@@ -43,39 +42,6 @@ orderings:
   - {claim: "attention helps", measure: wer, arms: [exact, no attention]}
 seeds: [0]
 """
-
-
-def wav(samples, channels=1, width=2, rate=8000):
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(channels)
-        out.setsampwidth(width)
-        out.setframerate(rate)
-        out.writeframes(samples.astype(f"<i{width}").tobytes())
-    return file.getvalue()
-
-
-def tones():
-    """Every digit a tone of its own, 0.1 s, by each speaker."""
-    time = np.arange(800) / 8000
-    return {
-        f"{digit}_{speaker}_{take}.wav": wav(
-            (9000 + take) * np.sin(2 * np.pi * (300 + 350 * digit + 20 * place) * time)
-        )
-        for digit in range(10)
-        for place, speaker in enumerate(SPEAKERS)
-        for take in TAKES
-    }
-
-
-def packed(files, form="xz", top="recordings"):
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode=f"w:{form}") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(f"{top}/{name}")
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return file.getvalue()
 
 
 def put(folder, content):

@@ -1,0 +1,69 @@
+"""Writes small data sets of our own, in the files that the real ones have."""
+
+import gzip
+import io
+import tarfile
+import wave
+
+import numpy as np
+
+WORDS = [f"w{number}" for number in range(10)]
+SPEAKERS, TAKES = ("ann", "bob"), (0, 4, 5, 6, 7)
+
+
+def write_idx(path, array):
+    """An IDX file of unsigned bytes, packed."""
+    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+    path.write_bytes(gzip.compress(header + array.astype(np.uint8).tobytes()))
+
+
+def write_clothes(folder, train, test):
+    """The four files of Fashion-MNIST: so many pictures, the brighter by class."""
+    folder.mkdir()
+    draw = np.random.default_rng(0)
+    for part, count in (("train", train), ("t10k", test)):
+        labels = np.arange(count) % 10
+        images = labels[:, None, None] * 25 + draw.integers(0, 20, (count, 28, 28))
+        write_idx(folder / f"{part}-images-idx3-ubyte.gz", images)
+        write_idx(folder / f"{part}-labels-idx1-ubyte.gz", labels)
+
+
+def story(tokens, seed):
+    """A word mostly follows the one before it by number; lines of nine words."""
+    draw = np.random.default_rng(seed)
+    numbers = np.cumsum(draw.choice([1, 1, 1, 1, 4], tokens)) % len(WORDS)
+    lines = [numbers[i : i + 9] for i in range(0, tokens, 9)]
+    return "".join(" " + " ".join(WORDS[n] for n in line) + " \n" for line in lines)
+
+
+def wav(samples, channels=1, width=2, rate=8000):
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(channels)
+        out.setsampwidth(width)
+        out.setframerate(rate)
+        out.writeframes(samples.astype(f"<i{width}").tobytes())
+    return file.getvalue()
+
+
+def tones(takes=TAKES):
+    """Every digit a tone of its own, 0.1 s, by each speaker."""
+    time = np.arange(800) / 8000
+    return {
+        f"{digit}_{speaker}_{take}.wav": wav(
+            (9000 + take) * np.sin(2 * np.pi * (300 + 350 * digit + 20 * place) * time)
+        )
+        for digit in range(10)
+        for place, speaker in enumerate(SPEAKERS)
+        for take in takes
+    }
+
+
+def packed(files, form="xz", top="recordings"):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=f"w:{form}") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"{top}/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()

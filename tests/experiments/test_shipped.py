@@ -1,0 +1,40 @@
+"""Every shipped experiment in miniature, on small data sets of our own."""
+
+import csv
+import math
+
+import pytest
+
+from experiments.__main__ import CONFIGS, main
+from experiments.config import load_config
+from experiments.registry import task
+from tests.experiments.own_data import packed, story, tones, write_clothes
+
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with every data set that is not generated."""
+    folder = tmp_path_factory.mktemp("data")
+    write_clothes(folder / "fashion_mnist", 300, 100)
+    (folder / "fsdd").mkdir()
+    (folder / "fsdd" / "recordings.tar.xz").write_bytes(packed(tones(range(20))))
+    (folder / "wikitext2").mkdir()
+    for number, part in enumerate(("train", "valid", "test")):
+        (folder / "wikitext2" / f"{part}.txt").write_text(story(3000, number))
+    return str(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_experiment_runs_in_miniature(name, data, tmp_path):
+    out = tmp_path / "out"
+    few = ("--set", "seeds=[0]")
+    assert main([name, "--quick", "--data", data, "--out", str(out), *few]) == 0
+    experiment = load_config(CONFIGS / f"{name}.yaml")
+    rows = [*csv.DictReader((out / "table.csv").read_text().splitlines())]
+    assert [row["arm"] for row in rows] == [arm.name for arm in experiment.arms]
+    measure = task(experiment.task).measures[0].name
+    assert all(math.isfinite(float(row[measure])) for row in rows)
+    assert (out / "report.html").stat().st_size > 1000
