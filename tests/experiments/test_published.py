@@ -27,6 +27,8 @@ TABLE = re.compile(
 PAIRS = re.compile(r"\| (\w+): better, by the papers \|.*\n\|[-|]+\n((?:\|.*\n)+)")
 SUMMARY = re.compile(r"\| task \| exact attention earns \|.*\n\|[-|]+\n((?:\|.*\n)+)")
 
+VERDICTS = ("holds", "the other way", "not told apart")
+
 pytestmark = pytest.mark.skipif(not PAGE.is_file(), reason="needs the sources' docs/")
 
 
@@ -69,7 +71,7 @@ def test_quoted_differences_are_of_the_papers_orders_and_those_of_the_record():
             assert (better, worse) in claimed
             sign = 1 if measure.higher_is_better else -1
             both = [sign * (found[better][s] - found[worse][s]) for s in found[better]]
-            assert cell == shown(np.array(both), 2)
+            assert cell == shown(np.array(both), len(cell.split()[0].partition(".")[2]))
 
 
 def test_figures_of_the_summary_stand_in_a_table_below_it():
@@ -88,3 +90,14 @@ def test_every_record_is_of_a_shipped_experiment_and_quoted():
         assert {row["arm"] for row in record(folder.name)} <= arms
         assert f"experiments/{folder.name}/report.html" in PAGE.read_text()
     assert told
+
+
+def test_pairs_that_come_out_are_counted_as_the_pages_have_them():
+    pages = "".join((DOCS / "experiments" / path.name / "report.html").read_text()
+                    for path in (DOCS / "experiments").iterdir())  # fmt: skip
+    count = {verdict: pages.count(f">{verdict}</td>") for verdict in VERDICTS}
+    holds, other, not_told = count.values()
+    assert (
+        f"Of {holds + other + not_told} pairs that they order, {holds} come out, {other} come out "
+        f"the other way, and {not_told} are not told apart."
+    ) in " ".join(PAGE.read_text().split())
