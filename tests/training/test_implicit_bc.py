@@ -149,6 +149,7 @@ def test_a_killed_run_resumes(job, tmp_path):
     assert files(whole) == files(run)
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_policy(job, tmp_path):
     """Under torchrun every process takes half of each batch; the result is one policy."""
     run = tmp_path / "run"

@@ -220,6 +220,7 @@ def test_what_results_depend_on_cannot_change(plain, tmp_path, capsys):
     refused(capsys, write_study(tmp_path), tmp_path / "else", "holds something that is no study")
 
 
+@pytest.mark.slow
 def test_more_episodes_can_follow_and_fewer_be_read(plain, tmp_path, capsys):
     """As if all had been wanted from the start; those that are there are not played again."""
     _, before = plain
