@@ -57,7 +57,7 @@ class Sampling(nn.Module):
         own, keys = self.settings, self.model.keys
         drawn = draw(
             self.weights(queries), targets, own.negatives, generator, own.uniform_share,
-            own.correct_true,
+            among_all=own.correct_true,
         )  # fmt: skip
         loss = sampled_loss(queries, keys, targets, drawn, own.temperature, own.correct_true)
         if own.length_penalty:

@@ -17,14 +17,18 @@ def write_idx(path, array):
     path.write_bytes(gzip.compress(header + array.astype(np.uint8).tobytes()))
 
 
-def write_clothes(folder, train, test):
-    """The four files of Fashion-MNIST: so many pictures, the brighter by class."""
+def brighter(labels, draw):
+    """Pictures the brighter, the greater the class."""
+    return labels[:, None, None] * 25 + draw.integers(0, 20, (len(labels), 28, 28))
+
+
+def write_clothes(folder, train, test, pictures=brighter):
+    """The four files of Fashion-MNIST: so many pictures, of the classes in turn."""
     folder.mkdir()
     draw = np.random.default_rng(0)
     for part, count in (("train", train), ("t10k", test)):
         labels = np.arange(count) % 10
-        images = labels[:, None, None] * 25 + draw.integers(0, 20, (count, 28, 28))
-        write_idx(folder / f"{part}-images-idx3-ubyte.gz", images)
+        write_idx(folder / f"{part}-images-idx3-ubyte.gz", pictures(labels, draw))
         write_idx(folder / f"{part}-labels-idx1-ubyte.gz", labels)
 
 
@@ -67,3 +71,10 @@ def packed(files, form="xz", top="recordings"):
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return file.getvalue()
+
+
+def write_recordings(folder, content):
+    """The archive of the Free Spoken Digit Dataset in `folder`, which is given back as text."""
+    (folder / "fsdd").mkdir(exist_ok=True)
+    (folder / "fsdd" / "recordings.tar.xz").write_bytes(content)
+    return str(folder)

@@ -15,7 +15,7 @@ from experiments.compositional.network import SkeletonNetwork
 from experiments.compositional.settings import CompositionalConfig
 from experiments.compositional.skeletons import SIDE_PX, Inputs, cut, skeleton_of, whiten
 from experiments.config import load_config, settings_of
-from tests.experiments.own_data import write_idx
+from tests.experiments.own_data import write_clothes
 
 CONFIG = """
 title: "Two learners"
@@ -49,18 +49,17 @@ def random_pictures(n):
 @pytest.fixture(scope="module")
 def stripes(tmp_path_factory):
     """Fashion-MNIST's files with pictures of a bar each, whose place or direction is the class."""
-    folder = tmp_path_factory.mktemp("stripes") / "fashion_mnist"
-    folder.mkdir()
-    draw = np.random.default_rng(0)
-    for part, count in (("train", 220), ("t10k", 30)):
-        labels = np.arange(count) % 10
-        images = draw.integers(0, 60, (count, 28, 28))
+
+    def bars(labels, draw):
+        images = draw.integers(0, 60, (len(labels), 28, 28))
         for image, label in zip(images, labels, strict=True):
             start = 5 + 4 * (label % 5)
             (image if label < 5 else image.T)[start : start + 3] = 250
-        write_idx(folder / f"{part}-images-idx3-ubyte.gz", images)
-        write_idx(folder / f"{part}-labels-idx1-ubyte.gz", labels)
-    return str(folder.parent)
+        return images
+
+    folder = tmp_path_factory.mktemp("stripes")
+    write_clothes(folder / "fashion_mnist", 220, 30, bars)
+    return str(folder)
 
 
 def test_features_and_networks_learn(experiment, stripes):

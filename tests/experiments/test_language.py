@@ -111,11 +111,11 @@ def test_an_interrupted_model_goes_on_with_its_memory_bit_for_bit(folder, tmp_pa
 
     whole, calls = learned("a"), []
 
-    def stopping(*arguments):
+    def stopping(*arguments, **settings):
         calls.append(None)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return draw(*arguments)
+        return draw(*arguments, **settings)
 
     monkeypatch.setattr(sampled_softmax, "draw", stopping)
     with pytest.raises(KeyboardInterrupt):

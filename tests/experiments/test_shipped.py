@@ -8,7 +8,7 @@ import pytest
 from experiments.__main__ import CONFIGS, main
 from experiments.config import load_config
 from experiments.registry import task
-from tests.experiments.own_data import packed, story, tones, write_clothes
+from tests.experiments.own_data import packed, story, tones, write_clothes, write_recordings
 
 NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 
@@ -18,8 +18,7 @@ def data(tmp_path_factory):
     """A folder with every data set that is not generated."""
     folder = tmp_path_factory.mktemp("data")
     write_clothes(folder / "fashion_mnist", 300, 100)
-    (folder / "fsdd").mkdir()
-    (folder / "fsdd" / "recordings.tar.xz").write_bytes(packed(tones(range(20))))
+    write_recordings(folder, packed(tones(range(20))))
     (folder / "wikitext2").mkdir()
     for number, part in enumerate(("train", "valid", "test")):
         (folder / "wikitext2" / f"{part}.txt").write_text(story(3000, number))

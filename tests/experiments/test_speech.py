@@ -22,7 +22,7 @@ from experiments.speech.scoring import edit_distance, greedy, word_errors
 from experiments.speech.settings import SpeechConfig, StringSettings
 from experiments.speech.strings import draw, voices
 from experiments.task import Learning
-from tests.experiments.own_data import packed, tones, wav
+from tests.experiments.own_data import packed, tones, wav, write_recordings
 from training.settings.config import UserError
 
 CONFIG = """
@@ -44,15 +44,9 @@ seeds: [0]
 """
 
 
-def put(folder, content):
-    (folder / "fsdd").mkdir(exist_ok=True)
-    (folder / "fsdd" / "recordings.tar.xz").write_bytes(content)
-    return str(folder)
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return put(tmp_path_factory.mktemp("data"), packed(tones()))
+    return write_recordings(tmp_path_factory.mktemp("data"), packed(tones()))
 
 
 @pytest.fixture
@@ -279,7 +273,13 @@ def backwards():
     ],
 )
 def test_bad_recordings_are_named_in_one_sentence(experiment, tmp_path, capsys, content, sentence):
-    argv = [str(experiment), "--data", put(tmp_path, content()), "--out", str(tmp_path / "out")]
+    argv = [
+        str(experiment),
+        "--data",
+        write_recordings(tmp_path, content()),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(argv) == 2
     error = capsys.readouterr().err
     assert sentence in error
