@@ -10,6 +10,7 @@ from deploy.contract_file import Port
 from deploy.frames import Camera, Drawn, Recorded
 from deploy.loop import main, run
 from deploy.runtime import Policy
+from tests.clock import Clock
 from tests.deploy.folders import searching, write
 
 RGB = Port("rgb", (20, 30, 3), np.dtype(np.uint8))
@@ -20,23 +21,6 @@ def recording(path, steps=3):
     depth = rng.uniform(0, 1.5, (steps, 6, 8)).astype(np.float32)
     np.savez(path, depth=depth, proprio=rng.normal(0, 1, (steps, 3)).astype(np.float32))
     return path
-
-
-class Clock:
-    """Time that passes while one sleeps, and 10 us a look."""
-
-    def __init__(self):
-        self.now_s = 100.0
-
-    def monotonic(self):
-        self.now_s += 1e-5
-        return self.now_s
-
-    def sleep(self, seconds):
-        self.now_s += seconds
-
-    def thread_time_ns(self):
-        return int(1e9 * self.now_s)
 
 
 def test_decisions_begin_when_they_are_due_and_a_slow_one_delays_no_others(folder, monkeypatch):

@@ -1,7 +1,5 @@
 """A policy's size is known from its settings, and bounded before anything is built."""
 
-import time
-
 import pytest
 from gymnasium import spaces
 
@@ -80,11 +78,9 @@ TOO_LARGE = (
 
 
 @pytest.mark.parametrize(("kind", "settings", "sentence"), TOO_LARGE)
-def test_a_policy_that_is_too_large_is_refused_at_once(kind, settings, sentence):
-    began = time.perf_counter()
+def test_a_policy_that_is_too_large_is_refused_at_once(cheap, kind, settings, sentence):
     with pytest.raises(ValueError, match=sentence):
         build(kind(**settings), *(SWEEP if kind is VisionPolicyConfig else STONES))
-    assert time.perf_counter() - began < 1
 
 
 def test_an_image_of_too_many_tokens_is_refused():

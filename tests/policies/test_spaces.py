@@ -1,7 +1,6 @@
 """The Implicit Attention Policy in any spaces: it acts, learns, and says what it cannot."""
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -161,11 +160,9 @@ HUGE = [
 
 
 @pytest.mark.parametrize(("settings", "space", "sentence"), HUGE)
-def test_what_fits_in_no_memory_is_refused_at_once(settings, space, sentence):
-    began = time.perf_counter()
+def test_what_fits_in_no_memory_is_refused_at_once(cheap, settings, space, sentence):
     with pytest.raises(ValueError, match=sentence):
         build(settings, space, ACTIONS["bounded"])
-    assert time.perf_counter() - began < 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """YAML as configurations take it: bounded, with merge keys, and with nothing left to guess."""
 
 import math
-import time
 
 import pytest
 import yaml
@@ -32,15 +31,13 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_aliases_that_multiply_are_refused_at_once(kind, tmp_path):
+def test_aliases_that_multiply_are_refused_at_once(cheap, kind, tmp_path):
     path = tmp_path / "bomb.yaml"
     path.write_text(BOMBS[kind])
-    began = time.process_time()
     with pytest.raises(UserError, match=rf"bomb.yaml: it holds more than {MAX_NODES} values"):
         read_yaml(path)
     with pytest.raises(UserError, match=r"--set env: it holds more than"):
         config.read_overrides(["env=" + BOMBS["flow"].removeprefix("a: ")])
-    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize(
@@ -61,12 +58,10 @@ def test_aliases_that_multiply_are_refused_at_once(kind, tmp_path):
         ("a: 'x" + "y" * MAX_BYTES + "'", f"has more than {MAX_BYTES} characters"),
     ],
 )
-def test_what_would_take_long_is_refused_soon(text, sentence):
-    began = time.process_time()
+def test_what_would_take_long_is_refused_soon(cheap, text, sentence):
     with pytest.raises(UserError, match=sentence) as caught:
         parse(text, "big.yaml")
     assert len(str(caught.value)) < 400
-    assert time.process_time() - began < 2
 
 
 def test_files_without_end_are_refused(tmp_path):
