@@ -25,12 +25,9 @@ def test_figures(tmp_path, capsys):
             parts = column[f"{whole}_ms_parts"]
             assert 0.25 < sum(parts.values()) / column[f"{whole}_ms"] < 4  # other calls were timed
         assert column["expert_ms_mean"] > 0
-    drawing = [column["step_ms_parts"]["drawing what moves"] for column in (seen, small)]
-    assert drawing[0] > 1
-    assert drawing[0] > drawing[1] > 0
-    assert blind["step_ms_parts"]["drawing what moves"] == 0
-    assert blind["step_ms_parts"]["physics"] > 1
-    assert seen["step_ms"] > blind["step_ms"]
+        assert column["step_ms_parts"]["physics"] > 0
+    drawing = [column["step_ms_parts"]["drawing what moves"] for column in (seen, small, blind)]
+    assert min(drawing[:2]) > 0 == drawing[2]
     assert (tmp_path / "sweep_time.png").stat().st_size > 1000
     assert "inverse kinematics" in capsys.readouterr().out
 
