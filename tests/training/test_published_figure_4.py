@@ -1,0 +1,103 @@
+"""Rows of docs/studies.md on Figure 4 of Hybrid Random Features, made again of the records."""
+
+import numpy as np
+import pytest
+
+from tests.training.published import ROOT, needs_studies, unpacked
+from training.evaluation.intervals import ratio_interval, share_interval
+from training.runs.metrics import read_metrics
+from training.studies.config import load_config, slug
+from training.studies.summary import scores_at, summarise
+
+pytestmark = needs_studies
+PAIR = {"FAVOR+ m = 256": "FAVOR+, m = 256", "angular m = n = 8": "angular hybrid, m = n = 8"}
+ARMS = PAIR | {"exact softmax": "exact softmax", "no attention": "none"}
+"""The study's name of an arm, and the document's."""
+
+
+@pytest.fixture(scope="module")
+def told():
+    """The document's lines."""
+    text = (ROOT / "docs" / "studies.md").read_text()
+    return text[text.index("## Figure 4 of Hybrid Random Features") :].splitlines()
+
+
+def recorded(name, *changes):
+    out, study = unpacked(name), load_config(ROOT / "configs" / "studies" / f"{name}.yaml", changes)
+    return study, out, summarise(study, out)
+
+
+def row(*cells):
+    return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"
+
+
+def around(low, high, digits, of=1):
+    return f"({of * low:.{digits}f}-{of * high:.{digits}f})"
+
+
+def share(scores, digits=1):
+    low, high = scores.success_interval
+    return f"{100 * scores.success + 1e-9:.{digits}f} % {around(low, high, digits, 100)}"
+
+
+def best(scores):
+    kept = np.sort(np.argsort(scores.rewards.mean(1))[-5:])
+    rewards = scores.rewards[kept].mean(1)
+    return f"{rewards.mean():.3f} ± {rewards.std(ddof=1):.3f}", scores.successes[kept].mean()
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_rewards_of_foothold_votes(arm, told):
+    _, _, summary = recorded("figure_4_left")
+    found = summary.arms[arm]
+    scores = found.scores
+    cells = [ARMS[arm], f"{scores.seeds}", share(scores)]
+    cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
+    cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
+    reward, success = best(scores)
+    cells += [reward, f"{100 * success:.1f} %"] if scores.seeds == 8 else ["", ""]
+    assert row(*cells) in told
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_learning_curves_of_foothold_votes(arm, told):
+    study, out, summary = recorded("figure_4_left")
+    runs = [out / "runs" / f"{slug(arm)}-s{s}" for s in study.seeds]
+    curves = [read_metrics(run) for run in runs if run.is_dir()]
+    assert len(curves) == summary.arms[arm].scores.seeds
+    cells = [ARMS[arm]]
+    for iteration in (5, 10, 20, 50):
+        at = [one.columns["center_reward"][iteration - 1] for one in curves]
+        cells.append(f"{np.mean(at):.2f} {around(min(at), max(at), 2)}")
+    assert row(*cells) in told
+
+
+def on_longer_gaps(study, out, arm):
+    (curve,) = (one for one in study.curves if "gap" in one.name)
+    who = [f"{slug(arm)}-s{s}" for s in study.seeds]
+    return [scores_at(study, out, who, curve, point) for point in curve.points]
+
+
+def test_success_over_longer_gaps(told):
+    study, out, _ = recorded("figure_4_left")
+    for arm in PAIR | {"exact softmax": ""}:
+        found = [one for one in on_longer_gaps(study, out, arm) if one is not None][-3:]
+        assert row(ARMS[arm], *(share(one, 0) for one in found)) in told
+    ours, theirs = (on_longer_gaps(study, out, arm)[-3:] for arm in reversed(PAIR))
+    cells = ["its reward, times FAVOR+'s"]
+    for one, other in zip(ours, theirs, strict=True):
+        between = around(*ratio_interval(one.rewards, other.rewards), 2)
+        cells.append(f"{one.reward / other.reward:.2f} {between}")
+    assert row(*cells) in told
+    none = [f"{100 * one.success:.0f} %" for one in on_longer_gaps(study, out, "no attention")[-3:]]
+    assert row("none", *none) in told
+
+
+@pytest.mark.parametrize("arm", [*PAIR, "no attention"])
+def test_rewards_of_a_dense_controller(arm, told):
+    _, _, summary = recorded("figure_4_left_dense")
+    scores = summary.arms[arm].scores
+    cells = [ARMS[arm], f"{scores.seeds}", share(scores, 0)]
+    cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
+    cells += [best(scores)[0] if scores.seeds == 8 else ""]
+    assert row(*cells) in told
