@@ -25,6 +25,7 @@ import torch
 
 from experiments.config import ExperimentConfig, load_config, with_arms
 from experiments.experiment import check_directory, command_of, run_experiment, write_record
+from experiments.orders import tell_orders
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
 from training.evaluation.agents import check_device
@@ -63,6 +64,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="seconds: shows that all works")
     parser.add_argument("--page", action="store_true", help="write the page from what is there")
     parser.add_argument(
+        "--orders",
+        metavar="FILE",
+        help="print what the papers order, by the numbers of a table.csv",
+    )
+    parser.add_argument(
         "--record", metavar="DIR", help="write the table and the page of what is there alone"
     )
     return parser
@@ -88,6 +94,9 @@ def run(argv: Sequence[str] | None = None) -> int:
     experiment = load_config(path, words.set)
     if words.arms:
         experiment = with_arms(experiment, words.arms)
+    if words.orders is not None:
+        tell_orders(experiment, Path(words.orders))
+        return 0
     out = Path(words.out) if words.out else Path("results") / path.stem
     torch.set_num_threads(1)
     check_device(experiment.device)

@@ -15,7 +15,10 @@ from experiments.task import Measure
 from experiments.trial import Result, Trial
 from training.evaluation.intervals import Interval, seeds_interval
 
-__all__ = ["Cell", "Pair", "Row", "Summary", "summarise"]
+__all__ = ["Cell", "Claims", "Numbers", "Pair", "Row", "Summary", "compare", "summarise"]
+
+Numbers = Mapping[str, Mapping[int, Mapping[str, float | None]]]
+"""By arm, seed and measure."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,10 @@ class Pair:
         return "holds" if low > 0 else "the other way" if high < 0 else "not told apart"
 
 
+Claims = tuple[tuple[str, Measure, tuple[Pair, ...]], ...]
+"""Each claim in words, of which measure, and its neighbours."""
+
+
 @dataclass(frozen=True)
 class Summary:
     """All of it."""
@@ -85,8 +92,7 @@ class Summary:
     measures: tuple[Measure, ...]
     rows: tuple[Row, ...]
     """Arms with at least one result, in their order."""
-    claims: tuple[tuple[str, Measure, tuple[Pair, ...]], ...]
-    """Each claim in words, of which measure, and its neighbours."""
+    claims: Claims
     commits: tuple[str, ...]
     """Of the code that made the results."""
     machines: tuple[str, ...]
@@ -97,7 +103,11 @@ def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
     """From the files of the trials that are done. UserError where one is damaged."""
     measures = task(experiment.task).measures
     there = {(t.arm.name, t.seed): t.result() for t in parts if t.done()}
-    found = {arm.name: _of(arm.name, experiment, there) for arm in experiment.arms}
+    results = {arm.name: _of(arm.name, experiment, there) for arm in experiment.arms}
+    found: Numbers = {
+        name: {seed: result.numbers for seed, result in own.items()}
+        for name, own in results.items()
+    }
     first, base = measures[0], found[experiment.baseline]
     rows = []
     for arm in experiment.arms:
@@ -106,9 +116,24 @@ def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
             continue
         cells = {m.name: _cell(own, m.name, arm.published.get(m.name)) for m in measures}
         same = None if arm.name == experiment.baseline else _difference(own, base, first, 1.0)
-        seconds = float(np.mean([result.seconds for result in own.values()]))
+        seconds = float(np.mean([result.seconds for result in results[arm.name].values()]))
         rows.append(Row(arm, tuple(own), cells, seconds, same))
-    by_name = {measure.name: measure for measure in measures}
+    commits = {str((r.provenance.get("git") or {}).get("commit", "")) for r in there.values()}
+    machines = {_machine(result) for result in there.values()}
+    return Summary(
+        measures, tuple(rows), compare(experiment, found), tuple(sorted(commits - {""})),
+        tuple(sorted(machines - {""})),
+    )  # fmt: skip
+
+
+def compare(experiment: ExperimentConfig, found: Numbers) -> Claims:
+    """What papers order, by how much it is so.
+
+    Args:
+        experiment: whose orders.
+        found: of every arm, by the seeds that are done.
+    """
+    by_name = {measure.name: measure for measure in task(experiment.task).measures}
     claims = []
     for one in experiment.orderings:
         measure = by_name[one.measure]
@@ -118,12 +143,7 @@ def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
             for a, b in pairwise(one.arms)
         )
         claims.append((one.claim, measure, pairs))
-    commits = {str((r.provenance.get("git") or {}).get("commit", "")) for r in there.values()}
-    machines = {_machine(result) for result in there.values()}
-    return Summary(
-        measures, tuple(rows), tuple(claims), tuple(sorted(commits - {""})),
-        tuple(sorted(machines - {""})),
-    )  # fmt: skip
+    return tuple(claims)
 
 
 def _machine(result: Result) -> str:
@@ -139,17 +159,22 @@ def _of(
     return {seed: there[arm, seed] for seed in experiment.seeds if (arm, seed) in there}
 
 
-def _number(result: Result, measure: str) -> float:
-    value = result.numbers.get(measure)
+def _number(numbers: Mapping[str, float | None], measure: str) -> float:
+    value = numbers.get(measure)
     return math.nan if value is None else value
 
 
-def _cell(own: Mapping[int, Result], measure: str, published: float | None) -> Cell:
-    return Cell(tuple(_number(result, measure) for result in own.values()), published)
+def _cell(
+    own: Mapping[int, Mapping[str, float | None]], measure: str, published: float | None
+) -> Cell:
+    return Cell(tuple(_number(numbers, measure) for numbers in own.values()), published)
 
 
 def _difference(
-    ours: Mapping[int, Result], theirs: Mapping[int, Result], measure: Measure, sign: float
+    ours: Mapping[int, Mapping[str, float | None]],
+    theirs: Mapping[int, Mapping[str, float | None]],
+    measure: Measure,
+    sign: float,
 ) -> Cell:
     both = [seed for seed in ours if seed in theirs]
     values = (_number(ours[s], measure.name) - _number(theirs[s], measure.name) for s in both)

@@ -185,3 +185,47 @@ def test_a_part_of_nested_settings_keeps_the_others_defaults(experiment):
     assert own.fitting.steps == 7
     assert own.fitting.warmup_steps == ImagesConfig().fitting.warmup_steps > 0
     assert own.attention.fit_at == 1
+
+
+TABLE = """arm,seed,accuracy,loss
+exact,0,50,1.0
+positive,0,40,2.5
+positive,1,40,2.75
+oprf,0,41,2.0
+oprf,1,41,2.125
+"""
+
+
+def test_orders_are_told_by_a_table_alone(experiment, tmp_path, capsys):
+    (tmp_path / "table.csv").write_text(TABLE)
+    for words in (str(tmp_path), str(tmp_path / "table.csv")):
+        assert main([str(experiment), "--orders", words]) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "oprf at or above positive",
+            "  not told apart: oprf before positive, by 0.562 (-0.232 to 1.357)",
+            "not told apart: 1",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("oprf,0", "gerf,0", "one of the arms exact, positive, oprf, and a seed; got 'gerf', '0'"),
+        ("arm,seed", "arm,sead", "and a seed; got 'exact', 'None'"),
+        ("2.5", "much", "arm positive, seed 0: a value is no number"),
+        ("positive,1", "positive,one", "arm positive, seed one: a value is no number"),
+        ("exact,0,50,1.0", "exact,0,50,1.0,7", "arm exact, seed 0: a value is no number"),
+        ("exact,0", "exact,\0", "table.csv"),
+    ],
+)
+def test_a_table_that_is_none_is_one_sentence(experiment, tmp_path, capsys, old, new, sentence):
+    (tmp_path / "table.csv").write_text(TABLE.replace(old, new, 1))
+    assert main([str(experiment), "--orders", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
+
+
+def test_a_table_that_is_not_there_is_one_sentence(experiment, tmp_path, capsys):
+    assert main([str(experiment), "--orders", str(tmp_path / "none.csv")]) == 2
+    assert "none.csv: cannot be read as an experiment's table" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.__main__ import CONFIGS
+from experiments.__main__ import CONFIGS, main
 from experiments.config import load_config
 from experiments.registry import task
 from training.evaluation.intervals import seeds_interval
@@ -74,11 +74,26 @@ def test_quoted_differences_are_of_the_papers_orders_and_those_of_the_record():
             assert cell == shown(np.array(both), len(cell.split()[0].partition(".")[2]))
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("softmax_errors", "10,000"), ("softmax_errors_wikitext2", "33,278")]
+)
+def test_quoted_lengths_are_those_of_the_record(name, words):
+    text = (DOCS / "experiments" / name / "lengths.csv").read_text()
+    rows = [*csv.DictReader(text.splitlines())]
+    for vectors in ("queries", "keys"):
+        cells = (f"{float(row[vectors]):.2f}" for row in rows)
+        assert f"| {vectors}, {words} words | {' | '.join(cells)} |" in PAGE.read_text()
+
+
 def test_figures_of_the_summary_stand_in_a_table_below_it():
     page = PAGE.read_text()
     (summary,) = SUMMARY.findall(page)
-    below = page[page.index(summary) + len(summary) :] + (DOCS / "studies.md").read_text()
-    figures = re.findall(r"\d+\.\d|\d{3,}", re.sub(r"0\.\d\d of exact's|[\d,]+ words", "", summary))
+    below = page[page.index(summary) + len(summary) :]
+    below += "".join((DOCS / name).read_text() for name in ("studies.md", "bimanual_sweep.md"))
+    figures = re.findall(
+        r"\d+\.\d+|\d{3,}",
+        re.sub(r"0\.\d\d of exact's|[\d,]+( to [\d,]+)? (words|tokens)", "", summary),
+    )
     assert len(figures) > 20
     assert not [one for one in figures if not re.search(rf"\| {re.escape(one)}\b", below)]
 
@@ -92,10 +107,11 @@ def test_every_record_is_of_a_shipped_experiment_and_quoted():
     assert told
 
 
-def test_pairs_that_come_out_are_counted_as_the_pages_have_them():
-    pages = "".join(path.read_text() for path in DOCS.glob("experiments/*/report.html"))
-    count = {verdict: pages.count(f">{verdict}</td>") for verdict in VERDICTS}
-    holds, other, not_told = count.values()
+def test_pairs_that_come_out_are_counted_by_the_tables(capsys):
+    for folder in (DOCS / "experiments").iterdir():
+        assert main([folder.name, "--orders", str(folder)]) == 0
+    told = capsys.readouterr().out
+    holds, other, not_told = (told.count(f"  {verdict}: ") for verdict in VERDICTS)
     assert (
         f"Of {holds + other + not_told} pairs that they order, {holds} come out, {other} come out "
         f"the other way, and {not_told} are not told apart."

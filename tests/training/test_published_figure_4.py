@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.training.published import ROOT, needs_studies, unpacked
-from training.evaluation.intervals import ratio_interval, share_interval
+from training.evaluation.intervals import ratio_interval
 from training.runs.metrics import read_metrics
 from training.studies.config import load_config, slug
 from training.studies.summary import scores_at, summarise
@@ -83,12 +83,18 @@ def test_success_over_longer_gaps(told):
     for arm in PAIR | {"exact softmax": ""}:
         found = [one for one in on_longer_gaps(study, out, arm) if one is not None][-3:]
         assert row(ARMS[arm], *(share(one, 0) for one in found)) in told
-    ours, theirs = (on_longer_gaps(study, out, arm)[-3:] for arm in reversed(PAIR))
-    cells = ["its reward, times FAVOR+'s"]
-    for one, other in zip(ours, theirs, strict=True):
-        between = around(*ratio_interval(one.rewards, other.rewards), 2)
-        cells.append(f"{one.reward / other.reward:.2f} {between}")
-    assert row(*cells) in told
+    favor, hybrid, exact = (
+        on_longer_gaps(study, out, arm)[-3:] for arm in (*PAIR, "exact softmax")
+    )
+    for name, ours, theirs in (
+        ("its reward, times FAVOR+'s", hybrid, favor),
+        ("its reward, times the hybrid's", exact, hybrid),
+    ):
+        cells = [name]
+        for one, other in zip(ours, theirs, strict=True):
+            between = around(*ratio_interval(one.rewards, other.rewards), 2)
+            cells.append(f"{one.reward / other.reward:.2f} {between}")
+        assert row(*cells) in told, row(*cells)
     none = [f"{100 * one.success:.0f} %" for one in on_longer_gaps(study, out, "no attention")[-3:]]
     assert row("none", *none) in told
 
