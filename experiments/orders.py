@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.config import ExperimentConfig
 from experiments.experiment import TABLE
-from experiments.summary import Numbers, Pair, compare
+from experiments.summary import Models, Pair, compare
 from experiments.task import Measure
 from training.command.files import read_bytes
 from training.settings.config import UserError
@@ -18,12 +18,12 @@ from training.settings.config import UserError
 __all__ = ["read_table", "tell_orders"]
 
 
-def read_table(path: Path, experiment: ExperimentConfig) -> Numbers:
-    """Of every model in a table that `experiments.page.table` wrote.
+def read_table(path: Path, experiment: ExperimentConfig) -> dict[str, Models]:
+    """What the models came to, by arm, from a table that `experiments.page.table` wrote.
 
     Args:
         path: the table, or the directory with it.
-        experiment: whose arms it has; those that it lacks are left out.
+        experiment: whose arms it has; an arm that it lacks has no models.
 
     Raises:
         UserError: it is no such table, or one of another experiment.
@@ -33,7 +33,8 @@ def read_table(path: Path, experiment: ExperimentConfig) -> Numbers:
         rows = [*csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as an experiment's table ({error})") from error
-    found: dict[str, dict[int, dict[str, float]]] = {arm.name: {} for arm in experiment.arms}
+    found: dict[str, dict[int, Mapping[str, float | None]]]
+    found = {arm.name: {} for arm in experiment.arms}
     for row in rows:
         arm, seed = row.pop("arm", None), row.pop("seed", None)
         if arm not in found or seed is None:
@@ -42,11 +43,10 @@ def read_table(path: Path, experiment: ExperimentConfig) -> Numbers:
                 f"got {str(arm)[:40]!r}, {str(seed)[:40]!r}"
             )
         try:
-            numbers = {name: float(value or math.nan) for name, value in row.items()}
-            found[arm][int(seed)] = numbers
+            found[arm][int(seed)] = {k: float(v) if v else None for k, v in row.items()}
         except (TypeError, ValueError):
             raise UserError(f"{path}: arm {arm}, seed {seed[:40]}: a value is no number") from None
-    return found
+    return {**found}
 
 
 def tell_orders(experiment: ExperimentConfig, path: Path) -> None:

@@ -15,10 +15,10 @@ from experiments.task import Measure
 from experiments.trial import Result, Trial
 from training.evaluation.intervals import Interval, seeds_interval
 
-__all__ = ["Cell", "Claims", "Numbers", "Pair", "Row", "Summary", "compare", "summarise"]
+__all__ = ["Cell", "Claims", "Models", "Pair", "Row", "Summary", "compare", "summarise"]
 
-Numbers = Mapping[str, Mapping[int, Mapping[str, float | None]]]
-"""By arm, seed and measure."""
+Models = Mapping[int, Mapping[str, float | None]]
+"""What an arm's models came to, by seed and measure."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
     measures = task(experiment.task).measures
     there = {(t.arm.name, t.seed): t.result() for t in parts if t.done()}
     results = {arm.name: _of(arm.name, experiment, there) for arm in experiment.arms}
-    found: Numbers = {
+    found: dict[str, Models] = {
         name: {seed: result.numbers for seed, result in own.items()}
         for name, own in results.items()
     }
@@ -126,12 +126,12 @@ def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
     )  # fmt: skip
 
 
-def compare(experiment: ExperimentConfig, found: Numbers) -> Claims:
+def compare(experiment: ExperimentConfig, found: Mapping[str, Models]) -> Claims:
     """What papers order, by how much it is so.
 
     Args:
         experiment: whose orders.
-        found: of every arm, by the seeds that are done.
+        found: of every arm, those that are done.
     """
     by_name = {measure.name: measure for measure in task(experiment.task).measures}
     claims = []
@@ -164,18 +164,11 @@ def _number(numbers: Mapping[str, float | None], measure: str) -> float:
     return math.nan if value is None else value
 
 
-def _cell(
-    own: Mapping[int, Mapping[str, float | None]], measure: str, published: float | None
-) -> Cell:
+def _cell(own: Models, measure: str, published: float | None) -> Cell:
     return Cell(tuple(_number(numbers, measure) for numbers in own.values()), published)
 
 
-def _difference(
-    ours: Mapping[int, Mapping[str, float | None]],
-    theirs: Mapping[int, Mapping[str, float | None]],
-    measure: Measure,
-    sign: float,
-) -> Cell:
+def _difference(ours: Models, theirs: Models, measure: Measure, sign: float) -> Cell:
     both = [seed for seed in ours if seed in theirs]
     values = (_number(ours[s], measure.name) - _number(theirs[s], measure.name) for s in both)
     return Cell(tuple(sign * value for value in values))

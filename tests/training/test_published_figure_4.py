@@ -107,3 +107,56 @@ def test_rewards_of_a_dense_controller(arm, told):
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
     cells += [best(scores)[0] if scores.seeds == 8 else ""]
     assert row(*cells) in told
+
+
+RATES = ("1e-3", "1e-4", "1e-5")
+
+
+def named(group):
+    return ARMS.get(group, group.replace(" m = ", ", m = "))
+
+
+def error(values, digits):
+    """Mean and standard error over scenes of one seed's episodes."""
+    if not values.any():
+        return "0"
+    spread = values.std(ddof=1) / len(values) ** 0.5
+    return f"{values.mean():.{digits}f} ± {spread:.{digits}f}"
+
+
+def test_balls_in_bowls_at_every_learning_rate(told):
+    study, _, summary = recorded("figure_4_right", "episodes=30")
+    for group in dict.fromkeys(arm.group for arm in study.arms):
+        found = [summary.arms.get(f"{group}, {rate}") for rate in RATES]
+        if not any(found):
+            continue
+        cells = ["" if one is None else error(one.scores.outcomes[0], 3) for one in found]
+        means = ["", ""]
+        if all(found):
+            means = [f"{np.mean([one.scores.outcomes.mean() for one in found]):.3f}",
+                     f"{np.mean([one.scores.reward for one in found]):.0f}"]  # fmt: skip
+        assert row(named(group), *cells, *means) in told, row(named(group), *cells, *means)
+
+
+def test_losses_at_every_learning_rate(told):
+    study, out, _ = recorded("figure_4_right", "episodes=30")
+    for group in dict.fromkeys(arm.group for arm in study.arms):
+        runs = [out / "runs" / f"{slug(f'{group}, {rate}')}-s0" for rate in RATES]
+        losses = [read_metrics(run).columns["loss"] if run.is_dir() else None for run in runs]
+        assert all(np.isfinite(one).all() for one in losses if one is not None)
+        if any(one is not None for one in losses):
+            cells = ["" if one is None else f"{one[-1]:.3f}" for one in losses]
+            assert row(named(group), *cells) in told, row(named(group), *cells)
+
+
+@pytest.mark.parametrize("arm", PAIR)
+def test_the_pair_with_the_papers_camera(arm, told):
+    _, out, summary = recorded("figure_4_right_500", "episodes=30")
+    found = summary.arms[arm]
+    scores, cost = found.scores, found.cost
+    cells = [PAIR[arm], error(scores.outcomes[0], 3), error(scores.rewards[0], 0)]
+    cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
+    cells += [f"{read_metrics(out / 'runs' / f'{slug(arm)}-s0').columns['val_loss'][-1]:.3f}"]
+    cells += [f"{cost['attention'] / 1e6:.0f} M", f"{cost['total'] / 1e6:.0f} M"]
+    cells += [f"{cost['p50_ms']:.1f}"]
+    assert row(*cells) in told, row(*cells)
