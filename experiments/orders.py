@@ -18,41 +18,54 @@ from training.settings.config import UserError
 __all__ = ["read_table", "tell_orders"]
 
 
-def read_table(path: Path, experiment: ExperimentConfig) -> dict[str, Models]:
+def read_table(path: Path) -> dict[str, Models]:
     """What the models came to, by arm, from a table that `experiments.page.table` wrote.
 
-    Args:
-        path: the table, or the directory with it.
-        experiment: whose arms it has; an arm that it lacks has no models.
-
-    Raises:
-        UserError: it is no such table, or one of another experiment.
+    UserError where it is no such table.
     """
-    path = path / TABLE if path.is_dir() else path
     try:
         rows = [*csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as an experiment's table ({error})") from error
-    found: dict[str, dict[int, Mapping[str, float | None]]]
-    found = {arm.name: {} for arm in experiment.arms}
+        raise UserError(f"{path} must be an experiment's table.csv: {error}") from None
+    found: dict[str, dict[int, Mapping[str, float | None]]] = {}
     for row in rows:
         arm, seed = row.pop("arm", None), row.pop("seed", None)
-        if arm not in found or seed is None:
+        if arm is None or seed is None:
             raise UserError(
-                f"{path}: a row must have one of the arms {', '.join(found)}, and a seed; "
+                f"{path} must be an experiment's table.csv: a row has an arm and a seed, "
                 f"got {str(arm)[:40]!r}, {str(seed)[:40]!r}"
             )
         try:
-            found[arm][int(seed)] = {k: float(v) if v else None for k, v in row.items()}
+            numbers = {name: float(value) if value else None for name, value in row.items()}
+            models, number = found.setdefault(arm, {}), int(seed)
         except (TypeError, ValueError):
-            raise UserError(f"{path}: arm {arm}, seed {seed[:40]}: a value is no number") from None
+            raise UserError(
+                f"{path}: arm {arm[:40]}, seed {seed[:40]}: a value is no number"
+            ) from None
+        if number in models:
+            raise UserError(f"{path}: arm {arm[:40]} has seed {number} twice")
+        models[number] = numbers
     return {**found}
 
 
 def tell_orders(experiment: ExperimentConfig, path: Path) -> None:
-    """Print every pair that a paper orders, by how much it holds, and how many do."""
+    """Print every pair that a paper orders, by how much it holds, and how many do.
+
+    Args:
+        experiment: whose orders.
+        path: its table, or the directory with it.
+
+    Raises:
+        UserError: there is no table, or it is another experiment's.
+    """
+    path = path / TABLE if path.is_dir() else path
+    there = read_table(path)
+    names = [arm.name for arm in experiment.arms]
+    for arm in there:
+        if arm not in names:
+            raise UserError(f"{path}: arms must be of {', '.join(names)}, got {arm[:40]!r}")
     count: Counter[str] = Counter()
-    for claim, measure, pairs in compare(experiment, read_table(path, experiment)):
+    for claim, measure, pairs in compare(experiment, {name: there.get(name, {}) for name in names}):
         print(claim)
         for pair in pairs:
             count[pair.verdict] += 1

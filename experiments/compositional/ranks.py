@@ -6,7 +6,6 @@ python -m experiments.compositional.ranks results/compositional/table.csv
 
 from __future__ import annotations
 
-import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
+from experiments.orders import read_table
 from training.settings.config import ArgumentParser, UserError, exit_status
 
 __all__ = ["PUBLISHED", "main", "ranks"]
@@ -38,15 +38,12 @@ def ranks(accuracies: dict[str, tuple[float, float]]) -> list[tuple[str, float, 
 
 def _read(path: Path) -> dict[str, tuple[float, float]]:
     """Mean accuracies over seeds of the arms "features ARCH" and "network ARCH"."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [*csv.DictReader(file)]
-        found: dict[str, list[float]] = {}
-        for row in rows:
-            found.setdefault(row["arm"], []).append(float(row["accuracy"]))
-    except (OSError, ValueError, KeyError, csv.Error) as error:
-        raise UserError(f"{path} must be an experiment's table.csv: {error!r}") from None
-    means = {arm: float(np.mean(values)) for arm, values in found.items()}
+    means = {}
+    for arm, models in read_table(path).items():
+        values = [numbers.get("accuracy") for numbers in models.values()]
+        if any(value is None for value in values):
+            raise UserError(f"{path}: arm {arm} must have an accuracy for every seed")
+        means[arm] = float(np.mean(np.array(values, float)))
     both = {
         name: (means[f"features {name}"], means[f"network {name}"])
         for name in PUBLISHED

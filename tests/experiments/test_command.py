@@ -210,12 +210,13 @@ def test_orders_are_told_by_a_table_alone(experiment, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("oprf,0", "gerf,0", "one of the arms exact, positive, oprf, and a seed; got 'gerf', '0'"),
-        ("arm,seed", "arm,sead", "and a seed; got 'exact', 'None'"),
+        ("oprf,0", "gerf,0", "arms must be of exact, positive, oprf, got 'gerf'"),
+        ("arm,seed", "arm,sead", "a row has an arm and a seed, got 'exact', 'None'"),
         ("2.5", "much", "arm positive, seed 0: a value is no number"),
         ("positive,1", "positive,one", "arm positive, seed one: a value is no number"),
         ("exact,0,50,1.0", "exact,0,50,1.0,7", "arm exact, seed 0: a value is no number"),
         ("exact,0", "exact,\0", "table.csv"),
+        ("oprf,1", "oprf,0", "arm oprf has seed 0 twice"),
     ],
 )
 def test_a_table_that_is_none_is_one_sentence(experiment, tmp_path, capsys, old, new, sentence):
@@ -228,4 +229,4 @@ def test_a_table_that_is_none_is_one_sentence(experiment, tmp_path, capsys, old,
 
 def test_a_table_that_is_not_there_is_one_sentence(experiment, tmp_path, capsys):
     assert main([str(experiment), "--orders", str(tmp_path / "none.csv")]) == 2
-    assert "none.csv: cannot be read as an experiment's table" in capsys.readouterr().err
+    assert "none.csv must be an experiment's table.csv" in capsys.readouterr().err

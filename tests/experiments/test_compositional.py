@@ -86,9 +86,9 @@ def test_all_shipped_arms_learn_by_adagrad_as_the_paper():
 
 def test_ranks_are_told_of_means_over_seeds(tmp_path, capsys):
     table = tmp_path / "table.csv"
-    rows = [("features", "4,5", 80), ("features", "4,5", 90), ("network", "4,5", 88),
-            ("features", "full", 84), ("network", "full", 89), ("linear", "", 70)]  # fmt: skip
-    lines = [f'"{kind} {name}",0,{value}' for kind, name, value in rows]
+    rows = [("features 4,5", 0, 80), ("features 4,5", 1, 90), ("network 4,5", 0, 88),
+            ("features full", 0, 84), ("network full", 0, 89), ("linear", 0, 70)]  # fmt: skip
+    lines = [f'"{arm}",{seed},{value}' for arm, seed, value in rows]
     table.write_text("\n".join(["arm,seed,accuracy", *lines, ""]))
     assert ranks.main([str(table)]) == 0
     here = capsys.readouterr().out.splitlines()[2:4]

@@ -6,6 +6,7 @@ from gymnasium import spaces
 from policies import PolicyConfig, VisionPolicyConfig, build
 from policies.config import FEATURE_MAPS
 from policies.size import MOST_NUMBERS, check_size, numbers
+from tests.cheap import cheap
 
 STONES = (
     spaces.Dict({"depth": spaces.Box(0, 2, (2, 24, 32)), "proprio": spaces.Box(-9, 9, (45,))}),
@@ -78,8 +79,8 @@ TOO_LARGE = (
 
 
 @pytest.mark.parametrize(("kind", "settings", "sentence"), TOO_LARGE)
-def test_a_policy_that_is_too_large_is_refused_at_once(cheap, kind, settings, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_a_policy_that_is_too_large_is_refused_at_once(kind, settings, sentence):
+    with cheap(1), pytest.raises(ValueError, match=sentence):
         build(kind(**settings), *(SWEEP if kind is VisionPolicyConfig else STONES))
 
 

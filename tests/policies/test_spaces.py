@@ -10,6 +10,7 @@ from gymnasium import spaces
 from policies import PolicyConfig, build
 from policies.observation import Observations, flat, layout_of
 from policies.size import numbers
+from tests.cheap import cheap
 
 
 def box(*shape, low=0.0, high=1.0, dtype=np.float32):
@@ -160,8 +161,8 @@ HUGE = [
 
 
 @pytest.mark.parametrize(("settings", "space", "sentence"), HUGE)
-def test_what_fits_in_no_memory_is_refused_at_once(cheap, settings, space, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_what_fits_in_no_memory_is_refused_at_once(settings, space, sentence):
+    with cheap(1), pytest.raises(ValueError, match=sentence):
         build(settings, space, ACTIONS["bounded"])
 
 

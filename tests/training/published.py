@@ -29,9 +29,9 @@ def unpacked(name):
 
 
 @cache
-def published(name):
-    """A study's configuration and what it came to."""
-    study = load_config(ROOT / "configs" / "studies" / f"{name}.yaml")
+def published(name, *changes):
+    """A study's configuration, with fields set, and what it came to."""
+    study = load_config(ROOT / "configs" / "studies" / f"{name}.yaml", changes)
     return study, summarise(study, unpacked(name))
 
 

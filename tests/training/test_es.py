@@ -371,17 +371,17 @@ def test_help_lists_every_field(capsys):
 
 def test_kill_9_and_resume(job, tmp_path):
     """Killed at two arbitrary moments and resumed: bit-identical to a run that was not."""
-    path = job(iterations=30)
+    path = job(iterations=60)
     whole = train(path, tmp_path / "whole")
     run = tmp_path / "run"
     arguments = ["--config", path, "--out", str(run)]
-    for least in (3, 10):
+    for least in (3, 20):
         process = start("training.es", arguments)
         wait_for(lambda least=least: len(checkpoints_in(run)) and latest(run) >= least, process)
         process.kill()
         process.wait()
         process.stdout.close()
-        assert latest(run) < 30
+        assert latest(run) < 60
         arguments = ["--resume", str(run)]
     assert es.main(arguments) == 0
     same_results(whole, run)

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from tests.training.published import ROOT, needs_studies, unpacked
+from tests.training.published import ROOT, needs_studies, published, unpacked
+from training.evaluation.evaluator import standard_error
 from training.evaluation.intervals import ratio_interval
 from training.runs.metrics import read_metrics
-from training.studies.config import load_config, slug
-from training.studies.summary import scores_at, summarise
+from training.studies.config import slug
+from training.studies.grouped import best_pairs
+from training.studies.summary import scores_of
 
 pytestmark = needs_studies
 PAIR = {"FAVOR+ m = 256": "FAVOR+, m = 256", "angular m = n = 8": "angular hybrid, m = n = 8"}
@@ -20,11 +22,6 @@ def told():
     """The document's lines."""
     text = (ROOT / "docs" / "studies.md").read_text()
     return text[text.index("## Figure 4 of Hybrid Random Features") :].splitlines()
-
-
-def recorded(name, *changes):
-    out, study = unpacked(name), load_config(ROOT / "configs" / "studies" / f"{name}.yaml", changes)
-    return study, out, summarise(study, out)
 
 
 def row(*cells):
@@ -40,29 +37,34 @@ def share(scores, digits=1):
     return f"{100 * scores.success + 1e-9:.{digits}f} % {around(low, high, digits, 100)}"
 
 
-def best(scores):
-    kept = np.sort(np.argsort(scores.rewards.mean(1))[-5:])
+def best(study, name, arm):
+    """Reward and success of the seeds that earn the most; nothing of too few seeds."""
+    pairs = best_pairs(study, unpacked(name)).get(arm)
+    if pairs is None:
+        return "", None
+    kept = [seed for _, seed in pairs]
+    scores = published(name)[1].arms[arm].scores
     rewards = scores.rewards[kept].mean(1)
     return f"{rewards.mean():.3f} ± {rewards.std(ddof=1):.3f}", scores.successes[kept].mean()
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_rewards_of_foothold_votes(arm, told):
-    _, _, summary = recorded("figure_4_left")
+    study, summary = published("figure_4_left")
     found = summary.arms[arm]
     scores = found.scores
     cells = [ARMS[arm], f"{scores.seeds}", share(scores)]
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
     cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
-    reward, success = best(scores)
-    cells += [reward, f"{100 * success:.1f} %"] if scores.seeds == 8 else ["", ""]
+    reward, success = best(study, "figure_4_left", arm)
+    cells += [reward, "" if success is None else f"{100 * success:.1f} %"]
     assert row(*cells) in told
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_learning_curves_of_foothold_votes(arm, told):
-    study, out, summary = recorded("figure_4_left")
-    runs = [out / "runs" / f"{slug(arm)}-s{s}" for s in study.seeds]
+    study, summary = published("figure_4_left")
+    runs = [unpacked("figure_4_left") / "runs" / f"{slug(arm)}-s{s}" for s in study.seeds]
     curves = [read_metrics(run) for run in runs if run.is_dir()]
     assert len(curves) == summary.arms[arm].scores.seeds
     cells = [ARMS[arm]]
@@ -72,20 +74,17 @@ def test_learning_curves_of_foothold_votes(arm, told):
     assert row(*cells) in told
 
 
-def on_longer_gaps(study, out, arm):
+def on_longer_gaps(arm):
+    study, _ = published("figure_4_left")
     (curve,) = (one for one in study.curves if "gap" in one.name)
-    who = [f"{slug(arm)}-s{s}" for s in study.seeds]
-    return [scores_at(study, out, who, curve, point) for point in curve.points]
+    points = curve.points[-3:]
+    return [scores_of(study, unpacked("figure_4_left"), arm, curve, point) for point in points]
 
 
 def test_success_over_longer_gaps(told):
-    study, out, _ = recorded("figure_4_left")
-    for arm in PAIR | {"exact softmax": ""}:
-        found = [one for one in on_longer_gaps(study, out, arm) if one is not None][-3:]
+    favor, hybrid, exact, none = (on_longer_gaps(arm) for arm in ARMS)
+    for arm, found in zip(ARMS, (favor, hybrid, exact), strict=False):
         assert row(ARMS[arm], *(share(one, 0) for one in found)) in told
-    favor, hybrid, exact = (
-        on_longer_gaps(study, out, arm)[-3:] for arm in (*PAIR, "exact softmax")
-    )
     for name, ours, theirs in (
         ("its reward, times FAVOR+'s", hybrid, favor),
         ("its reward, times the hybrid's", exact, hybrid),
@@ -95,17 +94,16 @@ def test_success_over_longer_gaps(told):
             between = around(*ratio_interval(one.rewards, other.rewards), 2)
             cells.append(f"{one.reward / other.reward:.2f} {between}")
         assert row(*cells) in told, row(*cells)
-    none = [f"{100 * one.success:.0f} %" for one in on_longer_gaps(study, out, "no attention")[-3:]]
-    assert row("none", *none) in told
+    assert row("none", *(f"{100 * one.success:.0f} %" for one in none)) in told
 
 
 @pytest.mark.parametrize("arm", [*PAIR, "no attention"])
 def test_rewards_of_a_dense_controller(arm, told):
-    _, _, summary = recorded("figure_4_left_dense")
+    study, summary = published("figure_4_left_dense")
     scores = summary.arms[arm].scores
     cells = [ARMS[arm], f"{scores.seeds}", share(scores, 0)]
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
-    cells += [best(scores)[0] if scores.seeds == 8 else ""]
+    cells += [best(study, "figure_4_left_dense", arm)[0]]
     assert row(*cells) in told
 
 
@@ -120,12 +118,11 @@ def error(values, digits):
     """Mean and standard error over scenes of one seed's episodes."""
     if not values.any():
         return "0"
-    spread = values.std(ddof=1) / len(values) ** 0.5
-    return f"{values.mean():.{digits}f} ± {spread:.{digits}f}"
+    return f"{values.mean():.{digits}f} ± {standard_error(values):.{digits}f}"
 
 
 def test_balls_in_bowls_at_every_learning_rate(told):
-    study, _, summary = recorded("figure_4_right", "episodes=30")
+    study, summary = published("figure_4_right", "episodes=30")
     for group in dict.fromkeys(arm.group for arm in study.arms):
         found = [summary.arms.get(f"{group}, {rate}") for rate in RATES]
         if not any(found):
@@ -139,7 +136,8 @@ def test_balls_in_bowls_at_every_learning_rate(told):
 
 
 def test_losses_at_every_learning_rate(told):
-    study, out, _ = recorded("figure_4_right", "episodes=30")
+    study, _ = published("figure_4_right", "episodes=30")
+    out = unpacked("figure_4_right")
     for group in dict.fromkeys(arm.group for arm in study.arms):
         runs = [out / "runs" / f"{slug(f'{group}, {rate}')}-s0" for rate in RATES]
         losses = [read_metrics(run).columns["loss"] if run.is_dir() else None for run in runs]
@@ -151,12 +149,13 @@ def test_losses_at_every_learning_rate(told):
 
 @pytest.mark.parametrize("arm", PAIR)
 def test_the_pair_with_the_papers_camera(arm, told):
-    _, out, summary = recorded("figure_4_right_500", "episodes=30")
+    _, summary = published("figure_4_right_500", "episodes=30")
+    run = unpacked("figure_4_right_500") / "runs" / f"{slug(arm)}-s0"
     found = summary.arms[arm]
     scores, cost = found.scores, found.cost
     cells = [PAIR[arm], error(scores.outcomes[0], 3), error(scores.rewards[0], 0)]
     cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
-    cells += [f"{read_metrics(out / 'runs' / f'{slug(arm)}-s0').columns['val_loss'][-1]:.3f}"]
+    cells += [f"{read_metrics(run).columns['val_loss'][-1]:.3f}"]
     cells += [f"{cost['attention'] / 1e6:.0f} M", f"{cost['total'] / 1e6:.0f} M"]
     cells += [f"{cost['p50_ms']:.1f}"]
     assert row(*cells) in told, row(*cells)

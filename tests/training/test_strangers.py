@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import envs
+from tests.cheap import cheap
 from training.command.errors import UserError
 from training.episodes import environments
 from training.runs import checkpoint
@@ -15,6 +16,13 @@ from training.studies.config import StudyConfig
 from training.trainers import es_config, implicit_bc_config
 
 HUGE = 10**12
+
+
+@pytest.fixture
+def little():
+    """Checks that a test takes little memory, and less than 10 s."""
+    with cheap(10):
+        yield
 
 
 def claiming(path, shipped, policy=None, env=None):
@@ -53,7 +61,9 @@ CLAIMS = [
 
 
 @pytest.mark.parametrize(("shipped", "policy", "sentence"), CLAIMS)
-def test_a_policy_is_not_built_before_its_file_is_asked(cheap, tmp_path, shipped, policy, sentence):
+def test_a_policy_is_not_built_before_its_file_is_asked(
+    little, tmp_path, shipped, policy, sentence
+):
     path = claiming(tmp_path / "a.safetensors", shipped, policy)
     with pytest.raises(UserError) as caught:
         checkpoint.load_policy(path)
@@ -73,7 +83,7 @@ def test_a_policy_is_not_built_before_its_file_is_asked(cheap, tmp_path, shipped
         (STONES, {"stone_length_m": [1e-9, 1e-9]}, "stone_length_m"),
     ],
 )
-def test_an_environment_is_not_made_larger_than_any(cheap, tmp_path, shipped, env, sentence):
+def test_an_environment_is_not_made_larger_than_any(little, tmp_path, shipped, env, sentence):
     path = claiming(tmp_path / "a.safetensors", shipped, env=env)
     with pytest.raises(UserError, match=sentence):
         checkpoint.load_policy(path)
@@ -111,7 +121,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("header", "data", "sentence"), BROKEN)
-def test_a_file_that_is_none_is_one_sentence(cheap, tmp_path, header, data, sentence):
+def test_a_file_that_is_none_is_one_sentence(little, tmp_path, header, data, sentence):
     if isinstance(header, dict):
         header = {"__metadata__": META, **header}
     path = raw(tmp_path / "a.safetensors", header, bytes(data))
@@ -124,13 +134,13 @@ def test_a_file_that_is_none_is_one_sentence(cheap, tmp_path, header, data, sent
     assert len(str(caught.value)) < 1000
 
 
-def test_a_header_that_claims_more_than_the_file_has(cheap, tmp_path):
+def test_a_header_that_claims_more_than_the_file_has(little, tmp_path):
     for size in (2**62, 10**9, 0):
         with pytest.raises(UserError, match="is not a complete safetensors file"):
             checkpoint.load(raw(tmp_path / "a.safetensors", META, size=size))
 
 
-def test_a_file_of_holes_is_not_read(cheap, tmp_path):
+def test_a_file_of_holes_is_not_read(little, tmp_path):
     """A gigabyte on paper that take no room on a disk."""
     path, size = tmp_path / "a.safetensors", 10**9
     raw(path, {"__metadata__": META, "policy/a": tensor(0, size, [size // 4])})
@@ -179,7 +189,7 @@ JOBS = [
 
 
 @pytest.mark.parametrize(("trainer", "changes", "key"), JOBS)
-def test_a_job_that_fits_on_no_machine_is_refused(cheap, tmp_path, trainer, changes, key):
+def test_a_job_that_fits_on_no_machine_is_refused(little, tmp_path, trainer, changes, key):
     path = tmp_path / "job.yaml"
     path.write_text(configuration.to_yaml(changes, "A stranger's."))
     with pytest.raises(UserError, match=f"{key}.*(at most|should be)"):
@@ -201,7 +211,7 @@ STUDY = {
         {"curves": [{"name": "c", "xlabel": "x", "points": [{"x": 0}], "episodes": HUGE}]},
     ],
 )  # fmt: skip
-def test_a_study_that_never_ends_is_refused(cheap, changes):
+def test_a_study_that_never_ends_is_refused(little, changes):
     with pytest.raises(UserError, match=r"at most|should be|items"):
         configuration.validate(StudyConfig, STUDY | changes, "study.yaml")
 

@@ -5,6 +5,7 @@ import math
 import pytest
 import yaml
 
+from tests.cheap import cheap
 from training.command.errors import UserError
 from training.settings import config
 from training.settings.yaml_text import MAX_BYTES, MAX_NODES, parse, read_yaml, to_yaml
@@ -31,13 +32,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("kind", BOMBS)
-def test_aliases_that_multiply_are_refused_at_once(cheap, kind, tmp_path):
+def test_aliases_that_multiply_are_refused_at_once(kind, tmp_path):
     path = tmp_path / "bomb.yaml"
     path.write_text(BOMBS[kind])
-    with pytest.raises(UserError, match=rf"bomb.yaml: it holds more than {MAX_NODES} values"):
-        read_yaml(path)
-    with pytest.raises(UserError, match=r"--set env: it holds more than"):
-        config.read_overrides(["env=" + BOMBS["flow"].removeprefix("a: ")])
+    with cheap(1):
+        with pytest.raises(UserError, match=rf"bomb.yaml: it holds more than {MAX_NODES} values"):
+            read_yaml(path)
+        with pytest.raises(UserError, match=r"--set env: it holds more than"):
+            config.read_overrides(["env=" + BOMBS["flow"].removeprefix("a: ")])
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,8 @@ def test_aliases_that_multiply_are_refused_at_once(cheap, kind, tmp_path):
         ("a: 'x" + "y" * MAX_BYTES + "'", f"has more than {MAX_BYTES} characters"),
     ],
 )
-def test_what_would_take_long_is_refused_soon(cheap, text, sentence):
-    with pytest.raises(UserError, match=sentence) as caught:
+def test_what_would_take_long_is_refused_soon(text, sentence):
+    with cheap(2), pytest.raises(UserError, match=sentence) as caught:
         parse(text, "big.yaml")
     assert len(str(caught.value)) < 400
 
