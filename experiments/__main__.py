@@ -51,7 +51,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "experiment", metavar="NAME", help=f"{', '.join(_names())}, or a file of your own"
     )
-    parser.add_argument("--out", metavar="DIR", help="where all goes (default: results/NAME)")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="where all goes (default: results/NAME, with --quick NAME_quick)",
+    )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
         help="set fields of the experiment, as in --set 'seeds=[0]' parallel=2",
@@ -91,13 +95,14 @@ def run(argv: Sequence[str] | None = None) -> int:
     """The command."""
     words = _parser().parse_args(argv)
     path = _file(words.experiment)
-    experiment = load_config(path, words.set)
+    experiment = whole = load_config(path, words.set)
     if words.arms:
         experiment = with_arms(experiment, words.arms)
     if words.orders is not None:
-        tell_orders(experiment, Path(words.orders))
+        tell_orders(experiment, Path(words.orders), [arm.name for arm in whole.arms])
         return 0
-    out = Path(words.out) if words.out else Path("results") / path.stem
+    default = Path("results") / (f"{path.stem}_quick" if words.quick else path.stem)
+    out = Path(words.out) if words.out else default
     torch.set_num_threads(1)
     check_device(experiment.device)
     check_directory(out, experiment)

@@ -111,9 +111,16 @@ def _write(
 def write_record(
     experiment: ExperimentConfig, path: Path, out: Path, command: str, quick: bool, record: Path
 ) -> int:
-    """Write table and page of what is in `out` into another directory, to be kept."""
+    """Write table and page of what is in `out` into another directory, to be kept.
+
+    UserError where nothing is done there, or was made otherwise.
+    """
     parts = trials(experiment, out, path, quick)
+    for part in parts:
+        part.check()
     missing = [part.label for part in parts if not part.done()]
+    if len(missing) == len(parts):
+        raise UserError(f"--record keeps what is in {out}, and nothing is done there")
     with writing(record):
         record.mkdir(parents=True, exist_ok=True)
         _write(experiment, record, parts, command, missing)

@@ -23,7 +23,7 @@ from training.runs.state_files import Count, State, check
 from training.runs.tensor_file import read_header, read_tensors
 from training.settings.config import UserError
 
-__all__ = ["Fit", "Fitting", "fit", "load_model", "seeded", "stopped_at"]
+__all__ = ["Fit", "Fitting", "Saved", "facts_of", "fit", "load_model", "seeded"]
 
 STATE, METRICS = "state.safetensors", "metrics.csv"
 _MODEL, _OPTIMISER = "model/", "optimiser/"
@@ -69,7 +69,7 @@ class Fit:
 
 
 @checked_dataclass(frozen=True, config=State)
-class _Saved:
+class Saved:
     """What stands beside the tensors of a state."""
 
     step: Count
@@ -228,10 +228,10 @@ def _go_on(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tu
     return facts.step, Fit(rows, facts.diverged_at)
 
 
-def stopped_at(folder: Path) -> int | None:
-    """The step whose loss was not finite, by the state in a folder; None where there was none."""
+def facts_of(folder: Path) -> Saved | None:
+    """What the state in a folder says of its fitting; None where there is none."""
     path = folder / STATE
-    return _facts(path)[0].diverged_at if path.is_file() else None
+    return _facts(path)[0] if path.is_file() else None
 
 
 def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | None = None) -> None:
@@ -250,19 +250,19 @@ def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | Non
     _load(path, model, _read(path)[1], anew)
 
 
-def _read(path: Path) -> tuple[_Saved, dict[str, Tensor]]:
+def _read(path: Path) -> tuple[Saved, dict[str, Tensor]]:
     facts, names = _facts(path)
     return facts, read_tensors(path, names)
 
 
-def _facts(path: Path) -> tuple[_Saved, list[str]]:
+def _facts(path: Path) -> tuple[Saved, list[str]]:
     """What stands beside the tensors, and their names: none of them is read."""
     metadata, header = read_header(path)
     try:
         facts = json.loads(metadata.get("fit", ""))
     except ValueError:
         raise UserError(f"{path} is damaged, or another kind of file") from None
-    return check(_Saved, facts, path), list(header)
+    return check(Saved, facts, path), list(header)
 
 
 def _load(

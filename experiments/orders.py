@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.config import ExperimentConfig
@@ -36,7 +37,7 @@ def read_table(path: Path) -> dict[str, Models]:
                 f"got {str(arm)[:40]!r}, {str(seed)[:40]!r}"
             )
         try:
-            numbers = {name: float(value) if value else None for name, value in row.items()}
+            numbers = {name: _finite(value) if value else None for name, value in row.items()}
             models, number = found.setdefault(arm, {}), int(seed)
         except (TypeError, ValueError):
             raise UserError(
@@ -48,24 +49,41 @@ def read_table(path: Path) -> dict[str, Models]:
     return {**found}
 
 
-def tell_orders(experiment: ExperimentConfig, path: Path) -> None:
+def _finite(value: str) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def tell_orders(experiment: ExperimentConfig, path: Path, known: Sequence[str]) -> None:
     """Print every pair that a paper orders, by how much it holds, and how many do.
 
     Args:
-        experiment: whose orders.
+        experiment: whose orders, arms and seeds.
         path: its table, or the directory with it.
+        known: the arms that the table can have, of which the experiment has some.
 
     Raises:
         UserError: there is no table, or it is another experiment's.
     """
     path = path / TABLE if path.is_dir() else path
     there = read_table(path)
-    names = [arm.name for arm in experiment.arms]
     for arm in there:
-        if arm not in names:
-            raise UserError(f"{path}: arms must be of {', '.join(names)}, got {arm[:40]!r}")
+        if arm not in known:
+            raise UserError(f"{path}: arms must be of {', '.join(known)}, got {arm[:40]!r}")
+    for one in experiment.orderings:
+        if any(one.measure not in numbers for own in there.values() for numbers in own.values()):
+            raise UserError(f"{path} must have a column {one.measure}")
+    if not experiment.orderings:
+        print("no paper orders these arms")
+        return
+    found = {
+        arm.name: {s: n for s, n in there.get(arm.name, {}).items() if s in experiment.seeds}
+        for arm in experiment.arms
+    }
     count: Counter[str] = Counter()
-    for claim, measure, pairs in compare(experiment, {name: there.get(name, {}) for name in names}):
+    for claim, measure, pairs in compare(experiment, found):
         print(claim)
         for pair in pairs:
             count[pair.verdict] += 1

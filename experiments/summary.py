@@ -73,7 +73,10 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """What the interval says."""
+        """What the interval says, where all models came to a number."""
+        none = len(self.difference.values) - len(self.difference.finite)
+        if none:
+            return f"NaN in {none} of {len(self.difference.values)}"
         interval = self.difference.interval
         if interval is None:
             return "too few seeds"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from experiments.config import ArmConfig, ExperimentConfig, settings_of
-from experiments.fitting import stopped_at
+from experiments.fitting import facts_of
 from experiments.registry import task
 from experiments.task import Learning
 from training.command.files import refusal, write_atomically
@@ -26,7 +27,14 @@ from training.studies.config import slug
 
 __all__ = ["Result", "Trial", "trials"]
 
-RESULT = "result.json"
+INPUTS, RESULT = "inputs.json", "result.json"
+
+
+@checked_dataclass(frozen=True, config=State)
+class Begun:
+    """What a trial is being made from, as its file says."""
+
+    inputs: dict[str, Any]
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -40,7 +48,7 @@ class Result:
     stopped_at: int | None = None
     """The step whose loss was not finite; None: none."""
     seconds: float = 0.0
-    """Of learning and measuring, in the last process that went on with it."""
+    """Of learning and measuring."""
     provenance: dict[str, Any] = field(default_factory=dict)
 
 
@@ -55,6 +63,8 @@ class Trial:
     settings: Any = field(repr=False)
     start: Path | None = None
     """The directory of the trial whose model it begins with."""
+    start_inputs: Mapping[str, Any] | None = field(default=None, repr=False)
+    """What that model is made from."""
     data: str | None = None
     device: str = "cpu"
     alone = False
@@ -83,45 +93,61 @@ class Trial:
         return read_json(Result, self.path)
 
     def check(self) -> None:
-        """UserError when a result is there that the experiment would not come to now."""
+        """UserError when a result is there, or one is begun, that the experiment would not come
+        to now. What a file of before does not say is not compared."""
+        begun = self.directory / INPUTS
         if self.done():
-            for change in differences(self.result().inputs, self._inputs()):
-                raise UserError(
-                    f"{self.path} was made with {change.told('the experiment now has')}; give "
-                    "another --out, or move that directory away"
-                )
+            path, made = self.path, self.result().inputs
+        elif begun.is_file():
+            path, made = begun, read_json(Begun, begun).inputs
+        else:
+            return
+        now = self.inputs()
+        for change in differences(made, {name: now[name] for name in made.keys() & now.keys()}):
+            raise UserError(
+                f"{path} was made with {change.told('the experiment now has')}; give another "
+                "--out, or move that directory away"
+            )
 
     def do(self) -> None:
         """Learn, from the beginning or from where it was, and write the result."""
         began = time.perf_counter()
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            _write(self.directory / INPUTS, {"inputs": self.inputs()})
+            before = _seconds(self.directory)
             known = task(self.task)
             numbers = known.learn(
                 Learning(self.settings, self.seed, self.directory, self.start, self.data,
                          self.directory.name, self.device)
             )  # fmt: skip
             assert numbers.keys() == {m.name for m in known.measures}, numbers
-            stopped = stopped_at(self.directory)
+            fitted = facts_of(self.directory)
+            stopped = None if fitted is None else fitted.diverged_at
             result = {
-                "inputs": self._inputs(),
+                "inputs": self.inputs(),
                 "numbers": {
                     k: v if stopped is None and math.isfinite(v) else None
                     for k, v in numbers.items()
                 },
                 "stopped_at": stopped,
-                "seconds": round(time.perf_counter() - began, 1),
+                "seconds": round(before + time.perf_counter() - began, 1),
                 "provenance": provenance({"seed": self.seed})
                 | {"device": device_name(self.device)},
             }
-            write_atomically(self.path, (json.dumps(result, indent=1) + "\n").encode())
+            _write(self.path, result)
         except (OSError, MemoryError) as error:
             raise UserError(refusal(error)) from None
 
-    def _inputs(self) -> dict[str, Any]:
-        start = None if self.start is None else self.start.name
-        settings = configuration.dump(self.settings)
-        return fingerprint({"task": self.task, "start": start, "settings": settings})
+    def inputs(self) -> dict[str, Any]:
+        """What it is made from, as JSON has it."""
+        known = {
+            "task": self.task,
+            "start": None if self.start is None else self.start.name,
+            "start_inputs": self.start_inputs,
+            "settings": configuration.dump(self.settings),
+        }
+        return fingerprint(known)
 
 
 def trials(
@@ -129,18 +155,26 @@ def trials(
     data: str | None = None,
 ) -> list[Trial]:  # fmt: skip
     """All of an experiment: of each seed all arms. UserError when settings are wrong."""
-    found = []
+    found: list[Trial] = []
     settings = {arm.name: settings_of(experiment, arm, quick, source) for arm in experiment.arms}
     for seed in experiment.seeds:
+        of_seed: dict[str, Trial] = {}
         for arm in experiment.arms:
-            start = None if arm.start_from is None else _place(out, arm.start_from, seed)
-            place = _place(out, arm.name, seed)
-            own = settings[arm.name]
-            found.append(
-                Trial(arm, seed, place, experiment.task, own, start, data, experiment.device)
-            )
+            start = None if arm.start_from is None else of_seed[arm.start_from]
+            of_seed[arm.name] = Trial(
+                arm, seed, out / "trials" / f"{slug(arm.name)}-s{seed}", experiment.task,
+                settings[arm.name], None if start is None else start.directory,
+                None if start is None else start.inputs(), data, experiment.device,
+            )  # fmt: skip
+        found += of_seed.values()
     return found
 
 
-def _place(out: Path, arm: str, seed: int) -> Path:
-    return out / "trials" / f"{slug(arm)}-s{seed}"
+def _seconds(folder: Path) -> float:
+    """For which a model was fitted before."""
+    fitted = facts_of(folder)
+    return 0.0 if fitted is None or not fitted.rows else fitted.rows[-1].get("wall_s") or 0.0
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())

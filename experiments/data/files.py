@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 
 from training.command.files import write_atomically
@@ -103,7 +104,7 @@ def fetched(name: str, home: Home) -> Path:
     try:
         with urllib.request.urlopen(home.url, timeout=_TIMEOUT_S) as response:
             content: bytes = response.read(_MOST_BYTES + 1)
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise UserError(
             f"{home.file} of {name} cannot be fetched from {home.url} ({error}): fetch it "
             "elsewhere and name its folder by --data or FOVEATE_DATA"

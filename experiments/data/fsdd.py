@@ -96,7 +96,7 @@ def _recording(name: str, content: bytes) -> Recording:
         with wave.open(io.BytesIO(content)) as file:
             form = (file.getnchannels(), 8 * file.getsampwidth(), file.getframerate())
             data = file.readframes(file.getnframes())
-    except (wave.Error, EOFError, struct.error, ValueError) as error:
+    except (wave.Error, EOFError, struct.error, ValueError, RuntimeError) as error:
         told = str(error) or "it ends too early"
         raise UserError(f"{name} of {NAME} cannot be read: {told}") from None
     if form != (1, 16, RATE_HZ):

@@ -28,7 +28,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         raise UserError(f"{path} cannot be read: {error}") from None
     if len(data) > _MOST_BYTES:
         raise UserError(f"{path} holds more than {_MOST_BYTES} bytes")
-    if len(data) < 4 or data[:3] != b"\0\0\x08":
+    if len(data) < 4 or data[:3] != b"\0\0\x08" or len(data) < 4 + 4 * data[3]:
         raise UserError(f"{path} is no IDX file of unsigned bytes: it begins with {data[:4]!r}")
     dims = data[3]
     shape = tuple(int(n) for n in np.frombuffer(data, ">u4", dims, 4)) if dims else ()

@@ -6,6 +6,7 @@ import os
 import urllib.error
 import urllib.request
 from dataclasses import replace
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,19 @@ def test_a_download_that_differs_is_refused_and_not_kept(
         urllib.request, "urlopen", lambda url, timeout: Response(b"<html>moved</html>")
     )
     with pytest.raises(ValueError, match=r"abalone\.data must have SHA-256 de37cd.*, got "):
+        load("abalone")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_download_that_is_cut_is_one_sentence_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cut(Response):
+        def read(self, size: int | None = -1) -> bytes:
+            raise IncompleteRead(b"4,1", 100)
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: Cut())
+    with pytest.raises(ValueError, match=r"abalone\.data of abalone cannot be fetched from http"):
         load("abalone")
     assert not (tmp_path / "cache").exists()
 

@@ -133,6 +133,77 @@ def test_other_results_are_not_mixed_and_other_folders_not_written(experiment, c
     assert "holds something that is no experiment" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("change", "arm", "sentence"),
+    [
+        ("set={batch: 4}", "exact", "made with settings.batch = 8, but the experiment now has 4"),
+        ("quick={fitting.steps: 5}", "exact", "made with settings.fitting.steps = 3, but"),
+        ("set={batch: 4}", "oprf", "made with start_inputs.settings.batch = 8, but"),
+    ],
+)
+def test_a_model_that_is_begun_does_not_go_on_as_another(
+    experiment, clothes, capsys, change, arm, sentence
+):
+    few = ("--set", "seeds=[0]")
+    assert main(arguments(experiment, clothes, *few)) == 0
+    for folder in (experiment.parent / "out" / "trials").iterdir():
+        (folder / "result.json").unlink()
+        if folder.name != f"{arm}-s0":
+            (folder / "inputs.json").unlink()  # which models of before do not have
+    assert main(arguments(experiment, clothes, *few, change)) == 2
+    error = capsys.readouterr().err
+    assert f"{arm}-s0/inputs.json was {sentence}" in error
+    assert main(arguments(experiment, clothes, *few)) == 0
+
+
+def test_only_what_is_done_and_made_so_is_recorded(experiment, clothes, tmp_path, capsys):
+    few = ("--set", "seeds=[0]")
+    assert main(arguments(experiment, clothes, *few)) == 0
+    kept = tmp_path / "kept"
+    record = ("--record", str(kept))
+    assert main(arguments(experiment, clothes, *few, *record)) == 0
+    before = (kept / "table.csv").read_bytes()
+    full = [word for word in arguments(experiment, clothes, *few, *record) if word != "--quick"]
+    assert main(full) == 2
+    assert "made with settings.fitting.steps = 3" in capsys.readouterr().err
+    full[full.index("--out") + 1] = str(tmp_path / "nothing")
+    assert main(full) == 2
+    assert "nothing is done there" in capsys.readouterr().err
+    assert (kept / "table.csv").read_bytes() == before
+
+
+def test_quick_results_have_a_place_of_their_own(experiment, clothes, monkeypatch):
+    monkeypatch.chdir(experiment.parent)
+    words = (str(experiment), "--data", clothes, "--arms", "exact")
+    assert main([*words, "--quick", "--set", "seeds=[0]"]) == 0
+    assert main([*words, "--set", "seeds=[0]", "set={fitting.steps: 1, width: 8}"]) == 0
+    assert sorted(path.name for path in (experiment.parent / "results").iterdir()) == [
+        "two",
+        "two_quick",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"\0\0\x08\x03\0\0", "is no IDX file of unsigned bytes"),
+        (b"\0\0\x08\x01\0", "is no IDX file of unsigned bytes"),
+        (b"\0\0\x08\0", "is damaged: its header says ()"),
+        (b"", "is no IDX file of unsigned bytes"),
+    ],
+)
+def test_pictures_that_end_early_are_named(experiment, tmp_path, capsys, content, sentence):
+    folder = tmp_path / "fashion_mnist"
+    folder.mkdir()
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (folder / f"{name}-ubyte").write_bytes(content)
+    assert main(arguments(experiment, str(tmp_path))) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert "-ubyte" in error
+    assert error.count("\n") == 1
+
+
 def test_missing_and_damaged_data_are_named(experiment, tmp_path, capsys):
     assert main(arguments(experiment, str(tmp_path))) == 2
     assert "train-images-idx3-ubyte.gz" in capsys.readouterr().err
@@ -173,7 +244,9 @@ def test_a_loss_of_nan_is_told_and_left_out_of_means(experiment, clothes, monkey
     out = experiment.parent / "out"
     rows = table_in(out)
     assert all((row["accuracy"] == "") == (row["seed"] == "1") for row in rows)
-    assert "NaN in 1 of 2" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "NaN in 1 of 2" in page
+    assert "<td>NaN in 1 of 2</td>" in page  # what is ordered does not hold by the other
 
 
 def test_a_part_of_nested_settings_keeps_the_others_defaults(experiment):
@@ -207,9 +280,23 @@ def test_orders_are_told_by_a_table_alone(experiment, tmp_path, capsys):
         ]
 
 
+def test_orders_are_of_the_arms_and_seeds_that_are_asked_for(experiment, tmp_path, capsys):
+    (tmp_path / "table.csv").write_text(TABLE.replace("oprf,1,41,2.125", "oprf,1,,"))
+    words = [str(experiment), "--orders", str(tmp_path)]
+    assert main(words) == 0
+    assert "NaN in 1 of 2: oprf before positive, by 0.500" in capsys.readouterr().out
+    assert main([*words, "--set", "seeds=[0]"]) == 0
+    assert "too few seeds: oprf before positive, by 0.500" in capsys.readouterr().out
+    assert main([*words, "--arms", "positive"]) == 0
+    assert capsys.readouterr().out == "no paper orders these arms\n"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
+        ("2.5", "nan", "arm positive, seed 0: a value is no number"),
+        ("2.5", "1e400", "arm positive, seed 0: a value is no number"),
+        ("accuracy,loss", "accuracy,lost", "must have a column loss"),
         ("oprf,0", "gerf,0", "arms must be of exact, positive, oprf, got 'gerf'"),
         ("arm,seed", "arm,sead", "a row has an arm and a seed, got 'exact', 'None'"),
         ("2.5", "much", "arm positive, seed 0: a value is no number"),

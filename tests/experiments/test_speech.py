@@ -266,6 +266,10 @@ def backwards():
         (backwards, "recordings.tar.xz cannot be read"),
         (lambda: packed({}), "must have recordings such as recordings/7_theo_3.wav"),
         (lambda: of(**{"3_bob_5.wav": b"RIFF"}), "3_bob_5.wav of fsdd cannot be read: it ends"),
+        (
+            lambda: of(**{"3_bob_5.wav": wav(np.ones(8)).replace(b"\x10\0\0\0", b"$\0\0\0", 1)}),
+            "3_bob_5.wav of fsdd cannot be read",
+        ),
         (lambda: of(**{"3_bob_5.wav": wav(np.ones(8), 2)}), "got 2, 16 and 8000"),
         (lambda: of(**{"3_bob_5.wav": wav(np.ones(8), rate=4)}), "got 1, 16 and 4"),
         (lambda: of(**{"3_bob_5.wav": wav(np.zeros(8))}), "got 8 samples of silence"),
