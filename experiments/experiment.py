@@ -59,9 +59,7 @@ def run_experiment(
     Raises:
         UserError: a configuration is bad, data are missing, or the directory is another's.
     """
-    parts = trials(experiment, out, path, quick, data)
-    for part in parts:
-        part.check()
+    parts = _parts(experiment, out, path, quick, data)
     if not page_alone:
         _check(experiment, parts, data)
     with writing(out):
@@ -74,7 +72,7 @@ def run_experiment(
             _write(experiment, out, parts, command, missing, failed)
 
         if page_alone:
-            write([part.label for part in parts if not part.done()])
+            write(_missing(parts))
             return 0
         failures = make(parts, write, experiment.parallel)
     if failures.reasons:
@@ -82,6 +80,20 @@ def run_experiment(
         return 2
     print(f"done: {out / PAGE}")
     return 0
+
+
+def _parts(
+    experiment: ExperimentConfig, out: Path, path: Path, quick: bool, data: str | None = None
+) -> list[Trial]:
+    """All trials. UserError where one is there that would be made otherwise now."""
+    parts = trials(experiment, out, path, quick, data)
+    for part in parts:
+        part.check()
+    return parts
+
+
+def _missing(parts: Sequence[Trial]) -> list[str]:
+    return [part.label for part in parts if not part.done()]
 
 
 def _check(experiment: ExperimentConfig, parts: Sequence[Trial], data: str | None) -> None:
@@ -115,10 +127,8 @@ def write_record(
 
     UserError where nothing is done there, or was made otherwise.
     """
-    parts = trials(experiment, out, path, quick)
-    for part in parts:
-        part.check()
-    missing = [part.label for part in parts if not part.done()]
+    parts = _parts(experiment, out, path, quick)
+    missing = _missing(parts)
     if len(missing) == len(parts):
         raise UserError(f"--record keeps what is in {out}, and nothing is done there")
     with writing(record):

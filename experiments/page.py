@@ -100,11 +100,10 @@ def _cell(cell: Cell | None, measure: Measure) -> str | Markup:
     """A mean and its interval; how many models came to no number."""
     if cell is None:
         return ""
-    none = len(cell.values) - len(cell.finite)
     alike = len(set(cell.finite)) == 1
     text = around(cell.mean, None if alike else cell.interval, measure.form)
-    if none:
-        return Markup("{} <small>NaN in {} of {}</small>").format(text, none, len(cell.values))
+    if cell.without:
+        return Markup("{} <small>{}</small>").format(text, cell.without)
     return text
 
 

@@ -37,6 +37,12 @@ class Cell:
         return found[np.isfinite(found)]
 
     @property
+    def without(self) -> str:
+        """How many are none, in words; nothing where all are."""
+        none = len(self.values) - len(self.finite)
+        return f"NaN in {none} of {len(self.values)}" if none else ""
+
+    @property
     def mean(self) -> float | None:
         """Of those; None without any."""
         return float(self.finite.mean()) if len(self.finite) else None
@@ -74,9 +80,8 @@ class Pair:
     @property
     def verdict(self) -> str:
         """What the interval says, where all models came to a number."""
-        none = len(self.difference.values) - len(self.difference.finite)
-        if none:
-            return f"NaN in {none} of {len(self.difference.values)}"
+        if self.difference.without:
+            return self.difference.without
         interval = self.difference.interval
         if interval is None:
             return "too few seeds"

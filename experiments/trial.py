@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from experiments.task import Learning
 from training.command.files import refusal, write_atomically
 from training.evaluation.agents import device_name
 from training.runs.fingerprint import differences, fingerprint
+from training.runs.inputs_file import read_inputs, write_inputs
 from training.runs.run_log import provenance
 from training.runs.state_files import State, read_json
 from training.settings import config as configuration
@@ -28,13 +28,6 @@ from training.studies.config import slug
 __all__ = ["Result", "Trial", "trials"]
 
 INPUTS, RESULT = "inputs.json", "result.json"
-
-
-@checked_dataclass(frozen=True, config=State)
-class Begun:
-    """What a trial is being made from, as its file says."""
-
-    inputs: dict[str, Any]
 
 
 @checked_dataclass(frozen=True, config=State)
@@ -61,13 +54,16 @@ class Trial:
     directory: Path
     task: str
     settings: Any = field(repr=False)
-    start: Path | None = None
-    """The directory of the trial whose model it begins with."""
-    start_inputs: Mapping[str, Any] | None = field(default=None, repr=False)
-    """What that model is made from."""
+    origin: Trial | None = field(default=None, repr=False)
+    """The trial whose model it begins with."""
     data: str | None = None
     device: str = "cpu"
     alone = False
+
+    @property
+    def start(self) -> Path | None:
+        """The directory of the model that it begins with."""
+        return None if self.origin is None else self.origin.directory
 
     @property
     def trained(self) -> Path:
@@ -99,7 +95,7 @@ class Trial:
         if self.done():
             path, made = self.path, self.result().inputs
         elif begun.is_file():
-            path, made = begun, read_json(Begun, begun).inputs
+            path, made = begun, read_inputs(begun)
         else:
             return
         now = self.inputs()
@@ -114,7 +110,7 @@ class Trial:
         began = time.perf_counter()
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            _write(self.directory / INPUTS, {"inputs": self.inputs()})
+            write_inputs(self.directory / INPUTS, self.inputs())
             before = _seconds(self.directory)
             known = task(self.task)
             numbers = known.learn(
@@ -135,7 +131,7 @@ class Trial:
                 "provenance": provenance({"seed": self.seed})
                 | {"device": device_name(self.device)},
             }
-            _write(self.path, result)
+            write_atomically(self.path, (json.dumps(result, indent=1) + "\n").encode())
         except (OSError, MemoryError) as error:
             raise UserError(refusal(error)) from None
 
@@ -143,8 +139,8 @@ class Trial:
         """What it is made from, as JSON has it."""
         known = {
             "task": self.task,
-            "start": None if self.start is None else self.start.name,
-            "start_inputs": self.start_inputs,
+            "start": None if self.origin is None else self.origin.directory.name,
+            "start_inputs": None if self.origin is None else self.origin.inputs(),
             "settings": configuration.dump(self.settings),
         }
         return fingerprint(known)
@@ -160,12 +156,12 @@ def trials(
     for seed in experiment.seeds:
         of_seed: dict[str, Trial] = {}
         for arm in experiment.arms:
-            start = None if arm.start_from is None else of_seed[arm.start_from]
+            place = out / "trials" / f"{slug(arm.name)}-s{seed}"
+            own = settings[arm.name]
+            origin = None if arm.start_from is None else of_seed[arm.start_from]
             of_seed[arm.name] = Trial(
-                arm, seed, out / "trials" / f"{slug(arm.name)}-s{seed}", experiment.task,
-                settings[arm.name], None if start is None else start.directory,
-                None if start is None else start.inputs(), data, experiment.device,
-            )  # fmt: skip
+                arm, seed, place, experiment.task, own, origin, data, experiment.device
+            )
         found += of_seed.values()
     return found
 
@@ -174,7 +170,3 @@ def _seconds(folder: Path) -> float:
     """For which a model was fitted before."""
     fitted = facts_of(folder)
     return 0.0 if fitted is None or not fitted.rows else fitted.rows[-1].get("wall_s") or 0.0
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())

@@ -29,7 +29,10 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(data) > _MOST_BYTES:
         raise UserError(f"{path} holds more than {_MOST_BYTES} bytes")
     if len(data) < 4 or data[:3] != b"\0\0\x08" or len(data) < 4 + 4 * data[3]:
-        raise UserError(f"{path} is no IDX file of unsigned bytes: it begins with {data[:4]!r}")
+        raise UserError(
+            f"{path} is no IDX file of unsigned bytes: it begins with {data[:4]!r}, "
+            f"of {len(data)} bytes"
+        )
     dims = data[3]
     shape = tuple(int(n) for n in np.frombuffer(data, ">u4", dims, 4)) if dims else ()
     rest = len(data) - 4 - 4 * dims

@@ -183,6 +183,14 @@ def test_quick_results_have_a_place_of_their_own(experiment, clothes, monkeypatc
     ]
 
 
+def write_alike(data, content):
+    """Fashion-MNIST, whose four files all hold this."""
+    folder = data / "fashion_mnist"
+    folder.mkdir()
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (folder / f"{name}-ubyte").write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -193,10 +201,7 @@ def test_quick_results_have_a_place_of_their_own(experiment, clothes, monkeypatc
     ],
 )
 def test_pictures_that_end_early_are_named(experiment, tmp_path, capsys, content, sentence):
-    folder = tmp_path / "fashion_mnist"
-    folder.mkdir()
-    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        (folder / f"{name}-ubyte").write_bytes(content)
+    write_alike(tmp_path, content)
     assert main(arguments(experiment, str(tmp_path))) == 2
     error = capsys.readouterr().err
     assert sentence in error
@@ -207,10 +212,7 @@ def test_pictures_that_end_early_are_named(experiment, tmp_path, capsys, content
 def test_missing_and_damaged_data_are_named(experiment, tmp_path, capsys):
     assert main(arguments(experiment, str(tmp_path))) == 2
     assert "train-images-idx3-ubyte.gz" in capsys.readouterr().err
-    folder = tmp_path / "fashion_mnist"
-    folder.mkdir()
-    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
-        (folder / f"{name}-ubyte").write_bytes(b"\0\0\x08\x01\xff\xff\xff\xff")
+    write_alike(tmp_path, b"\0\0\x08\x01\xff\xff\xff\xff")
     assert main(arguments(experiment, str(tmp_path))) == 2
     assert "is damaged: its header says" in capsys.readouterr().err
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import warnings
 from collections.abc import Sequence
@@ -22,15 +21,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic.dataclasses import dataclass as checked_dataclass
 
 import foveate_extras
 from training.command.errors import NotFiniteError
 from training.command.files import write_atomically
 from training.runs.fingerprint import differences, fingerprint
+from training.runs.inputs_file import read_inputs, write_inputs
 from training.runs.metrics import read_metrics
 from training.runs.run_log import has_rows
-from training.runs.state_files import State, read_json
 from training.settings import config as configuration
 from training.settings.config import UserError
 from training.studies.search_space import Choice, Interval
@@ -40,13 +38,6 @@ from training.trainers.registry import load_any_config, trainer_of
 __all__ = ["Search", "Trial", "metric_of", "table"]
 
 TABLE, RECORD, DATABASE = "trials.csv", "search.json", "search.db"
-
-
-@checked_dataclass(frozen=True, config=State)
-class _Record:
-    """What a search was begun with."""
-
-    inputs: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -90,11 +81,11 @@ class Search:
         inputs = self._inputs()
         path = self.out / RECORD
         if path.exists():
-            for change in differences(read_json(_Record, path).inputs, inputs):
+            for change in differences(read_inputs(path), inputs):
                 raise UserError(
                     f"{path} was made with {change.told('now it is')}; give another --out"
                 )
-        write_atomically(path, (json.dumps({"inputs": inputs}, indent=1) + "\n").encode())
+        write_inputs(path, inputs)
 
     def _inputs(self) -> dict[str, Any]:
         plain = configuration.dump(load_any_config(self.config, self.settings))
