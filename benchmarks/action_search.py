@@ -23,9 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.report import make_parser, new_figure, save
-from policies.action_search import autoregressive, derivative_free, langevin, stratified, uniform
-from policies.energy import AutoregressiveEnergy, JointEnergy, Regression
-from training.settings.config import exit_status
+from policies.vision_performer.action_search import (
+    autoregressive,
+    derivative_free,
+    langevin,
+    stratified,
+    uniform,
+)
+from policies.vision_performer.energy import AutoregressiveEnergy, JointEnergy, Regression
+from training.io.config import exit_status
 
 CONTEXT, SIZE = 16, 12
 _KINDS = {"smooth": slice(0, 8), "constant": slice(8, 10), "two values": slice(10, 12)}

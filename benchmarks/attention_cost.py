@@ -23,10 +23,10 @@ from torch import nn
 
 import attention
 from benchmarks.report import write_json
-from training.evaluation.agents import check_device
-from training.evaluation.step_cost import count, median_ms
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, exit_status
+from training.analysis.agents import check_device
+from training.analysis.step_cost import count, median_ms
+from training.io.config import ArgumentParser, exit_status
+from training.io.run_log import provenance
 
 SIZES = ((96, 4), (96, 8), (1536, 4), (1536, 8))
 """Tokens (patches of 4 x 4 pixels, or pixels, of two 24 x 32 images) and d."""

@@ -35,8 +35,8 @@ import attention
 from benchmarks.attention_peers import Attention, peers
 from benchmarks.live_memory import peak_bytes
 from benchmarks.report import make_parser, new_figure, save
-from training.evaluation.agents import check_device, device_name
-from training.settings.config import exit_status
+from training.analysis.agents import check_device, device_name
+from training.io.config import exit_status
 
 HEADS, DIM = 8, 64
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)

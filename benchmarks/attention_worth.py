@@ -19,9 +19,9 @@ from pathlib import Path
 
 from policies import build
 from training import es, evaluate
-from training.episodes.environments import make_env
-from training.runs import checkpoint
-from training.settings.config import ArgumentParser, exit_status
+from training.collect.environments import make_env
+from training.io import checkpoint
+from training.io.config import ArgumentParser, exit_status
 
 SELECTIONS = ("learned", "random", "all")
 

@@ -32,7 +32,7 @@ from benchmarks.classification import (
 from benchmarks.datasets import Split, load, split
 from benchmarks.kernel_regression import exact_accuracy
 from benchmarks.report import make_parser, new_figure, save
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 SIGMAS = tuple(float(v) for v in np.geomspace(0.02, 5.0, 13))
 BLOCKS, DRAWS = 10, 10

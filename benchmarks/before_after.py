@@ -22,9 +22,9 @@ from tqdm import tqdm
 from benchmarks.checkouts import Checkout
 from benchmarks.report import write_json
 from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
-from training.evaluation.agents import positive
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.analysis.agents import positive
+from training.io.config import ArgumentParser, UserError, exit_status
+from training.io.run_log import provenance
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 SCORED = (96, 384, 1536, 4096, 16384)

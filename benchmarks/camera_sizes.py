@@ -6,7 +6,7 @@ Policies for SteppingStones-v0 with two cameras of that size, untrained, as what
 does not depend on what was learned: foothold votes over the pictures that attention masks, which
 differ in attention alone; then other ways to the action. They act in turn on one thread. The times
 are medians of CPU time, as other processes on the machine would lengthen wall time; of a policy
-that takes long a few calls. FLOPs are those of `training.evaluation.op_counter`. What exact
+that takes long a few calls. FLOPs are those of `training.analysis.op_counter`. What exact
 attention adds to the peak of the process's memory is the largest of its calls.
 """
 
@@ -29,12 +29,12 @@ import torch
 
 import envs
 import policies
+from training.analysis.agents import EVALUATION_SEED, positive
+from training.analysis.step_cost import ATTENTION, count
+from training.collect.environments import make_env
 from training.command.files import write_atomically, writing
-from training.episodes.environments import make_env
-from training.evaluation.agents import EVALUATION_SEED, positive
-from training.evaluation.step_cost import ATTENTION, count
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.io.config import ArgumentParser, UserError, exit_status
+from training.io.run_log import provenance
 
 DECISION_MS = 50.0
 SIZES = ("24x32", "48x64", "96x128")

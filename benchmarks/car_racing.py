@@ -31,13 +31,13 @@ import torch
 import configs
 import policies
 from benchmarks.report import make_parser, new_figure, save
-from training.episodes.environments import make_env
-from training.evaluation.step_cost import count
-from training.settings.config import exit_status
-from training.studies.config import load_config as load_study
-from training.studies.config import study_file
-from training.studies.runs import load_jobs
-from training.trainers.es_config import ESConfig, load_config
+from training.algorithms.es_config import ESConfig, load_config
+from training.analysis.step_cost import count
+from training.collect.environments import make_env
+from training.compare.config import load_config as load_study
+from training.compare.config import study_file
+from training.compare.runs import load_jobs
+from training.io.config import exit_status
 
 PRESET = Path(str(configs.__path__[0])) / "car_racing.yaml"
 STRIDES = (4, 2, 1)

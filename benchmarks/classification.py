@@ -31,9 +31,9 @@ from benchmarks import classification_published as published
 from benchmarks.datasets import Split, load, split
 from benchmarks.kernel_regression import accuracies, exact_accuracy
 from benchmarks.report import make_parser, new_figure, save
-from training.evaluation.agents import positive
-from training.evaluation.evaluator import standard_error
-from training.settings.config import UserError, exit_status
+from training.analysis.agents import positive
+from training.analysis.evaluator import standard_error
+from training.io.config import UserError, exit_status
 
 AVAILABLE = ("abalone", "banknote", "car", "cmc", "chess")
 """Run by default; yeast, nursery and wifi by name."""

@@ -20,11 +20,11 @@ from collections.abc import Sequence
 
 import torch
 
-from training.episodes.environments import make_env
-from training.settings.config import ArgumentParser, exit_status
-from training.trainers import bc_config, cloning
-from training.trainers.labelled_walks import Demonstrations
-from training.trainers.lifecycle import build_policy
+from training.algorithms import bc_config, cloning
+from training.algorithms.labelled_walks import Demonstrations
+from training.algorithms.lifecycle import build_policy
+from training.collect.environments import make_env
+from training.io.config import ArgumentParser, exit_status
 
 PARTS = (8, 16, 32, 128)
 ARMS = {

@@ -34,7 +34,7 @@ from torch.nn.functional import normalize
 import attention
 from attention.theory import least_real_loss
 from benchmarks.report import make_parser, new_figure, save
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 D = 50
 PER_CLUSTER = 1000

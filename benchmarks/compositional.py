@@ -50,8 +50,8 @@ from attention.compositional import (
     Skeleton,
     image_skeleton,
 )
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.io.config import ArgumentParser, UserError, exit_status
+from training.io.run_log import provenance
 
 Floats = NDArray[np.float64]
 

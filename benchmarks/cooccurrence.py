@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from attention.compositional import Features, ReLU, Skeleton, draw, image_skeleton
 from benchmarks.report import make_parser, new_figure, save
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 SIDE = 24
 WINDOWS, STRIDE = (5, 4, 2), 2

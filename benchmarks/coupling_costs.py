@@ -27,7 +27,7 @@ import torch
 import attention
 from attention.projections.fast import FAST_COUPLINGS, FastProjection
 from benchmarks.report import make_parser, new_figure, save
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 REGULAR = ("iid", "orthogonal", "simplex", "simplex_plus")
 SIZES, QUICK_SIZES = (64, 128, 256, 512, 1024), (32, 64)

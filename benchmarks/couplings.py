@@ -28,7 +28,7 @@ from attention.projections.orthogonal import haar
 from attention.projections.simplex import simplex_matrix
 from attention.projections.simplex_plus import arrange
 from benchmarks import report
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 COUPLINGS = ("iid", "orthogonal", "simplex", "simplex_plus")
 POINTS = 64

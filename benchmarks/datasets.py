@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.data.files import Home, fetched
-from training.settings.config import UserError
+from training.io.config import UserError
 
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 

@@ -24,12 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.report import write_json
-from training.evaluation.agents import positive
-from training.recordings.format import ArraySpec, Recording
-from training.recordings.reader import DemoReader
-from training.recordings.writer import EpisodeWriter, write_master
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, exit_status
+from training.analysis.agents import positive
+from training.demonstrations.format import ArraySpec, Recording
+from training.demonstrations.reader import DemoReader
+from training.demonstrations.writer import EpisodeWriter, write_master
+from training.io.config import ArgumentParser, exit_status
+from training.io.run_log import provenance
 
 _SIZE = 500
 

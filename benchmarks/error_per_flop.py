@@ -15,7 +15,7 @@ to the data by `fit`. Errors are relative Frobenius norms, of the kernel matrix 
 of the attention output against exact softmax attention: medians over 7 draws of the random vectors,
 in float64, so that they are the maps' and not the arithmetic's. FLOPs are those of
 `FeatureMap.attend` for a token (a query, a key and a value), counted as executed
-(`training.evaluation.op_counter`). Beside the maps stand exact attention and the mean of all
+(`training.analysis.op_counter`). Beside the maps stand exact attention and the mean of all
 values, which costs next to nothing: a map is worth its FLOPs where it is well below that. Signed
 powers (poisson, geometric) refuse attention for negative entries, so only their kernel is measured.
 """
@@ -33,8 +33,8 @@ from torch.nn import functional
 
 import attention
 from benchmarks import report
-from training.evaluation.step_cost import count
-from training.settings.config import exit_status
+from training.analysis.step_cost import count
+from training.io.config import exit_status
 
 DIM = 64
 FULL = {"length": 512, "features": (64, 128, 256, 512, 1024), "draws": 7}

@@ -25,7 +25,7 @@ import attention
 from attention import theory
 from benchmarks import report
 from benchmarks.pointwise import pair
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 M = 10
 N = 1

@@ -26,12 +26,12 @@ from unittest import mock
 
 from benchmarks.report import write_json
 from training import es
-from training.episodes import pool as pools
-from training.episodes.crew import Worker
-from training.evaluation.agents import positive
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, exit_status
-from training.trainers.workers import Outcome, Task
+from training.algorithms.workers import Outcome, Task
+from training.analysis.agents import positive
+from training.collect import pool as pools
+from training.collect.crew import Worker
+from training.io.config import ArgumentParser, exit_status
+from training.io.run_log import provenance
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import attention
 from benchmarks import report
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 ROWS, DIM, WIDTH = 200, 16, 256
 MAPS = ("trig", "hyperbolic", "positive", "oprf", "gerf", "poisson", "poisson_plus")

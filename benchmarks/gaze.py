@@ -2,7 +2,7 @@
 
     python -m benchmarks.gaze RUN_OR_CHECKPOINT... [--episodes 4] [--distract KEY=VALUE]
 
-The oracle walks training terrains (`training.evaluation.gaze`). With a distraction, the share of
+The oracle walks training terrains (`training.analysis.gaze`). With a distraction, the share of
 the pixels kept that it changed instead: the oracle, who needs no camera, makes the same walks
 without it.
 """
@@ -14,10 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import sys
 from collections.abc import Sequence
 
-from training.evaluation.agents import positive, settings_given
-from training.evaluation.gaze import axes_ahead, distracted, gaze, oracle_views
-from training.runs import checkpoint
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.analysis.agents import positive, settings_given
+from training.analysis.gaze import axes_ahead, distracted, gaze, oracle_views
+from training.io import checkpoint
+from training.io.config import ArgumentParser, UserError, exit_status
 
 DISTRACTIONS = ("depth_false_returns", "depth_dropped_blocks", "clutter_per_m")
 

@@ -40,7 +40,7 @@ from torch.nn.functional import normalize
 
 import attention
 from benchmarks.report import make_parser, new_figure, save
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 N = 8
 REFERENCE_M = 256

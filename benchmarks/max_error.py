@@ -21,7 +21,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from benchmarks import report
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 RADIUS = 3.0
 LARGEST_DIM = 200

@@ -27,16 +27,16 @@ import torch
 from benchmarks import report
 from envs.stepping_stones.config import DECISION_S
 from policies import build_for
-from policies.compiled import AFTER
-from policies.place_config import PlaceMemoryConfig
+from policies.common.compiled import AFTER
+from policies.place_memory.config import PlaceMemoryConfig
 from training import bc
-from training.episodes.environments import make_env
-from training.episodes.episode import run_episode
-from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.agents import positive, scripted_policy
-from training.evaluation.step_cost import ATTENTION, count, thread_ms
-from training.settings.config import UserError, exit_status
-from training.trainers.bc_config import BCConfig
+from training.algorithms.bc_config import BCConfig
+from training.analysis.agents import positive, scripted_policy
+from training.analysis.step_cost import ATTENTION, count, thread_ms
+from training.collect.environments import make_env
+from training.collect.episode import run_episode
+from training.collect.seeds import VALIDATION_SEEDS_FROM
+from training.io.config import UserError, exit_status
 
 PRESET = "configs/stepping_stones_memory.yaml"
 WINDOW = round(1 / DECISION_S)

@@ -28,17 +28,16 @@ from typing import Any
 
 import numpy as np
 
+from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
+from training.analysis.evaluator import play
+from training.collect import environments
 from training.command.files import read_bytes, writing
 from training.command.files import write_atomically as write
 from training.command.suggestions import did_you_mean
-from training.episodes import environments
-from training.evaluation.agents import EVALUATION_SEED, Agent, find_agents, positive
-from training.evaluation.evaluator import play
 from training.interventions.verdict import chance, corrected, interval
-from training.runs import checkpoint
-from training.runs.run_log import provenance
-from training.settings import config
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.io import checkpoint, config
+from training.io.config import ArgumentParser, UserError, exit_status
+from training.io.run_log import provenance
 
 SHIPPED = ("stepping_stones",)
 AS_IT_WAS = "as it was"

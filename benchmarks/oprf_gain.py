@@ -22,7 +22,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from benchmarks import report
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 DIMS = (2, 4, 16, 64, 256)
 SHOWN = (0.5, 1.0, 10.0, 50.0, 100.0)

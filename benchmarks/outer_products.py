@@ -19,7 +19,7 @@ from torch import Tensor
 import attention
 from attention import streaming
 from benchmarks.attention_speed import rounds_ms
-from training.settings.config import ArgumentParser, exit_status
+from training.io.config import ArgumentParser, exit_status
 
 SIZES = ((16, 16, 1), (16, 8, 1), (16, 8, 2), (16, 8, 8), (16, 16, 16), (8, 8, 8), (64, 24, 1))
 """d, m, n"""

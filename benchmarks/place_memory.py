@@ -30,8 +30,8 @@ from torch import Tensor
 import attention
 from attention.theory.harmonic import harmonics
 from benchmarks import report
-from training.evaluation.op_counter import OpCounter
-from training.settings.config import exit_status
+from training.analysis.op_counter import OpCounter
+from training.io.config import exit_status
 
 PERIOD_M, STEP_M, KEPT = 2.0, 0.025, 0.95
 STEPS, FIRST, EVERY = 160, 40, 10

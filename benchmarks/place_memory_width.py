@@ -24,17 +24,17 @@ from typing import Any
 import torch
 
 from benchmarks import report
-from policies.place_config import PlaceMemoryConfig
-from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.agents import positive
-from training.settings import config as configuration
-from training.settings.config import UserError, exit_status
-from training.studies.config import load_config, study_file
-from training.studies.runs import load_jobs
-from training.trainers.bc_config import BCConfig
-from training.trainers.cloning import fit, validate
-from training.trainers.labelled_walks import Demonstrations, Task, Walker
-from training.trainers.lifecycle import build_policy
+from policies.place_memory.config import PlaceMemoryConfig
+from training.algorithms.bc_config import BCConfig
+from training.algorithms.cloning import fit, validate
+from training.algorithms.labelled_walks import Demonstrations, Task, Walker
+from training.algorithms.lifecycle import build_policy
+from training.analysis.agents import positive
+from training.collect.seeds import VALIDATION_SEEDS_FROM
+from training.compare.config import load_config, study_file
+from training.compare.runs import load_jobs
+from training.io import config as configuration
+from training.io.config import UserError, exit_status
 
 STUDY = "configs/studies/remembered_terrain.yaml"
 WIDTHS_M = (0.02, 0.03, 0.042, 0.06, 0.09, 0.16)

@@ -25,7 +25,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from benchmarks import report
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 DIM = 64
 LENGTHS = (1.0, 1.25, 1.5)

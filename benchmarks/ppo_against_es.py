@@ -8,7 +8,7 @@ is done stays in `--runs`; started again, the command goes on with what is missi
 a run too. A task that is not asked for stays in the table and the picture as the file in `--out`
 has it. Needs the extras `es`, `rl` and, for the car, `box2d`.
 
-Intervals are over training seeds and episodes (`training.evaluation.intervals`), 95 % each.
+Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ import numpy as np
 
 from benchmarks.report import make_parser, new_figure, save
 from training import es, ppo
+from training.algorithms import es_config
+from training.analysis.agents import EVALUATION_SEED, find_agents
+from training.analysis.evaluator import evaluate
+from training.analysis.intervals import Interval, mean_interval, share_interval
 from training.command.files import CONFIG, read_bytes, write_atomically, writing
-from training.evaluation.agents import EVALUATION_SEED, find_agents
-from training.evaluation.evaluator import evaluate
-from training.evaluation.intervals import Interval, mean_interval, share_interval
-from training.runs import checkpoint
-from training.runs.metrics import read_metrics
-from training.settings.config import UserError, dump, exit_status
-from training.settings.overrides import assignment
-from training.trainers import es_config
+from training.io import checkpoint
+from training.io.config import UserError, dump, exit_status
+from training.io.metrics import read_metrics
+from training.io.overrides import assignment
 
 TRAINERS: dict[str, Callable[[list[str]], int]] = {"es": es.main, "ppo": ppo.main}
 NAMES = {"es": "evolution strategies", "ppo": "PPO"}

@@ -24,7 +24,7 @@ from torch import Tensor
 import attention
 from benchmarks import datasets, report
 from benchmarks.pointwise import equal_cost_m
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 BASE_M = 512
 N = 8

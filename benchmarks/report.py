@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError
+from training.io.config import ArgumentParser, UserError
+from training.io.run_log import provenance
 
 
 def make_parser(module: str, doc: str | None) -> ArgumentParser:

@@ -22,7 +22,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from benchmarks import report
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 COUPLINGS = ("iid", "orthogonal", "simplex")
 DIMS = (6, 64)

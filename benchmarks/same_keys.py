@@ -24,11 +24,11 @@ import torch
 
 from benchmarks import report
 from policies import build_for
-from policies.place_config import PlaceMemoryConfig
-from training.episodes.episode import run_episode
-from training.evaluation.agents import EVALUATION_SEED, Agent, find_agents, positive
-from training.evaluation.intervals import mean_interval, ratio_interval, share_interval
-from training.settings.config import UserError, exit_status
+from policies.place_memory.config import PlaceMemoryConfig
+from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
+from training.analysis.intervals import mean_interval, ratio_interval, share_interval
+from training.collect.episode import run_episode
+from training.io.config import UserError, exit_status
 
 MEMORIES = ("linear", "exact")
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 import envs
 from benchmarks.report import make_parser, new_figure, save
-from training.episodes.episode import Policy, run_episode
-from training.episodes.seeds import VALIDATION_SEEDS_FROM
-from training.evaluation.agents import Agent, find_agents
-from training.evaluation.evaluator import standard_error
-from training.settings.config import UserError, exit_status
+from training.analysis.agents import Agent, find_agents
+from training.analysis.evaluator import standard_error
+from training.collect.episode import Policy, run_episode
+from training.collect.seeds import VALIDATION_SEEDS_FROM
+from training.io.config import UserError, exit_status
 
 SHIPPED = ("bimanual_sweep_angular_8x2",)
 OTHER_SCENE = VALIDATION_SEEDS_FROM + 9_000

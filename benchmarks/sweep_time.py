@@ -32,7 +32,7 @@ from envs.bimanual_sweep.meshes import Movers
 from envs.bimanual_sweep.rasteriser import Rasteriser
 from envs.bimanual_sweep.scene import Scene
 from envs.bimanual_sweep.targets import ToolTargets
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 STEP_PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "inverse kinematics": ((ToolTargets, "move"),),

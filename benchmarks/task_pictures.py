@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 import envs
-from policies.scripted import Oracle
+from policies.common.scripted import Oracle
 
 WIDTH_PX, QUALITY = 320, 60
 AFTER_S = {"SteppingStones-v0": 4.0, "BimanualSweep-v0": 7.0, "CarRacingRepeat-v0": 1.4}

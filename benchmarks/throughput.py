@@ -34,9 +34,9 @@ from envs.stepping_stones.locomotion import Locomotion
 from envs.stepping_stones.robot import Laikago
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
-from training.evaluation.agents import EVALUATION_SEED, positive
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, exit_status
+from training.analysis.agents import EVALUATION_SEED, positive
+from training.io.config import ArgumentParser, exit_status
+from training.io.run_log import provenance
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "physics": ((Laikago, "advance"),),

@@ -100,8 +100,8 @@ def report(figures: dict[str, Any]) -> str:
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
     from benchmarks.report import provenance, write_json
-    from training.evaluation.agents import positive
-    from training.settings.config import ArgumentParser, UserError
+    from training.analysis.agents import positive
+    from training.io.config import ArgumentParser, UserError
 
     parser = ArgumentParser(
         prog="python -m benchmarks.throughput_against", description=__doc__.split("\n")[0]
@@ -122,7 +122,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    from training.settings.config import exit_status
+    from training.io.config import exit_status
 
     return exit_status(lambda: run(argv))
 

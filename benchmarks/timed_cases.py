@@ -111,7 +111,7 @@ def batch(name: str) -> Callable[[], Any]:
 
 def acts(name: str) -> Callable[[], Any]:
     """A decision of a shipped policy, by `act`."""
-    from training.evaluation.agents import EVALUATION_SEED, find_agents
+    from training.analysis.agents import EVALUATION_SEED, find_agents
 
     (agent,) = find_agents([name], [], None, [])
     env = agent.make_env()

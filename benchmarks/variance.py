@@ -27,7 +27,7 @@ from torch import Tensor
 
 from attention import theory
 from benchmarks import report
-from training.settings.config import exit_status
+from training.io.config import exit_status
 
 DIM = 64
 SIGNED = ("trig", "gerf", "poisson", "geometric")

@@ -30,13 +30,13 @@ import torch
 
 from deploy.weights import WEIGHTS
 from foveate_extras import require
-from policies.choices import Repair
+from policies.common.choices import Repair
+from training.analysis.agents import EVALUATION_SEED, Agent, admitted, find_agents, positive
+from training.collect.environments import step_s
+from training.collect.episode import PolicyError
 from training.command.files import made_and_locked, reason, write_atomically
 from training.command.signals import exit_status
-from training.episodes.environments import step_s
-from training.episodes.episode import PolicyError
-from training.evaluation.agents import EVALUATION_SEED, Agent, admitted, find_agents, positive
-from training.settings.config import ArgumentParser, UserError
+from training.io.config import ArgumentParser, UserError
 
 __all__ = ["main"]
 
@@ -148,7 +148,7 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     from deploy.recorded import RECORDED, Recording
     from deploy.steps import step_of
     from deploy.success import SUCCESS, played
-    from training.runs.fingerprint import sha256_of
+    from training.io.fingerprint import sha256_of
 
     success = evaluated(agent, arguments.evaluation)
     with agent.make_env() as env:

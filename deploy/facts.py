@@ -10,15 +10,15 @@ from pydantic import TypeAdapter
 
 from deploy.card import Facts
 from deploy.parity import Parity, ties
+from training.analysis.agents import Agent
+from training.analysis.evaluation_file import Entry
+from training.analysis.intervals import share_interval
+from training.analysis.step_cost import count
 from training.command.files import read_bytes, reason
-from training.evaluation.agents import Agent
-from training.evaluation.evaluation_file import Entry
-from training.evaluation.intervals import share_interval
-from training.evaluation.step_cost import count
-from training.runs import checkpoint
-from training.runs.fingerprint import sha256_of
-from training.runs.run_log import provenance
-from training.settings.config import UserError
+from training.io import checkpoint
+from training.io.config import UserError
+from training.io.fingerprint import sha256_of
+from training.io.run_log import provenance
 
 __all__ = ["evaluated", "facts", "shown"]
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from deploy.formats import Run
 from deploy.search_noise import SearchNoise
 from deploy.steps import NOISE, Step
-from training.episodes.episode import run_episode
+from training.collect.episode import run_episode
 
 __all__ = ["LARGEST", "Parity", "compare", "ties"]
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from deploy.search_noise import LEAST_NORMAL
 from policies import PlaceMemoryPolicy, VisionPerformerPolicy
-from policies.carried import Memory, filled, named
-from policies.drawn_noise import Given, Kind, Noted
-from policies.observation import flat, parts_of
-from policies.seeing import SeeingPolicy
+from policies.common.carried import Memory, filled, named
+from policies.common.observation import flat, parts_of
+from policies.common.seeing import SeeingPolicy
+from policies.vision_performer.drawn_noise import Given, Kind, Noted
 
 __all__ = ["NOISE", "Step", "step_of"]
 

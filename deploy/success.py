@@ -9,9 +9,9 @@ import gymnasium
 import numpy as np
 
 from deploy.runtime import Policy
+from training.analysis.intervals import mean_interval, share_interval
+from training.collect.episode import Episode, run_episode
 from training.command.files import write_atomically
-from training.episodes.episode import Episode, run_episode
-from training.evaluation.intervals import mean_interval, share_interval
 
 __all__ = ["SUCCESS", "played", "summary"]
 

@@ -26,11 +26,11 @@ import torch
 from experiments.config import ExperimentConfig, load_config, with_arms
 from experiments.experiment import check_directory, command_of, run_experiment, write_record
 from experiments.orders import tell_orders
+from training.analysis.agents import check_device
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
-from training.evaluation.agents import check_device
-from training.settings import config as configuration
-from training.settings.config import ArgumentParser, UserError
+from training.io import config as configuration
+from training.io.config import ArgumentParser, UserError
 
 __all__ = ["main"]
 

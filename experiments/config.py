@@ -13,10 +13,10 @@ from pydantic.dataclasses import dataclass
 from experiments.registry import task
 from experiments.task import Task
 from training.command.suggestions import did_you_mean
-from training.settings import config as configuration
-from training.settings.config import UserError
-from training.settings.overrides import merge, read_overrides
-from training.studies.config import slug
+from training.compare.config import slug
+from training.io import config as configuration
+from training.io.config import UserError
+from training.io.overrides import merge, read_overrides
 
 __all__ = [
     "ArmConfig", "ExperimentConfig", "OrderingConfig", "load_config", "settings_of", "with_arms",

@@ -12,9 +12,9 @@ from experiments.summary import summarise
 from experiments.trial import Trial, trials
 from training.command.command_lines import command_line
 from training.command.files import lock, write_atomically, writing
-from training.settings import config as configuration
-from training.settings.config import UserError
-from training.studies.schedule import make
+from training.compare.schedule import make
+from training.io import config as configuration
+from training.io.config import UserError
 
 __all__ = ["check_directory", "command_of", "run_experiment", "write_record"]
 

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from training.command.files import write_atomically
-from training.runs.state_files import Count, State, check
-from training.runs.tensor_file import read_header, read_tensors
-from training.settings.config import UserError
+from training.io.config import UserError
+from training.io.state_files import Count, State, check
+from training.io.tensor_file import read_header, read_tensors
 
 __all__ = ["Fit", "Fitting", "Saved", "facts_of", "fit", "load_model", "seeded"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attention.components import EXPONENTIALS, PROJECTION, SCORE
-from training.evaluation.op_counter import OpCounter
+from training.analysis.op_counter import OpCounter
 
 __all__ = ["classified", "flops_of"]
 

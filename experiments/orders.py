@@ -14,7 +14,7 @@ from experiments.experiment import TABLE
 from experiments.summary import Models, Pair, compare
 from experiments.task import Measure
 from training.command.files import read_bytes
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["read_table", "tell_orders"]
 

@@ -17,8 +17,8 @@ from experiments.fitting import METRICS
 from experiments.summary import Cell, Pair, Row, Summary
 from experiments.task import Measure
 from experiments.trial import Trial
-from training.pages.html import Column, Table, around, page, table_of
-from training.studies.line_charts import Line, draw_lines
+from training.compare.line_charts import Line, draw_lines
+from training.reports.html import Column, Table, around, page, table_of
 
 __all__ = ["render", "table"]
 

@@ -13,7 +13,7 @@ from experiments.config import ArmConfig, ExperimentConfig
 from experiments.registry import task
 from experiments.task import Measure
 from experiments.trial import Result, Trial
-from training.evaluation.intervals import Interval, seeds_interval
+from training.analysis.intervals import Interval, seeds_interval
 
 __all__ = ["Cell", "Claims", "Models", "Pair", "Row", "Summary", "compare", "summarise"]
 

@@ -15,15 +15,15 @@ from experiments.config import ArmConfig, ExperimentConfig, settings_of
 from experiments.fitting import facts_of
 from experiments.registry import task
 from experiments.task import Learning
+from training.analysis.agents import device_name
 from training.command.files import refusal, write_atomically
-from training.evaluation.agents import device_name
-from training.runs.fingerprint import differences, fingerprint
-from training.runs.inputs_file import read_inputs, write_inputs
-from training.runs.run_log import provenance
-from training.runs.state_files import State, read_json
-from training.settings import config as configuration
-from training.settings.config import UserError
-from training.studies.config import slug
+from training.compare.config import slug
+from training.io import config as configuration
+from training.io.config import UserError
+from training.io.fingerprint import differences, fingerprint
+from training.io.inputs_file import read_inputs, write_inputs
+from training.io.run_log import provenance
+from training.io.state_files import State, read_json
 
 __all__ = ["Result", "Trial", "trials"]
 
@@ -47,7 +47,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Trial:
-    """A part of an experiment, as `training.studies.schedule` makes it."""
+    """A part of an experiment, as `training.compare.schedule` makes it."""
 
     arm: ArmConfig
     seed: int

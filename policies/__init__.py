@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Any
 from foveate_extras import needs, require
 
 if TYPE_CHECKING:
-    from policies.building import build, build_for
-    from policies.config import PolicyConfig
-    from policies.extractor import ImplicitAttentionExtractor as ImplicitAttentionExtractor
-    from policies.iap import ImplicitAttentionPolicy
-    from policies.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, PolicySettings
-    from policies.normaliser import RunningNormaliser, RunningStatistics
-    from policies.place_config import PlaceMemoryConfig
-    from policies.place_memory import PlaceMemoryPolicy
-    from policies.pooled import PooledEncoder, PooledVisionPerformer
-    from policies.remembered import RememberedGround
-    from policies.scripted import Blind, Oracle, Random
-    from policies.selection import LearnedSelection
-    from policies.tokens import PatchTokens
-    from policies.vision_config import PooledPolicyConfig, VisionPolicyConfig
-    from policies.vision_performer import VisionPerformer
-    from policies.vision_policy import VisionPerformerPolicy
+    from policies.common.building import build, build_for
+    from policies.common.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, PolicySettings
+    from policies.common.normaliser import RunningNormaliser, RunningStatistics
+    from policies.common.scripted import Blind, Oracle, Random
+    from policies.implicit_attention.config import PolicyConfig
+    from policies.implicit_attention.extractor import (
+        ImplicitAttentionExtractor as ImplicitAttentionExtractor,
+    )
+    from policies.implicit_attention.policy import ImplicitAttentionPolicy
+    from policies.implicit_attention.selection import LearnedSelection
+    from policies.implicit_attention.tokens import PatchTokens
+    from policies.place_memory.config import PlaceMemoryConfig
+    from policies.place_memory.policy import PlaceMemoryPolicy
+    from policies.place_memory.remembered import RememberedGround
+    from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
+    from policies.vision_performer.encoder import VisionPerformer
+    from policies.vision_performer.policy import VisionPerformerPolicy
+    from policies.vision_performer.pooled import PooledEncoder, PooledVisionPerformer
 
 __all__ = [
     "CONFIGS",
@@ -57,22 +59,22 @@ __all__ = [
 require("policies", "train", "gymnasium", "numpy", "pydantic")
 
 _MODULES = {
-    "building": ("build", "build_for"),
-    "config": ("PolicyConfig",),
-    "extractor": ("ImplicitAttentionExtractor",),
-    "iap": ("ImplicitAttentionPolicy",),
-    "kinds": ("CONFIGS", "AnyPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
-    "normaliser": ("RunningNormaliser", "RunningStatistics"),
-    "place_config": ("PlaceMemoryConfig",),
-    "place_memory": ("PlaceMemoryPolicy",),
-    "pooled": ("PooledEncoder", "PooledVisionPerformer"),
-    "remembered": ("RememberedGround",),
-    "scripted": ("Blind", "Oracle", "Random"),
-    "selection": ("LearnedSelection",),
-    "tokens": ("PatchTokens",),
-    "vision_config": ("PooledPolicyConfig", "VisionPolicyConfig"),
-    "vision_performer": ("VisionPerformer",),
-    "vision_policy": ("VisionPerformerPolicy",),
+    "common.building": ("build", "build_for"),
+    "implicit_attention.config": ("PolicyConfig",),
+    "implicit_attention.extractor": ("ImplicitAttentionExtractor",),
+    "implicit_attention.policy": ("ImplicitAttentionPolicy",),
+    "common.kinds": ("CONFIGS", "AnyPolicyConfig", "OwnPolicyConfig", "PolicySettings"),
+    "common.normaliser": ("RunningNormaliser", "RunningStatistics"),
+    "place_memory.config": ("PlaceMemoryConfig",),
+    "place_memory.policy": ("PlaceMemoryPolicy",),
+    "vision_performer.pooled": ("PooledEncoder", "PooledVisionPerformer"),
+    "place_memory.remembered": ("RememberedGround",),
+    "common.scripted": ("Blind", "Oracle", "Random"),
+    "implicit_attention.selection": ("LearnedSelection",),
+    "implicit_attention.tokens": ("PatchTokens",),
+    "vision_performer.config": ("PooledPolicyConfig", "VisionPolicyConfig"),
+    "vision_performer.encoder": ("VisionPerformer",),
+    "vision_performer.policy": ("VisionPerformerPolicy",),
 }
 """Where each name is; the extractor, which needs an extra, is not in `__all__`."""
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from tests.training.test_es import SMALL
-from training.runs import checkpoint
-from training.trainers.es_config import ESConfig
-from training.trainers.job_config import make_parser
+from training.algorithms.es_config import ESConfig
+from training.algorithms.job_config import make_parser
+from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "examples" / "clusters"

@@ -16,7 +16,7 @@ import yaml
 
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from tests import words
-from training.runs import checkpoint
+from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

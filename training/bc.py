@@ -1,8 +1,8 @@
 """Train a policy by cloning a scripted expert: `python -m training.bc` (docs/training.md).
 
-A policy is cloned while the expert watches it (`training.trainers.dagger`), an implicit
-Vision-Performer from recorded demonstrations (`training.trainers.implicit_cloning`); `policy.name`
-and `policy.form` decide.
+A policy is cloned while the expert watches it (`training.algorithms.dagger`), an implicit
+Vision-Performer from recorded demonstrations (`training.algorithms.implicit_cloning`);
+`policy.name` and `policy.form` decide.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 from pathlib import Path
 
-from training.settings.overrides import Overrides
-from training.trainers import door, registry
-from training.trainers.bc_config import BCConfig
-from training.trainers.implicit_bc_config import ImplicitBCConfig
+from training.algorithms import door, registry
+from training.algorithms.bc_config import BCConfig
+from training.algorithms.implicit_bc_config import ImplicitBCConfig
+from training.io.overrides import Overrides
 
 __all__ = ["load_config", "main"]
 

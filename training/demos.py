@@ -21,13 +21,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Sequence
 from pathlib import Path
 
+from training.algorithms.next_command import cloning_command
 from training.command.command_lines import command_line
 from training.command.signals import exit_status, interrupted_status
-from training.recordings.reader import DemoReader
-from training.recordings.request import parser, plan
-from training.recordings.session import record_all, verify
-from training.recordings.summary import PICTURE
-from training.trainers.next_command import cloning_command
+from training.demonstrations.reader import DemoReader
+from training.demonstrations.request import parser, plan
+from training.demonstrations.session import record_all, verify
+from training.demonstrations.summary import PICTURE
 
 __all__ = ["main", "run"]
 

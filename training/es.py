@@ -13,9 +13,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 from pathlib import Path
 
-from training.settings.overrides import Overrides
-from training.trainers import door, registry
-from training.trainers.es_config import ESConfig
+from training.algorithms import door, registry
+from training.algorithms.es_config import ESConfig
+from training.io.overrides import Overrides
 
 __all__ = ["ESConfig", "load_config", "main"]
 

@@ -24,17 +24,16 @@ from typing import Any
 import torch
 
 from envs import Outcome
+from training.analysis.agents import Agent, add_arguments, find_agents, positive
+from training.analysis.evaluation_file import PARETO, RESULTS, claim, is_free, write_entries
+from training.analysis.evaluator import evaluate
+from training.collect.outcomes import outcomes_of
 from training.command.files import reason
 from training.command.signals import exit_status
-from training.episodes.outcomes import outcomes_of
-from training.evaluation.agents import Agent, add_arguments, find_agents, positive
-from training.evaluation.evaluation_file import PARETO, RESULTS, claim, is_free, write_entries
-from training.evaluation.evaluator import evaluate
-from training.pages.plots import plot_pareto
-from training.runs import checkpoint
-from training.runs.fingerprint import differences
-from training.settings import config
-from training.settings.config import ArgumentParser, UserError
+from training.io import checkpoint, config
+from training.io.config import ArgumentParser, UserError
+from training.io.fingerprint import differences
+from training.reports.plots import plot_pareto
 
 FOLDER = "evaluation"
 """Of a run directory: receives its evaluations, the second `evaluation-2` and so on."""

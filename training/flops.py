@@ -6,7 +6,7 @@
         feature_map=positive:256,softmax,angular_hybrid:8:8
 
 The policy acts on an observation of its environment while an `OpCounter` watches;
-`training.evaluation.op_costs` says what counts how much. Latency is the median over many calls of
+`training.analysis.op_costs` says what counts how much. Latency is the median over many calls of
 `policy.act`, from observation to action, measured without the counter: wall time on a CPU, CUDA
 events on a GPU. Several policies are timed in turn, call by call, so that all of them see the
 machine's good and bad moments.
@@ -30,14 +30,14 @@ from pathlib import Path
 
 import torch
 
+from training.algorithms.targets import prepare, targets_of, variants
+from training.analysis.agents import admitted, check_device, device_name, positive
+from training.analysis.cost_table import comparison, table
+from training.analysis.step_cost import measure_all
 from training.command.files import led_to, write_atomically
 from training.command.signals import exit_status
-from training.evaluation.agents import admitted, check_device, device_name, positive
-from training.evaluation.cost_table import comparison, table
-from training.evaluation.step_cost import measure_all
-from training.runs.run_log import provenance
-from training.settings.config import ArgumentParser, UserError
-from training.trainers.targets import prepare, targets_of, variants
+from training.io.config import ArgumentParser, UserError
+from training.io.run_log import provenance
 
 __all__ = ["main"]
 

@@ -26,16 +26,16 @@ import gymnasium
 import torch
 
 import foveate_extras
+from training.analysis.agents import Agent, add_arguments, find_agents
+from training.collect.environments import ForeignId, make_env, step_s
+from training.collect.episode import Policy, run_episode
 from training.command.files import lock, writing
 from training.command.progress import ProgressBar
 from training.command.signals import exit_status
-from training.episodes.environments import ForeignId, make_env, step_s
-from training.episodes.episode import Policy, run_episode
-from training.evaluation.agents import Agent, add_arguments, find_agents
-from training.recordings.format import MASTER, observation_spec
-from training.recordings.lerobot_writer import DatasetWriter, action_spec
-from training.recordings.reader import master_of, read_demo, read_master
-from training.settings.config import ArgumentParser, UserError
+from training.demonstrations.format import MASTER, observation_spec
+from training.demonstrations.lerobot_writer import DatasetWriter, action_spec
+from training.demonstrations.reader import master_of, read_demo, read_master
+from training.io.config import ArgumentParser, UserError
 
 __all__ = ["main"]
 

@@ -13,9 +13,9 @@ if __name__ == "__main__":  # first, as what follows takes seconds to load
 from collections.abc import Sequence
 
 from training.command.signals import exit_status
-from training.pages.plots import AXES, picture_path, plot_training
-from training.runs.metrics import read_metrics
-from training.settings.config import ArgumentParser
+from training.io.config import ArgumentParser
+from training.io.metrics import read_metrics
+from training.reports.plots import AXES, picture_path, plot_training
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -17,9 +17,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 from pathlib import Path
 
-from training.settings.overrides import Overrides
-from training.trainers import door, registry
-from training.trainers.ppo_config import PPOConfig
+from training.algorithms import door, registry
+from training.algorithms.ppo_config import PPOConfig
+from training.io.overrides import Overrides
 
 __all__ = ["PPOConfig", "load_config", "main"]
 

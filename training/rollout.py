@@ -22,13 +22,13 @@ from pathlib import Path
 import torch
 
 from envs.display import has_display
+from training.analysis.agents import add_arguments, find_agents
+from training.collect.episode import Episode, PolicyError, run_episode
+from training.collect.outcomes import means_described
 from training.command.signals import exit_status
-from training.episodes.episode import Episode, PolicyError, run_episode
-from training.episodes.outcomes import means_described
-from training.evaluation.agents import add_arguments, find_agents
-from training.films.rollout import roll
-from training.films.video import check_video_path
-from training.settings.config import ArgumentParser, UserError
+from training.io.config import ArgumentParser, UserError
+from training.video.rollout import roll
+from training.video.video import check_video_path
 
 __all__ = ["Episode", "PolicyError", "main", "run_episode"]
 

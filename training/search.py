@@ -25,14 +25,14 @@ from pathlib import Path
 import torch
 
 import foveate_extras
+from training.algorithms.registry import load_any_config, trainer_of
+from training.analysis.agents import positive
 from training.command.command_lines import command_line
 from training.command.files import made_and_locked
 from training.command.signals import exit_status, interrupted_status
-from training.evaluation.agents import positive
-from training.settings.config import ArgumentParser
-from training.studies.search import TABLE, Search, metric_of, table
-from training.studies.search_space import read_space
-from training.trainers.registry import load_any_config, trainer_of
+from training.compare.search import TABLE, Search, metric_of, table
+from training.compare.search_space import read_space
+from training.io.config import ArgumentParser
 
 __all__ = ["main"]
 

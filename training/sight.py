@@ -23,17 +23,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from training.analysis.agents import Agent, add_arguments, find_agents, positive
+from training.analysis.evaluator import origin
 from training.command.command_lines import command_line
 from training.command.files import made_and_locked, write_atomically
 from training.command.signals import exit_status
-from training.evaluation.agents import Agent, add_arguments, find_agents, positive
-from training.evaluation.evaluator import origin
 from training.interventions.images import INTERVENTIONS
 from training.interventions.page import render
 from training.interventions.report import Report
 from training.interventions.sight import EPISODES, SMALLEST_LOSS, sight, sight_of
-from training.settings import config
-from training.settings.config import ArgumentParser, UserError
+from training.io import config
+from training.io.config import ArgumentParser, UserError
 
 __all__ = ["Report", "main", "sight"]
 

@@ -25,10 +25,10 @@ from pathlib import Path
 import torch
 
 from training.command.signals import exit_status, interrupted_status
-from training.settings import config as configuration
-from training.settings.config import ArgumentParser, UserError
-from training.studies.config import StudyConfig, load_config, study_file
-from training.studies.study import begin_with, check_record, command_of, make_study, write_record
+from training.compare.config import StudyConfig, load_config, study_file
+from training.compare.study import begin_with, check_record, command_of, make_study, write_record
+from training.io import config as configuration
+from training.io.config import ArgumentParser, UserError
 
 __all__ = ["load_config", "main"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from experiments.orders import read_table
-from training.settings.config import ArgumentParser, UserError, exit_status
+from training.io.config import ArgumentParser, UserError, exit_status
 
 __all__ = ["PUBLISHED", "main", "ranks"]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.data.files import Home, find
 from experiments.data.idx import read_idx
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["Pictures", "load"]
 

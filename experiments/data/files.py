@@ -20,7 +20,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from training.command.files import write_atomically
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["Home", "fetched", "find", "find_folder"]
 

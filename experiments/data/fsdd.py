@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from experiments.data.files import Home, find, find_folder
 from experiments.data.tar import read_members
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["RATE_HZ", "Recording", "digest", "load"]
 

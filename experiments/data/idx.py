@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["read_idx"]
 

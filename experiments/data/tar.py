@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 
 from experiments.data.xz import unxz
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["read_members"]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from experiments.data.files import Home, find
 from experiments.data.xz import unxz
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["Corpus", "frequent", "read_corpus"]
 

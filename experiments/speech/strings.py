@@ -12,7 +12,7 @@ from torch import Tensor
 
 from experiments.data.fsdd import RATE_HZ, Recording
 from experiments.speech.settings import StringSettings
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["TEST_TAKES", "Strings", "Voices", "draw", "voices"]
 

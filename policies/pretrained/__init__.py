@@ -1,1 +1,1 @@
-"""Policies trained by this project; `training.runs.checkpoint.shipped` finds them by name."""
+"""Policies trained by this project; `training.io.checkpoint.shipped` finds them by name."""

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("Box2D", reason="needs the extra box2d")
 
 from benchmarks import car_racing
-from training.studies.config import load_config, study_file
+from training.compare.config import load_config, study_file
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The benchmark of cloning's gradient steps: it runs, and leaves the size of the parts alone."""
 
 from benchmarks import cloning_time
-from training.trainers import cloning
+from training.algorithms import cloning
 
 
 def test_figures(capsys):

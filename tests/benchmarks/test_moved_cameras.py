@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import moved_cameras
-from training.evaluation.agents import find_agents
+from training.analysis.agents import find_agents
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "cameras" / "moved.json"

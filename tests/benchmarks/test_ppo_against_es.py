@@ -12,8 +12,8 @@ pytest.importorskip("stable_baselines3")
 
 from benchmarks import ppo_against_es
 from benchmarks.ppo_against_es import TASKS, Task, overrides, preset, smooth
-from training.runs.metrics import read_metrics
-from training.trainers import es_config, ppo_config
+from training.algorithms import es_config, ppo_config
+from training.io.metrics import read_metrics
 
 SMALL = {"env_id": TOY, "env": {"episode_s": 0.15}, "iterations": 1, "workers": 1,
          "policy": {"patch": [4, 4]}}  # fmt: skip

@@ -16,7 +16,7 @@ from tests.deploy.folders import ACTIONS, SPACE, Still, noise_of, program_of, re
 from tests.policies.test_place_memory import ARMS
 from tests.policies.walks import FRONT
 from tests.policies.walks import build as build_for
-from training.runs import checkpoint
+from training.io import checkpoint
 
 CHOICES = spaces.MultiDiscrete([3, 2], start=[1, -1])
 OTHERS = {

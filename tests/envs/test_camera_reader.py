@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from envs.camera_reader import Calibration, CameraReader, read_calibration
 from envs.frame_sources import frames_of
-from training.films.video import FrameWriter
-from training.runs import checkpoint
+from training.io import checkpoint
+from training.video.video import FrameWriter
 
 DEPTH = spaces.Box(0, 1.5, (24, 32), np.float32)
 PAIR = spaces.Box(0, 1.5, (2, 24, 32), np.float32)

@@ -4,7 +4,7 @@ import pytest
 
 from policies import Blind, Oracle
 from tests.envs.episodes import make
-from training.episodes.episode import run_episode
+from training.collect.episode import run_episode
 
 EVALUATION = 100_000
 

@@ -9,7 +9,7 @@ import torch
 from experiments.__main__ import main
 from experiments.config import load_config
 from experiments.trial import trials
-from training.studies import schedule
+from training.compare import schedule
 
 CONFIG = """
 title: "Two maps"

@@ -9,7 +9,7 @@ from torch import nn
 
 from experiments.batches import batch_of
 from experiments.fitting import Fitting, fit, load_model, seeded
-from training.settings.config import UserError
+from training.io.config import UserError
 
 SETTINGS = Fitting(steps=40, learning_rate=0.05, measure_every=10, warmup_steps=5)
 

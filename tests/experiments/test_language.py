@@ -19,7 +19,7 @@ from experiments.language.proposals import make_proposal
 from experiments.language.settings import LanguageConfig, ProposalSettings, SampledSoftmaxConfig
 from experiments.task import Learning
 from tests.experiments.own_data import story
-from training.settings.config import UserError
+from training.io.config import UserError
 
 SMALL = """width: 16, batch: 8, span: 8, dropout: 0, valid: 200, test: 200,
        fitting: {steps: 60, measure_every: 60, learning_rate: 0.1}"""

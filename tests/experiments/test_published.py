@@ -12,7 +12,7 @@ import pytest
 from experiments.__main__ import CONFIGS, main
 from experiments.config import load_config
 from experiments.registry import task
-from training.evaluation.intervals import seeds_interval
+from training.analysis.intervals import seeds_interval
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "experiments.md"

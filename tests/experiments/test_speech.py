@@ -23,7 +23,7 @@ from experiments.speech.settings import SpeechConfig, StringSettings
 from experiments.speech.strings import draw, voices
 from experiments.task import Learning
 from tests.experiments.own_data import packed, tones, wav, write_recordings
-from training.settings.config import UserError
+from training.io.config import UserError
 
 CONFIG = """
 title: "Tones"

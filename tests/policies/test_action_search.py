@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.action_search import (
+from policies.vision_performer.action_search import (
     autoregressive,
     derivative_free,
     langevin,

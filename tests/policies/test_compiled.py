@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from attention.components import watched
-from policies import compiled
+from policies.common import compiled
 from tests.policies.cases import batch, make, observation
-from training.evaluation.op_counter import OpCounter
+from training.analysis.op_counter import OpCounter
 
 AFTER = 3
 

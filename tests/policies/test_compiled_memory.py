@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies import compiled
+from policies.common import compiled
 from tests.policies.cases import make, observation
 from tests.policies.walks import ARMS, build, walked
 

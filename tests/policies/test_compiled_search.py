@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies import compiled
+from policies.common import compiled
 from tests.policies.vision_cases import generator, make, observation
 
 AFTER = 3

@@ -12,11 +12,11 @@ import policies
 from attention.components import current_component
 from envs.cameras import CameraConfig, DepthCameras
 from envs.stepping_stones.distraction import Distraction
-from policies.depth_repair import DepthRepair, fill_holes, holes_in
-from policies.observation import Observations
+from policies.common.depth_repair import DepthRepair, fill_holes, holes_in
+from policies.common.observation import Observations
 from tests.policies.cases import ACTIONS, OBSERVATIONS, make, observation
-from training.episodes.episode import run_episode
-from training.runs import checkpoint
+from training.collect.episode import run_episode
+from training.io import checkpoint
 
 FAR_M = 1.5
 SIZES = [(24, 32), (48, 64), (37, 50)]

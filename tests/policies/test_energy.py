@@ -6,8 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.action_search import autoregressive, langevin, stratified, uniform
-from policies.energy import AutoregressiveEnergy, JointEnergy, Regression, blurred, info_nce
+from policies.vision_performer.action_search import autoregressive, langevin, stratified, uniform
+from policies.vision_performer.energy import (
+    AutoregressiveEnergy,
+    JointEnergy,
+    Regression,
+    blurred,
+    info_nce,
+)
 from tests.policies.vision_cases import generator
 
 CONTEXT = 3

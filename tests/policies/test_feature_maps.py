@@ -10,8 +10,8 @@ from torch.nn.functional import normalize
 
 import attention
 from policies import ImplicitAttentionPolicy, PolicyConfig, VisionPolicyConfig
-from policies.config import EXACT, FEATURE_MAPS, Projection
-from policies.feature_maps import fit_to_directions, map_state
+from policies.common.feature_maps import fit_to_directions, map_state
+from policies.implicit_attention.config import EXACT, FEATURE_MAPS, Projection
 from tests.policies import cases, vision_cases
 from tests.policies.cases import observation
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from policies.footholds import OFFSETS, FootholdVotes
+from policies.footholds.head import OFFSETS, FootholdVotes
 
 
 def action(votes, speed=0.0):

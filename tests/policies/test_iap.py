@@ -9,7 +9,7 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 
 from policies import ImplicitAttentionPolicy, PolicyConfig, build
-from policies.config import EXACT, FEATURE_MAPS
+from policies.implicit_attention.config import EXACT, FEATURE_MAPS
 from tests.attention.cases import LargestTensor
 from tests.policies.cases import ACTIONS, OBSERVATIONS, batch, make, observation, tensors
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import envs  # noqa: F401 - registers SteppingStones-v0
-from policies.selection import straight_through
+from policies.implicit_attention.selection import straight_through
 from tests.policies.walks import FRONT, build
-from training.evaluation.step_cost import count
+from training.analysis.step_cost import count
 
 RANDOM = {"write_choice": "random"}
 

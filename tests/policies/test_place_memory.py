@@ -12,12 +12,12 @@ import envs  # noqa: F401 - registers SteppingStones-v0
 import policies
 from envs.cameras import CameraConfig, DepthCameras
 from policies import PlaceMemoryConfig
-from policies.ground import lateral_cue, levelled
-from policies.place_grid import PlaceGrid
-from policies.place_odometry import way
-from policies.size import numbers
+from policies.common.size import numbers
+from policies.footholds.ground import lateral_cue, levelled
+from policies.place_memory.grid import PlaceGrid
+from policies.place_memory.odometry import way
 from tests.policies.walks import ARMS, build
-from training.evaluation.step_cost import count
+from training.analysis.step_cost import count
 
 CARRIES = [name for name in ARMS if name != "none"]
 

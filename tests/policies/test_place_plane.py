@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import envs  # noqa: F401 - registers SteppingStones-v0
-from policies.footholds import OFFSETS
-from policies.ground import SeenGround
-from policies.place_grid import PlaceGrid
-from policies.place_plane import banded_cue, on_plane
+from policies.footholds.ground import SeenGround
+from policies.footholds.head import OFFSETS
+from policies.place_memory.grid import PlaceGrid
+from policies.place_memory.plane import banded_cue, on_plane
 from tests.policies.walks import FRONT, build, walked
 
 ARMS = {

@@ -7,9 +7,9 @@ from gymnasium import spaces
 
 import policies
 from policies import PooledPolicyConfig
-from policies.size import numbers
-from training.evaluation.step_cost import count
-from training.trainers.workers import get_parameters
+from policies.common.size import numbers
+from training.algorithms.workers import get_parameters
+from training.analysis.step_cost import count
 
 STONES = spaces.Dict(
     {

@@ -6,7 +6,7 @@ import torch
 
 import envs  # noqa: F401 - registers SteppingStones-v0
 import policies
-from policies.remembered import places_about, seen_about
+from policies.place_memory.remembered import places_about, seen_about
 from tests.policies.walks import build, walked
 
 ARMS = {

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from attention import ExactSoftmax
-from policies.config import EXACT
-from policies.selection import LearnedSelection
+from policies.implicit_attention.config import EXACT
+from policies.implicit_attention.selection import LearnedSelection
 from tests.policies.cases import batch, make, observation
 
 

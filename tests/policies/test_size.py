@@ -4,8 +4,8 @@ import pytest
 from gymnasium import spaces
 
 from policies import PolicyConfig, VisionPolicyConfig, build
-from policies.config import FEATURE_MAPS
-from policies.size import MOST_NUMBERS, check_size, numbers
+from policies.common.size import MOST_NUMBERS, check_size, numbers
+from policies.implicit_attention.config import FEATURE_MAPS
 from tests.cheap import cheap
 
 STONES = (

@@ -8,8 +8,8 @@ import torch
 from gymnasium import spaces
 
 from policies import PolicyConfig, build
-from policies.observation import Observations, flat, layout_of
-from policies.size import numbers
+from policies.common.observation import Observations, flat, layout_of
+from policies.common.size import numbers
 from tests.cheap import cheap
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from policies.tokens import PatchTokens, grid_of
+from policies.implicit_attention.tokens import PatchTokens, grid_of
 
 
 def pictures(*shape, batch=3):

@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 
 from policies import VisionPolicyConfig, build
-from policies.vision_policy import from_mean_and_difference, to_mean_and_difference
+from policies.vision_performer.policy import from_mean_and_difference, to_mean_and_difference
 from tests.policies.vision_cases import OBSERVATION_SPACE, SMALL, generator, observation
 
 POSES = spaces.Dict({**OBSERVATION_SPACE.spaces, "pose": spaces.Box(-9, 9, (6,), np.float32)})

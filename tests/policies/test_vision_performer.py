@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from attention import RandomFeatureAttention
-from policies.patches import PatchEmbedding, sinusoidal_positions
+from policies.vision_performer.patches import PatchEmbedding, sinusoidal_positions
 from tests.policies.vision_cases import HEIGHT, WIDTH, batch, generator, make, observation
-from training.evaluation.step_cost import count
+from training.analysis.step_cost import count
 
 
 def embedding(scale: int = 1, patch: tuple[int, int] = (6, 4), dim: int = 8) -> PatchEmbedding:

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.parallel import DistributedDataParallel
 
 from policies import ImplicitAttentionPolicy, VisionPerformerPolicy, VisionPolicyConfig, build
-from policies.config import FEATURE_MAPS
+from policies.implicit_attention.config import FEATURE_MAPS
 from tests.policies import cases
 from tests.policies.vision_cases import (
     ACTION_SPACE,
@@ -23,7 +23,7 @@ from tests.policies.vision_cases import (
     make,
     observation,
 )
-from training.evaluation.step_cost import count
+from training.analysis.step_cost import count
 
 HEADS = [
     {"head": "autoregressive"},

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from attention.tracing import for_onnx
-from policies.footholds import FootholdVotes
-from policies.template import template_votes
+from policies.footholds.head import FootholdVotes
+from policies.footholds.template import template_votes
 from tests.envs.episodes import expert
 from tests.envs.episodes import make as make_env
 from tests.policies.cases import FOOTHOLDS, observation, tensors

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from envs.cameras import CameraConfig, DepthCameras, ray_directions
 from policies import build
-from policies.geometry import PUBLISHED_POSITIONS_M, FootholdPlan, published_rays
+from policies.common.geometry import PUBLISHED_POSITIONS_M, FootholdPlan, published_rays
 from tests.policies.cases import ACTIONS, OBSERVATIONS
 
 FRONT, BELLY = (0.197, 0.0, -0.115), (-0.092, 0.0, -0.105)

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from tests.training.study_jobs import conduct, write_study
-from training.studies import evaluations
+from training.compare import evaluations
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from attention import FeatureMap
-from policies.normaliser import RunningNormaliser
+from policies.common.normaliser import RunningNormaliser
 
 
 class Bare(nn.Module):

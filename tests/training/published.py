@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from training.studies.config import load_config
-from training.studies.record import unpack
-from training.studies.summary import summarise
+from training.compare.config import load_config
+from training.compare.record import unpack
+from training.compare.summary import summarise
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES = ROOT / "docs" / "studies"

@@ -9,13 +9,13 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from training.runs import checkpoint
-from training.settings import config as configuration
-from training.trainers import door
-from training.trainers.job_config import STRICT, JobConfig
-from training.trainers.lifecycle import Job
-from training.trainers.trainer import Trainer
-from training.trainers.workers import EpisodeWorker, Task, get_parameters, set_parameters
+from training.algorithms import door
+from training.algorithms.job_config import STRICT, JobConfig
+from training.algorithms.lifecycle import Job
+from training.algorithms.trainer import Trainer
+from training.algorithms.workers import EpisodeWorker, Task, get_parameters, set_parameters
+from training.io import checkpoint
+from training.io import config as configuration
 
 NAME = f"{__spec__.name}:TRAINER"
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from training import bc, es
-from training.runs import checkpoint
+from training.io import checkpoint
 
 DOT = "tests.training.dot_env:Dot-v0"
 

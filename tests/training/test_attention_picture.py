@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.films.attention_picture import LEAST_SHARE, MOST_SHARE, heat_picture, side_by_side
+from training.video.attention_picture import LEAST_SHARE, MOST_SHARE, heat_picture, side_by_side
 
 RNG = np.random.default_rng(0)
 

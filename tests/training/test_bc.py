@@ -15,19 +15,19 @@ from safetensors.torch import load_file, save_file
 
 import policies
 from benchmarks.cloning_time import random_data
-from policies.footholds import FootholdVotes, two_bin_labels
+from policies.footholds.head import FootholdVotes, two_bin_labels
 from tests.training.background import wait_for
 from tests.training.test_es import metrics
 from training import bc, es
+from training.algorithms import cloning, dagger
+from training.algorithms import labelled_walks as demonstrations
+from training.algorithms.bc_config import BCConfig, load_config
+from training.algorithms.labelled_walks import Demonstrations
+from training.algorithms.lifecycle import build_policy
+from training.collect.environments import make_env
+from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.command.errors import UserError
-from training.episodes.environments import make_env
-from training.episodes.seeds import EVALUATION_SEEDS_FROM
-from training.runs import checkpoint
-from training.trainers import cloning, dagger
-from training.trainers import labelled_walks as demonstrations
-from training.trainers.bc_config import BCConfig, load_config
-from training.trainers.labelled_walks import Demonstrations
-from training.trainers.lifecycle import build_policy
+from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.expert_env:Expert-v0"

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from training import bc, demos, es, ppo
-from training.runs import checkpoint
+from training.io import checkpoint
 
 DOT, PICTURE = "tests.training.dot_env:Dot-v0", "tests.training.picture_env:Picture-v0"
 OWN = "tests.training.own_parts"

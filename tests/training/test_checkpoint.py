@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from training import flops, rollout
-from training.episodes.environments import make_env
-from training.runs import checkpoint
-from training.settings.config import UserError
+from training.collect.environments import make_env
+from training.io import checkpoint
+from training.io.config import UserError
 
 TENSORS = {
     "weight": torch.linspace(0, 1, 6).reshape(2, 3),
@@ -193,7 +193,7 @@ def test_load_policy_needs_a_policy(saved):
 def test_loading_runs_no_code_and_imports_little(saved):
     """A checkpoint is read without the simulator, Ray or EvoTorch."""
     program = (
-        "import sys, json; from training.runs import checkpoint; checkpoint.load(sys.argv[1]);"
+        "import sys, json; from training.io import checkpoint; checkpoint.load(sys.argv[1]);"
         "print(json.dumps([m for m in ('pybullet', 'ray', 'evotorch') if m in sys.modules]))"
     )
     done = subprocess.run(

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from training import study
-from training.studies.plan import all_runs
-from training.studies.runs import check_policies
+from training.compare.plan import all_runs
+from training.compare.runs import check_policies
 
 FILE = Path(__file__).parents[2] / "configs" / "studies" / "choosing_to_remember.yaml"
 

@@ -9,8 +9,8 @@ import pytest
 from tests.training.study_jobs import write_study
 from training import bc, demos, es, evaluate
 from training.command.command_lines import command_line, option, preset
-from training.runs import run_log
-from training.settings.config import UserError
+from training.io import run_log
+from training.io.config import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 ODD = "it's a run; $HOME"

@@ -12,15 +12,14 @@ import torch
 
 import envs
 import policies
-from tests.training.films import picture_of
+from tests.training.video import picture_of
 from training import evaluate, flops, rollout
-from training.episodes.environments import make_env
+from training.algorithms.lifecycle import print_next
+from training.analysis import agents
+from training.analysis.step_cost import ATTENTION, COMPONENTS, count
+from training.collect.environments import make_env
 from training.es import ESConfig, load_config
-from training.evaluation import agents
-from training.evaluation.step_cost import ATTENTION, COMPONENTS, count
-from training.runs import checkpoint
-from training.settings import config
-from training.trainers.lifecycle import print_next
+from training.io import checkpoint, config
 
 SETTINGS = """
 env_id: SteppingStones-v0

@@ -13,9 +13,9 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from training import bc, es, study
-from training.settings import config
-from training.settings.config import UserError
-from training.trainers.es_config import ESConfig
+from training.algorithms.es_config import ESConfig
+from training.io import config
+from training.io.config import UserError
 
 STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -215,7 +215,7 @@ def test_exit_status(capsys):
     ],
 )
 def test_a_closed_output_ends_a_command_as_it_ends_other_programs(command):
-    start = "import sys; from training.settings.config import exit_status"
+    start = "import sys; from training.io.config import exit_status"
     program = f"{start}; sys.exit(exit_status(lambda: {command}))"
     reader, writer = os.pipe()
     os.close(reader)
@@ -247,7 +247,7 @@ def test_an_empty_name_is_no_default(capsys, command, arguments, sentence):
 
 def test_a_command_without_standard_output_ends_as_ever():
     """As a shell starts it with >&-."""
-    start = "import sys; from training.settings.config import exit_status"
+    start = "import sys; from training.io.config import exit_status"
     program = f"{start}; assert sys.stdout is None; sys.exit(exit_status(lambda: print(1) or 0))"
     words = ["sh", "-c", '"$0" -c "$1" >&-', sys.executable, program]
     done = subprocess.run(words, stderr=subprocess.PIPE, check=False)

@@ -5,9 +5,9 @@ import pytest
 
 from tests.training.test_es import ROOT
 from training import es
-from training.evaluation.agents import EVALUATION_SEED, find_agents
-from training.evaluation.evaluator import play
-from training.runs.metrics import read_metrics
+from training.analysis.agents import EVALUATION_SEED, find_agents
+from training.analysis.evaluator import play
+from training.io.metrics import read_metrics
 
 
 def learned(preset, run, episodes, *changes):

@@ -11,10 +11,10 @@ import pytest
 from gymnasium import spaces
 
 from benchmarks import demo_frames
-from training.recordings.format import ArraySpec, Recording, observation_spec
-from training.recordings.reader import DemoReader, read_demo, verify_demo
-from training.recordings.writer import EpisodeWriter, split, write_master
-from training.settings.config import UserError
+from training.demonstrations.format import ArraySpec, Recording, observation_spec
+from training.demonstrations.reader import DemoReader, read_demo, verify_demo
+from training.demonstrations.writer import EpisodeWriter, split, write_master
+from training.io.config import UserError
 
 RECORDING = Recording(
     env_id="Picture-v0",

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from tests.training.background import wait_for
-from tests.training.films import picture_of
+from tests.training.video import picture_of
 from training import demos
-from training.episodes import crew
-from training.recordings import session, summary
-from training.recordings.reader import DemoReader
+from training.collect import crew
+from training.demonstrations import session, summary
+from training.demonstrations.reader import DemoReader
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = "tests.training.picture_env:Picture-v0"

@@ -15,11 +15,11 @@ import yaml
 import policies
 from tests.training.background import start, wait_for
 from training import es
-from training.episodes.environments import make_env
-from training.episodes.seeds import EVALUATION_SEEDS_FROM
-from training.runs import checkpoint
-from training.trainers import es_learner
-from training.trainers.es_config import load_config
+from training.algorithms import es_learner
+from training.algorithms.es_config import load_config
+from training.collect.environments import make_env
+from training.collect.seeds import EVALUATION_SEEDS_FROM
+from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.toy_env:Toy-v0"

@@ -9,14 +9,14 @@ import pytest
 
 from tests.training import walk_env
 from training import evaluate as evaluation
+from training.analysis.agents import find_agents
+from training.analysis.evaluator import evaluate, summarise, wilson_interval
+from training.collect import crew
+from training.collect.episode import Episode
 from training.command.files import lock
-from training.episodes import crew
-from training.episodes.episode import Episode
 from training.evaluate import main
-from training.evaluation.agents import find_agents
-from training.evaluation.evaluator import evaluate, summarise, wilson_interval
-from training.pages import plots
-from training.settings.config import UserError
+from training.io.config import UserError
+from training.reports import plots
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from training import es, flops, rollout
-from training.runs import checkpoint
+from training.io import checkpoint
 
 ONCE = ["iterations=1", "popsize=4", "terrains=1", "center_terrains=1", "workers=1"]
 

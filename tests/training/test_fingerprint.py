@@ -5,7 +5,7 @@ import hashlib
 import pytest
 import torch
 
-from training.runs.fingerprint import differences, fingerprint, sha256_of
+from training.io.fingerprint import differences, fingerprint, sha256_of
 
 BEFORE = {"seed": 0, "env": {"wind": 0.0, "camera": {"height": 48}}, "seeds": [1, 2, 3]}
 

@@ -11,12 +11,12 @@ import attention
 from attention.scores import block_rows
 from tests.policies import vision_cases
 from tests.training import flop_formulas
+from training.analysis import step_cost
+from training.analysis.cost_table import comparison, table
+from training.analysis.op_costs import COSTS
+from training.analysis.op_counter import OTHER, OpCounter, UncountedError
+from training.analysis.step_cost import COMPONENTS, count, decisions_ms, measure, measure_all
 from training.command.errors import UserError
-from training.evaluation import step_cost
-from training.evaluation.cost_table import comparison, table
-from training.evaluation.op_costs import COSTS
-from training.evaluation.op_counter import OTHER, OpCounter, UncountedError
-from training.evaluation.step_cost import COMPONENTS, count, decisions_ms, measure, measure_all
 from training.flops import main as flops_main
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(

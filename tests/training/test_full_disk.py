@@ -14,7 +14,7 @@ from tests.training.limits import files_of_at_most
 from tests.training.study_jobs import conduct, figures, write_study
 from training import bc, demos, es, evaluate, flops, plots, rollout
 from training.command.errors import UserError
-from training.runs import checkpoint, run_log
+from training.io import checkpoint, run_log
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 REFUSED = "File too large"

@@ -7,8 +7,8 @@ import pytest
 
 import envs
 from tests.training.study_jobs import conduct, write_study
-from training.episodes.environments import make_env
-from training.evaluation.gaze import axes_ahead, distracted, gap_edges, gaze, oracle_views
+from training.analysis.gaze import axes_ahead, distracted, gap_edges, gaze, oracle_views
+from training.collect.environments import make_env
 
 STONE, FLOOR = 0.4, 0.85
 

@@ -17,14 +17,14 @@ import yaml
 
 from tests.training.background import wait_for
 from training import bc, demos
-from training.episodes.environments import make_env
-from training.recordings.batches import Prefetcher, frames_of_update
-from training.runs import checkpoint
-from training.settings.config import UserError
-from training.trainers import implicit_cloning as implicit_bc
-from training.trainers import implicit_learner as bc_learner
-from training.trainers.devices import Group
-from training.trainers.implicit_bc_config import ImplicitBCConfig, load_config
+from training.algorithms import implicit_cloning as implicit_bc
+from training.algorithms import implicit_learner as bc_learner
+from training.algorithms.devices import Group
+from training.algorithms.implicit_bc_config import ImplicitBCConfig, load_config
+from training.collect.environments import make_env
+from training.demonstrations.batches import Prefetcher, frames_of_update
+from training.io import checkpoint
+from training.io.config import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = "tests.training.picture_env:Picture-v0"

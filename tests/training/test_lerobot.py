@@ -13,15 +13,15 @@ from PIL import Image
 
 from tests.training import picture_env  # noqa: F401
 from training import demos, lerobot
-from training.episodes.environments import make_env
-from training.episodes.episode import run_episode
-from training.evaluation.agents import find_agents
-from training.recordings import lerobot_writer
-from training.recordings.format import ArraySpec
-from training.recordings.lerobot_stats import Moments
-from training.recordings.lerobot_writer import action_spec, feature_names
-from training.recordings.reader import DemoReader
-from training.settings.config import UserError
+from training.analysis.agents import find_agents
+from training.collect.environments import make_env
+from training.collect.episode import run_episode
+from training.demonstrations import lerobot_writer
+from training.demonstrations.format import ArraySpec
+from training.demonstrations.lerobot_stats import Moments
+from training.demonstrations.lerobot_writer import action_spec, feature_names
+from training.demonstrations.reader import DemoReader
+from training.io.config import UserError
 
 ENV = "tests.training.counted_env:CountedPicture-v0"
 needs_arrow = pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs PyArrow")

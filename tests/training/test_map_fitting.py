@@ -15,15 +15,15 @@ from threadpoolctl import threadpool_limits
 import attention
 import policies
 from attention.hybrid.clusters import k_means
-from policies.feature_maps import map_state
+from policies.common.feature_maps import map_state
 from tests.training import test_bc, test_es, test_implicit_bc
 from training import bc, es
-from training.episodes.environments import make_env
-from training.runs import checkpoint
-from training.settings import config as configuration
-from training.trainers.es_config import load_config
-from training.trainers.lifecycle import build_policy
-from training.trainers.workers import EpisodeWorker, Task, get_parameters
+from training.algorithms.es_config import load_config
+from training.algorithms.lifecycle import build_policy
+from training.algorithms.workers import EpisodeWorker, Task, get_parameters
+from training.collect.environments import make_env
+from training.io import checkpoint
+from training.io import config as configuration
 
 recorded = test_implicit_bc.recorded
 CLUSTERED = {

@@ -7,13 +7,13 @@ import pytest
 
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from training import bc, evaluate, flops, rollout, sight
+from training.algorithms.bc_config import BC
 from training.command.command_lines import preset
 from training.command.errors import UserError
-from training.runs import checkpoint
-from training.studies.config import load_config, study_file
-from training.studies.plan import all_runs, plan
-from training.studies.shares import Share
-from training.trainers.bc_config import BC
+from training.compare.config import load_config, study_file
+from training.compare.plan import all_runs, plan
+from training.compare.shares import Share
+from training.io import checkpoint
 
 OF_STUDIES = sorted(name for name, made in NOT_SHIPPED.items() if ".study " in made.command)
 

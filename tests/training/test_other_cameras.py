@@ -6,7 +6,7 @@ import pytest
 import envs  # noqa: F401
 from training import rollout
 from training.command.errors import UserError
-from training.runs import checkpoint
+from training.io import checkpoint
 
 DENSE, VOTE, SWEEP = "stepping_stones_angular_8x8", "stepping_stones", "bimanual_sweep_angular_8x2"
 OTHER = [

@@ -4,11 +4,11 @@ import pytest
 import yaml
 
 from training import demos, evaluate, flops, rollout
+from training.analysis.agents import settings_given
 from training.command.errors import UserError
-from training.evaluation.agents import settings_given
-from training.settings import config
-from training.settings.overrides import assignment, fill_shorthands, merge, read_overrides
-from training.studies.runs import _in_turn
+from training.compare.runs import _in_turn
+from training.io import config
+from training.io.overrides import assignment, fill_shorthands, merge, read_overrides
 
 SHORT = {"episode_s": "env.episode_s", "feature_map": "policy.feature_map"}
 
@@ -174,7 +174,7 @@ def test_a_number_that_is_not_finite_is_reported_as_it_was_written(text, tmp_pat
 
 
 def config_of(path, *overrides):
-    from training.trainers.es_config import load_config
+    from training.algorithms.es_config import load_config
 
     return load_config(path, [*overrides])
 

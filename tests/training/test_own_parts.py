@@ -12,9 +12,9 @@ import yaml
 from gymnasium import spaces
 
 import policies
-from policies import names
+from policies.common import names
 from training import bc, es, evaluate, flops, rollout
-from training.runs import checkpoint
+from training.io import checkpoint
 
 DOT, OWN = "tests.training.dot_env:Dot-v0", "tests.training.own_parts"
 PICTURE, NUMBER = spaces.Box(0, 255, (16, 20, 3), np.uint8), spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -38,7 +38,7 @@ def job(tmp_path):
 def forgotten(monkeypatch):
     """The names that were typed are forgotten, and their module is not imported."""
     monkeypatch.setattr(names, "ADMITTED", {})
-    monkeypatch.setattr("policies.own.ADMITTED", {})
+    monkeypatch.setattr("policies.common.own.ADMITTED", {})
     monkeypatch.delitem(sys.modules, OWN, raising=False)
 
 
@@ -146,7 +146,7 @@ def test_a_file_imports_nothing(key, name, job, tmp_path, capsys, forgotten):
     assert es.main(["--config", job(policy={key: named}), "--out", str(run)]) == 0
     del sys.modules[OWN]
     names.ADMITTED.clear()
-    policies.own.ADMITTED.clear()
+    policies.common.own.ADMITTED.clear()
     capsys.readouterr()
     for command, words in (
         (rollout, [str(run), "--env", DOT]),

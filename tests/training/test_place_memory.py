@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from tests.training.films import picture_of
+from tests.training.video import picture_of
 from training import bc, es, flops, rollout
-from training.runs import checkpoint
-from training.settings.config import UserError
-from training.trainers import bc_config
+from training.algorithms import bc_config
+from training.io import checkpoint
+from training.io.config import UserError
 
 ENV = {"cameras": ["front"], "front_camera": {"pitch_deg": 45}, "episode_s": 0.4}
 JOB = {"env_id": "SteppingStones-v0", "env": ENV, "workers": 1}

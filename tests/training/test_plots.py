@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import envs
-from training.pages import plots
-from training.pages.plots import plot_pareto
+from training.algorithms import dagger, es_learner
+from training.algorithms import implicit_cloning as implicit_bc
+from training.io.config import UserError
+from training.io.metrics import read_metrics
 from training.plots import main
-from training.runs.metrics import read_metrics
-from training.settings.config import UserError
-from training.trainers import dagger, es_learner
-from training.trainers import implicit_cloning as implicit_bc
+from training.reports import plots
+from training.reports.plots import plot_pareto
 
 COLUMNS = es_learner.columns(envs.STEPPING_STONES)
 SWEEP_COLUMNS = implicit_bc.columns(envs.BIMANUAL_SWEEP)

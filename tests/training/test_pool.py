@@ -12,11 +12,11 @@ import torch
 
 from tests.training.background import ROOT
 from tests.training.pool_workers import Odd, Squares
-from training.episodes import crew
-from training.episodes.crew import InProcessPool, WorkerDiedError
-from training.episodes.pool import open_pool
-from training.episodes.processes import ProcessPool
-from training.settings.config import UserError
+from training.collect import crew
+from training.collect.crew import InProcessPool, WorkerDiedError
+from training.collect.pool import open_pool
+from training.collect.processes import ProcessPool
+from training.io.config import UserError
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ class Doubling:
 
 
 UNGUARDED = """
-from training.episodes.processes import ProcessPool
+from training.collect.processes import ProcessPool
 from tests.training.pool_workers import Squares
 
 workers = ProcessPool(Squares, 2)

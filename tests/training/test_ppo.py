@@ -14,20 +14,20 @@ from gymnasium import spaces
 from torch.distributions import Categorical, Normal
 
 import policies
-from policies.heads import head_for
+from policies.common.heads import head_for
 from tests.training.background import start, wait_for
 from tests.training.test_es import ROOT, TOY, checkpoints, metrics, same_results
 from training import es, evaluate, flops, plots, rollout
-from training.runs import checkpoint
-from training.trainers.exploration import Explorer, Task, draw, log_probability
-from training.trainers.ppo_config import PPOConfig
-from training.trainers.registry import load_any_config
+from training.algorithms.exploration import Explorer, Task, draw, log_probability
+from training.algorithms.ppo_config import PPOConfig
+from training.algorithms.registry import load_any_config
+from training.io import checkpoint
 
 pytest.importorskip("stable_baselines3")
 
 from training import ppo
-from training.trainers import ppo_learner
-from training.trainers.ppo_update import _buffer, discounted
+from training.algorithms import ppo_learner
+from training.algorithms.ppo_update import _buffer, discounted
 
 DOT = "tests.training.dot_env:Dot-v0"
 SMALL = {

@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 
 from tests.training.background import wait_for
-from training.episodes.processes import open_processes
+from training.collect.processes import open_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from training.episodes.processes import open_processes
+from training.collect.processes import open_processes
 
 if __name__ == "__main__":
     pool = open_processes(2)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from tests.training.published import ROOT, needs_studies, published, unpacked
-from training.evaluation.evaluator import standard_error
-from training.evaluation.intervals import ratio_interval
-from training.runs.metrics import read_metrics
-from training.studies.config import slug
-from training.studies.grouped import best_pairs
-from training.studies.summary import scores_of
+from training.analysis.evaluator import standard_error
+from training.analysis.intervals import ratio_interval
+from training.compare.config import slug
+from training.compare.grouped import best_pairs
+from training.compare.summary import scores_of
+from training.io.metrics import read_metrics
 
 pytestmark = needs_studies
 PAIR = {"FAVOR+ m = 256": "FAVOR+, m = 256", "angular m = n = 8": "angular hybrid, m = n = 8"}

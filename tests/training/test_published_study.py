@@ -7,7 +7,7 @@ import pytest
 
 from tests.training.published import ROOT, STUDIES, needs_studies, published, quoted, unpacked
 from training import evaluate
-from training.studies.summary import headline, scores_of
+from training.compare.summary import headline, scores_of
 
 PUBLISHED = STUDIES / "stepping_stones"
 pytestmark = needs_studies

@@ -13,7 +13,7 @@ import pytest
 from tests.training.background import ROOT, start, wait_for
 from tests.training.test_es import SMALL as SMALL
 from tests.training.test_es import checkpoints, latest, metrics, train
-from training.runs import checkpoint
+from training.io import checkpoint
 
 SECRET = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from training import bc, study
-from training.runs.state_files import read_json
-from training.studies import evaluations as measures
-from training.studies.evaluations import Conditions, Costs, Measured
-from training.studies.plan import all_runs
-from training.studies.runs import check_policies
+from training.compare import evaluations as measures
+from training.compare.evaluations import Conditions, Costs, Measured
+from training.compare.plan import all_runs
+from training.compare.runs import check_policies
+from training.io.state_files import read_json
 
 FOLDER = Path(__file__).parents[2] / "configs" / "studies"
 FILE = FOLDER / "remembered_terrain.yaml"

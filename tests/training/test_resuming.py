@@ -12,9 +12,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from training import bc, es, evaluate, flops, rollout
-from training.runs import checkpoint, run_log
-from training.runs.checkpoint import in_run
-from training.settings.config import read_yaml
+from training.io import checkpoint, run_log
+from training.io.checkpoint import in_run
+from training.io.config import read_yaml
 
 TOY = {
     "env_id": "tests.training.toy_env:Toy-v0", "env": {"episode_s": 0.1}, "iterations": 7,

@@ -13,9 +13,9 @@ from envs.stepping_stones import SteppingStonesConfig
 from tests.clock import Clock
 from tests.training import walk_env
 from training import rollout
-from training.episodes.episode import Episode, PolicyError, run_episode
-from training.films import live
-from training.films.live import LiveWindow
+from training.collect.episode import Episode, PolicyError, run_episode
+from training.video import live
+from training.video.live import LiveWindow
 
 WALK = ["--env", "tests.training.walk_env:Walk-v0"]
 

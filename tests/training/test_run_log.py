@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from training.command.files import lock
-from training.runs import run_log
-from training.runs.run_log import RunLog
-from training.settings import config as configuration
-from training.settings.config import UserError
+from training.io import config as configuration
+from training.io import run_log
+from training.io.config import UserError
+from training.io.run_log import RunLog
 
 COLUMNS = ("iteration", "loss", "wall_s")
 CONFIG = {"seed": 3, "env": {"gap_m": [0.1, 0.2]}}

@@ -10,10 +10,10 @@ from tests.training import random_search, test_trainers
 from tests.training.test_trainers import files, written
 from training import search
 from training.command.errors import NotFiniteError
-from training.runs.run_log import RunLog
-from training.settings.config import UserError
-from training.studies import search as searches
-from training.studies.search_space import Choice, Interval, read_space
+from training.compare import search as searches
+from training.compare.search_space import Choice, Interval, read_space
+from training.io.config import UserError
+from training.io.run_log import RunLog
 
 needs_optuna = pytest.mark.skipif(find_spec("optuna") is None, reason="needs Optuna")
 

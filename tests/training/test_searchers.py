@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from training.runs import checkpoint
-from training.trainers import searchers
-from training.trainers.searchers import ARSConfig, CMAESConfig, PGPEConfig
+from training.algorithms import searchers
+from training.algorithms.searchers import ARSConfig, CMAESConfig, PGPEConfig
+from training.io import checkpoint
 
 DIM = 12
 SCALES = torch.logspace(0, 2, DIM, dtype=torch.float64)

@@ -8,7 +8,7 @@ import pytest
 from tests.training import look_env
 from tests.training.look_env import LookEnv, Noisy
 from training import sight as command
-from training.settings.config import UserError
+from training.io.config import UserError
 from training.sight import sight
 
 LOOK = ["--env", "tests.training.look_env:Look-v0"]

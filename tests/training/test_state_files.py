@@ -12,12 +12,12 @@ from safetensors.torch import load_file, save_file
 from tests.training.study_jobs import conduct
 from tests.training.test_full_disk import BC, ES
 from training import bc, es, evaluate, flops, plots, rollout
+from training.algorithms import es_learner
+from training.analysis.gaze import Gaze
 from training.command.errors import UserError
-from training.evaluation.gaze import Gaze
-from training.runs import checkpoint
-from training.runs.metrics import read_metrics
-from training.runs.state_files import Count, check, read_json
-from training.trainers import es_learner
+from training.io import checkpoint
+from training.io.metrics import read_metrics
+from training.io.state_files import Count, check, read_json
 
 
 def refused(capsys, command, arguments, *sentences):

@@ -8,12 +8,12 @@ import torch
 
 import envs
 from tests.cheap import cheap
+from training.algorithms import es_config, implicit_bc_config
+from training.collect import environments
 from training.command.errors import UserError
-from training.episodes import environments
-from training.runs import checkpoint
-from training.settings import config as configuration
-from training.studies.config import StudyConfig
-from training.trainers import es_config, implicit_bc_config
+from training.compare.config import StudyConfig
+from training.io import checkpoint
+from training.io import config as configuration
 
 HUGE = 10**12
 

@@ -24,9 +24,9 @@ from tests.training.study_jobs import (
     write_study,
 )
 from training import demos, study
-from training.runs import checkpoint
-from training.studies.evaluations import Conditions
-from training.studies.plan import all_runs, plan
+from training.compare.evaluations import Conditions
+from training.compare.plan import all_runs, plan
+from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 

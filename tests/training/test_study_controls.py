@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
-from training.evaluation.intervals import mean_interval
-from training.studies.config import StudyConfig
-from training.studies.evaluations import condition_file
-from training.studies.tables import controls
+from training.analysis.intervals import mean_interval
+from training.compare.config import StudyConfig
+from training.compare.evaluations import condition_file
+from training.compare.tables import controls
 
 SUCCESSES = {
     "one": [[1, 1, 0, 0], [1, 0, 0, 0]],

@@ -6,13 +6,13 @@ import numpy as np
 from markupsafe import escape
 
 from tests.training.published import ROOT, needs_studies, published, unpacked
-from training.studies.config import StudyConfig
-from training.studies.plan import all_runs
-from training.studies.results import Scores
-from training.studies.runs import Run
-from training.studies.summary import Row, Summary
-from training.studies.tables import decisions, held_out
-from training.trainers.bc_config import BCConfig
+from training.algorithms.bc_config import BCConfig
+from training.compare.config import StudyConfig
+from training.compare.plan import all_runs
+from training.compare.results import Scores
+from training.compare.runs import Run
+from training.compare.summary import Row, Summary
+from training.compare.tables import decisions, held_out
 
 STUDY = StudyConfig(
     title="T",

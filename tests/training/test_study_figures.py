@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from training.pages.svg import _stepped, finish
-from training.studies.line_charts import OVERLAID, Line, draw_lines
-from training.studies.scatter import Point, draw_picture, draw_points
+from training.compare.line_charts import OVERLAID, Line, draw_lines
+from training.compare.scatter import Point, draw_picture, draw_points
+from training.reports.svg import _stepped, finish
 
 
 def test_names_in_figures_are_text():

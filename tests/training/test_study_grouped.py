@@ -9,13 +9,13 @@ import yaml
 from tests.training import test_bc
 from tests.training.study_jobs import CURVE, STUDY, TWO_STAGES, conduct, files, write_study
 from training.command.errors import UserError
-from training.studies.config import StudyConfig, load_config
-from training.studies.evaluations import condition_file, write_json
-from training.studies.grouped import best, best_pairs, group_pairs, groups
-from training.studies.page import render
-from training.studies.plan import all_runs, plan
-from training.studies.stopped import Stop, note_stop, stop_of
-from training.studies.summary import summarise
+from training.compare.config import StudyConfig, load_config
+from training.compare.evaluations import condition_file, write_json
+from training.compare.grouped import best, best_pairs, group_pairs, groups
+from training.compare.page import render
+from training.compare.plan import all_runs, plan
+from training.compare.stopped import Stop, note_stop, stop_of
+from training.compare.summary import summarise
 
 RATES = [
     {"name": f"{map_} {rate}", "group": map_, "set": {}} for map_ in "ab" for rate in (1e-3, 1e-4)

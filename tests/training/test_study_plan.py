@@ -7,11 +7,11 @@ import pytest
 
 from tests.training.published import ROOT, needs_studies, unpacked
 from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
-from training.runs import checkpoint
-from training.studies.config import load_config
-from training.studies.evaluations import Costs, settings_of
-from training.studies.plan import all_runs, plan
-from training.trainers import es_config
+from training.algorithms import es_config
+from training.compare.config import load_config
+from training.compare.evaluations import Costs, settings_of
+from training.compare.plan import all_runs, plan
+from training.io import checkpoint
 
 
 @pytest.fixture(scope="module")

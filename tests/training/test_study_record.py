@@ -14,10 +14,10 @@ import pytest
 from tests.page_tables import differences, tables
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
-from training.settings.config import UserError
-from training.studies.config import load_config
-from training.studies.record import EPISODES, FACTS, ITERATIONS, Told, pack, unpack
-from training.studies.study import begin_with
+from training.compare.config import load_config
+from training.compare.record import EPISODES, FACTS, ITERATIONS, Told, pack, unpack
+from training.compare.study import begin_with
+from training.io.config import UserError
 
 CONFIG = ROOT / "configs" / "studies" / "car_racing.yaml"
 
@@ -300,8 +300,8 @@ def test_damage_is_told(tmp_path):
 )
 def test_no_more_is_read_than_a_record_can_have(tmp_path, monkeypatch, text, said):
     record = packed(tmp_path)
-    monkeypatch.setattr("training.studies.record._MOST_BYTES", 2**20)
-    monkeypatch.setattr("training.studies.record._MOST_CELLS", 5000)
+    monkeypatch.setattr("training.compare.record._MOST_BYTES", 2**20)
+    monkeypatch.setattr("training.compare.record._MOST_CELLS", 5000)
     with_table(record, EPISODES, lzma.compress(text))
     with pytest.raises(UserError, match=said):
         unpack(record, tmp_path / "back")

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 import envs
-from training.evaluation.intervals import (
+from training.analysis.intervals import (
     mean_interval,
     ratio_interval,
     seeds_interval,
     share_interval,
     t_quantile,
 )
-from training.runs.metrics import Curve
-from training.runs.run_log import provenance
-from training.runs.state_files import read_json
-from training.settings.config import UserError
-from training.studies.config import StudyConfig
-from training.studies.evaluations import Evaluation, condition_file, write_json
-from training.studies.results import Scores, pareto_front, read_scores, training_spread
-from training.studies.summary import Row, Summary, at_ceiling, headline, of_controls, summarise
+from training.compare.config import StudyConfig
+from training.compare.evaluations import Evaluation, condition_file, write_json
+from training.compare.results import Scores, pareto_front, read_scores, training_spread
+from training.compare.summary import Row, Summary, at_ceiling, headline, of_controls, summarise
+from training.io.config import UserError
+from training.io.metrics import Curve
+from training.io.run_log import provenance
+from training.io.state_files import read_json
 
 
 def generator(seed=1):

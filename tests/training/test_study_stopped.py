@@ -9,8 +9,8 @@ from tests.training import walk_env
 from tests.training.background import start, wait_for
 from tests.training.study_jobs import WALK, checkpoints, conduct, figures, write_study
 from training import study
-from training.runs import checkpoint
-from training.studies.evaluations import Conditions, condition_file, unfinished
+from training.compare.evaluations import Conditions, condition_file, unfinished
+from training.io import checkpoint
 
 SEEDS = [100_000, 100_001, 100_002, 100_003, 100_004]
 

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 import policies
-from tests.training.films import frames_of, picture_of
+from tests.training.video import frames_of, picture_of
 from training import evaluate, flops, rollout
-from training.episodes.environments import make_env
-from training.evaluation import agents
-from training.films import rollout as roll
-from training.runs import checkpoint
-from training.settings import config
+from training.analysis import agents
+from training.collect.environments import make_env
+from training.io import checkpoint, config
+from training.video import rollout as roll
 
 SWEEP = ["--env", "BimanualSweep-v0"]
 SHORT = ["--set", "episode_s=0.3", "balls=4"]

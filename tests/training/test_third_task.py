@@ -13,7 +13,7 @@ import pytest
 import envs
 from tests.training import third_task  # noqa: F401 - registers Bare-v0
 from training import bc, demos, es, evaluate, flops, plots, rollout, study
-from training.runs import checkpoint
+from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 RING, BARE = "ring:Ring-v0", "tests.training.third_task:Bare-v0"
@@ -146,7 +146,7 @@ def test_films_plots_and_costs(described, bare, tmp_path, capsys):
 
 def test_plots_name_what_the_description_says(described, monkeypatch):
     found = []
-    monkeypatch.setattr("training.pages.plots._save", lambda figure, out: found.append(figure))
+    monkeypatch.setattr("training.reports.plots._save", lambda figure, out: found.append(figure))
     ran(plots, described, "--out", "x.png")
     titles = [axis.get_title() for axis in found[0].axes]
     assert titles == ["reward per episode, search centre", "distance (rad)", "success of the search centre"]  # fmt: skip  # noqa: E501

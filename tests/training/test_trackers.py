@@ -15,12 +15,12 @@ import torch
 from tests.training import own_tracker, random_search, test_es, test_trainers
 from tests.training.test_trainers import files, written
 from training import es
+from training.algorithms import door
 from training.command.signals import Interrupted
-from training.runs import checkpoint, run_log, trackers
-from training.runs.run_log import RunLog
-from training.runs.trackers import Tracking
-from training.settings.config import UserError
-from training.trainers import door
+from training.io import checkpoint, run_log, trackers
+from training.io.config import UserError
+from training.io.run_log import RunLog
+from training.io.trackers import Tracking
 
 OWN = "tests.training.own_tracker:Lines"
 COLUMNS = ("iteration", "loss", "success", "wall_s")

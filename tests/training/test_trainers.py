@@ -11,11 +11,11 @@ import yaml
 from tests.training import counted_env, random_search, test_bc, test_es, test_implicit_bc, test_ppo
 from tests.training.study_jobs import conduct, write_study
 from training import bc, demos, es, ppo
-from training.runs import checkpoint
-from training.settings.config import UserError
-from training.trainers import door
-from training.trainers.lifecycle import train
-from training.trainers.registry import TRAINERS, load_any_config, trainer_of
+from training.algorithms import door
+from training.algorithms.lifecycle import train
+from training.algorithms.registry import TRAINERS, load_any_config, trainer_of
+from training.io import checkpoint
+from training.io.config import UserError
 
 EXPERT, PICTURE = (f"tests.training.counted_env:Counted{name}-v0" for name in ("Expert", "Picture"))
 SEARCH = {

@@ -9,14 +9,14 @@ import yaml
 from tests.training import test_bc, test_es, test_implicit_bc, test_ppo
 from tests.training.study_jobs import TWO_STAGES, write_study
 from training import bc, es, ppo
+from training.algorithms.lifecycle import Job
+from training.algorithms.registry import load_any_config
 from training.command.errors import UserError
-from training.runs import checkpoint
-from training.settings import config as configuration
-from training.studies.config import load_config
-from training.studies.plan import all_runs
-from training.studies.runs import check_policies
-from training.trainers.lifecycle import Job
-from training.trainers.registry import load_any_config
+from training.compare.config import load_config
+from training.compare.plan import all_runs
+from training.compare.runs import check_policies
+from training.io import checkpoint
+from training.io import config as configuration
 
 recorded = test_implicit_bc.recorded
 EXACT = {"controller": "mlp", "hidden": [8], "patch": [8, 8], "feature_map": "softmax"}

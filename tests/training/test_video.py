@@ -12,12 +12,12 @@ import pytest
 import envs
 import policies
 from tests.training import picture_env, walk_env  # noqa: F401 - register theirs
-from tests.training.films import frames_of, picture_of
+from tests.training.video import frames_of, picture_of
 from training import rollout
-from training.films.film import Scene
-from training.films.overlays import MARGIN
-from training.films.video import SUFFIXES, FrameWriter
-from training.settings.config import UserError
+from training.io.config import UserError
+from training.video.film import Scene
+from training.video.overlays import MARGIN
+from training.video.video import SUFFIXES, FrameWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,8 +7,8 @@ import yaml
 
 from tests.cheap import cheap
 from training.command.errors import UserError
-from training.settings import config
-from training.settings.yaml_text import MAX_BYTES, MAX_NODES, parse, read_yaml, to_yaml
+from training.io import config
+from training.io.yaml_text import MAX_BYTES, MAX_NODES, parse, read_yaml, to_yaml
 
 
 def nested(first, line):

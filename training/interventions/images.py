@@ -21,8 +21,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from policies.observation import flat, layout_of, parts_of
-from training.episodes.episode import Policy
+from policies.common.observation import flat, layout_of, parts_of
+from training.collect.episode import Policy
 
 __all__ = ["INTERVENTIONS", "Altered", "Images", "image_keys", "recorder", "substitute"]
 

@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from training.interventions.images import INTERVENTIONS
 from training.interventions.report import Loss, Report, said
-from training.pages.figures import dress, empty, look
-from training.pages.html import Column, around, page, table_of
-from training.pages.svg import INK, finish
+from training.reports.figures import dress, empty, look
+from training.reports.html import Column, around, page, table_of
+from training.reports.svg import INK, finish
 
 __all__ = ["render"]
 

@@ -14,8 +14,8 @@ import torch
 
 import envs
 from envs.task import SUCCESS
-from training.episodes.callables import as_policy
-from training.episodes.episode import Episode, Policy, run_episode
+from training.collect.callables import as_policy
+from training.collect.episode import Episode, Policy, run_episode
 from training.interventions.images import Altered, Images, Substitute, recorder, substitute
 
 __all__ = ["ALL", "Given", "Play", "Scene", "Stage", "Subject", "Task"]

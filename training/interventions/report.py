@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.evaluation.intervals import Interval
+from training.analysis.intervals import Interval
 from training.interventions.play import ALL, Play, Scene
 from training.interventions.verdict import (
     FALSE_ALARMS,

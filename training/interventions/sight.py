@@ -10,15 +10,15 @@ from typing import Any
 import gymnasium
 
 import envs
+from training.analysis.agents import EVALUATION_SEED
+from training.collect.crew import WorkerDiedError
+from training.collect.pool import opened
 from training.command.progress import watched
 from training.command.suggestions import did_you_mean
-from training.episodes.crew import WorkerDiedError
-from training.episodes.pool import opened
-from training.evaluation.agents import EVALUATION_SEED
 from training.interventions.images import INTERVENTIONS, image_keys
 from training.interventions.play import ALL, Given, Scene, Stage, Subject, Task
 from training.interventions.report import Report, report
-from training.settings.config import UserError
+from training.io.config import UserError
 
 __all__ = ["EPISODES", "SMALLEST_LOSS", "sight", "sight_of"]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from training.evaluation.intervals import Interval, mean_interval
+from training.analysis.intervals import Interval, mean_interval
 
 __all__ = ["FALSE_ALARMS", "Evidence", "Verdict", "chance", "corrected", "decide", "interval"]
 

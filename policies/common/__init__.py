@@ -1,0 +1,1 @@
+"""What all policies share: observations, heads, building, the contract."""

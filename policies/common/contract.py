@@ -1,0 +1,50 @@
+"""What a policy of the user's own must have, and what it may (docs/own_policy.md)."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.common.normaliser import RunningNormaliser
+
+__all__ = ["Cloned", "Normalised", "Policy"]
+
+
+class Policy(Protocol):
+    """An `nn.Module`, made by Class(observation_space, action_space, **options): evolution
+    strategies search its parameters, and its `state_dict` is what a checkpoint holds."""
+
+    def reset(self) -> None:
+        """Begin an episode: forget what was carried over from an earlier one."""
+
+    def act(self, observation: Any) -> Any:
+        """The action for one observation, both as the environment has them."""
+
+
+class Normalised(Policy, Protocol):
+    """A policy that normalises by running statistics of what training sees."""
+
+    normaliser: RunningNormaliser
+    """Of k numbers; trainers set its statistics."""
+
+    def measured(self, observation: Any) -> NDArray[np.float64]:
+        """The numbers of one observation that statistics are kept of, (k,)."""
+
+
+class Cloned(Policy, Protocol):
+    """A policy that can be cloned."""
+
+    def loss(
+        self, observations: Mapping[str, Tensor], actions: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """What it costs that the expert chose `actions` (batch, ...), a scalar with a gradient.
+
+        Args:
+            observations: each part (batch, ...) by its name; that of an observation without parts
+                is "observation", those of nested ones are named "a.b".
+            actions: as the environment takes them.
+            generator: source of all random numbers.
+        """

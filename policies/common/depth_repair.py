@@ -1,0 +1,195 @@
+"""Repair of depth pictures before a policy looks, by OpenCV.
+
+Holes are pixels that return nothing: the upper bound of the observation's space, 0 or less, or no
+finite number. Each takes the depth of the nearest pixel that returns something; `cv2.inpaint` would
+smear an edge over the hole. What returns nothing in one piece of more than a third of the picture
+is no hole but the distance, and stays.
+
+False returns are told from the truth by time: what is there is seen again. The last pictures are
+moved to where the new one fits them best (template matching, whole pixels). A pixel is believed
+where the last picture, repaired or as it was reported, has nearly its depth close by; so what comes
+into view is believed when it is seen a second time. All other pixels, and holes, take what the last
+repaired picture has there. The first picture of an episode is smoothed by a median instead. Neither
+the camera's pose nor its field of view is needed, and nothing is assumed of the scene but that it
+moves by a twelfth of the picture at most from one to the next.
+"""
+
+import copy
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate_extras import require
+from policies.common.observation import Pictures, flat
+
+__all__ = ["DepthRepair", "fill_holes", "holes_in"]
+
+Depth = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+_DISTANCE = 1 / 3  # share of the picture beyond which a hole is none
+_ALIKE = float(np.log(1.08))  # depths within 8 % are of one thing
+_ROWS, _REACH = 24, 2  # things move by so many pixels at most in a picture of so many
+_REST = 1e-4
+_LEAST, _FARTHEST = np.float32(1e-3), 1e6
+_BYTE = 255.0
+
+
+class DepthRepair:
+    """Repairs the depth pictures of one observation after another, each picture by itself.
+
+    Of the parts of an observation those are of depth that are named so ("depth..."); where none is,
+    those of one channel that is no byte.
+
+    Args:
+        by_time: whether false returns are mended, and not holes alone.
+        pictures: the parts of the observation that are pictures.
+
+    Raises:
+        ValueError: one sentence, where none of them is of depth.
+        MissingExtraError: OpenCV is not installed.
+    """
+
+    def __init__(self, by_time: bool, pictures: Sequence[Pictures]) -> None:
+        require("policy.repair", "sim", "cv2")
+        grey = [part for part in pictures if "C" not in part.layout and part.high != _BYTE]
+        self._pictures = [part for part in pictures if "depth" in part.key] or grey
+        if not self._pictures:
+            keys = ", ".join(part.key for part in pictures) or "no pictures"
+            raise ValueError(
+                "repair must be none without depth pictures, which are named depth... or have one "
+                f"channel that is no byte, got {keys}"
+            )
+        self._by_time = by_time
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the pictures of an earlier episode."""
+        self._memory: dict[tuple[Any, ...], _Memory] = {}
+        self._last: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
+
+    def __call__(self, observation: Any) -> dict[str, NDArray[Any]]:
+        """The parts of the next observation by their names, its depth pictures repaired."""
+        parts = flat(observation)
+        for part in self._pictures:
+            given = np.array(parts[part.key])
+            parts[part.key] = self._repaired(part, given)
+            self._last[part.key] = given, parts[part.key]
+        return parts
+
+    def seen(self, observation: Any) -> dict[str, NDArray[Any]]:
+        """What the call gave for the last observation, or would give for another; nothing is
+        remembered."""
+        parts = flat(observation)
+        for part in self._pictures:
+            last = self._last.get(part.key)
+            if last is None or not np.array_equal(last[0], parts[part.key], equal_nan=True):
+                return copy.deepcopy(self)(observation)
+            parts[part.key] = last[1]
+        return parts
+
+    def _repaired(self, part: Pictures, given: NDArray[Any]) -> NDArray[Any]:
+        repaired, far = given.copy(), min(part.high, _FARTHEST)
+        order = [part.layout.index(axis) for axis in "NTCHW" if axis in part.layout]
+        pictures = repaired.transpose(order)  # a view
+        for place in np.ndindex(pictures.shape[:-2]):
+            depth = np.array(pictures[place], np.float32, order="C")
+            nothing = ~(depth > 0) | ~np.isfinite(depth)
+            depth[nothing] = far
+            holes = holes_in(depth, far)
+            better = fill_holes(depth, holes)
+            wrong = holes
+            if self._by_time:
+                memory = self._memory.setdefault((part.key, *place), _Memory())
+                wrong, better = memory.next(better, holes)
+            wrong |= nothing
+            whole = np.issubdtype(given.dtype, np.integer)
+            pictures[place][wrong] = np.rint(better[wrong]) if whole else better[wrong]
+        return repaired
+
+
+class _Memory:
+    """What one camera saw last: logarithms of depth, as repaired and as reported (holes: inf)."""
+
+    def __init__(self) -> None:
+        self.repaired: Depth | None = None
+        self.reported: Depth | None = None
+
+    def next(self, depth: Depth, holes: Mask) -> tuple[Mask, Depth]:
+        """Which pixels of the next picture are wrong, and a picture that is right there.
+
+        Args:
+            depth: (height, width), holes filled.
+            holes: where they were.
+        """
+        import cv2
+
+        log = np.log(np.maximum(depth, _LEAST))
+        if self.repaired is None or self.reported is None:
+            better = cv2.medianBlur(depth, 5)
+            wrong = holes | (np.abs(np.log(np.maximum(better, _LEAST)) - log) > _ALIKE)
+        else:
+            wrong, better = self._disbelieved(log, holes)
+        self.repaired = np.log(np.maximum(np.where(wrong, better, depth), _LEAST))
+        self.reported = np.where(holes, np.float32(np.inf), log)
+        return wrong, better
+
+    def _disbelieved(self, log: Depth, holes: Mask) -> tuple[Mask, Depth]:
+        import cv2
+
+        step = max(1, round(min(log.shape) / _ROWS))
+        reach = _REACH * step
+        around = reach + step
+        last: list[Any] = [self.repaired, self.reported]
+        repaired, reported = (
+            cv2.copyMakeBorder(one, around, around, around, around, cv2.BORDER_REPLICATE)
+            for one in last
+        )
+        window = repaired[step:-step, step:-step]
+        down, right = reach, reach
+        if not holes.all():
+            fit = cv2.matchTemplate(window, log, cv2.TM_SQDIFF, mask=np.float32(~holes))
+            away = np.abs(np.arange(-reach, reach + 1))
+            fit += _REST * holes.size * (away[:, None] + away)  # where nothing tells, it rests
+            down, right = (int(i) for i in np.unravel_index(fit.argmin(), fit.shape))
+        height, width = log.shape
+        believed = np.zeros(log.shape, bool)
+        for i, j in product(range(-step, step + 1, step), repeat=2):
+            part = np.s_[down + step + i :, right + step + j :]
+            for one in (repaired, reported):
+                believed |= np.abs(one[part][:height, :width] - log) < _ALIKE
+        there = repaired[down + step :, right + step :][:height, :width]
+        return holes | ~believed, np.exp(there)
+
+
+def holes_in(depth: Depth, far: float) -> Mask:
+    """Pixels (height, width) that return nothing, `far`, but for pieces of more than a third of
+    the picture."""
+    holes = depth >= np.float32(far)
+    if np.count_nonzero(holes) > _DISTANCE * holes.size:
+        import cv2
+
+        shape = holes.view(np.uint8)
+        _, pieces, sizes, _ = cv2.connectedComponentsWithStats(shape, connectivity=4)
+        large = sizes[:, cv2.CC_STAT_AREA] > _DISTANCE * holes.size
+        holes &= ~large[pieces]
+    return holes
+
+
+def fill_holes(depth: Depth, holes: Mask) -> Depth:
+    """A copy of a picture (height, width) whose holes have the depth of the nearest pixel that is
+    none."""
+    filled = depth.copy()
+    if holes.any() and not holes.all():
+        import cv2
+
+        _, nearest = cv2.distanceTransformWithLabels(
+            holes.view(np.uint8), cv2.DIST_L2, 5, labelType=cv2.DIST_LABEL_PIXEL
+        )
+        values = np.zeros(nearest.max() + 1, np.float32)
+        values[nearest[~holes]] = depth[~holes]
+        filled[holes] = values[nearest[holes]]
+    return filled

@@ -1,0 +1,129 @@
+"""The feature map that a policy's settings name, its parameters set for what it will meet."""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+import attention
+from attention import ExactSoftmax, FeatureMap
+from attention.hybrid import ClusteredHybrid
+from policies.common.own import own_map
+from policies.implicit_attention.config import EXACT, HYBRIDS
+
+__all__ = [
+    "MapSettings",
+    "attention_kernel",
+    "fit_to_directions",
+    "map_options",
+    "map_prefixes",
+    "map_state",
+    "unfitted",
+]
+
+_SAMPLES = 256
+
+
+class MapSettings(Protocol):
+    """What the settings of every policy with attention have."""
+
+    @property
+    def feature_map(self) -> str: ...
+    @property
+    def num_features(self) -> int: ...
+    @property
+    def num_lambda_features(self) -> int: ...
+    @property
+    def feature_seed(self) -> int: ...
+    @property
+    def num_clusters(self) -> int: ...
+    @property
+    def projection(self) -> str: ...
+    @property
+    def hybrid_base(self) -> str: ...
+
+
+def map_options(config: MapSettings) -> dict[str, Any]:
+    """Options of `attention.feature_map` beside name, d, m and seed.
+
+    A hybrid's first base shares its random vectors with trig where it is hyperbolic. Another has
+    vectors of its own, simplex-coupled where trig's are orthogonal: both are then at their best
+    (`benchmarks.hybrid_bases`).
+    """
+    options: dict[str, Any] = {"projection": config.projection}
+    if config.feature_map in (*HYBRIDS, "clustered_hybrid"):
+        options["num_lambda_features"] = config.num_lambda_features
+    if config.feature_map == "clustered_hybrid":
+        options["num_query_clusters"] = options["num_key_clusters"] = config.num_clusters
+    if config.hybrid_base != "hyperbolic":
+        own = "simplex" if config.projection == "orthogonal" else config.projection
+        options["projection"] = (own, config.projection)
+        options["lambda_projection"] = config.projection
+        options["base"] = (config.hybrid_base, "trig")
+        options["shared_projections"] = False
+    return options
+
+
+def attention_kernel(
+    config: MapSettings, dim: int
+) -> attention.FeatureMap | attention.ExactSoftmax:
+    """The feature map, or exact softmax, that attention among unit queries and keys of `dim`
+    dimensions is computed with."""
+    if config.feature_map == EXACT:
+        return attention.ExactSoftmax(dim)
+    features = attention.feature_map(
+        own_map(config.feature_map),
+        dim,
+        config.num_features,
+        seed=config.feature_seed,
+        **map_options(config),
+    )
+    fit_to_directions(features, 1.0)
+    return features
+
+
+def fit_to_directions(features: FeatureMap, length: float) -> None:
+    """Set a map's own parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
+    given length in random directions, which is all that is known of them before training.
+
+    Clustered maps are left as they are: random directions have no clusters. Training fits all maps
+    to the policy's own queries and keys later (`fit_attention` of each policy).
+
+    Args:
+        features: the map, changed in place.
+        length: of all queries and keys.
+    """
+    if isinstance(features, ClusteredHybrid):
+        return
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, *([features.heads] if features.heads else []), _SAMPLES, features.dim)
+    both: Tensor = length * normalize(torch.randn(shape, generator=generator), dim=-1)
+    features.fit(both[0], both[1])
+
+
+def map_prefixes(policy: nn.Module) -> tuple[str, ...]:
+    """How the names of what is stored of a policy's feature maps begin, in its `state_dict`; those
+    of exact softmax among them, which stores nothing."""
+    return tuple(
+        f"{name}."
+        for name, part in policy.named_modules()
+        if isinstance(part, FeatureMap | ExactSoftmax)
+    )
+
+
+def map_state(policy: nn.Module) -> dict[str, Tensor]:
+    """Copies of what is stored of a policy's feature maps, by their names in its `state_dict`.
+
+    `policy.load_state_dict(..., strict=False)` brings them back.
+    """
+    state, maps = policy.state_dict(), map_prefixes(policy)
+    return {name: state[name].clone() for name in state if name.startswith(maps)}
+
+
+def unfitted(policy: nn.Module) -> bool:
+    """Whether the policy has a map that is of no use before it is fitted to data."""
+    return any(
+        isinstance(part, ClusteredHybrid) and not part.query_centers.any()
+        for part in policy.modules()
+    )

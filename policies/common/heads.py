@@ -1,0 +1,252 @@
+"""From a controller's numbers to actions of any space.
+
+A head says how many numbers it needs (`size`), and reads them as a `Decision`: the action, what the
+expert's action costs in cloning, and how often the two agree.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import cross_entropy, mse_loss, one_hot
+
+from policies.common.geometry import Footholds, yaw_rate_of
+from policies.footholds.head import OFFSETS, FootholdVotes
+
+__all__ = ["BoxHead", "ChoiceHead", "Decision", "FootholdHead", "Head", "head_for"]
+
+_LARGEST_WIDTH = 1e6
+"""Bounds further apart are none: an action squashed to them would have no use."""
+_NEAR = 1 / 12  # of half the range: as near as a foothold's bin
+
+
+class Decision(Protocol):
+    """What a controller decided, for a batch."""
+
+    def action(self) -> Tensor:
+        """(batch, ...) within the action space."""
+
+    def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:
+        """What it costs that the expert chose `actions`, a scalar; the weight is of what is
+        regressed beside footholds."""
+
+    def right(self, actions: Tensor) -> Tensor:
+        """Share of the numbers that are as the expert's, or near, a scalar."""
+
+    def choices(self) -> Sequence[Tensor]:
+        """Of what is chosen from several: logits (batch, several), for each such choice."""
+
+    def means(self) -> Tensor:
+        """Of what is a number: (batch, k), where noise of 1 is half a range, or 1 without one."""
+
+
+class Head(Protocol):
+    """Reads numbers (batch, size) as decisions."""
+
+    size: int
+    coded: int
+    """Numbers of an action as `code` gives it."""
+
+    def __call__(self, numbers: Tensor) -> Decision:
+        """The decisions for a batch."""
+
+    def code(self, actions: Tensor) -> Tensor:
+        """Actions (batch, ...) as numbers (batch, coded) about as large as 1."""
+
+    def given(self, action: Tensor) -> Any:
+        """One action as the environment takes it."""
+
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        """Actions (batch, ...) of choices (batch, n), whole numbers from 0, and numbers (batch, k)
+        about a decision's means; `given` brings them into the action space."""
+
+
+class FootholdHead:
+    """Footholds by votes, see `policies.footholds.head`. Where an action has a yaw rate, that and
+    the lateral offsets are regressed beside the lateral speed."""
+
+    def __init__(self, footholds: Footholds) -> None:
+        self.plan = footholds
+        yaw_rate = yaw_rate_of(footholds)
+        self.others = () if yaw_rate is None else (yaw_rate, *footholds.lateral)
+        self.size = footholds.legs * OFFSETS + 1 + len(self.others)
+        self.coded = footholds.actions
+
+    def __call__(self, numbers: Tensor) -> FootholdVotes:
+        votes = self.plan.legs * OFFSETS
+        offsets = numbers[..., :votes].reshape(-1, self.plan.legs, OFFSETS)
+        others = numbers[..., votes + 1 :] if self.others else None
+        return self.votes(offsets, numbers[..., votes], others)
+
+    def votes(self, offsets: Tensor, speed: Tensor, others: Tensor | None = None) -> FootholdVotes:
+        """Votes (batch, legs, 25), the lateral speed (batch,) and, where there are such, what else
+        is regressed (batch, n) as a decision."""
+        plan = self.plan
+        return FootholdVotes(
+            offsets, speed, tuple(plan.forward), plan.speed, plan.actions, others, self.others
+        )
+
+    def code(self, actions: Tensor) -> Tensor:
+        return actions
+
+    def given(self, action: Tensor) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = action.float().cpu().numpy()
+        return found
+
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        actions = numbers.new_zeros(len(numbers), self.plan.actions)
+        actions[:, list(self.plan.forward)] = chosen.to(numbers) * (2 / (OFFSETS - 1)) - 1
+        actions[:, self.plan.speed] = numbers[:, 0]
+        if self.others:
+            actions[:, list(self.others)] = numbers[:, 1:]
+        return actions.clamp(-1, 1)
+
+
+class BoxHead:
+    """Numbers of a Box: squashed to its bounds by tanh; where a side has none, as they are."""
+
+    def __init__(self, space: spaces.Box) -> None:
+        self._space = space
+        self.size = self.coded = math.prod(space.shape)
+        low, high = (
+            torch.as_tensor(bound.astype(np.float64).flatten()).float()
+            for bound in (space.low, space.high)
+        )
+        self.squashed = (high - low).isfinite() & (high - low < _LARGEST_WIDTH)
+        self.middle = torch.where(self.squashed, (low + high) / 2, 0.0)
+        self.half = torch.where(self.squashed, (high - low) / 2, 1.0).clamp_min(1e-12)
+
+    def __call__(self, numbers: Tensor) -> "BoxDecision":
+        return BoxDecision(self, numbers)
+
+    def code(self, actions: Tensor) -> Tensor:
+        flat = actions.flatten(1)
+        return (flat - self.middle.to(flat)) / self.half.to(flat)
+
+    def given(self, action: Tensor) -> NDArray[Any]:
+        space, found = self._space, action.detach().cpu().double().numpy().reshape(self.shape)
+        if np.issubdtype(space.dtype, np.integer):
+            found = found.round()
+        # Rounding must not carry an action over a bound.
+        given: NDArray[Any] = np.clip(found, space.low, space.high).astype(space.dtype)
+        return given
+
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        action = self.middle.to(numbers) + numbers * self.half.to(numbers)
+        return action.view(-1, *self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of an action."""
+        return self._space.shape
+
+
+class BoxDecision:
+    """See `BoxHead`; `numbers` (batch, size)."""
+
+    def __init__(self, head: BoxHead, numbers: Tensor) -> None:
+        self._head = head
+        self._coded = torch.where(head.squashed.to(numbers.device), numbers.tanh(), numbers)
+
+    def action(self) -> Tensor:
+        return self._head.explored(self._coded, self._coded)
+
+    def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:
+        return mse_loss(self._coded, self._head.code(actions.to(self._coded)))
+
+    def right(self, actions: Tensor) -> Tensor:
+        miss = (self._coded - self._head.code(actions.to(self._coded))).abs()
+        return (miss <= _NEAR).float().mean()
+
+    def choices(self) -> Sequence[Tensor]:
+        return ()
+
+    def means(self) -> Tensor:
+        return self._coded
+
+
+class ChoiceHead:
+    """One of several for each of some whole numbers: Discrete, MultiDiscrete, MultiBinary."""
+
+    def __init__(self, space: gymnasium.Space[Any], choices: tuple[int, ...], start: Any) -> None:
+        self._space, self.choices = space, choices
+        self.size = self.coded = sum(choices)
+        self.start = torch.as_tensor(np.asarray(start)).long().flatten().expand(len(choices))
+
+    def __call__(self, numbers: Tensor) -> "ChoiceDecision":
+        return ChoiceDecision(self, numbers)
+
+    def index(self, actions: Tensor) -> Tensor:
+        """Actions (batch, ...) -> which choice each number is, (batch, numbers)."""
+        index = actions.reshape(len(actions), -1)
+        if index.is_floating_point():
+            index = index.round().long()
+        return index.long() - self.start.to(index.device)
+
+    def code(self, actions: Tensor) -> Tensor:
+        index = self.index(actions)
+        each = [one_hot(index[:, i], n) for i, n in enumerate(self.choices)]
+        return torch.cat(each, -1).float()
+
+    def given(self, action: Tensor) -> Any:
+        found = action.cpu().numpy().astype(self._space.dtype)
+        return found.reshape(self._space.shape) if self._space.shape else found.reshape(-1)[0]
+
+    def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
+        return chosen + self.start.to(chosen.device)
+
+
+class ChoiceDecision:
+    """See `ChoiceHead`; `numbers` (batch, size) are logits."""
+
+    def __init__(self, head: ChoiceHead, numbers: Tensor) -> None:
+        self._head = head
+        self._logits = numbers.split(head.choices, -1)
+
+    def action(self) -> Tensor:
+        best = torch.stack([logits.argmax(-1) for logits in self._logits], -1)
+        return self._head.explored(best, best)
+
+    def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:
+        index = self._head.index(actions)
+        each = [cross_entropy(logits, index[:, i]) for i, logits in enumerate(self._logits)]
+        return torch.stack(each).mean()
+
+    def right(self, actions: Tensor) -> Tensor:
+        index = self._head.index(actions)
+        each = [(logits.argmax(-1) == index[:, i]) for i, logits in enumerate(self._logits)]
+        return torch.stack(each).float().mean()
+
+    def choices(self) -> Sequence[Tensor]:
+        return self._logits
+
+    def means(self) -> Tensor:
+        return self._logits[0][:, :0]
+
+
+def head_for(space: gymnasium.Space[Any], footholds: Footholds | None = None) -> Head:
+    """The head of an action space; footholds by votes where the geometry has such.
+
+    Raises:
+        ValueError: for an action space that no head gives.
+    """
+    if footholds is not None and space.shape == (footholds.actions,):
+        return FootholdHead(footholds)
+    if isinstance(space, spaces.Box):
+        return BoxHead(space)
+    if isinstance(space, spaces.Discrete):
+        return ChoiceHead(space, (int(space.n),), space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        start = np.broadcast_to(space.start, space.nvec.shape).flatten()
+        return ChoiceHead(space, tuple(int(n) for n in space.nvec.flatten()), start)
+    if isinstance(space, spaces.MultiBinary):
+        return ChoiceHead(space, (2,) * math.prod(space.shape), 0)
+    raise ValueError(
+        f"action_space must be a Box, Discrete, MultiDiscrete or MultiBinary, got {space}"
+    )

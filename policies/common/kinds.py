@@ -1,0 +1,106 @@
+"""Kinds of policies and what settings each has, by the `name` that stands in the settings.
+
+Nothing here needs PyTorch: trainers read their configurations by it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Discriminator, Tag, model_validator
+from pydantic.dataclasses import dataclass
+
+from policies.common.names import OWN, OwnName, entry_points, is_name, name_of
+from policies.implicit_attention.config import PolicyConfig
+from policies.place_memory.config import PlaceMemoryConfig
+from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
+
+__all__ = [
+    "CONFIGS",
+    "AnyPolicyConfig",
+    "OwnPolicyConfig",
+    "PolicySettings",
+    "is_own",
+    "settings_class",
+]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
+class OwnPolicyConfig:
+    """A policy of the user's own, see docs/own_policy.md."""
+
+    name: OwnName
+    """Its class, "module:Class", or its name among the entry points `foveate.policies` of an
+    installed package."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What the class is given beside spaces, by name; `policy.x` is the same as
+    `policy.options.x`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gathered(cls, given: Any) -> Any:
+        """Other keys are options."""
+        options = given.get("options", {}) if isinstance(given, dict) else None
+        if not isinstance(options, dict):
+            return given
+        more = {key: value for key, value in given.items() if key not in ("name", "options")}
+        return {"name": given.get("name"), "options": {**options, **more}}
+
+
+CONFIGS: dict[str, type[PolicyConfig] | type[PlaceMemoryConfig] | type[VisionPolicyConfig]] = {
+    "implicit_attention": PolicyConfig,
+    "place_memory": PlaceMemoryConfig,
+    "vision_performer": VisionPolicyConfig,
+}
+"""Settings of each kind of policy by its `name`; settings without a name are the first's, and a
+vision_performer whose `form` is pooled has `PooledPolicyConfig`."""
+
+AnyPolicyConfig = (
+    PolicyConfig | PlaceMemoryConfig | PooledPolicyConfig | VisionPolicyConfig | OwnPolicyConfig
+)
+"""Settings of any policy."""
+
+
+def is_own(name: Any) -> bool:
+    """Whether a policy's name is "module:Class" or an entry point of an installed package."""
+    name = name_of(name)
+    if not isinstance(name, str) or name in CONFIGS:
+        return False
+    return is_name(name) or name in entry_points()
+
+
+def settings_class(given: Mapping[str, Any]) -> type[Any]:
+    """The class of a policy's settings.
+
+    Raises:
+        ValueError: for a name that no policy has.
+    """
+    name = given.get("name", "implicit_attention")
+    if is_own(name):
+        return OwnPolicyConfig
+    if not isinstance(name, str) or name not in CONFIGS:
+        known = ", ".join([*CONFIGS, *entry_points()])
+        raise ValueError(
+            f"policy name must be one of {known}, got {name!r}; {OWN} names one of your own"
+        )
+    if name == "vision_performer" and given.get("form") == "pooled":
+        return PooledPolicyConfig
+    return CONFIGS[name]
+
+
+def _tag(given: Any) -> str:
+    """Of settings, the member of `PolicySettings` that they are."""
+    if isinstance(given, OwnPolicyConfig):
+        return OWN
+    name = given.get("name", "implicit_attention") if isinstance(given, dict) else given.name
+    return OWN if is_own(name) else str(name)
+
+
+PolicySettings = Annotated[
+    Annotated[PolicyConfig, Tag("implicit_attention")]
+    | Annotated[PlaceMemoryConfig, Tag("place_memory")]
+    | Annotated[PooledPolicyConfig, Tag("vision_performer")]
+    | Annotated[OwnPolicyConfig, Tag(OWN)],
+    Discriminator(_tag),
+]
+"""Policies that every trainer takes which needs no more than that they act."""

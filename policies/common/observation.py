@@ -1,0 +1,244 @@
+"""Any observation space as pictures and one vector.
+
+A Box of one dimension or none, Discrete, MultiDiscrete and MultiBinary are vectors; a Box of two
+to four dimensions is pictures, see `layout_of`. Dict and Tuple spaces hold any number of either and
+may be nested: their parts are named "a.b". A space without parts is named "observation".
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from attention.joining import joined
+from policies.common.geometry import Geometry
+
+__all__ = [
+    "LAYOUTS",
+    "Observations",
+    "Pictures",
+    "Vector",
+    "copied",
+    "flat",
+    "layout_of",
+    "parts_of",
+]
+
+LAYOUTS: tuple[str, ...] = ("HW", "HWC", "CHW", "NHW", "NHWC", "NCHW", "THWC", "TCHW", "vector")
+"""Letters of an image's axes: N pictures apart, T frames and C channels, which go together, H rows,
+W columns."""
+_WHOLE = "observation"
+_LARGEST_BOUND = 1e6
+"""Bounds beyond are none: scaled by them, what is seen would be nothing."""
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """A part of the observation that holds `count` pictures of (channels, height, width)."""
+
+    key: str
+    layout: str
+    count: int
+    channels: int
+    height: int
+    width: int
+    low: float
+    high: float
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether `low` and `high` say what scale the numbers have."""
+        return -_LARGEST_BOUND < self.low < self.high < _LARGEST_BOUND
+
+    def read(self, part: Tensor) -> Tensor:
+        """(batch, *shape of the part) -> (batch, count, channels, height, width); a view."""
+        order = [1 + self.layout.index(letter) for letter in "NTCHW" if letter in self.layout]
+        moved = part.permute(0, *order)
+        return moved.reshape(len(part), self.count, self.channels, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A part of the observation that is `size` numbers; `choices`, where it is whole numbers that
+    each become as many numbers, all 0 but one."""
+
+    key: str
+    size: int
+    choices: tuple[int, ...] = ()
+    start: tuple[int, ...] = ()
+
+    def read(self, part: Tensor) -> Tensor:
+        """(batch, *shape of the part) -> (batch, size) float."""
+        flat = part.reshape(len(part), -1)
+        if not self.choices:
+            return flat.float()
+        index = flat.long() - torch.tensor(self.start, device=flat.device)
+        each = [one_hot(index[:, i], n) for i, n in enumerate(self.choices)]
+        return torch.cat(each, -1).float()
+
+
+class Observations:
+    """How an observation space is read.
+
+    Args:
+        space: of the observations.
+        layouts: by key, how the axes of an image are meant where that is not `layout_of`.
+        geometry: of the robot's cameras; its `rays` tell images of several cameras.
+
+    Raises:
+        ValueError: one sentence, for a space or a layout that cannot be read.
+    """
+
+    def __init__(
+        self,
+        space: gymnasium.Space[Any],
+        layouts: Mapping[str, str] | None = None,
+        geometry: Geometry | None = None,
+    ) -> None:
+        given = dict(layouts or {})
+        rays = {} if geometry is None else geometry.rays
+        self.pictures: list[Pictures] = []
+        self.vectors: list[Vector] = []
+        self.keys: list[str] = []
+        for key, part in parts_of(space):
+            if key in self.keys:
+                raise ValueError(f"observation_space must name its parts apart, got {key} twice")
+            self.keys.append(key)
+            seen = _read(key, part, given.pop(key, None), rays.get(key))
+            if isinstance(seen, Pictures):
+                self.pictures.append(seen)
+            else:
+                self.vectors.append(seen)
+        if given:
+            raise ValueError(
+                f"layout names {', '.join(given)}, but the parts of the observation are "
+                f"{', '.join(self.keys)}"
+            )
+        if not self.keys:
+            raise ValueError(f"observation_space must hold something to see, got {space}")
+        self.vector_size = sum(vector.size for vector in self.vectors)
+
+    def batch_of_one(self, observation: Any, device: torch.device) -> dict[str, Tensor]:
+        """One observation as the trainers have many: each part with a first axis of 1."""
+        parts = flat(observation)
+        absent = [key for key in self.keys if key not in parts]
+        if absent:
+            raise ValueError(f"the observation must hold {', '.join(absent)}, got {[*parts]}")
+        tensors = {key: torch.from_numpy(_plain(parts[key])[None]) for key in self.keys}
+        if device.type != "cpu":
+            tensors = {key: part.to(device) for key, part in tensors.items()}
+        return tensors
+
+    def vector(self, parts: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> Tensor:
+        """All numbers of the vectors, (batch, vector_size)."""
+        read = [vector.read(parts[vector.key]).to(dtype) for vector in self.vectors]
+        if not read:
+            first = next(iter(parts.values()))
+            return torch.zeros(len(first), 0, dtype=dtype, device=first.device)
+        return joined(read, -1)
+
+    def slice_of(self, key: str) -> slice:
+        """Where a part's numbers stand in the vector."""
+        begin = 0
+        for vector in self.vectors:
+            if vector.key == key:
+                return slice(begin, begin + vector.size)
+            begin += vector.size
+        raise KeyError(key)
+
+
+def layout_of(shape: tuple[int, ...]) -> str:
+    """How the axes of an image are meant where nobody says.
+
+    (H, W) has one channel. Of three axes the shorter of the first and the last is the channels, the
+    last where they are alike: (H, W, C) or (C, H, W), a stack of grey frames being channels too. Of
+    four axes the first is a stack of frames, the others as before: all frames' channels together
+    are the picture's.
+    """
+    if len(shape) == 2:
+        return "HW"
+    axes = "CHW" if shape[-3] < shape[-1] else "HWC"
+    return axes if len(shape) == 3 else f"T{axes}"
+
+
+def flat(observation: Any) -> dict[str, NDArray[Any]]:
+    """An observation's parts by their names."""
+    return dict(_values(observation, ""))
+
+
+def _plain(part: Any) -> NDArray[Any]:
+    """As an array that PyTorch takes without a warning."""
+    array = np.asarray(part)
+    flags = array.flags
+    plain = flags.c_contiguous and flags.writeable
+    return array if plain else np.require(array, requirements=["C", "W"])
+
+
+def copied(observation: Any) -> dict[str, NDArray[Any]]:
+    """Copies of them, which stay as they are when the environment goes on."""
+    return {key: np.array(part) for key, part in flat(observation).items()}
+
+
+def _values(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        named: Any = value.items()
+    elif isinstance(value, tuple):
+        named = enumerate(value)
+    else:
+        yield key or _WHOLE, value
+        return
+    for name, part in named:
+        yield from _values(part, f"{key}.{name}" if key else str(name))
+
+
+def parts_of(space: gymnasium.Space[Any], key: str = "") -> Iterator[tuple[str, Any]]:
+    """The parts of an observation space by their names."""
+    if isinstance(space, spaces.Dict):
+        named: Any = space.spaces.items()
+    elif isinstance(space, spaces.Tuple):
+        named = enumerate(space.spaces)
+    else:
+        yield key or _WHOLE, space
+        return
+    for name, part in named:
+        yield from parts_of(part, f"{key}.{name}" if key else str(name))
+
+
+def _read(key: str, space: Any, layout: str | None, rays: Any) -> Pictures | Vector:
+    if isinstance(space, spaces.Discrete):
+        return Vector(key, int(space.n), (int(space.n),), (int(space.start),))
+    if isinstance(space, spaces.MultiDiscrete):
+        choices = tuple(int(n) for n in space.nvec.flatten())
+        start = tuple(int(n) for n in np.broadcast_to(space.start, space.nvec.shape).flatten())
+        return Vector(key, sum(choices), choices, start)
+    if isinstance(space, spaces.MultiBinary):
+        return Vector(key, math.prod(space.shape))
+    if not isinstance(space, spaces.Box) or (len(space.shape) > 4 and layout != "vector"):
+        raise ValueError(
+            "observation_space must be a Box of at most 4 dimensions, Discrete, MultiDiscrete or "
+            f"MultiBinary, or a Dict or Tuple of such, got {space} for {key}"
+        )
+    shape = space.shape
+    if layout is None and len(shape) >= 2:
+        cameras = rays is not None and len(shape) == 3 and rays.shape == (*shape, 3)
+        layout = "NHW" if cameras else layout_of(shape)
+    if layout is None or layout == "vector":
+        return Vector(key, math.prod(shape))
+    if len(layout) != len(shape):
+        raise ValueError(
+            f"layout of {key} must be of the {len(shape)} axes that {shape} has, got {layout}"
+        )
+    size = dict(zip(layout, shape, strict=True))
+    channels = size.get("C", 1) * size.get("T", 1)
+    low, high = float(np.min(space.low)), float(np.max(space.high))
+    if min(shape) < 1:
+        raise ValueError(f"{key} must have pixels, got the shape {shape}")
+    return Pictures(key, layout, size.get("N", 1), channels, size["H"], size["W"], low, high)

@@ -1,0 +1,400 @@
+"""What all policies have that see any images and act in any space: everything but attention.
+
+The observation is read, a controller turns what attention hands on, with the other numbers of the
+observation, into numbers that a head reads as an action; and what is remembered is carried on.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attention.components import component
+from attention.construction import Rebuilt
+from policies.common.carried import Apart, Memory, named
+from policies.common.compiled import CompiledDecision
+from policies.common.dense import DenseController
+from policies.common.depth_repair import DepthRepair
+from policies.common.geometry import Geometry
+from policies.common.heads import Decision
+from policies.common.normaliser import RunningNormaliser, RunningStatistics
+from policies.common.own import own_controller
+from policies.common.recurrent import GATES, RecurrentController
+from policies.common.sight import Sight
+from policies.implicit_attention.config import CONTROLLERS, SeeingConfig
+from policies.implicit_attention.tokens import PatchTokens
+from policies.place_memory.remembered import RememberedGround
+
+__all__ = ["SeeingPolicy"]
+
+_CHUNK = 1024  # observations measured at once
+_CARRIED = "carried"
+
+
+class SeeingPolicy(Rebuilt):
+    """A policy whose subclass says what attention hands on of images, and makes the controller.
+
+    Without images there is no attention: the controller acts by the vector alone.
+
+    Attributes:
+        config: its settings.
+        sight: how spaces and geometry are read by them.
+        head: reads the controller's numbers as an action.
+        normaliser: of the observation's vector and the images' running statistics.
+        tokens: cuts images into tokens; None without images.
+        controller: set by the subclass.
+    """
+
+    controller: nn.Module
+
+    def __init__(
+        self,
+        config: SeeingConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        sight = self.sight = Sight(config, observation_space, action_space, geometry)
+        self.head = sight.head
+        self.repair: DepthRepair | None = None
+        if config.repair != "none":
+            self.repair = DepthRepair(config.repair == "full", sight.observations.pictures)
+        self.normaliser = RunningNormaliser(sight.measured)
+        self.tokens: PatchTokens | None = None
+        if sight.images:
+            self.tokens = PatchTokens(
+                sight.cut,
+                config.patch, config.stride, config.edges, config.standardise,
+            )  # fmt: skip
+            self.tokens.start_statistics([images.scale.fixed for images in sight.images])
+        self._kept: Memory | Apart | None = None
+        self._compiled = CompiledDecision()
+
+    def dense(self, generator: torch.Generator) -> nn.Module:
+        """The controller of the settings that looks at no picture."""
+        sizes = self.sight.inputs, self.head.size, self.config.hidden, generator
+        name = self.config.acts_by
+        if name not in CONTROLLERS:
+            return own_controller(name, *sizes)
+        made: DenseController | RecurrentController = (
+            RecurrentController(name, *sizes) if name in GATES else DenseController(*sizes)
+        )
+        with torch.no_grad():
+            made.output.weight.mul_(self.config.init_output)
+        return made
+
+    def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
+        """What attention hands on of observations, each part (batch, ...): (batch, handed)."""
+        raise NotImplementedError
+
+    def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
+        """Fit feature maps to this policy's own queries and keys of observations, each part
+        (batch, ...)."""
+        raise NotImplementedError
+
+    @property
+    def reads_geometry(self) -> bool:
+        """Whether it takes cameras at any pose: they are mapped to the places that they see."""
+        return self.sight.votes is not None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an action depends on what was before it in its episode."""
+        return self.unrolls
+
+    @property
+    def unrolls(self) -> bool:
+        """Whether it does so even once its own memory has `recalled` what was seen: then it is
+        trained on steps in their order."""
+        return self.config.last_action or hasattr(self.controller, "state_size")
+
+    @property
+    def _memory(self) -> Memory | None:
+        """What is carried to the next decision; None: an episode begins."""
+        return self._kept.whole() if isinstance(self._kept, Apart) else self._kept
+
+    @_memory.setter
+    def _memory(self, memory: Memory | None) -> None:
+        self._kept = memory
+
+    def reset(self) -> None:
+        """Begin an episode: what is carried from step to step is forgotten."""
+        self._memory = None
+        if self.repair is not None:
+            self.repair.reset()
+
+    def start(self, batch: int) -> Memory:
+        """What is carried at the beginning of so many episodes: nothing."""
+        own = self.normaliser.mean
+        state = getattr(self.controller, "state_size", 0)
+        last = self.head.coded if self.config.last_action else 0
+        sizes = ((batch, state), (batch, last))
+        return Memory(*(torch.zeros(size, device=own.device) for size in sizes))
+
+    def recalled(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Any
+    ) -> tuple[Mapping[str, Tensor], Any]:
+        """What a policy with a memory of its own makes of what was seen, before its controller.
+
+        Args:
+            observations: each part (batch, steps, ...), or what this gave of them.
+            starts: (batch, steps) bool, where an episode begins.
+            seen: what is carried to the first step; None: nothing.
+
+        Returns:
+            Observations to decide by, and what is carried on; here they are left as they are.
+        """
+        return observations, seen
+
+    def forward(self, *parts: Tensor) -> Decision:
+        """A batch of each part of the observation, in the space's order -> decisions."""
+        return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
+
+    def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
+        """Observations, each part (batch, ...) as the space has it, and what is carried, by default
+        nothing -> decisions."""
+        return self.head(self._step(self.given(observations), memory)[0])
+
+    def numbers(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What a controller without votes makes of observations that begin an episode, each part
+        (batch, ...): (batch, head.size), which the head reads."""
+        return self._step(self.given(observations), None)[0]
+
+    def given(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What a controller without votes is given, but for the last action, (batch, k)."""
+        handed = None if self.tokens is None else self._attended(self.tokens, observations)
+        with component("controller"):
+            normal = self.normaliser(self.sight.observations.vector(observations))
+            return normal if handed is None else torch.cat((handed, normal), -1)
+
+    def _step(self, given: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor]:
+        """The controller's numbers, and its state from now on."""
+        with component("controller"):
+            if not self.unrolls:
+                return self.controller(given), given[:, :0] if memory is None else memory.state
+            memory = memory or self.start(len(given))
+            if self.config.last_action:
+                given = torch.cat((given, memory.last), -1)
+            if hasattr(self.controller, "state_size"):
+                numbers, state = self.controller(given, memory.state)
+                return numbers, state
+            return self.controller(given), memory.state
+
+    def unroll(
+        self, observations: Mapping[str, Tensor], actions: Tensor, starts: Tensor, memory: Memory
+    ) -> tuple[Decision, Memory]:
+        """Decisions one after the other.
+
+        Args:
+            observations: each part (batch, steps, ...).
+            actions: that were taken, (batch, steps, ...).
+            starts: (batch, steps) bool, where an episode begins.
+            memory: what is carried to the first step.
+
+        Returns:
+            The decisions, (batch times steps, ...), and what is carried on, without gradients.
+        """
+        observations, seen = self.recalled(observations, starts, memory.seen)
+        given = self.given({key: part.flatten(0, 1) for key, part in observations.items()})
+        given = given.unflatten(0, starts.shape)
+        taken = self.head.code(actions.flatten(0, 1)).unflatten(0, starts.shape).to(given)
+        if not self.config.last_action:
+            taken = taken[..., :0]
+        made, state = self._controlled(given, taken, starts, memory)
+        return self.head(made), Memory(state.detach(), taken[:, -1].detach(), seen)
+
+    def _controlled(
+        self, given: Tensor, taken: Tensor, starts: Tensor, memory: Memory
+    ) -> tuple[Tensor, Tensor]:
+        """The controller's numbers at each of steps, (batch times steps, ...), and its state then.
+        Actions taken are known, so one without a state goes through all at once."""
+        goes_on = ~starts.unsqueeze(-1)
+        last = torch.cat((memory.last.unsqueeze(1), taken[:, :-1]), 1) * goes_on
+        if not hasattr(self.controller, "state_size"):
+            every = Memory(given.new_zeros(starts.numel(), 0), last.flatten(0, 1))
+            return self._step(given.flatten(0, 1), every)[0], memory.state
+        numbers, state = [], memory.state
+        for step in range(starts.shape[1]):
+            before = Memory(state * goes_on[:, step], last[:, step])
+            made, state = self._step(given[:, step], before)
+            numbers.append(made)
+        return torch.stack(numbers, 1).flatten(0, 1), state
+
+    def prepared(
+        self, observations: Mapping[str, Tensor], starts: Tensor | None
+    ) -> Mapping[str, Tensor]:
+        """What training goes through again and again in place of observations: what does not
+        depend on parameters is computed once. Here they are left as they are.
+
+        Args:
+            observations: each part (N, ...).
+            starts: (N,) bool, where an episode begins; None: it does not matter.
+        """
+        return observations
+
+    def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
+        """Groups of scaled pictures (batch, count, channels, height, width)."""
+        read = [images.read(observations, torch.float32) for images in self.sight.images]
+        if self.tokens is not None and self.tokens.standardises:
+            return self.tokens.standardised(read)
+        scaled = zip(read, self.sight.images, self.sight.statistics_at, strict=True)
+        return [images.scale(pixels, at, self.normaliser) for pixels, images, at in scaled]
+
+    def loss(
+        self,
+        observations: Mapping[str, Tensor],
+        actions: Tensor,
+        generator: torch.Generator | None = None,
+        speed_weight: float = 5.0,
+    ) -> Tensor:
+        """Loss of cloning, a scalar, see `policies.common.heads`; no random number is drawn.
+
+        Args:
+            observations: each part (batch, ...).
+            actions: the expert's, (batch, ...).
+            speed_weight: of what is regressed beside footholds.
+        """
+        return self.decide(observations).loss(actions, speed_weight)
+
+    def measured(self, observation: Any) -> NDArray[np.float64]:
+        """What the normaliser needs of one observation, (k,)."""
+        observations = self.sight.observations
+        one = observations.batch_of_one(observation, torch.device("cpu"))
+        return self._measure(one)[0]
+
+    def _measure(self, observations: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """The vector, then each channel's mean and mean square where statistics run, (batch, k)."""
+        found = [self.sight.observations.vector(observations, torch.float64)]
+        for images in self.sight.images:
+            if images.scale.fixed is None:
+                pixels = images.read(observations, torch.float64)
+                found += [pixels.mean((1, 3, 4)), pixels.square().mean((1, 3, 4))]
+        numbers: NDArray[np.float64] = torch.cat(found, -1).cpu().numpy()
+        return numbers
+
+    @torch.no_grad()
+    def statistics_of(self, observations: Mapping[str, Tensor]) -> RunningStatistics:
+        """What the normaliser needs of observations, each part (N, ...)."""
+        found = [self._measure(part) for part in _chunks(observations)]
+        return RunningStatistics.empty(self.sight.measured).update(np.concatenate(found))
+
+    @torch.no_grad()
+    def set_statistics(self, observations: Mapping[str, Tensor]) -> None:
+        """Normalise by these observations alone, each part (N, ...)."""
+        self.normaliser.statistics = self.statistics_of(observations)
+        if self.tokens is not None and self.tokens.standardises:
+            self.tokens.set_statistics([images.read(observations) for images in self.sight.images])
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether decisions are the same operations whatever is seen, so that one may stand for
+        all where they are compiled."""
+        return True
+
+    def act(self, observation: Any) -> Any:
+        """The action for one observation, as the action space has it."""
+        with torch.inference_mode():
+            action = self._acted(self._one(self._repaired(observation)))
+            with component("controller"):
+                return self.head.given(action[0])
+
+    def _acted(self, seen: dict[str, Tensor]) -> Tensor:
+        """The action (1, ...) by which a decision goes on from the last."""
+        if not self.remembers:
+            return self._compiled(self, self._action, seen)[0]
+        kept = self._kept
+        if kept is None or not self.is_alike:  # to begin takes other operations than to go on
+            decision, self._memory = self.decided(seen, self._memory)
+            with component("controller"):
+                return decision.action()
+        if not isinstance(kept, Apart):
+            kept = Apart(kept, _CARRIED)
+
+        def decide(given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+            decision, after = self.decided({key: given[key] for key in seen}, kept.whole(given))
+            with component("controller"):
+                return decision.action(), *named(after, _CARRIED).values()
+
+        action, *after = self._compiled(self, decide, seen, kept.tensors)
+        kept.tensors = dict(zip(kept.tensors, after, strict=True))
+        self._kept = kept
+        return action
+
+    def _action(self, observations: Mapping[str, Tensor]) -> tuple[Tensor]:
+        """Of a policy that remembers nothing."""
+        decision = self.decide(observations)
+        with component("controller"):
+            return (decision.action(),)
+
+    def _repaired(self, observation: Any) -> Any:
+        if self.repair is None:
+            return observation
+        with component("repair"):
+            return self.repair(observation)
+
+    def decide_one(self, observation: Any) -> Decision:
+        """The decision, a batch of one, for an observation as the environment gives it; it is
+        carried on that its action is taken."""
+        seen = self._one(self._repaired(observation))
+        decision, self._memory = self.decided(seen, self._memory)
+        return decision
+
+    def decided(
+        self, observations: Mapping[str, Tensor], memory: Memory | None
+    ) -> tuple[Decision, Memory | None]:
+        """One decision, and what is carried on where its action is taken; the policy itself stays
+        as it is.
+
+        Args:
+            observations: a batch of one, each part (1, ...).
+            memory: what is carried to it; None: an episode begins, as with `start(1)`.
+        """
+        if not self.remembers:
+            return self.decide(observations), None
+        observations, seen = self._recalled_now(observations, memory)
+        numbers, state = self._step(self.given(observations), memory)
+        decision = self.head(numbers)
+        coded = self.config.last_action
+        taken = self.head.code(decision.action()) if coded else numbers[:, :0]
+        return decision, Memory(state, taken, seen)
+
+    def _recalled_now(
+        self, observations: Mapping[str, Tensor], memory: Memory | None
+    ) -> tuple[dict[str, Tensor], Any]:
+        """`recalled` of one step, (batch, ...)."""
+        steps = {key: part.unsqueeze(1) for key, part in observations.items()}
+        made = torch.ones if memory is None else torch.zeros  # `torch.full` cannot be traced
+        starts = made(1, 1, dtype=torch.bool, device=self.normaliser.mean.device)
+        found, seen = self.recalled(steps, starts, None if memory is None else memory.seen)
+        return {key: part.squeeze(1) for key, part in found.items()}, seen
+
+    def took(self, action: Tensor) -> None:
+        """Carry on that another action (1, ...) was taken than that of the last decision."""
+        if self._memory is not None and self.config.last_action:
+            self._memory = dataclasses.replace(self._memory, last=self.head.code(action))
+
+    def remembered(self, observation: Any) -> RememberedGround | None:
+        """What is remembered of the ground about the robot, after the decision on an observation as
+        the environment gives it; None: nothing is, as here."""
+        return None
+
+    @property
+    def carried(self) -> int:
+        """How many numbers are carried to the next decision, as it is now."""
+        return 0 if self._memory is None else self._memory.numbers
+
+    def _one(self, observation: Any) -> dict[str, Tensor]:
+        return self.sight.observations.batch_of_one(observation, self.normaliser.mean.device)
+
+
+def _chunks(observations: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
+    count = len(next(iter(observations.values())))
+    for first in range(0, count, _CHUNK):
+        yield {key: part[first : first + _CHUNK] for key, part in observations.items()}

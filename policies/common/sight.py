@@ -1,0 +1,151 @@
+"""What a policy will see and decide, from settings and spaces alone.
+
+Everything here is known before anything takes memory: `policies.common.size` counts by it.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.common.geometry import Geometry, published
+from policies.common.heads import FootholdHead, head_for
+from policies.common.images import prepared
+from policies.common.observation import Observations
+from policies.footholds.ground import PlacePlan, place_plan
+from policies.footholds.vote_plan import VotePlan, vote_plan
+from policies.implicit_attention.config import PolicyConfig, SeeingConfig
+from policies.implicit_attention.tokens import PLACE, grid_of
+from policies.place_memory.config import PlaceMemoryConfig
+from policies.vision_performer.config import PooledPolicyConfig
+
+__all__ = ["Sight"]
+
+
+class Sight:
+    """Spaces and geometry, read by a policy's settings.
+
+    Attributes:
+        observations: how the observation is read.
+        images: the parts of it that are images and become tokens, as they are seen.
+        statistics_at: where the normaliser has each of these's running statistics.
+        measured: numbers that the normaliser is of.
+        votes: what the vote controller needs; None where another one acts.
+        places: what a memory of places needs; None without one.
+        head: reads the controller's numbers as an action.
+        tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
+        handed: numbers that attention hands to a controller that takes no pictures.
+
+    Raises:
+        ValueError: one sentence, for what does not go together.
+    """
+
+    def __init__(
+        self,
+        config: SeeingConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None,
+    ) -> None:
+        if geometry is None:
+            geometry = published(observation_space, action_space)
+        self.observations = Observations(observation_space, config.layout, geometry)
+        is_projected = isinstance(config, PlaceMemoryConfig)
+        self.images = [
+            prepared(
+                part, config.image_scaling, geometry, config.image_crop, config.grey,
+                config.image_px,
+            )
+            for part in ([] if is_projected else self.observations.pictures)
+        ]  # fmt: skip
+        self.statistics_at, end = [], self.observations.vector_size
+        for images in self.images:
+            self.statistics_at.append(end)
+            end += 0 if images.scale.fixed else 2 * images.shape[0]
+        self.measured = end
+        self.votes = self._votes(config, geometry, action_space)
+        self.head = head_for(action_space, None if geometry is None else geometry.footholds)
+        self._last = self.head.coded if config.last_action else 0
+        self._vector = self.observations.vector_size
+        self._count(config)
+        self.places: PlacePlan | None = None
+        if isinstance(config, PlaceMemoryConfig):
+            self.places = place_plan(
+                self.observations, geometry, self.has_footholds, config.keys == "geometry"
+            )
+            self.handed = config.handed(self.places.footholds.legs, self.places.is_plane)
+            self._vector = self.places.numbers
+
+    def _votes(
+        self, config: SeeingConfig, geometry: Geometry | None, action_space: Any
+    ) -> VotePlan | None:
+        if isinstance(config, PlaceMemoryConfig):
+            return None  # its votes are of what is remembered
+        others = config.standardise or config.last_action or config.init_output != 1
+        suits = isinstance(config, PolicyConfig) and not others
+        if config.controller != "vote" and not (config.controller == "auto" and suits):
+            return None
+        found = vote_plan(self.observations, self.images, geometry, action_space)
+        if isinstance(found, VotePlan):
+            return found
+        if config.controller == "vote":
+            raise ValueError(f"controller vote needs {found}; mlp takes any")
+        return None
+
+    def _count(self, config: SeeingConfig) -> None:
+        self.tokens = self.size = self.handed = self.pixels = 0
+        if not self.images:
+            return
+        grids = [
+            grid_of(count, shape, config.patch, config.stride, config.edges)
+            for count, shape in self.cut
+        ]
+        self.tokens = sum(grid.tokens for grid in grids)
+        self.size = max(grid.channels for grid in grids) * config.patch[0] * config.patch[1]
+        self.pixels = sum(grid.pixels for grid in grids)
+        if isinstance(config, PooledPolicyConfig):
+            self.handed = config.handed(self.tokens)
+            return
+        assert isinstance(config, PolicyConfig)
+        tiling = all(grid.is_tiling for grid in grids) and len({g.channels for g in grids}) == 1
+        self.handed = self.tokens * self.size if tiling else self.pixels
+        if config.variant == "rank":
+            several = sum(grid.count for grid in grids) > 1
+            places = 2 + several
+            each = {"both": self.size + PLACE, "values": self.size, "places": places}
+            self.handed = config.kept(self.tokens) * each[config.rank_with]
+
+    @property
+    def cut(self) -> list[tuple[int, tuple[int, int, int]]]:
+        """For each group of pictures that become tokens, how many and their (channels, height,
+        width)."""
+        if self.votes is None:
+            return [(images.count, images.shape) for images in self.images]
+        cameras, height, width = self.votes.shape
+        return [(cameras, (1, height, width))]
+
+    def masks(self, kept: list[Tensor]) -> dict[str, NDArray[np.bool_]]:
+        """What is so of the pixels of these groups, (count, height, width) bool, for the camera's
+        pixels, by the key of their images: (height, width), or (pictures, height, width) where a
+        part holds several apart."""
+        if self.votes is not None:
+            each = iter(self.votes.view.back(kept[0]))
+            kept = [torch.stack([next(each) for _ in range(i.count)]) for i in self.images]
+        masks = {}
+        for images, own in zip(self.images, kept, strict=True):
+            mask = images.spread(own).cpu().numpy()
+            masks[images.pictures.key] = mask if "N" in images.pictures.layout else mask[0]
+        return masks
+
+    @property
+    def inputs(self) -> int:
+        """Numbers that a controller without votes is given."""
+        return self.handed + self._vector + self._last
+
+    @property
+    def has_footholds(self) -> bool:
+        """Whether actions place feet by votes."""
+        return isinstance(self.head, FootholdHead)

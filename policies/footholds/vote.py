@@ -1,0 +1,104 @@
+"""Foothold votes by a small template, the same for every leg and every offset.
+
+Each leg has a lane: the strip of ground in which it may land. The attended values in the lane make
+a profile along the direction of travel, and a template of 21 taps slides over it, see
+`policies.footholds.template`. There are 22 parameters, few enough for evolution strategies to learn
+from scratch.
+
+Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both
+in proprioception, and from where the two pictures are taken, see `policies.footholds.vote_plan`.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from policies.footholds.ground import levelled
+from policies.footholds.head import OFFSETS
+from policies.footholds.template import between_taps, template_votes
+from policies.footholds.vote_plan import VotePlan
+
+__all__ = ["VoteController"]
+
+_SPACING_M = 0.01
+_TAPS = 21
+_LANE_M = 0.05  # half-width of a lane
+_PIXEL_M = 0.024  # a pixel on the ground, of the published cameras
+_EDGE_M = 0.15  # lateral places from here outward tell where the stones end
+_EDGE_BINS, _EDGE_BIN_M = 6, 0.03
+
+
+class VoteController(nn.Module):
+    """Template votes for the footholds and an edge read-out for the lateral speed.
+
+    Args:
+        plan: cameras and footholds.
+    """
+
+    rays: Tensor
+    interpolate: Tensor
+    grid_m: Tensor
+    offsets: Tensor
+    edges_m: Tensor
+
+    def __init__(self, plan: VotePlan) -> None:
+        super().__init__()
+        self.plan = plan
+        interpolate = between_taps(_TAPS)
+        self.template = nn.Parameter(torch.zeros(interpolate.shape[1]))
+        self.prior = nn.Parameter(torch.zeros(2))
+        self.edges = nn.Parameter(torch.zeros(_EDGE_BINS))
+        self.balance = nn.Parameter(torch.zeros(3))
+        self.register_buffer("rays", plan.rays_and_places(), persistent=False)
+        self.register_buffer("interpolate", interpolate, persistent=False)
+        offsets = torch.linspace(-plan.footholds.reach_m, plan.footholds.reach_m, OFFSETS)
+        margin = _SPACING_M * (_TAPS // 2)
+        points = torch.arange(OFFSETS + _TAPS - 1) * _SPACING_M + offsets[0] - margin
+        self.register_buffer("grid_m", points, persistent=False)
+        self.register_buffer("offsets", torch.linspace(-1, 1, OFFSETS), persistent=False)
+        edges = torch.arange(_EDGE_BINS) * _EDGE_BIN_M + _EDGE_M
+        self.register_buffer("edges_m", edges, persistent=False)
+
+    def forward(self, picture: Tensor, vector: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
+        """Attended values (batch, cameras, 1, height, width) and the observation's vector (batch,
+        k), as it is and normalised -> votes (batch, legs, 25) and lateral speed (batch,)."""
+        plan, batch = self.plan, len(vector)
+        proprio = vector[:, plan.proprio]
+        forward_m, lateral_m = self._ground(proprio)  # (batch, pixels)
+        footholds = proprio[:, plan.footholds.nominal].view(batch, plan.footholds.legs, 2)
+        values = picture.flatten(1)
+
+        lane = (lateral_m.unsqueeze(1) - footholds[:, :, 1:]).abs() / _LANE_M
+        lane = (1 - lane).clamp_min(0)  # (batch, legs, pixels)
+        shape = (batch, plan.footholds.legs, *plan.shape)
+        seen = lane.view(shape).sum(-2).flatten(2)  # (batch, legs, columns of both cameras)
+        total = (lane * values.unsqueeze(1)).view(shape).sum(-2).flatten(2)
+        column_m = forward_m.view(batch, *plan.shape).mean(-2).flatten(1)
+        place = (footholds[:, :, :1] + self.grid_m).unsqueeze(-1)  # (batch, legs, points, 1)
+        near = (1 - (place - column_m[:, None, None]).abs() / _PIXEL_M).clamp_min(0)
+        weighted = near @ torch.stack([total, seen], -1)  # (batch, legs, points, 2)
+        profile = weighted[..., 0] / weighted[..., 1].clamp_min(1e-3)
+
+        template = self.interpolate @ self.template
+        votes = template_votes(profile, template, self.prior, self.offsets)
+        return votes, self._speed(values, lateral_m, normal[:, plan.proprio])
+
+    def _ground(self, proprio: Tensor) -> tuple[Tensor, Tensor]:
+        """Where each pixel's ray meets the stones' plane: forward and lateral, level frame."""
+        footholds = self.plan.footholds
+        rotation = levelled(proprio[:, footholds.attitude]).unsqueeze(1)
+        ray, camera = (rotation @ self.rays).unbind(1)  # (batch, 3, pixels)
+        ground = -(proprio[:, footholds.height, None] + footholds.toe_radius_m)
+        reach = (ground - camera[:, 2]) / ray[:, 2].clamp_max(-0.1)
+        forward_m, lateral_m = (camera[:, :2] + reach.unsqueeze(1) * ray[:, :2]).unbind(1)
+        return forward_m, lateral_m
+
+    def _speed(self, values: Tensor, lateral_m: Tensor, normal: Tensor) -> Tensor:
+        """Steer by what lies at the left against what lies at the right, and by own motion."""
+        plan = self.plan
+        distance = (lateral_m.abs().unsqueeze(1) - self.edges_m[:, None]).abs()
+        weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)  # (batch, bins, pixels)
+        sided = weight @ (values * lateral_m.sign()).unsqueeze(-1)
+        edges = (sided.squeeze(-1) / values.shape[-1]) @ self.edges
+        roll, _, yaw = normal[:, plan.footholds.attitude].unbind(-1)
+        own = torch.stack([roll, yaw, normal[:, plan.footholds.velocity][:, 1]], -1)
+        return 10.0 * edges + 0.3 * (own @ self.balance)

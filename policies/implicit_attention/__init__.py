@@ -1,0 +1,1 @@
+"""The Implicit Attention Policy: tokens, selection by attention, a controller."""

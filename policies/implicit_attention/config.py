@@ -1,0 +1,268 @@
+"""Settings of the Implicit Attention Policy."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from policies.common.choices import Edges, ImageScaling, Layout, Repair
+from policies.common.names import OWN, OwnName, entry_points, is_name
+
+__all__ = [
+    "CONTROLLERS",
+    "EXACT",
+    "FEATURE_MAPS",
+    "PolicyConfig",
+    "SeeingConfig",
+    "check_controller",
+    "check_feature_map",
+]
+
+EXACT = "softmax"
+"""Name under which exact softmax attention is chosen in place of a feature map."""
+FEATURE_MAPS = (
+    EXACT,
+    "angular_hybrid",
+    "clustered_hybrid",
+    "complex_exponential",
+    "elu",
+    "gaussian_hybrid",
+    "geometric_plus",
+    "gerf",
+    "hyperbolic",
+    "oprf",
+    "poisson_plus",
+    "positive",
+    "relu",
+    "trig",
+    "trig_phase",
+)
+"""Names of `attention.available()` that a policy takes: its queries and keys can be negative, so no
+signed powers of them, geometric and poisson; and they are no places on a circle, harmonic."""
+CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
+"""What `PolicyConfig.controller` may be, beside one of the user's own."""
+SCALED = tuple(name for name in CONTROLLERS if name != "vote")
+"""Those whose last layer `init_output` scales; auto is mlp then."""
+HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
+"""Of these, those with a choice of bases."""
+Projection = Literal[
+    "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
+]
+"""Names of `attention.available_projections()`."""
+NotNegative = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1, le=10_000)]
+_DISCRETE = ("geometric_plus", "poisson_plus")
+
+
+def check_scaling(scaling: ImageScaling) -> None:
+    """ValueError for units that are not above 0."""
+    if isinstance(scaling, str):
+        return
+    every = scaling.values() if isinstance(scaling, dict) else [scaling]
+    for zero, unit in every:
+        if unit <= 0:
+            raise ValueError(f"image_scaling must have units above 0, got [{zero}, {unit}]")
+
+
+def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
+    """ValueError for settings that no policy takes; `dim` is that of queries and keys."""
+    if name not in FEATURE_MAPS and not is_name(name) and not _is_installed(name):
+        raise ValueError(f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {name!r}")
+    if hybrid_base != "hyperbolic" and name not in HYBRIDS:
+        raise ValueError(
+            f"hybrid_base must be hyperbolic with the feature map {name}, got {hybrid_base}; "
+            f"{' and '.join(HYBRIDS)} take another"
+        )
+    if name in _DISCRETE and projection not in ("iid", "orthogonal"):
+        raise ValueError(
+            f"projection must be iid or orthogonal with the feature map {name}, whose vectors are "
+            f"independent integers, got {projection}"
+        )
+    simplices = "simplex" in projection or (
+        hybrid_base != "hyperbolic" and projection == "orthogonal"  # see `map_options`
+    )
+    if name != EXACT and simplices and dim < 2:
+        raise ValueError(
+            f"projection = {projection} makes simplices, which need queries and keys of at least "
+            f"2 dimensions, got {dim}"
+        )
+
+
+def check_controller(name: str, known: tuple[str, ...]) -> None:
+    """ValueError for a controller that is not known, nor the user's own."""
+    if name not in known and not is_name(name) and name not in entry_points():
+        raise ValueError(
+            f"controller must be one of {', '.join((*known, *entry_points()))}, got {name!r}; "
+            f"{OWN} names one of your own"
+        )
+
+
+def _is_installed(name: str) -> bool:
+    """Whether a package that is installed brings a feature map of this name."""
+    from attention import plugins, registry  # late, as it loads PyTorch
+
+    return name in plugins.names(registry.GROUP)
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class SeeingConfig:
+    """What the settings of all policies have that see any images and act in any space."""
+
+    name: str = ""
+    """Kind of policy."""
+    patch: tuple[int, int] = (4, 4)
+    """Rows and columns of image pixels in a token; [1, 1] makes every pixel a token."""
+    stride: tuple[int, int] | None = None
+    """Rows and columns of pixels from a patch to the next: smaller than `patch`, patches overlap;
+    null: they stand side by side."""
+    edges: Edges = "auto"
+    """Patches that reach beyond an image: filled up with zeros (pad), or left out (drop); auto:
+    pad without `stride`, else drop."""
+    layout: dict[str, Layout] = Field(default_factory=dict)
+    """How the axes of an image are meant, by its key in the observation ("observation" where that
+    is no Dict): N pictures apart, T frames, C channels, H rows, W columns; or vector, no image.
+    What is not named is [H, W]; of three axes the shorter of first and last is the channels; a
+    fourth, the first, is frames, which are channels too; or as the robot's geometry says."""
+    image_scaling: ImageScaling = "auto"
+    """What of an image's numbers is 0, and what more is 1: [zero, unit], for all images or by key;
+    space: middle and half of the space's bounds; running: mean and standard deviation of each
+    channel over what training sees; auto: as the robot's geometry says, else space, else, where a
+    space has no bounds, running."""
+    image_crop: tuple[NotNegative, NotNegative, NotNegative, NotNegative] = (0, 0, 0, 0)
+    """Pixels left out of every image at the top, bottom, left and right."""
+    image_px: tuple[Positive, Positive] | None = None
+    """Height and width that every image is brought to, by means over areas; null: as it is."""
+    grey: bool = False
+    """Bring colours to one channel, by the eye's weights for red, green and blue."""
+    repair: Repair = "none"
+    """Repair of depth pictures before the policy looks, see `policies.common.depth_repair`: holes,
+    pixels that return nothing, are filled; full: false returns are mended too, by what was seen
+    last. Losses take pictures as they are recorded."""
+    standardise: bool = False
+    """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
+    demonstrations; before that, and otherwise, `image_scaling` holds."""
+    feature_map: OwnName = "angular_hybrid"
+    """Random features that make attention linear (`FEATURE_MAPS`, or one of your own as
+    module:Class), or "softmax": exact."""
+    num_features: int = Field(default=8, ge=1)
+    """Number m of random projections of the feature map."""
+    num_lambda_features: int = Field(default=8, ge=1)
+    """Number n of random projections of a hybrid's coefficient."""
+    num_clusters: int = Field(default=2, ge=1)
+    """Clusters of queries, and of keys, that a clustered hybrid tells apart."""
+    hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
+    """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
+    own."""
+    projection: Projection = "orthogonal"
+    """Coupling of the random projections."""
+    feature_seed: int = Field(default=0, ge=0, lt=2**62)
+    """Seed of the random projections."""
+    controller: OwnName = "mlp"
+    """What turns what was seen into an action."""
+    hidden: tuple[int, ...] = (32,)
+    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
+    (lstm, gru)."""
+    last_action: bool = False
+    """Whether the controller is given the action before, zeros at the beginning of an episode; not
+    with votes."""
+    init_seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of the initial parameters."""
+    init_output: float = Field(default=1.0, ge=0, le=100)
+    """Times the initial weights of the controller's last layer: 0 begins in the middle of the
+    actions, whatever is seen; not with votes."""
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        for name, sides in (("patch", self.patch), ("stride", self.stride)):
+            if sides is not None and min(sides) < 1:
+                raise ValueError(f"{name} must be [rows, columns] of at least 1, got {list(sides)}")
+        check_scaling(self.image_scaling)
+        if min(self.hidden, default=1) < 1:
+            raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
+        if self.controller in ("lstm", "gru") and not self.hidden:
+            raise ValueError(
+                f"hidden must have a width with the controller {self.controller}, got none"
+            )
+        if self.init_output != 1 and self.controller not in SCALED:
+            raise ValueError(
+                f"init_output must be 1 with the controller {self.controller}, got "
+                f"{self.init_output}; {', '.join(SCALED)} take another"
+            )
+        return self
+
+    @property
+    def acts_by(self) -> str:
+        """The kind of the controller."""
+        return self.controller
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class PolicyConfig(SeeingConfig):
+    """Tokens, attention and controller of an Implicit Attention Policy."""
+
+    name: Literal["implicit_attention"] = "implicit_attention"
+    """Kind of policy."""
+    variant: Literal["masking", "rank", "trans"] = "masking"
+    """What attention hands to the controller: the image with the lesser tokens zeroed, the best
+    tokens in order of score (to an image controller, vote, the same as masking), or values mixed by
+    attention."""
+    rank_with: Literal["both", "values", "places"] = "both"
+    """What of the best tokens rank hands on: values and place codes, values, or row and column
+    alone (and picture, where there are several), each from -1 to 1."""
+    selection: Literal["learned", "random", "all"] = "learned"
+    """Tokens to keep: by attention score, a fixed random set, or all (no attention)."""
+    keep: float = Field(default=0.5, gt=0, le=1)
+    """Share of tokens kept."""
+    keep_tokens: int | None = Field(default=None, ge=1)
+    """Number of tokens kept, in place of the share."""
+    score_step: float = Field(default=0.0, ge=0, le=100)
+    """Logarithms of scores are rounded to multiples of this, and of equal scores the first token is
+    the better: so that tiny differences do not reorder tokens; 0: not rounded."""
+    qk_dim: int = Field(default=4, ge=2, le=256)
+    """Dimension d of queries and keys."""
+    qk_lengths: Literal["unit", "learned"] = "unit"
+    """Queries and keys are brought to length 1 (Hybrid Random Features, appendix K), or keep the
+    length that their weights give them, divided by d^(1/4) and at most 4 (as softmax attention of
+    q.k / sqrt(d)). Lengths tell tokens of one direction apart."""
+    init_keys: Literal["random", "opposed"] = "random"
+    """Initial weights of the keys: drawn as those of queries are, or their opposites, with which
+    attention begins at what is least like the rest of the image."""
+    controller: OwnName = "auto"
+    """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
+    one that remembers (lstm, gru), or one of your own (module:Class, docs/own_policy.md); auto:
+    vote where the robot's geometry says where feet and cameras are, else mlp."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        check_feature_map(self.feature_map, self.hybrid_base, self.projection, self.qk_dim)
+        check_controller(self.controller, CONTROLLERS)
+        if self.standardise and self.controller == "vote":
+            raise ValueError(
+                "standardise must be false with the controller vote, which compares pixels; mlp "
+                "takes it"
+            )
+        if self.last_action and self.controller == "vote":
+            raise ValueError("last_action must be false with the controller vote; others take it")
+        if self.variant != "masking" and self.selection != "learned":
+            raise ValueError(
+                f"variant {self.variant} needs attention scores: selection must be learned, "
+                f"got {self.selection}"
+            )
+        if self.rank_with != "both" and self.variant != "rank":
+            raise ValueError(
+                f"rank_with must be both with the variant {self.variant}, got {self.rank_with}; "
+                "rank takes others"
+            )
+        return self
+
+    def kept(self, tokens: int) -> int:
+        """How many of so many tokens are kept."""
+        if self.keep_tokens is not None:
+            return min(self.keep_tokens, tokens)
+        return max(1, round(self.keep * tokens))

@@ -1,0 +1,1 @@
+"""Policies that remember where the ground has holes."""

@@ -1,0 +1,178 @@
+"""Choosing what to remember: of the pixels of a frame that count, k are written.
+
+Attention scores them as in an Implicit Attention Policy
+(`policies.implicit_attention.selection`), with that policy's own map and size of queries and keys,
+and the k best are written. All pixels attend; only those that count can be chosen. In training the
+choice is as hard as in acting, and gradients reach the scores of all pixels, written or not, as
+through soft weights: a sigmoid of a score's distance to the k-th best (after the straight-through
+estimator of Bengio, Leonard and Courville 2013, arXiv 1308.3432).
+
+A random choice is what it must beat.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d
+
+from attention.components import SCORE, component
+from policies.common.feature_maps import attention_kernel
+from policies.footholds.ground import LANE_M, MIDDLE_M, SPAN_M, Ground, SeenGround
+from policies.implicit_attention.config import PolicyConfig
+from policies.implicit_attention.selection import LearnedSelection, straight_through
+from policies.place_memory.config import CHOICE_INPUTS, PlaceMemoryConfig
+
+__all__ = ["LearnedChoice", "RandomChoice", "Tokens", "choice_of"]
+
+Tokens = tuple[Tensor, Tensor, Tensor]
+"""Places, shares of holes and weights, each (n, tokens)."""
+
+_ORDERS = 256  # steps after which random ones come again
+_MOST = 2.0  # of a place, in those units
+
+
+class LearnedChoice(nn.Module):
+    """Chooses by attention.
+
+    Args:
+        config: the policy's settings.
+        ground: that pixels are projected by.
+        generator: source of the initial parameters.
+    """
+
+    def __init__(
+        self, config: PlaceMemoryConfig, ground: Ground, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        assert config.write_tokens is not None
+        scoring = PolicyConfig(feature_seed=config.feature_seed)
+        kernel = attention_kernel(scoring, scoring.qk_dim)
+        self.eyes = ground.eyes
+        self.selection = LearnedSelection(CHOICE_INPUTS, config.write_tokens, kernel, generator)
+
+    def forward(
+        self, tokens: Tokens, observations: Mapping[str, Tensor], seen: SeenGround
+    ) -> Tokens:
+        """The k tokens (n, k) that are written; where gradients are wanted, all that count in any
+        frame, of which the others have weight 0.
+
+        Args:
+            tokens: of frames (n, pixels); those of weight 0 do not count.
+            observations: that they are of, each part (n, ...).
+            seen: what the pixels show.
+        """
+        weights = tokens[2]
+        scores = self.selection.scores(self.described(observations, seen, weights))
+        with component(SCORE):
+            counting = scores.masked_fill(weights == 0, -torch.inf)
+            best = self.selection.best(counting)
+            if not scores.requires_grad:
+                return _taken(tokens, best)
+            gates = weights * straight_through(scores, best, counting.take_along_dim(best, -1))
+            somewhere = weights.any(0)
+            somewhere[0] = True  # a memory takes no frames without tokens
+            at_m, holes, gates = (part[:, somewhere] for part in (*tokens[:2], gates))
+            return at_m, holes, gates
+
+    def described(
+        self, observations: Mapping[str, Tensor], seen: SeenGround, weights: Tensor
+    ) -> Tensor:
+        """What attention is given of pixels, (n, pixels, 10): row, column and depth, from -1 to 1;
+        whether anything returned; a hole's difference from the share of holes in the 3 x 3 pixels
+        around; place ahead and across, about as large as 1; whether it is a hole; the weight; 1."""
+        with component("tokens"):
+            parts, first = [], 0
+            for eye in self.eyes:
+                depth = observations[eye.key].float() / eye.far_m
+                height, width = depth.shape[-2:]
+                count = eye.cameras * height * width
+                holes = seen.holes[:, first : first + count].reshape(-1, 1, height, width)
+                around = avg_pool2d(holes, 3, 1, 1, count_include_pad=False)
+                sides = (torch.linspace(-1, 1, side).to(depth) for side in (height, width))
+                at = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1).flatten(0, 1)
+                at = at.repeat(eye.cameras, 1).expand(len(depth), -1, -1)
+                depth = depth.reshape(len(depth), count, 1)
+                differs = (holes - around).view(len(depth), count, 1)
+                parts.append(torch.cat((at, 2 * depth - 1, (depth < 1).to(depth), differs), -1))
+                first += count
+            places = torch.stack(
+                ((seen.forward_m - MIDDLE_M) / SPAN_M, seen.lateral_m / LANE_M), -1
+            ).clamp(-_MOST, _MOST)
+            more = torch.stack((seen.holes, weights, torch.ones_like(weights)), -1)
+            return torch.cat((torch.cat(parts, 1), places, more), -1)
+
+
+class RandomChoice(nn.Module):
+    """Chooses by chance: other tokens at each step, the same ones in each episode.
+
+    Args:
+        config: the policy's settings.
+        ground: that pixels are projected by.
+        generator: source of the orders.
+    """
+
+    orders: Tensor
+    """(steps, pixels), random numbers; the largest are chosen."""
+
+    def __init__(
+        self, config: PlaceMemoryConfig, ground: Ground, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        assert config.write_tokens is not None
+        self.kept = config.write_tokens
+        orders = torch.rand(_ORDERS, sum(ground.pixels), generator=generator)
+        self.register_buffer("orders", orders, persistent=False)
+
+    def forward(self, tokens: Tokens, starts: Tensor, before: Tensor) -> tuple[Tokens, Tensor]:
+        """The tokens that are written, (n, k), and how many steps of its episode are made.
+
+        Args:
+            tokens: of frames (n, pixels); those of weight 0 do not count.
+            starts: (batch, steps) bool, n of them, where an episode begins.
+            before: how many steps of it are made before the first, (batch, 1).
+        """
+        steps = _steps_made(starts, before[:, 0])
+        with component(SCORE):
+            orders = self.orders[steps.flatten().long() % _ORDERS]
+            best = orders.masked_fill(tokens[2] == 0, -1).topk(self.kept).indices
+            return _taken(tokens, best), steps[:, -1:] + 1
+
+
+def choice_of(
+    config: PlaceMemoryConfig, ground: Ground, generator: torch.Generator
+) -> LearnedChoice | RandomChoice:
+    """What the settings name.
+
+    Raises:
+        ValueError: where pictures have fewer pixels than are to be written.
+    """
+    pixels = sum(ground.pixels)
+    if config.write_tokens is None or config.write_tokens > pixels:
+        raise ValueError(
+            f"write_tokens must be at most the {pixels} pixels of a frame, got "
+            f"{config.write_tokens}"
+        )
+    made = LearnedChoice if config.write_choice == "learned" else RandomChoice
+    return made(config, ground, generator)
+
+
+def _steps_made(starts: Tensor, before: Tensor) -> Tensor:
+    """How many steps of its episode were made before each of (batch, steps).
+
+    Args:
+        starts: (batch, steps) bool, where an episode begins.
+        before: how many were made before the first, (batch,).
+    """
+    found, made = [], before
+    for begins in starts.unbind(1):
+        made = made.masked_fill(begins, 0)
+        found.append(made)
+        made = made + 1
+    return torch.stack(found, 1)
+
+
+def _taken(tokens: Tokens, index: Tensor) -> Tokens:
+    """Of each of tokens, those of an index (n, k)."""
+    at_m, holes, weights = (part.gather(1, index) for part in tokens)
+    return at_m, holes, weights

@@ -1,0 +1,205 @@
+"""Settings of the policy that remembers where the ground has holes; nothing here needs PyTorch."""
+
+import math
+from dataclasses import fields
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from policies.common.names import OwnName
+from policies.implicit_attention.config import (
+    CONTROLLERS,
+    EXACT,
+    SeeingConfig,
+    check_controller,
+    check_feature_map,
+)
+
+__all__ = [
+    "ASIDE",
+    "BANDS",
+    "CHOICE_INPUTS",
+    "CUE",
+    "KEY_HIDDEN",
+    "KEY_INPUTS",
+    "KEY_OUTPUTS",
+    "KEY_PX",
+    "PlaceMemoryConfig",
+]
+
+CUE = 18
+"""Cells of the lateral cue, each with a share of holes and whether it was seen."""
+ASIDE, BANDS = 3, 3
+"""Where the path turns: rows of places that a leg reads, and stretches ahead with a cue each."""
+KEY_PX = (12, 16)
+"""Rows and columns of tokens that keys are learned of."""
+KEY_INPUTS, KEY_HIDDEN, KEY_OUTPUTS = 7, (48, 48), 3 + CUE
+"""Widths of the network that learns them."""
+CHOICE_INPUTS = 10
+"""Numbers of a pixel that the choice of what is written is by."""
+_PICTURES = (
+    "patch", "stride", "edges", "image_scaling", "image_crop", "image_px", "grey", "standardise",
+)  # fmt: skip
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class PlaceMemoryConfig(SeeingConfig):
+    """What is written of depth pictures, how it is remembered, and the controller that reads it."""
+
+    name: Literal["place_memory"] = "place_memory"
+    """Kind of policy."""
+    memory: Literal["none", "linear", "exact", "grid", "gru"] = "linear"
+    """Linear attention; softmax attention over past frames (exact); a grid of cells along the path;
+    none: reads of the present frame alone, in such a grid; gru: the same, and a controller that
+    remembers."""
+    keys: Literal["geometry", "learned"] = "geometry"
+    """Where pixels are: projected by the cameras' geometry, or learned (of one camera)."""
+    key_prior: tuple[float, float] = (0.0, 0.8)
+    """Of learned keys, what row and column of a pixel, from -1 to 1, say of the place ahead before
+    training: (0, 0.8) where columns run from near to far, (-0.8, 0) where rows run from far."""
+    key_stride: int = Field(default=1, ge=1)
+    """Of learned keys, one pixel in so many is gone through in training, others at each decision;
+    a divisor of 192. Acting goes through all."""
+    feature_map: OwnName = "harmonic"
+    """Features of places on the circle, of linear memory; of learned keys with none and gru too."""
+    num_features: int = Field(default=26, ge=1)
+    """Number m of the feature map: of harmonic, the highest harmonic, which makes 2 m + 1
+    features."""
+    rule: Literal["sum", "delta"] = "sum"
+    """Of linear memory, what is written: added to the sums, or, by the delta rule, a correction of
+    what is read there."""
+    rate: float = Field(default=0.1, gt=0, le=1)
+    """Of the delta rule, the share of the difference that a token corrects."""
+    pool_m: float | None = Field(default=None, gt=0, le=0.5)
+    """Of linear memory, length of path over which the pixels of a frame become one token; null:
+    each is one."""
+    write_tokens: int | None = Field(default=None, ge=1, le=10_000)
+    """Of linear memory with keys by geometry, how many pixels of a frame are written; null: all
+    that count."""
+    write_choice: Literal["learned", "random"] = "learned"
+    """Of `write_tokens`, which: the best by an Implicit Attention Policy's scores, which the loss
+    trains through the memory; or random ones, others at each step."""
+    width_m: float = Field(default=0.03, gt=0, le=1)
+    """Standard deviation of the kernel of places, metres."""
+    circle_m: float = Field(default=2.0, ge=0.5, le=100)
+    """Length of path that places tell apart: its ends are joined to a circle, metres. Where the
+    path turns, of either side of the ground."""
+    forgetting: float = Field(default=0.95, gt=0, le=1)
+    """What a decision leaves of the weight of what was written before it."""
+    exact_s: float | None = Field(default=10.0, gt=0, le=600)
+    """Of exact memory, how long a frame is kept, seconds; null: as long as the episode lasts."""
+    cell_m: float = Field(default=0.01, gt=0, le=0.2)
+    """Of a grid, none and gru, the length of a cell, metres; where the path turns, of either
+    side."""
+    fit_pitch: bool = False
+    """Of a grid, whether the pitch of the cameras is corrected so that most of what is seen lies in
+    the plane of the stones' tops."""
+    reach_m: float = Field(default=0.2, gt=0, le=1)
+    """How far ahead of and behind its nominal foothold a leg reads, metres."""
+    spacing_m: float = Field(default=0.01, gt=0, le=0.2)
+    """From one place that is read to the next, metres."""
+    hole_m: float = Field(default=0.025, gt=0, le=0.5)
+    """How far below the plane of the stones' tops a pixel is a hole, metres."""
+    decision_s: float = Field(default=0.05, gt=0, le=10)
+    """Time from one decision to the next, seconds, which odometry integrates velocity by."""
+    controller: OwnName = "mlp"
+    """What turns reads, cue and proprioception into footholds: a small dense network (mlp, auto),
+    a template over what is read, of 23 parameters (vote), one that remembers too (lstm, gru), or
+    one of your own (module:Class)."""
+    hidden: tuple[int, ...] = (64, 32)
+    """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
+    (lstm, gru)."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        check_controller(self.controller, CONTROLLERS)
+        if self.last_action and self.controller == "vote":
+            raise ValueError("last_action must be false with the controller vote; others take it")
+        if self.feature_map == EXACT:
+            raise ValueError(f"feature_map must be no {EXACT} here; memory exact is that")
+        if self.feature_map != "harmonic":
+            check_feature_map(self.feature_map, self.hybrid_base, self.projection, 2)
+        if self.memory == "gru" and self.controller not in ("auto", "mlp"):
+            raise ValueError(
+                f"controller must be auto or mlp with memory gru, which names it, got "
+                f"{self.controller}"
+            )
+        if self.memory == "gru" and not self.hidden:
+            raise ValueError("hidden must have a width with memory gru, got none")
+        if self.fit_pitch and (self.memory, self.keys) != ("grid", "geometry"):
+            raise ValueError(
+                f"fit_pitch must be false with memory {self.memory} and keys {self.keys}; grid and "
+                "geometry take it"
+            )
+        if self.keys == "learned" and self.memory == "grid":
+            raise ValueError(
+                "keys must be geometry with memory grid, whose cells have no gradient, got learned"
+            )
+        if math.prod(KEY_PX) % self.key_stride:
+            raise ValueError(
+                f"key_stride must be a divisor of {math.prod(KEY_PX)}, got {self.key_stride}"
+            )
+        if self.memory != "linear" and (self.rule, self.pool_m) != ("sum", None):
+            raise ValueError(
+                f"rule must be sum with memory {self.memory}, and pool_m null, got {self.rule} and "
+                f"{self.pool_m}; linear takes others"
+            )
+        self._check_choice()
+        if self.width_m * math.pi > self.circle_m / 2:
+            raise ValueError(
+                f"width_m must be at most circle_m / {2 * math.pi:.3g} = "
+                f"{self.circle_m / 2 / math.pi:.3g}, got {self.width_m}"
+            )
+        defaults = {part.name: part.default for part in fields(SeeingConfig)}
+        for key in _PICTURES:
+            if getattr(self, key) != defaults[key]:
+                raise ValueError(
+                    f"{key} is not of place_memory, which reads depth in metres, pixel by pixel; "
+                    f"leave it out, got {getattr(self, key)}"
+                )
+        return self
+
+    def _check_choice(self) -> None:
+        if self.write_tokens is None:
+            if self.write_choice != "learned":
+                raise ValueError(
+                    f"write_choice must be learned with write_tokens null, by which all are "
+                    f"written, got {self.write_choice}"
+                )
+            return
+        for key, taken in (("memory", "linear"), ("keys", "geometry"), ("pool_m", None)):
+            if getattr(self, key) != taken:
+                raise ValueError(
+                    f"write_tokens must be null with {key} {getattr(self, key)}, got "
+                    f"{self.write_tokens}; {key} {taken or 'null'} takes a number"
+                )
+
+    @property
+    def acts_by(self) -> str:
+        """The kind of the controller."""
+        return "gru" if self.memory == "gru" else self.controller
+
+    @property
+    def kappa(self) -> float:
+        """Concentration of the von Mises kernel exp(kappa (cos angle - 1)) on the circle."""
+        return (self.circle_m / (2 * math.pi * self.width_m)) ** 2
+
+    @property
+    def carries(self) -> bool:
+        """Whether something of earlier frames is read."""
+        return self.memory not in ("none", "gru")
+
+    @property
+    def reads(self) -> int:
+        """Places that a leg reads."""
+        return 2 * round(self.reach_m / self.spacing_m) + 1
+
+    def handed(self, legs: int, is_plane: bool = False) -> int:
+        """Numbers that the controller is given beside proprioception; where places have two
+        dimensions, as where the path turns, more."""
+        rows, cues = (ASIDE, BANDS) if is_plane else (1, 1)
+        return legs * rows * self.reads + cues * 2 * CUE

@@ -1,0 +1,354 @@
+"""A policy that remembers where the ground has holes, and steps by it.
+
+Each depth pixel is projected on the plane of the stones' tops: its place along the path, and
+whether it is a hole there. Places are keys and holes are values of a memory (`memory` in the
+settings); odometry, integrated from the velocity in proprioception, says where the robot is among
+them. What it reads around the nominal footholds goes to a small controller, with a cue of how holes
+lie across the path now, and proprioception. No picture does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from attention.components import component
+from attention.joining import joined
+from attention.tracing import fixed_shape, known
+from policies.common.carried import Memory
+from policies.common.geometry import Geometry
+from policies.common.seeing import SeeingPolicy
+from policies.footholds.ground import Ground, lateral_cue, turned
+from policies.place_memory.choice import LearnedChoice, RandomChoice, Tokens, choice_of
+from policies.place_memory.config import PlaceMemoryConfig
+from policies.place_memory.exact import ExactPlaces
+from policies.place_memory.grid import PlaceGrid
+from policies.place_memory.learned_keys import LearnedKeys
+from policies.place_memory.linear import LinearPlaces
+from policies.place_memory.odometry import feet_and_speed, told_place, way
+from policies.place_memory.pitch import fitted_pitch
+from policies.place_memory.plane import banded_cue, check_plane, on_plane, wide_weights
+from policies.place_memory.remembered import RememberedGround, places_about, seen_about
+from policies.place_memory.steps import SteppedPlaces
+from policies.place_memory.votes import PlaceVotes
+
+__all__ = ["PlaceMemoryPolicy", "Remembered"]
+
+_HANDED = "handed"
+"""Entry of the observations in which what the memory hands on stands in place of images."""
+_STEPS, _PLANE_STEPS = 256, 32  # whose pixels are projected at once
+
+
+class Remembered(NamedTuple):
+    """What is carried from step to step."""
+
+    odometry: Tensor
+    """Place on the circle, metres, and velocity along the path, metres a second; where the path
+    turns, place on the torus, metres: (batch, 2)."""
+    written: Any
+    """State of the memory, a NamedTuple of tensors (batch, ...)."""
+    in_plane: Tensor
+    """Of a fitted pitch, how many pixels spoke for each correction: (batch, corrections)."""
+    steps: Tensor
+    """Of a random choice of what is written, steps made in the episode: (batch, 1)."""
+
+
+class PlaceMemoryPolicy(SeeingPolicy):
+    """Remembers where holes are along the path and acts by it.
+
+    Args:
+        config: its settings.
+        observation_space: a Dict of depth images and proprioception.
+        action_space: of footholds.
+        geometry: of the robot, see `policies.common.geometry`.
+
+    Raises:
+        ValueError: one sentence, if the spaces are others or do not go with the settings.
+    """
+
+    config: PlaceMemoryConfig
+    reads_m: Tensor
+    """Places that a leg reads, from its nominal foothold, metres."""
+
+    def __init__(
+        self,
+        config: PlaceMemoryConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None = None,
+    ) -> None:
+        super().__init__(config, observation_space, action_space, geometry)
+        plan = self.sight.places
+        assert plan is not None
+        self.footholds, self.proprio, self.is_plane = plan.footholds, plan.proprio, plan.is_plane
+        if self.is_plane:
+            check_plane(config)
+        generator = torch.Generator().manual_seed(config.init_seed)
+        self.ground: Ground | None = None
+        self.learned: LearnedKeys | None = None
+        if config.keys == "geometry":
+            self.ground = Ground(plan, config.hole_m)
+        else:
+            self.learned = LearnedKeys(plan, config, generator)
+        reads_m = torch.linspace(-config.reach_m, config.reach_m, config.reads)
+        self.register_buffer("reads_m", reads_m, persistent=False)
+        self.places = _memory_of(config, reads_m, 2 if self.is_plane else 1)
+        votes = config.controller == "vote"
+        self.controller = PlaceVotes(config, plan.footholds) if votes else self.dense(generator)
+        self.choice: LearnedChoice | RandomChoice | None = None
+        if config.write_tokens is not None:
+            assert self.ground is not None
+            self.choice = choice_of(config, self.ground, generator)
+
+    @property
+    def reads_geometry(self) -> bool:
+        """Whether it takes cameras at any pose: their pixels are projected to where they look, or
+        the pose is told."""
+        return self.learned is None or self.learned.told is not None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether an action depends on what was before it in its episode."""
+        return self.config.carries or self.unrolls
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether decisions are the same operations whatever is seen."""
+        return self.places.is_alike
+
+    @property
+    def unrolls(self) -> bool:
+        """Whether training goes through steps in their order: for what is learned of keys or of
+        what is written, or what the controller carries."""
+        return self._learns_memory or super().unrolls
+
+    @property
+    def _learns_memory(self) -> bool:
+        """Whether training changes what the memory recalls."""
+        return self.learned is not None or isinstance(self.choice, LearnedChoice)
+
+    def recalled(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
+    ) -> tuple[Mapping[str, Tensor], Remembered | None]:
+        """What is read of the memory, in place of images, and the memory from then on.
+
+        Args:
+            observations: each part (batch, steps, ...), or what this gave of them.
+            starts: (batch, steps) bool, where an episode begins.
+            seen: what is carried to the first step; None: nothing.
+        """
+        if _HANDED in observations:
+            return observations, seen
+        handed = []
+        most = _PLANE_STEPS if self.is_plane else _STEPS
+        parts = {key: _cut(values, most) for key, values in observations.items()}
+        for place, begins in enumerate(_cut(starts, most)):
+            some = {key: values[place] for key, values in parts.items()}
+            found, seen = self._unrolled(some, begins, seen)
+            handed.append(found)
+        images = {pictures.key for pictures in self.sight.observations.pictures}
+        others = {key: values for key, values in observations.items() if key not in images}
+        carried = seen if self.config.carries else None
+        return {**others, _HANDED: joined(handed, 1)}, carried
+
+    @torch.no_grad()
+    def prepared(
+        self, observations: Mapping[str, Tensor], starts: Tensor | None
+    ) -> Mapping[str, Tensor]:
+        """What the memory recalls at each of observations (N, ...), which nothing that is trained
+        changes; where keys or a choice are learned, what was seen."""
+        if self._learns_memory:
+            return observations
+        count = len(next(iter(observations.values())))
+        if starts is None:
+            starts = torch.ones(count, dtype=torch.bool)
+        steps = {key: part.unsqueeze(0) for key, part in observations.items()}
+        found, _ = self.recalled(steps, starts.unsqueeze(0), None)
+        return {key: part.squeeze(0) for key, part in found.items()}
+
+    def _unrolled(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
+    ) -> tuple[Tensor, Remembered]:
+        """What the memory hands on of each step, (batch, steps, handed), and what is carried on,
+        without gradients."""
+        if not self.config.carries:  # every step by itself
+            each = {key: part.flatten(0, 1).unsqueeze(1) for key, part in observations.items()}
+            alone = starts.new_ones(starts.numel(), 1)
+            found, seen = self._in_order(each, alone, self._nothing(starts.numel()))
+            return found.view(*starts.shape, -1), seen
+        return self._in_order(observations, starts, seen or self._nothing(len(starts)))
+
+    def _in_order(
+        self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered
+    ) -> tuple[Tensor, Remembered]:
+        flat = {key: part.flatten(0, 1) for key, part in observations.items()}
+        shape = fixed_shape(starts)
+        with component("tokens"):
+            tokens, cue, in_plane, steps = self._tokens(flat, starts, seen)
+            at_m, holes, weights = (part.unflatten(0, shape) for part in tokens)
+            locate = self._on_plane if self.is_plane else self._on_path
+            odometry, at_m, asked_m = locate(flat, starts, seen, at_m)
+        written, found = seen.written, []
+        lengths = _stretches(starts)
+        parts = (_cut(part, lengths) for part in (starts, at_m, holes, weights, asked_m))
+        for begins, *given in zip(*parts, strict=True):
+            if known(begins[:, 0].any()) is not False:
+                written = self.places.cleared(written, begins[:, 0])
+            read, written = self.places.unroll(written, *given)
+            found.append(read)
+        handed = torch.cat((joined(found, 1) * 2 - 1, cue.unflatten(0, shape)), -1)
+        return handed, _detached(Remembered(odometry, written, in_plane, steps))
+
+    def _on_path(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Odometry that is carried on, places of tokens (batch, steps, tokens), given as seen from
+        the base, and those that are read, (batch, steps, reads)."""
+        shape = fixed_shape(starts)
+        feet_m, speeds = feet_and_speed(flat, self.footholds)
+        speeds = speeds.view(shape)
+        told_m = told_place(flat, self.footholds)
+        if told_m is None:
+            way_m = way(speeds, starts, seen.odometry, self.config.decision_s)
+        else:
+            way_m = told_m[..., 0].view(shape)
+        now_m = way_m.remainder(self.config.circle_m).unsqueeze(-1)
+        reads_m = (feet_m.unsqueeze(-1) + self.reads_m).flatten(1)
+        odometry = torch.cat((now_m.select(1, -1), speeds[..., -1:]), -1)
+        return odometry, now_m + at_m, now_m + reads_m.unflatten(0, shape)
+
+    def _on_plane(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in two dimensions, the last of places."""
+        places_m = on_plane(
+            flat, self.footholds, at_m.flatten(0, 1), self.reads_m, self.config.circle_m
+        )
+        now_m, at_m, asked_m = (part.unflatten(0, fixed_shape(starts)) for part in places_m)
+        return now_m[:, -1], at_m, asked_m
+
+    def _tokens(
+        self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
+    ) -> tuple[Tokens, Tensor, Tensor, Tensor]:
+        """Of steps (n, ...): places from the base, holes and weights, each (n, tokens), and places
+        (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and what is
+        carried on of a fitted pitch and of steps."""
+        steps = seen.steps
+        if self.learned is not None:
+            return *self.learned(flat), seen.in_plane, steps
+        assert self.ground is not None
+        correction, in_plane = None, seen.in_plane
+        if self.config.fit_pitch:
+            correction, in_plane = fitted_pitch(self.ground, flat, starts, in_plane)
+        ground = self.ground(flat, correction)
+        if self.is_plane:
+            at_m = torch.stack((ground.forward_m, ground.lateral_m), -1)
+            tokens = (at_m, ground.holes, wide_weights(ground))
+            return tokens, banded_cue(ground), in_plane, steps
+        tokens = (ground.forward_m, ground.holes, ground.weights)
+        if isinstance(self.choice, LearnedChoice):
+            tokens = self.choice(tokens, flat, ground)
+        elif self.choice is not None:
+            tokens, steps = self.choice(tokens, starts, steps)
+        return tokens, lateral_cue(ground), in_plane, steps
+
+    def start(self, batch: int) -> Memory:
+        """What is carried at the beginning of so many episodes: a memory in which nothing is."""
+        begun = super().start(batch)
+        return replace(begun, seen=self._nothing(batch)) if self.config.carries else begun
+
+    def _nothing(self, batch: int) -> Remembered:
+        """What is carried to the first step of so many episodes."""
+        like = self.reads_m.new_zeros(batch, 2)
+        votes = 0 if self.ground is None or not self.config.fit_pitch else self.ground.tried
+        steps = 1 if isinstance(self.choice, RandomChoice) else 0
+        written = self.places.start(batch, like)
+        return Remembered(like, written, *(like.new_zeros(batch, n) for n in (votes, steps)))
+
+    def given(self, observations: Mapping[str, Tensor]) -> Tensor:
+        """What the controller is given, but for the last action, (batch, k)."""
+        if _HANDED not in observations:
+            steps = {key: part.unsqueeze(1) for key, part in observations.items()}
+            own = next(iter(steps.values()))
+            starts = torch.ones(own.shape[:2], dtype=torch.bool, device=own.device)
+            found, _ = self.recalled(steps, starts, None)
+            observations = {key: part.squeeze(1) for key, part in found.items()}
+        with component("controller"):
+            normal = self.normaliser(self.sight.observations.vector(observations))
+            return torch.cat((observations[_HANDED], normal[..., self.proprio]), -1)
+
+    @torch.inference_mode()
+    def remembered(self, observation: Any) -> RememberedGround:
+        """What the memory answers about the robot once it has decided on an observation.
+
+        Of a policy that carries nothing, and before the first decision, it is of that frame alone.
+        """
+        parts = self._one(observation if self.repair is None else self.repair.seen(observation))
+        goes_on = torch.zeros(1, 1, dtype=torch.bool, device=self.reads_m.device)
+        seen: Remembered | None = None if self._memory is None else self._memory.seen
+        if seen is None or not self.config.carries:
+            steps = {key: part.unsqueeze(1) for key, part in parts.items()}
+            seen = self._unrolled(steps, goes_on, None)[1]
+        (tokens_m, _, weights), *_ = self._tokens(parts, goes_on, seen)
+        tokens_m = tokens_m[weights >= 0.5]
+        forward_m, left_m = places_about(2 if self.is_plane else 1, self.reads_m)
+        proprio = parts[self.footholds.proprio].float()
+        feet_m = proprio[:, self.footholds.nominal].unflatten(-1, (-1, 2))
+        if self.is_plane:
+            about_m = torch.cartesian_prod(left_m, forward_m).flip(-1)  # (rows places, 2)
+            _, asked_m, _ = on_plane(
+                parts, self.footholds, about_m, self.reads_m, self.config.circle_m
+            )
+        else:
+            asked_m = seen.odometry[:, :1] + forward_m
+            tokens_m = tokens_m.unsqueeze(-1).expand(-1, 2)
+            yaw = proprio[:, self.footholds.attitude][:, 2:]
+            feet_m = torch.stack(turned(feet_m[..., 0], feet_m[..., 1], yaw), -1)
+        shares = self.places.read(seen.written, asked_m).view(len(left_m), len(forward_m))
+        return RememberedGround(
+            forward_m.cpu().numpy(),
+            left_m.cpu().numpy(),
+            shares.cpu().numpy(),
+            seen_about(forward_m, left_m, tokens_m).cpu().numpy(),
+            feet_m[0].cpu().numpy(),
+            self.config.reach_m,
+        )
+
+    def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
+        """Nothing: the places that keys can have are known, and maps are fitted to them."""
+
+
+def _stretches(starts: Tensor) -> list[int]:
+    """How many steps of (batch, steps) there are until any episode begins, and so on."""
+    if starts.shape[1] == 1:  # without reading values, which an export cannot
+        return [1]
+    begins = starts.any(0).nonzero().flatten().tolist()
+    ends = [*sorted({0, *begins}), starts.shape[1]]
+    return [last - first for first, last in pairwise(ends)]
+
+
+def _cut(steps: Tensor, lengths: int | list[int]) -> Sequence[Tensor]:
+    """(batch, steps, ...) in parts of so many steps; what stays whole without an operation."""
+    whole = len(lengths) == 1 if isinstance(lengths, list) else steps.shape[1] <= lengths
+    return (steps,) if whole else steps.split(lengths, 1)
+
+
+def _detached(state: Any) -> Any:
+    """A tensor, or a NamedTuple of such, without gradients."""
+    if isinstance(state, Tensor):
+        return state.detach() if state.requires_grad else state
+    return type(state)(*map(_detached, state))
+
+
+def _memory_of(config: PlaceMemoryConfig, reads_m: Tensor, axes: int) -> SteppedPlaces:
+    circle_m, kappa = config.circle_m, config.kappa
+    if config.memory == "grid" or (config.keys == "geometry" and not config.carries):
+        return PlaceGrid(circle_m, config.cell_m, config.forgetting, axes)
+    if config.memory == "exact":
+        steps = None if config.exact_s is None else round(config.exact_s / config.decision_s)
+        return ExactPlaces(circle_m, kappa, config.forgetting, steps)
+    return LinearPlaces(config, reads_m, axes)

@@ -1,0 +1,1 @@
+"""Vision-Performer policies: a Transformer over patches, with energies or pooled."""

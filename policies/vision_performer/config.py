@@ -1,0 +1,196 @@
+"""Settings of the Vision-Performer policy."""
+
+from typing import Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from policies.common.names import OwnName
+from policies.implicit_attention.config import (
+    CONTROLLERS,
+    Projection,
+    SeeingConfig,
+    check_controller,
+    check_feature_map,
+)
+
+__all__ = ["OPTIMISERS", "PooledPolicyConfig", "VisionPolicyConfig"]
+
+OPTIMISERS: dict[str, tuple[str | None, ...]] = {
+    "autoregressive": (None, "autoregressive"),
+    "joint": (None, "derivative_free", "langevin"),
+    "explicit": (None,),
+}
+"""Optimisers of actions that go with each head; None is its own: none for the explicit head,
+langevin for the joint one."""
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class VisionPolicyConfig:
+    """Image encoder, energy head and search for actions of a Vision-Performer policy."""
+
+    name: Literal["vision_performer"] = "vision_performer"
+    """Kind of policy."""
+    form: Literal["implicit"] = "implicit"
+    """Which of its kind: a colour image and a pose, and actions of low energy."""
+    image_scale: int = Field(default=1, ge=1, le=1000)
+    """Side of the squares of pixels that are averaged before patching; 1: the full image."""
+    patch: tuple[int, int] = (25, 25)
+    """Rows and columns of averaged pixels in a patch; must divide the averaged image."""
+    embed_dim: int = Field(default=64, ge=4)
+    """Width of a token; a multiple of 4 and of `heads`."""
+    depth: int = Field(default=2, ge=1, le=256)
+    """Transformer blocks."""
+    heads: int = Field(default=4, ge=1, le=256)
+    """Attention heads of a block."""
+    mlp_ratio: float = Field(default=2.0, gt=0, le=64)
+    """Width of a block's hidden layer, in units of `embed_dim`."""
+    attend: bool = True
+    """Attention among the tokens; false, the control: none, they only meet in the context."""
+    feature_map: OwnName = "angular_hybrid"
+    """Random features that make attention linear, as in `PolicyConfig`, or "softmax": exact."""
+    num_features: int = Field(default=8, ge=1)
+    """Number m of random projections of the feature map, a head."""
+    num_lambda_features: int = Field(default=8, ge=1)
+    """Number n of random projections of a hybrid's coefficient, a head."""
+    num_clusters: int = Field(default=2, ge=1)
+    """Clusters of queries, and of keys, that a clustered hybrid tells apart in each head."""
+    hybrid_base: Literal["hyperbolic", "positive", "oprf"] = "hyperbolic"
+    """First base of a hybrid, beside trig: hyperbolic shares trig's random vectors, another has its
+    own."""
+    projection: Projection = "orthogonal"
+    """Coupling of the random projections."""
+    feature_seed: int = Field(default=0, ge=0, lt=2**62)
+    """Seed of the random projections; block i takes this number + i."""
+    qk_length: float | None = Field(default=1.0, gt=0, le=1e6)
+    """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
+    two_arms: bool = False
+    """The pose and the action are those of two arms, one half each: the policy sees and decides
+    their mean and half their difference, so that the arms agree while they choose where to go."""
+    pose_octaves: int = Field(default=6, ge=0, le=10)
+    """Sines and cosines that stand beside each number of the pose, the slowest with a period of 8
+    standard deviations, each other one twice as fast: small differences of poses matter."""
+    patch_readout: int = Field(default=8, ge=0, le=2**13)
+    """Numbers that the context reads of each patch token after the last block, in their places; 0:
+    of the tokens' mean instead, all places alike."""
+    context_dim: int = Field(default=128, ge=1, le=2**16)
+    """Width of what the encoder hands to the head."""
+    head: Literal["autoregressive", "joint", "explicit"] = "autoregressive"
+    """One energy for each action dimension, given the dimensions before it; one energy of the whole
+    action; or regression with squared errors, the baseline."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the head's hidden layers; of each dimension's own for the autoregressive head."""
+    negatives: int = Field(default=64, ge=1, le=2**16)
+    """Uniform actions that each demonstrated one is told from; one set a dimension for the
+    autoregressive head."""
+    action_noise: float = Field(default=0.005, ge=0, le=1e6)
+    """Standard deviation of the noise on demonstrated actions, in units of the normalised action:
+    no energy's valley is narrower, so that a search finds it. Not for the explicit head."""
+    optimiser: Literal["autoregressive", "derivative_free", "langevin"] | None = None
+    """Search for the action of least energy: autoregressive with the autoregressive head,
+    derivative_free or langevin with the joint one; null: the head's own."""
+    samples: int = Field(default=128, ge=2, le=2**17)
+    """Candidates that a search looks at together; derivative_free wants 1,000 and more."""
+    rounds: int = Field(default=2, ge=1, le=100)
+    """Rounds of a search without gradients (autoregressive: for each dimension)."""
+    noise: float = Field(default=0.05, gt=0, le=1e6)
+    """Standard deviation of the noise after the first of these rounds, in units of the normalised
+    action (from -1 to 1); halved every round. derivative_free wants about 0.33."""
+    temperature: float = Field(default=0.25, ge=0, le=1e6)
+    """Of the autoregressive search: after a first round one candidate is drawn with weights
+    softmax(-energy / temperature), and the best around it is taken; 0: the best of all, which can
+    hold still for ever where two dimensions disagree."""
+    langevin_steps: int = Field(default=100, ge=1, le=5000)
+    """Steps of a Langevin chain for an action."""
+    langevin_step_start: float = Field(default=0.1, gt=0, le=1e6)
+    """Size of a chain's first step."""
+    langevin_step_end: float = Field(default=1e-5, gt=0, le=1e6)
+    """Size of a chain's last step; squares fall from the first to it."""
+    langevin_negatives: bool = False
+    """Joint head: negatives are moved by a Langevin chain, and gradients penalised."""
+    langevin_training_steps: int = Field(default=20, ge=1, le=1000)
+    """Steps of the chain that moves negatives."""
+    inference_seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of the searches for actions, from which every episode starts."""
+    init_seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of the initial parameters."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if min(self.patch) < 1:
+            raise ValueError(f"patch must be [rows, columns] of at least 1, got {list(self.patch)}")
+        if self.embed_dim % 4 or self.embed_dim % self.heads:
+            raise ValueError(
+                f"embed_dim must be a multiple of 4 and of heads = {self.heads}, "
+                f"got {self.embed_dim}"
+            )
+        head_dim = self.embed_dim // self.heads
+        check_feature_map(self.feature_map, self.hybrid_base, self.projection, head_dim)
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"hidden must be widths of at least 1, got {list(self.hidden)}")
+        allowed = OPTIMISERS[self.head]
+        if self.optimiser not in allowed:
+            names = " or ".join("null" if name is None else name for name in allowed)
+            raise ValueError(
+                f"optimiser must be {names} with the head {self.head}, got {self.optimiser}"
+            )
+        if self.langevin_negatives and self.head != "joint":
+            raise ValueError(
+                f"langevin_negatives must be false with the head {self.head}; joint takes it"
+            )
+        return self
+
+
+@dataclass(
+    frozen=True,
+    config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
+)
+class PooledPolicyConfig(SeeingConfig):
+    """Tokens, encoder and controller of a pooled Vision-Performer: any images, any actions."""
+
+    name: Literal["vision_performer"] = "vision_performer"
+    """Kind of policy."""
+    form: Literal["pooled"] = "pooled"
+    """Which of its kind: the tokens of any images are pooled, and a controller acts by that."""
+    embed_dim: int = Field(default=8, ge=1, le=2**12)
+    """Width of a token; a multiple of `heads`."""
+    depth: int = Field(default=1, ge=1, le=256)
+    """Transformer blocks."""
+    heads: int = Field(default=2, ge=1, le=256)
+    """Attention heads of a block."""
+    mlp_ratio: float = Field(default=2.0, gt=0, le=64)
+    """Width of a block's hidden layer, in units of `embed_dim`."""
+    attend: bool = True
+    """Attention among the tokens; false, the control: none, they only meet where they are
+    pooled."""
+    qk_length: float | None = Field(default=1.0, gt=0, le=1e6)
+    """Length that queries and keys are scaled to; null: divided by head_dim**0.25 instead."""
+    patch_readout: int = Field(default=0, ge=0, le=2**13)
+    """Numbers that the controller is given of each token after the last block, in their places; 0:
+    of the tokens' mean instead, all places alike."""
+    controller: OwnName = "auto"
+    """A small dense network (mlp, auto), one that remembers (lstm, gru), or one of your own
+    (module:Class)."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if self.embed_dim % self.heads:
+            raise ValueError(
+                f"embed_dim must be a multiple of heads = {self.heads}, got {self.embed_dim}"
+            )
+        head_dim = self.embed_dim // self.heads
+        check_feature_map(self.feature_map, self.hybrid_base, self.projection, head_dim)
+        check_controller(self.controller, tuple(c for c in CONTROLLERS if c != "vote"))
+        if self.attend and head_dim == 1 and self.qk_length is not None:
+            raise ValueError(
+                "qk_length must be null where heads have one dimension (embed_dim = heads = "
+                f"{self.heads}), whose length alone can be learned, got {self.qk_length}"
+            )
+        return self
+
+    def handed(self, tokens: int) -> int:
+        """Numbers that the controller is given of so many tokens."""
+        return tokens * self.patch_readout or self.embed_dim

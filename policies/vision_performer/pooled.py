@@ -1,0 +1,163 @@
+"""The Vision-Performer for any images and any actions, small enough for evolution strategies.
+
+Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2: a Transformer whose
+attention is linear encodes the tokens. What it makes of them is pooled, and a controller acts by
+that; nothing is searched for, so that evolution strategies, cloning and reinforcement can train it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from attention.components import component
+from policies.common.geometry import Geometry
+from policies.common.seeing import SeeingPolicy
+from policies.implicit_attention.tokens import PatchTokens
+from policies.vision_performer.config import PooledPolicyConfig
+from policies.vision_performer.encoder import ENCODER, Block, draw
+
+__all__ = ["PooledEncoder", "PooledVisionPerformer"]
+
+
+class PooledEncoder(nn.Module):
+    """Tokens to numbers of all of them.
+
+    Args:
+        features: length of a token with its place.
+        vector: numbers of the observation beside images, which are a token too; 0: none is.
+        config: its settings.
+        generator: source of the initial parameters.
+    """
+
+    def __init__(
+        self, features: int, vector: int, config: PooledPolicyConfig, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        dim = config.embed_dim
+        # Constructors draw from the global generator: it is put back, and `draw` draws again.
+        with torch.random.fork_rng(devices=[]):
+            self.embed = nn.Linear(features, dim)
+            self.vector = nn.Linear(vector, dim) if vector else None
+            self.blocks = nn.ModuleList(Block(config, i) for i in range(config.depth))
+            self.norm = nn.LayerNorm(dim)
+            self.read = nn.Linear(dim, config.patch_readout) if config.patch_readout else None
+        draw(self, generator)
+
+    def forward(self, tokens: Tensor, vector: Tensor) -> Tensor:
+        """(batch, tokens, features) and the normalised vector (batch, k) -> (batch, handed)."""
+        encoded = self.embedded(tokens, vector)
+        with component(ENCODER):
+            for block in self.blocks:
+                encoded = block(encoded)
+            encoded = self.norm(encoded[:, : tokens.shape[1]])
+            pooled: Tensor = encoded.mean(1) if self.read is None else self.read(encoded).flatten(1)
+            return pooled
+
+    def embedded(self, tokens: Tensor, vector: Tensor) -> Tensor:
+        """What the first block gets: (batch, tokens, dim), and the vector last where there is
+        one."""
+        with component("tokens"):
+            embedded: Tensor = self.embed(tokens)
+            if self.vector is None:
+                return embedded
+            return torch.cat((embedded, self.vector(vector).unsqueeze(1)), 1)
+
+    def fit(self, tokens: Tensor, vector: Tensor) -> None:
+        """Fit the feature map of each block in turn, to what those before it, fitted, make."""
+        encoded = self.embedded(tokens, vector)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            block.fit(encoded)
+            encoded = block(encoded)
+
+    def received(self, tokens: Tensor, vector: Tensor) -> Tensor:
+        """Attention that each token receives in the last block, (batch, tokens): shares of the
+        total, from all tokens and heads; estimates below 0 count as 0."""
+        encoded = self.embedded(tokens, vector)
+        for block in self.blocks[:-1]:
+            encoded = block(encoded)
+        last = self.blocks[-1]
+        assert isinstance(last, Block)
+        sums = last.attention_matrix(encoded).mean(1).sum(-2)[:, : tokens.shape[1]].clamp_min(0)
+        return sums / sums.sum(-1, keepdim=True).clamp_min(torch.finfo(sums.dtype).tiny)
+
+
+class PooledVisionPerformer(SeeingPolicy):
+    """Encodes the tokens of images by attention and acts by what is pooled of them.
+
+    Args:
+        config: its settings.
+        observation_space: see `policies.common.observation`.
+        action_space: a Box, Discrete, MultiDiscrete or MultiBinary.
+        geometry: of the robot, see `policies.common.geometry`.
+
+    Raises:
+        ValueError: one sentence, if the spaces are others or do not go with the settings.
+    """
+
+    def __init__(
+        self,
+        config: PooledPolicyConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None = None,
+    ) -> None:
+        super().__init__(config, observation_space, action_space, geometry)
+        generator = torch.Generator().manual_seed(config.init_seed)
+        self.encoder: PooledEncoder | None = None
+        if self.tokens is not None:
+            vector = self.sight.observations.vector_size
+            self.encoder = PooledEncoder(self.tokens.num_features, vector, config, generator)
+        self.controller = self.dense(generator)
+
+    def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
+        """What the encoder makes of observations, each part (batch, ...): (batch, handed)."""
+        assert self.encoder is not None
+        pooled: Tensor = self.encoder(*self._encoded(tokens, observations))
+        return pooled
+
+    def _encoded(
+        self, tokens: PatchTokens, observations: Mapping[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """What the encoder is given."""
+        with component("tokens"):
+            values = tokens(self._pictures(observations))
+            vector = self.normaliser(self.sight.observations.vector(observations))
+            return tokens.with_places(values), vector
+
+    @torch.no_grad()
+    def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
+        """Fit the feature maps to this policy's own queries and keys of observations, each part
+        (batch, ...); nothing happens to maps without data-dependent parameters.
+
+        Raises:
+            ValueError: for tokens that a map cannot be fitted to, such as numbers not finite.
+        """
+        if self.encoder is not None and self.tokens is not None:
+            self.encoder.fit(*self._encoded(self.tokens, observations))
+
+    @torch.inference_mode()
+    def attention_map(self, observation: Any) -> NDArray[np.float32]:
+        """Attention that each pixel receives in the last block, (height, width), where the
+        observation holds one picture: its patch's share of the total, the mean where they overlap.
+
+        Raises:
+            ValueError: where it holds none or several.
+        """
+        if (
+            self.tokens is None
+            or self.encoder is None
+            or self.sight.cut[0][0] * len(self.sight.cut) != 1
+        ):
+            raise ValueError("attention_map is of one picture, and there are none or several")
+        tokens = self.tokens
+        shares = self.encoder.received(*self._encoded(tokens, self._one(observation)))
+        (spread,) = tokens.pictures(shares.unsqueeze(-1))
+        (images,) = self.sight.images
+        found: NDArray[np.float32] = images.spread(spread[0, :, 0])[0].float().cpu().numpy()
+        return found

@@ -1,0 +1,80 @@
+"""What a training run by behaviour cloning is made of: `BCConfig`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from training.algorithms.job_config import STRICT, JobConfig
+from training.algorithms.trainer import Trainer
+from training.command.command_lines import command_line, preset
+from training.io.overrides import assignment
+
+__all__ = ["BC", "BCConfig", "load_config"]
+
+
+@dataclass(frozen=True, config=STRICT)
+class BCConfig(JobConfig):
+    """A training run by behaviour cloning with dataset aggregation (DAgger)."""
+
+    trainer: Literal["bc"] = "bc"
+    """Which trainer the file is for."""
+    iterations: int = Field(default=3, ge=1, le=10**9)
+    """Rounds: train on everything collected, then let the policy walk and collect more."""
+    expert_episodes: int = Field(default=40, ge=2, le=10**5)
+    """Episodes that the disturbed expert acts in before the first round."""
+    episodes: int = Field(default=30, ge=2, le=10**5)
+    """Episodes that the policy acts in after each round, labelled by the expert; the share of
+    them that succeed is `success`."""
+    disturbance: float = Field(default=0.1, ge=0, le=1)
+    """Standard deviation of the noise on the expert's actions, in units of the action; the labels
+    have none."""
+    disturbance_steps: float = Field(default=10.0, ge=1, le=1e6)
+    """Decisions over which that noise is correlated."""
+    held_out: float = Field(default=0.1, gt=0, le=0.5)
+    """Share of the episodes that only `val_loss` is computed on: rounded down, at least one."""
+    updates: int = Field(default=1500, ge=1, le=10**9)
+    """Gradient steps a round; the learning rate falls from its peak to zero in each."""
+    batch_size: int = Field(default=256, ge=1, le=2**14)
+    """Decisions a gradient step."""
+    sequence: int = Field(default=32, ge=1, le=2**14)
+    """Decisions in a row that gradients pass back through, for policies that remember (lstm, gru,
+    last_action); a gradient step is of batch_size / sequence such rows."""
+    learning_rate: float = Field(default=1e-3, gt=0, le=1e6)
+    """Peak learning rate of Adam."""
+    weight_decay: float = Field(default=0.0, ge=0, le=1e6)
+    """Decoupled weight decay (AdamW), as a share of the learning rate."""
+    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
+    """Gradients longer than this are shortened to it."""
+    init_from: str | None = None
+    """Start from this policy, and keep what it normalises by: a checkpoint, a run directory or the
+    name of a shipped policy."""
+    fit_after: int | None = Field(default=1000, ge=1)
+    """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
+    (A of OPRF, clusters of a clustered hybrid) are fitted to the policy's own queries and keys,
+    once; null: never. What `init_from` names keeps maps that its own training fitted, unless it
+    has other maps."""
+    speed_weight: float = Field(default=5.0, ge=0, le=1e6)
+    """Weight of the lateral speed's squared error beside the footholds' cross-entropy."""
+
+
+def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
+    finetune = preset("stepping_stones_finetune.yaml")
+    start = assignment("init_from", str(run))
+    command = command_line("training.es", "--config", finetune, "--set", start)
+    return [(command, "improve it by evolution strategies")]
+
+
+BC = Trainer(
+    name="bc",
+    config=BCConfig,
+    learner="training.algorithms.dagger",
+    summary="Train a policy by cloning a scripted expert.",
+    preset="stepping_stones_clone.yaml",
+    following=_following,
+)
+"""No result depends on what a resumed run may change."""
+load_config = BC.load

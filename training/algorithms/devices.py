@@ -1,0 +1,104 @@
+"""One process or several, each with a device: PyTorch's DistributedDataParallel under torchrun.
+
+    torchrun --nproc_per_node 4 -m training.bc --config configs/bimanual_sweep.yaml
+
+Without torchrun there is one process and nothing distributed.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from training.io.config import UserError
+
+__all__ = ["Group", "current_group", "open_group"]
+
+_PATIENCE = timedelta(hours=12)
+"""How long a process waits for the others: the first evaluates meanwhile."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes that train together, seen from one of them."""
+
+    rank: int = 0
+    """Which one this is."""
+    size: int = 1
+    """How many there are."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files, prints and evaluates."""
+        return self.rank == 0
+
+    def device(self, name: str) -> torch.device:
+        """This process's device of a kind: `cuda` means its own GPU."""
+        device = torch.device(name)
+        if device.type != "cuda" or self.size == 1:
+            return device
+        number, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if number >= count:
+            raise UserError(
+                f"device = {name!r}: process {number} of this machine needs a GPU of its own, and "
+                f"there are {count}; start torchrun with --nproc_per_node {count}"
+            )
+        torch.cuda.set_device(number)
+        return torch.device("cuda", number)
+
+    def wrap(self, policy: nn.Module) -> nn.Module:
+        """A module whose gradients are the mean over the group."""
+        return policy if self.size == 1 else DistributedDataParallel(policy)
+
+    def mean(self, value: float) -> float:
+        """The mean of every process's number."""
+        if self.size == 1:
+            return value
+        values: list[float] = [0.0] * self.size
+        distributed.all_gather_object(values, value)
+        return sum(values) / self.size
+
+    def share(self, value: Any) -> Any:
+        """The first process's object, in every process."""
+        if self.size == 1:
+            return value
+        box = [value]
+        distributed.broadcast_object_list(box, src=0)
+        return box[0]
+
+
+def current_group() -> Group:
+    """That of this process, while it is open."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return Group()
+    return Group(distributed.get_rank(), distributed.get_world_size())
+
+
+@contextmanager
+def open_group() -> Iterator[Group]:
+    """The group that torchrun's environment variables describe."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield Group()
+        return
+    # Objects travel by gloo, gradients on GPUs by NCCL.
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    distributed.init_process_group(backend, timeout=_PATIENCE)
+    if distributed.get_rank():  # it has nothing to save, and may wait where Python answers nothing
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield current_group()
+    finally:
+        # A wrapped policy still alive would keep gloo's threads beyond the interpreter's end.
+        gc.collect()
+        distributed.destroy_process_group()

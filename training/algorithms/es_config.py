@@ -1,0 +1,101 @@
+"""What a training run by evolution strategies is made of: `ESConfig`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+import envs
+from training.algorithms.job_config import STRICT, JobConfig
+from training.algorithms.searcher_config import CMAESConfig, SearcherConfig
+from training.algorithms.trainer import Trainer
+from training.io import config as configuration
+from training.io.config import UserError
+
+__all__ = ["ES", "ESConfig", "load_config"]
+
+_MOST_EPISODES = 10**6
+
+
+@dataclass(frozen=True, config=STRICT)
+class ESConfig(JobConfig):
+    """A training run by evolution strategies."""
+
+    trainer: Literal["es"] = "es"
+    """Which trainer the file is for."""
+    iterations: int = Field(default=300, ge=1, le=10**9)
+    """Updates of the search distribution."""
+    popsize: int = Field(default=12, ge=2, le=10_000)
+    """Candidates an iteration; even for antithetic searchers (pgpe, ars)."""
+    terrains: int = Field(default=2, ge=1, le=10_000)
+    """Episodes of each candidate an iteration, each on its own terrain."""
+    common_terrains: Literal["pair", "population"] = "population"
+    """Who shares terrains (and noise): candidates 2i and 2i + 1, or all candidates."""
+    center_terrains: int = Field(default=2, ge=1, le=10_000)
+    """Episodes of the centre an iteration; their mean is `center_reward`."""
+    ray_address: str | None = None
+    """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
+    init_from: str | None = None
+    """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
+    searcher: SearcherConfig = Field(default=CMAESConfig(), discriminator="name")
+    """The searcher."""
+    curriculum: tuple[dict[str, Any], ...] = Field(default=(), max_length=1000)
+    """Levels, easiest first: reset options of the environment, e.g. {gap_m: [0.02, 0.06]}."""
+    fit_after: int | None = Field(default=10, ge=1)
+    """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
+    of a clustered hybrid) are fitted to the centre's own queries and keys, once; null: never. What
+    `init_from` names keeps maps that its own training fitted, unless it has other maps."""
+    advance_at: float = Field(default=0.6, gt=0, le=1)
+    """Success rate of the population at which the next level begins."""
+    advance_window: int = Field(default=1, ge=1, le=10**6)
+    """Iterations at a level over which that success rate is averaged."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        antithetic = self.searcher.name != "cmaes"
+        if antithetic and self.popsize % 2:
+            raise ValueError(
+                f"popsize must be even with searcher.name = {self.searcher.name}, "
+                f"which draws pairs, got {self.popsize}"
+            )
+        if self.common_terrains == "pair" and not antithetic:
+            raise ValueError(
+                "common_terrains = pair needs a searcher that draws pairs (pgpe, ars), "
+                f"got searcher.name = {self.searcher.name}"
+            )
+        if self.popsize * self.terrains > _MOST_EPISODES:
+            raise ValueError(
+                f"popsize times terrains, the episodes of an iteration, must be at most "
+                f"{_MOST_EPISODES}, got {self.popsize} times {self.terrains}"
+            )
+        return self
+
+
+def _check(config: ESConfig, source: str) -> None:
+    """UserError for a curriculum that the environment does not take."""
+    task = envs.find_task(config.env_id)
+    if task is None or task.settings is None:
+        return
+    for i, level in enumerate(config.curriculum):
+        if set(level) - set(task.per_episode):
+            raise UserError(
+                f"{source}: curriculum.{i} may hold {' and '.join(task.per_episode) or 'nothing'}, "
+                f"which an episode may change, got {', '.join(sorted(level))}"
+            )
+        settings = {**config.env, **level}
+        configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
+
+
+ES = Trainer(
+    name="es",
+    config=ESConfig,
+    learner="training.algorithms.es_learner",
+    summary="Train a policy by evolution strategies.",
+    preset="stepping_stones.yaml",
+    free_on_resume=("iterations", "workers", "ray_address"),
+    check=_check,
+)
+"""No result depends on what a resumed run may change."""
+load_config = ES.load

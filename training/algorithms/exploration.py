@@ -1,0 +1,177 @@
+"""Episodes in which a policy explores: what was seen, tried and earned, for its gradient.
+
+What is chosen from several is drawn by its logits, and numbers have independent Gaussian noise. A
+sample is a row of choices, then numbers, before any bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.common.heads import Decision
+from policies.common.observation import copied
+from training.algorithms.workers import PolicyWorker
+from training.collect.episode import Episode, Policy, run_episode
+from training.collect.seeds import EVALUATION_SEEDS_FROM
+
+__all__ = ["Explorer", "Rollout", "Task", "draw", "log_probability"]
+
+_LOG_TWO_PI = float(np.log(2 * np.pi))
+
+
+def draw(
+    decision: Decision, log_std: Tensor, generator: torch.Generator, temperature: float = 1.0
+) -> Tensor:
+    """Samples (batch, choices + numbers); choices by their logits divided by the temperature.
+    Raises FloatingPointError where a decision is none."""
+    if not all(bool(part.isfinite().all()) for part in (decision.means(), *decision.choices())):
+        raise FloatingPointError("the policy's output has numbers that are not finite")
+    chosen = [
+        torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+        for logits in decision.choices()
+    ]
+    means = decision.means()
+    noise = torch.randn(means.shape, generator=generator)
+    return torch.cat([*(one.to(means.dtype) for one in chosen), means + log_std.exp() * noise], -1)
+
+
+def log_probability(
+    decision: Decision, log_std: Tensor, samples: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """Logarithms of the probabilities (densities of numbers) of samples that `draw` would give,
+    and the entropies, each (batch,)."""
+    means, logits = decision.means(), decision.choices()
+    error = (samples[:, len(logits) :] - means) / log_std.exp()
+    log_p = (-0.5 * error.square() - log_std - 0.5 * _LOG_TWO_PI).sum(-1)
+    entropy = (0.5 + 0.5 * _LOG_TWO_PI + log_std).sum().expand(len(means))
+    for chosen, each in zip(samples.T, logits, strict=False):
+        shares = (each / temperature).log_softmax(-1)
+        log_p = log_p + shares.gather(-1, chosen.long().unsqueeze(-1)).squeeze(-1)
+        entropy = entropy - (shares.exp() * shares).sum(-1)
+    return log_p, entropy
+
+
+@dataclass(frozen=True)
+class Task:
+    """One episode of the policy."""
+
+    seed: int
+    learner: dict[str, NDArray[Any]]
+    """The policy's `state_dict`."""
+    log_std: NDArray[np.float32] | None
+    """Of the noise on numbers; None: no exploration, and nothing is kept of the steps."""
+
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """An episode, and its steps; none without exploration."""
+
+    episode: Episode
+    observations: dict[str, NDArray[Any]]
+    """Parts of what was seen before each step, and after the last, (steps + 1, ...)."""
+    last: NDArray[np.float32]
+    """The action before each of these, as the head codes it, for a policy with `last_action`;
+    (steps + 1, coded or 0), zeros in the beginning."""
+    samples: NDArray[np.float32]
+    """What was tried, (steps, choices + numbers)."""
+    rewards: NDArray[np.float64]
+    """(steps,)."""
+    terminated: bool
+    """Whether the episode came to an end, and was not only cut off."""
+
+
+class _Trying:
+    """A policy that explores; everything that it sees and tries is kept."""
+
+    def __init__(self, policy: Any, log_std: Tensor, seed: int, temperature: float) -> None:
+        self.seen: list[dict[str, NDArray[Any]]] = []
+        self.last: list[NDArray[np.float32]] = []
+        self.samples: list[NDArray[np.float32]] = []
+        self._policy, self._log_std, self._temperature = policy, log_std, temperature
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def reset(self) -> None:
+        self._policy.reset()
+        self.last = [self._policy.start(1).last[0].numpy()]
+
+    @torch.inference_mode()
+    def act(self, observation: Any) -> Any:
+        self.see(observation)
+        decision, head = self._policy.decide_one(observation), self._policy.head
+        sample = draw(decision, self._log_std, self._generator, self._temperature)
+        self.samples.append(sample[0].numpy())
+        count = len(decision.choices())
+        action = head.given(head.explored(sample[:, :count].long(), sample[:, count:])[0])
+        taken = torch.as_tensor(action).unsqueeze(0)
+        self._policy.took(taken)
+        coded = self._policy.config.last_action
+        self.last.append(head.code(taken)[0].float().numpy() if coded else self.last[0])
+        return action
+
+    def see(self, observation: Any) -> None:
+        self.seen.append(copied(observation))
+
+
+class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Knows what the last step came to."""
+
+    observation: Any = None
+    terminated = False
+
+    def step(self, action: Any) -> Any:
+        following = self.env.step(action)
+        self.observation, self.terminated = following[0], bool(following[2])
+        return following
+
+
+class Explorer(PolicyWorker):
+    """Runs episodes with exploration, and without.
+
+    Args:
+        temperature: that logits of choices are divided by before they are drawn.
+        others: of `PolicyWorker`.
+    """
+
+    def __init__(self, temperature: float, *others: Any) -> None:
+        super().__init__(*others)
+        self._env = self._ending = _Ending(self._env)
+        self._temperature = temperature
+
+    def run(self, task: Task) -> Rollout:
+        """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
+        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
+        self.set_state(task.learner)
+        rewards: list[float] = []
+
+        def keep(env: Any, observation: Any, action: Any, reward: float, policy: Policy) -> None:
+            rewards.append(reward)
+
+        if task.log_std is None:
+            episode = run_episode(self._env, self._policy, task.seed)
+            no_rows = np.zeros((0, 0), np.float32)
+            episode = dataclasses.replace(episode, info={})
+            return Rollout(episode, {}, no_rows, no_rows, np.zeros(0), False)
+        log_std = torch.from_numpy(task.log_std)
+        trying = _Trying(self._policy, log_std, task.seed, self._temperature)
+        episode = run_episode(self._env, trying, task.seed, on_step=keep)
+        trying.see(self._ending.observation)
+        parts = {key: np.stack([seen[key] for seen in trying.seen]) for key in trying.seen[0]}
+        return Rollout(
+            dataclasses.replace(episode, info={}),
+            parts,
+            np.stack(trying.last),
+            np.stack(trying.samples),
+            np.array(rewards),
+            self._ending.terminated,
+        )

@@ -1,0 +1,236 @@
+"""What the configurations of all trainers share: shorthands, and the environment's settings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from dataclasses import field
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ConfigDict, Field, field_validator
+from pydantic.dataclasses import dataclass
+
+import envs
+import policies
+from training.collect import environments
+from training.command.files import CONFIG, METRICS
+from training.io import config as configuration
+from training.io import trackers
+from training.io.config import UserError
+from training.io.overrides import Overrides
+
+__all__ = [
+    "SHORTHANDS",
+    "STRICT",
+    "JobConfig",
+    "describe_job",
+    "is_of_run",
+    "load_job",
+    "make_parser",
+    "missing_keys",
+    "resolved",
+]
+
+T = TypeVar("T")
+
+STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+"""Of all configurations."""
+
+
+@dataclass(frozen=True, config=STRICT)
+class JobConfig:
+    """What a training run is made of, whichever trainer's; each has a subclass."""
+
+    trainer: str = ""
+    """Which trainer the file is for."""
+    iterations: int = Field(default=100, ge=1, le=10**9)
+    """Rows of metrics.csv, and checkpoints."""
+    workers: int = Field(default=2, ge=1, le=4096)
+    """Episodes run at the same time, each in a process; 1 needs no process but this."""
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of all that is random but the initial policy, which has `policy.init_seed`."""
+    episode_s: float | None = None
+    """Length of an episode, seconds: shorthand of `env.episode_s`."""
+    feature_map: str | None = None
+    """Attention's feature map: shorthand of `policy.feature_map`."""
+    num_features: int | None = None
+    """Random vectors m: shorthand of `policy.num_features`."""
+    num_lambda_features: int | None = None
+    """Random vectors n of a lambda coefficient: shorthand of `policy.num_lambda_features`."""
+    env_id: str = envs.STEPPING_STONES
+    """Gymnasium id of the environment ("module:Id-v0" imports the module first)."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment, keywords of `gymnasium.make`."""
+    policy: policies.PolicySettings = policies.PolicyConfig()
+    """The policy."""
+    checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
+    """Latest checkpoints that are kept, besides the one before training."""
+    tracker: str = "none"
+    """What keeps the run's numbers beside TensorBoard: none, trackio, wandb, mlflow, each an extra,
+    or one of your own, "module:Class" (docs/trackers.md). Nothing leaves this machine."""
+
+    @field_validator("tracker")
+    @classmethod
+    def _tracker_known(cls, name: str) -> str:
+        return trackers.check_name(name)
+
+
+SHORTHANDS = {
+    "episode_s": "env.episode_s",
+    "feature_map": "policy.feature_map",
+    "num_features": "policy.num_features",
+    "num_lambda_features": "policy.num_lambda_features",
+}
+"""Top-level keys, and the nested ones that they stand for."""
+
+_BEFORE: dict[str, Any] = {"fit_after": None}
+"""Keys that were added since, and the values that stand for what was done without them."""
+
+
+_OF_ENV = ("env", "curriculum", "episode_s")
+"""Keys that are about one environment: those of a file do not hold for another one."""
+_OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "critic")
+"""The same of one kind of policy."""
+
+
+def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
+    """A trainer's configuration, every default filled in; UserError when something is wrong.
+
+    Where `overrides` name another environment than the file, what the file says of its own does not
+    hold: settings, curriculum, and of a shipped file the policy; nor what it says of its policy
+    where they name another kind. What the policy's settings name as "module:Class" is imported, but
+    for what stands in a run.
+    """
+    data, changes = configuration.read_yaml(path), configuration.read_overrides(overrides)
+    asked, own = changes.get("env_id"), data.get("env_id", getattr(cls, "env_id", ""))
+    if isinstance(asked, str) and not environments.same(asked, str(own)):
+        others = (*_OF_ENV, "policy") if _is_shipped(Path(path)) else _OF_ENV
+        data = {key: value for key, value in data.items() if key not in others}
+    of_run = is_of_run(path)  # which somebody else may have written
+    if asked is not None or not of_run:
+        environments.find_task(str(own if asked is None else asked))
+    if _another_kind(data, changes):
+        data = {key: value for key, value in data.items() if key not in _OF_POLICY}
+    typed = [changes] if of_run else [data, changes]
+    _admit(typed, configuration.source(path, overrides))
+
+    def names(data: dict[str, Any]) -> list[str]:
+        return _names(cls, data)
+
+    source = configuration.source(path, overrides)
+    given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
+    whole = _with_defaults(cls, configuration.dump(given), source)
+    return configuration.validate(cls, whole, source)
+
+
+def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
+    """Whether changes ask for another kind of policy than a file has."""
+    before, after = (
+        part["policy"] if isinstance(part.get("policy"), dict) else {} for part in (data, changes)
+    )
+    name = before.get("name", "implicit_attention")
+    forms = {before.get("form"), after.get("form")} - {None}
+    return after.get("name", name) != name or len(forms) > 1
+
+
+def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
+    """Import what names the user's own policy or tracker, the later layer's of two; UserError when
+    it cannot be."""
+    given: dict[str, Any] = {}
+    tracker: Any = None
+    for layer in layers:
+        policy, tracker = layer.get("policy"), layer.get("tracker", tracker)
+        given |= policy if isinstance(policy, dict) else {}
+        if layer.get("feature_map") is not None:
+            given["feature_map"] = layer["feature_map"]
+    try:
+        if isinstance(tracker, str):
+            trackers.admit(tracker)
+        if any(isinstance(value, str) and ":" in value for value in given.values()):
+            from policies.common.own import admit  # late, as it loads PyTorch
+
+            admit(given)
+    except ValueError as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def _is_shipped(path: Path) -> bool:
+    """Whether a configuration comes with the package."""
+    return path.resolve().is_relative_to(Path(str(resources.files("configs"))).resolve())
+
+
+def is_of_run(path: str | Path) -> bool:
+    """Whether a configuration is that of a run directory."""
+    path = Path(path)
+    return path.name == CONFIG and (path.parent / METRICS).exists()
+
+
+def resolved(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
+    """Plain data of a configuration that an earlier version may have written, every default of this
+    one filled in; UserError names the `source` when something is wrong."""
+    data = {**missing_keys(cls, data), **data}
+    given = configuration.dump(configuration.validate(cls, data, source))
+    whole = _with_defaults(cls, given, source)
+    return configuration.dump(configuration.validate(cls, whole, source))
+
+
+def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
+    settings = _settings(str(data.get("env_id", getattr(cls, "env_id", ""))))
+    return configuration.keys(cls) + (
+        [] if settings is None else configuration.keys(settings, "env.")
+    )
+
+
+def _settings(env_id: str) -> type[Any] | None:
+    """Class of an environment's settings, as far as it is known without importing anything."""
+    task = envs.find_task(env_id)
+    return None if task is None else task.settings
+
+
+def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[str, Any]:
+    settings = _settings(data["env_id"])
+    if settings is not None:
+        names = _names(cls, data)
+        env = configuration.validate(settings, data["env"], source, "env.", names)
+        data["env"] = configuration.dump(env)
+    configuration.fill_shorthands(data, SHORTHANDS, source)
+    return data
+
+
+def missing_keys(cls: type[JobConfig], known: Collection[str]) -> dict[str, Any]:
+    """What a run of an earlier version did, for keys of `cls` that its configuration does not
+    know."""
+    fields = cls.__dataclass_fields__
+    return {k: value for k, value in _BEFORE.items() if k in fields and k not in known}
+
+
+def describe_job(cls: type[Any]) -> str:
+    """Every field for --help, and those of its default environment: key, default, type, unit."""
+    env = configuration.describe(_settings(cls.env_id), "env.")
+    return f"{configuration.describe(cls)}\n{env}"
+
+
+def make_parser(
+    command: str, description: str, fields: str, preset: str
+) -> configuration.ArgumentParser:
+    """The parser of what `lifecycle.run_command` reads; `fields` describes the configuration."""
+    parser = configuration.ArgumentParser(
+        prog=f"python -m {command}",
+        description=description,
+        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{fields}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset or 'none'})")
+    parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on with a run that was stopped, from its newest checkpoint or from the one named",
+    )
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
+        help="set fields of the configuration, dotted where nested",
+    )  # fmt: skip
+    return parser

@@ -1,0 +1,278 @@
+"""Episodes labelled by the expert: who walks in them, how they are collected, kept and read.
+
+An episode depends on its `Task` alone and episodes come back in the order of their tasks, so a
+data set is the same bit for bit however many processes collect it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors import torch as safetensors_torch
+from torch import Tensor
+
+from policies.common.observation import copied, parts_of
+from training.algorithms.workers import PolicyWorker, explained
+from training.collect.crew import Pool
+from training.collect.episode import Episode, Policy, run_episode
+from training.collect.seeds import EVALUATION_SEEDS_FROM
+from training.command.files import check_regular, write_atomically
+from training.io.checkpoint import check_tensors
+from training.io.config import UserError
+from training.io.fingerprint import sha256_of
+
+__all__ = ["Demonstrations", "Layout", "Task", "Walk", "Walker", "layout_of", "walked"]
+
+Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
+"""Shape and type of what is stored of a decision, by its name in a file."""
+_ACTIONS, _HELD_OUT, _PART = "actions", "held_out", "observation/"
+_TAKEN, _STARTS = "taken", "starts"
+_BEFORE = {"depth_m": "depth", "proprio": "proprio"}
+"""Names of observations' parts in files of earlier versions."""
+_HALF_BELOW = 256.0
+"""Images of floats whose bounds are nearer to 0 are stored in half precision, 3 digits."""
+
+
+def layout_of(env: gymnasium.Env[Any, Any], remembers: bool = False) -> Layout:
+    """What demonstrations in an environment store, for a policy that remembers or does not."""
+    parts = {_PART + key: _stored(part, True) for key, part in parts_of(env.observation_space)}
+    action = _stored(env.action_space, False)
+    more: Layout = {_TAKEN: action, _STARTS: ((), np.dtype(bool))} if remembers else {}
+    return {**parts, _ACTIONS: action, **more}
+
+
+def _stored(space: Any, halved: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    dtype, shape = np.dtype(space.dtype), tuple(space.shape)
+    if dtype.kind == "f":
+        near = max(np.abs(space.low).max(), np.abs(space.high).max()) < _HALF_BELOW
+        dtype = np.dtype(np.float16 if halved and near and len(shape) > 1 else np.float32)
+    return shape, dtype
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """Decisions of whole episodes, each with what the expert would have done.
+
+    Attributes:
+        observations: their parts by name, each (decisions, ...).
+        actions: (decisions, ...), the expert's.
+        held_out: (decisions,) bool, those of the episodes that are not trained on.
+        taken: the actions that were taken, (decisions, ...); of policies that remember.
+        starts: (decisions,) bool, the first of each episode; of these too.
+    """
+
+    observations: dict[str, Tensor]
+    actions: Tensor
+    held_out: Tensor
+    taken: Tensor | None = None
+    starts: Tensor | None = None
+
+    @classmethod
+    def of(cls, walks: Sequence[Walk], held_out: float, remembers: bool = False) -> Demonstrations:
+        """Those of several episodes, the share `held_out` of them, rounded down, held out: spread
+        evenly, and at least the last; for a policy that remembers or does not."""
+        lengths = torch.tensor([len(walk.actions) for walk in walks])
+        due = torch.arange(len(walks) + 1, dtype=torch.float64) * held_out
+        marks = (due + 1e-9).floor().diff() > 0  # 100 * 0.29 is a little less than 29
+        marks[-1] |= not marks.any()
+        parts = {
+            key: torch.from_numpy(np.concatenate([walk.observations[key] for walk in walks]))
+            for key in walks[0].observations
+        }
+        actions = torch.from_numpy(np.concatenate([walk.actions for walk in walks]))
+        marks = marks.repeat_interleave(lengths)
+        if not remembers:
+            return cls(parts, actions, marks)
+        taken = torch.from_numpy(np.concatenate([walk.taken for walk in walks]))
+        starts = torch.zeros(len(actions), dtype=torch.bool)
+        starts[lengths.cumsum(0)[:-1]] = True
+        starts[0] = True
+        return cls(parts, actions, marks, taken, starts)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
+        """Several collections as one."""
+        keys = parts[0].observations
+        observations = {key: torch.cat([part.observations[key] for part in parts]) for key in keys}
+        names = [_ACTIONS, _HELD_OUT, *([_TAKEN, _STARTS] if parts[0].starts is not None else [])]
+        return cls(
+            observations,
+            **{name: torch.cat([getattr(part, name) for part in parts]) for name in names},
+        )
+
+    def split(self) -> tuple[Demonstrations, Demonstrations]:
+        """What is trained on, and what is held out."""
+        return self[~self.held_out], self[self.held_out]
+
+    def prepared(self, policy: Any) -> Demonstrations:
+        """The same with the observations as a policy has prepared them for training."""
+        found = policy.prepared(self.observations, self.starts)
+        return dataclasses.replace(self, observations=dict(found))
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __getitem__(self, index: Tensor) -> Demonstrations:
+        parts = {key: values[index] for key, values in self.observations.items()}
+        more = (None if values is None else values[index] for values in (self.taken, self.starts))
+        return Demonstrations(parts, self.actions[index], self.held_out[index], *more)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Everything, by its name in a file."""
+        parts = {_PART + key: self.observations[key] for key in sorted(self.observations)}
+        found = {**parts, _ACTIONS: self.actions, _HELD_OUT: self.held_out}
+        more = {_TAKEN: self.taken, _STARTS: self.starts}
+        return found | {name: values for name, values in more.items() if values is not None}
+
+    def save(self, path: Path) -> None:
+        """Write a safetensors file in one step."""
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, safetensors_torch.save(self._tensors()))
+        except OSError as error:
+            raise UserError(f"cannot write the demonstrations {path}: {error.strerror}") from None
+
+    def sha256(self) -> str:
+        """Of all numbers, in hexadecimal digits."""
+        return sha256_of(tensor.numpy().tobytes() for tensor in self._tensors().values())
+
+    @classmethod
+    def load(cls, path: Path) -> Demonstrations:
+        """Read what `save` wrote, or an earlier version of it; UserError when it is missing or
+        damaged."""
+        try:
+            check_regular(path)
+            tensors = safetensors_torch.load(path.read_bytes())
+            actions, held_out = tensors.pop(_ACTIONS), tensors.pop(_HELD_OUT)
+        except (OSError, SafetensorError, KeyError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"cannot read the demonstrations {path}: {reason}") from None
+        more = tensors.pop(_TAKEN, None), tensors.pop(_STARTS, None)
+        parts = {_BEFORE.get(key, key.removeprefix(_PART)): part for key, part in tensors.items()}
+        return cls(parts, actions, held_out, *more)
+
+    def check(self, path: Path, layout: Layout) -> None:
+        """UserError, for the file that they are from, unless they are of such observations and
+        actions, and some but not all of them held out. Numbers that are not finite are the
+        environment's: training tells of them."""
+        count = self.held_out.numel()
+        needed = {
+            name: torch.from_numpy(np.empty((count, *shape), dtype)).to("meta")
+            for name, (shape, dtype) in layout.items()
+        }
+        needed[_HELD_OUT] = torch.empty(count, dtype=torch.bool, device="meta")
+        given = {name: values.to("meta") for name, values in self._tensors().items()}
+        check_tensors(path, "collection of demonstrations", given, needed)
+        held_out = int(self.held_out.sum())
+        if not 0 < held_out < count:
+            raise UserError(
+                f"{path} holds {count} decisions of which {held_out} are held out, where some must "
+                "be, but not all"
+            )
+
+
+@dataclass(frozen=True)
+class Task:
+    """One episode to walk."""
+
+    seed: int
+    disturbance: float = 0.0
+    """Standard deviation of noise on the actions, in halves of their range; how often a random one
+    is taken where they are choices."""
+    disturbance_steps: float = 1.0
+    """Decisions over which it is correlated."""
+    learner: dict[str, NDArray[Any]] | None = None
+    """State of the policy that acts; None lets the expert act."""
+
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Walk:
+    """An episode, what was seen at each decision, and what the expert would have done."""
+
+    episode: Episode
+    observations: dict[str, NDArray[Any]]
+    actions: NDArray[Any]
+    taken: NDArray[Any]
+    """What was done, where `actions` are what the expert would have done."""
+
+
+class _Labelled:
+    """A walker whose every observation is kept with the expert's action in its place."""
+
+    def __init__(self, env: gymnasium.Env, learner: Policy | None, task: Task) -> None:
+        self.seen: list[dict[str, NDArray[Any]]] = []
+        self.labels: list[NDArray[Any]] = []
+        self.taken: list[NDArray[Any]] = []
+        self._env, self._learner, self._task = env, learner, task
+        self._rng = np.random.default_rng(task.seed)
+        self._noise: Any = 0.0
+
+    def reset(self) -> None:
+        if self._learner is not None:
+            self._learner.reset()
+
+    def act(self, observation: Any) -> Any:
+        label = self._env.get_wrapper_attr("expert_action")()
+        self.seen.append(copied(observation))
+        self.labels.append(np.array(label))
+        action = label if self._learner is None else self._learner.act(observation)
+        taken = self._disturbed(action)
+        self.taken.append(np.array(taken))
+        return taken
+
+    def _disturbed(self, action: Any) -> Any:
+        task, space = self._task, self._env.action_space
+        if not isinstance(space, spaces.Box) or space.dtype.kind != "f":
+            if not task.disturbance or self._rng.random() >= task.disturbance:
+                return action
+            space.seed(int(self._rng.integers(2**31)))
+            return space.sample()
+        keep = 1 - 1 / task.disturbance_steps
+        fresh = task.disturbance * self._rng.standard_normal(space.shape)
+        self._noise = keep * self._noise + np.sqrt(1 - keep**2) * fresh
+        half = (space.high.astype(np.float64) - space.low) / 2
+        half = np.where(np.isfinite(half), half, 1.0)
+        return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
+
+
+class Walker(PolicyWorker):
+    """Walks with the expert beside it."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self._layout = layout_of(self._env)
+
+    def run(self, task: Task) -> Walk:
+        """Walk a task."""
+        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
+        if task.learner is not None:
+            self.set_state(task.learner)
+        learner = None if task.learner is None else self._policy
+        walker = _Labelled(self._env, learner, task)
+        episode = run_episode(self._env, walker, task.seed)
+        parts = {
+            key: np.stack([seen[key] for seen in walker.seen]).astype(self._layout[_PART + key][1])
+            for key in walker.seen[0]
+        }
+        action_type = self._layout[_ACTIONS][1]
+        actions, taken = (np.stack(a).astype(action_type) for a in (walker.labels, walker.taken))
+        return Walk(dataclasses.replace(episode, info={}), parts, actions, taken)
+
+
+def walked(pool: Pool[Task, Walk], tasks: Sequence[Task]) -> list[Walk]:
+    """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
+    with explained():
+        return pool.run(tasks)

@@ -1,0 +1,139 @@
+"""What a training run by proximal policy optimisation is made of: `PPOConfig`."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
+
+import policies
+from training.algorithms.job_config import STRICT, JobConfig
+from training.algorithms.trainer import Trainer
+from training.io import config as configuration
+from training.io.config import UserError
+
+__all__ = ["PPO", "PPOConfig", "critic_settings", "load_config"]
+
+
+@dataclass(frozen=True, config=STRICT)
+class PPOConfig(JobConfig):
+    """A training run by proximal policy optimisation, whose updates are Stable-Baselines3's."""
+
+    trainer: Literal["ppo"] = "ppo"
+    """Which trainer the file is for."""
+    iterations: int = Field(default=200, ge=1, le=10**9)
+    """Updates: episodes, then `n_epochs` passes over their steps."""
+    steps: int = Field(default=2048, ge=2, le=10**7)
+    """Least environment steps an iteration: `episodes` are run, and as many again, until there are
+    so many."""
+    episodes: int = Field(default=8, ge=1, le=10_000)
+    """Episodes at a time, each with its own seed; all run to their end."""
+    center_episodes: int = Field(default=2, ge=1, le=10_000)
+    """Episodes an iteration without exploration, which are not trained on; their mean is
+    `center_reward`."""
+    n_epochs: int = Field(default=10, ge=1, le=1000)
+    """Passes over the steps of an iteration. This and the following are Stable-Baselines3's."""
+    batch_size: int = Field(default=64, ge=2, le=2**16)
+    """Steps a gradient step."""
+    learning_rate: float = Field(default=3e-4, gt=0, le=1e6)
+    """Learning rate of Adam."""
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    """Discount a step."""
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    """Bias against variance of advantages; 1: returns less values."""
+    clip_range: float = Field(default=0.2, gt=0, le=1e6)
+    """How far from 1 the ratio of new and old probabilities is followed."""
+    ent_coef: float = Field(default=0.0, ge=0, le=1e6)
+    """Weight of the entropy."""
+    vf_coef: float = Field(default=0.5, ge=0, le=1e6)
+    """Weight of the critic's squared error."""
+    max_grad_norm: float = Field(default=0.5, gt=0, le=1e6)
+    """Gradients longer than this are shortened to it."""
+    target_kl: float | None = Field(default=None, gt=0)
+    """An iteration's passes end where the policy has moved so far; null: never."""
+    exploration: float = Field(default=0.5, gt=0, le=1e3)
+    """Standard deviation that an action's numbers begin with, in halves of their range; it is
+    learned. What is chosen, legs' offsets by votes too, is drawn by its logits instead."""
+    temperature: float = Field(default=1.0, gt=0, le=1e3)
+    """What those logits are divided by before they are drawn: the smaller, the nearer to the
+    action that is taken without exploration."""
+    critic: dict[str, Any] = field(default_factory=dict)
+    """Settings in which the critic, a policy of its own whose one number is the value, differs from
+    `policy`, such as {selection: all}. Its controller is mlp, `hidden` [64, 64] unless given."""
+    ray_address: str | None = None
+    """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
+    device: str = "cpu"
+    """PyTorch device of the updates: cpu or cuda."""
+    threads: int = Field(default=1, ge=1, le=1024)
+    """Threads that the updates compute with."""
+    init_from: str | None = None
+    """Start from this policy: a checkpoint, a run directory or the name of a shipped policy."""
+    fit_after: int | None = Field(default=10, ge=1)
+    """Iterations after which the feature maps' parameters that depend on data (A of OPRF, clusters
+    of a clustered hybrid) are fitted to the policy's own queries and keys, once; null: never. What
+    `init_from` names keeps maps that its own training fitted, unless it has other maps."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        policy = self.policy
+        if isinstance(policy, policies.OwnPolicyConfig):
+            raise ValueError(
+                "policy.name must be implicit_attention or vision_performer in training.ppo, which "
+                f"needs to know what its policy could have decided, got {policy.name}; training.es "
+                "takes it, and policy.controller may be your own"
+            )
+        if isinstance(policy, policies.PlaceMemoryConfig) and policy.memory != "none":
+            raise ValueError(
+                "policy.memory must be none in training.ppo, which learns from single steps, got "
+                f"memory {policy.memory}; training.es and training.bc take it"
+            )
+        if policy.controller in ("lstm", "gru"):
+            raise ValueError(
+                "policy.controller must be auto, mlp or vote in training.ppo, which learns from "
+                f"single steps, got {policy.controller}; training.es and training.bc take it"
+            )
+        if policy.repair != "none":
+            raise ValueError(
+                "policy.repair must be none in training.ppo, which learns from pictures as they "
+                f"are, got {policy.repair}; rollout and evaluate take --repair"
+            )
+        return self
+
+
+def critic_settings(
+    config: PPOConfig, source: str | Path
+) -> policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig:
+    """The critic's settings. UserError names the `source` when something is wrong with them."""
+    plain = configuration.dump(config.policy)
+    changed = {**plain, "standardise": False, "last_action": False, "hidden": [64, 64]}
+    settings: Any = configuration.validate(
+        type(config.policy),
+        {**changed, **config.critic, "controller": "mlp"},
+        source,
+        "critic.",
+    )
+    if settings.last_action or settings.repair != "none":
+        raise UserError(
+            f"{source}: the critic sees the present alone, as it is, so critic.last_action must be "
+            f"false and critic.repair none, got {settings.last_action} and {settings.repair}"
+        )
+    found: policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig
+    found = settings
+    return found
+
+
+PPO = Trainer(
+    name="ppo",
+    config=PPOConfig,
+    learner="training.algorithms.ppo_learner",
+    summary="Train a policy by proximal policy optimisation.",
+    preset="stepping_stones_ppo.yaml",
+    free_on_resume=("iterations", "workers", "ray_address", "device"),
+    check=critic_settings,
+)
+"""No result depends on what a resumed run may change, except that another device rounds
+otherwise."""
+load_config = PPO.load

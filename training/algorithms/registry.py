@@ -1,0 +1,94 @@
+"""All trainers, by the `trainer` of a YAML."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from policies.common.kinds import settings_class
+from training.algorithms.bc_config import BC
+from training.algorithms.es_config import ES
+from training.algorithms.implicit_bc_config import IMPLICIT_BC
+from training.algorithms.job_config import JobConfig, is_of_run
+from training.algorithms.ppo_config import PPO
+from training.algorithms.trainer import Trainer
+from training.collect.callables import is_named
+from training.collect.callables import named as imported
+from training.command.suggestions import did_you_mean
+from training.io.config import UserError, choices_of, read_overrides, read_yaml
+from training.io.overrides import Overrides, source
+
+__all__ = ["TRAINERS", "JobConfig", "load_any_config", "named", "trainer_of"]
+
+TRAINERS = (ES, BC, IMPLICIT_BC, PPO)
+"""Those that come with the package; of equals, the first is meant."""
+
+
+def named(name: Any, typed: bool = True) -> tuple[Trainer, ...]:
+    """The trainers of a name; "module:NAME" is imported where a user has `typed` it.
+
+    UserError where there is none.
+    """
+    found = tuple(one for one in TRAINERS if one.name == name)
+    if not found and isinstance(name, str) and is_named(name) and typed:
+        found = tuple(one for one in (imported(name),) if isinstance(one, Trainer))
+    if not found:
+        known = ", ".join(dict.fromkeys(one.name for one in TRAINERS))
+        raise UserError(
+            f"trainer must be one of {known}, got {name!r}; one of your own is named module:NAME"
+        )
+    return found
+
+
+def trainer_of(config: JobConfig) -> Trainer:
+    """The trainer whose configuration it is."""
+    return next(one for one in named(config.trainer) if one.config is type(config))
+
+
+def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | None = None) -> Any:
+    """The configuration of the trainer that is given, or that the file names; of several of that
+    name, or of all where none is named, the one whose policy has the `policy.name` that is given
+    and which knows most of the keys, the first of equals.
+
+    UserError when the file cannot be read, is for another trainer, or by its trainer's rules.
+    """
+    data, changes = read_yaml(path), read_overrides(overrides)
+    given = changes.get("trainer", data.get("trainer"))
+    typed = given == trainer or "trainer" in changes or not is_of_run(path)
+    try:
+        asked = () if given is None else named(given, typed)
+    except UserError as error:
+        hint = "" if ":" in str(given) else did_you_mean(str(given), [t.name for t in TRAINERS])
+        raise UserError(f"{source(path, overrides)}: {error}{hint}") from None
+    if trainer is not None and asked and given != trainer:
+        raise UserError(
+            f"{source(path, overrides)} is for the trainer {given}, whose command is python -m "
+            f"{asked[0].command}, not python -m {named(trainer)[0].command}"
+        )
+    among = asked or (TRAINERS if trainer is None else named(trainer))
+    kind = _asked_policy(data, changes)
+    takes = [one for one in among if kind is None or kind in _policies_of(one)] or [*among]
+    keys = data.keys() | changes.keys()
+    knows_most = max(takes, key=lambda one: len(keys & {part.name for part in fields(one.config)}))
+    return knows_most.load(path, overrides)
+
+
+def _asked_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
+    """Class of the policy's settings that `policy.name` asks for; None without, or unknown."""
+    given, changed = (part.get("policy") for part in (data, changes))
+    policy = {**changed} if isinstance(changed, dict) else {}
+    if "name" not in policy and isinstance(given, dict):
+        policy = {**given, **policy}
+    if "name" not in policy:
+        return None
+    try:
+        return settings_class(policy)
+    except ValueError:
+        return None
+
+
+def _policies_of(trainer: Trainer) -> list[type[Any]]:
+    """Classes of the policies' settings that a trainer takes."""
+    config: Any = trainer.config
+    return [*choices_of(config.__pydantic_fields__["policy"].annotation).values()]

@@ -1,0 +1,261 @@
+"""What a stopped run goes on from: `--resume RUN`, or one of its checkpoints.
+
+A checkpoint is fit when its file is whole, it is of the run's configuration and of the iteration
+that its name says, and metrics.csv holds the rows of all iterations up to it. Where the newest is
+not, the error names the newest that is, and the command that goes on from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from training.algorithms.job_config import missing_keys, resolved
+from training.algorithms.registry import load_any_config, trainer_of
+from training.algorithms.trainer import Trainer
+from training.command.command_lines import command_line
+from training.io import checkpoint, run_log
+from training.io import config as configuration
+from training.io.checkpoint import Checkpoint
+from training.io.config import UserError
+from training.io.fingerprint import differences
+from training.io.overrides import read_overrides
+
+__all__ = [
+    "check_same_job",
+    "go_on",
+    "iterations_done",
+    "resume",
+    "set_aside_later",
+]
+
+
+class _OtherJobError(UserError):
+    """A checkpoint was trained with another configuration than its run's."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A run as its config.yaml describes it."""
+
+    run: Path
+    trainer: Trainer
+    config: dict[str, Any]
+
+    @property
+    def file(self) -> Path:
+        """Where that stands."""
+        return self.run / run_log.CONFIG
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Keys that a resumed run may change."""
+        return self.trainer.free
+
+
+def resume(
+    args: argparse.Namespace, load: Callable[[Any, Any], Any]
+) -> tuple[Any, Path, Checkpoint | None]:
+    """Configuration, directory and checkpoint of the run that a command line goes on with.
+
+    Args:
+        args: of `training.algorithms.job_config.make_parser`.
+        load: reads a configuration from a path and overrides.
+
+    UserError when the run cannot go on.
+    """
+    run, chosen = _place(args)
+    file = _configuration_file(run, args)
+    before, missing = _saved(file, load, chosen)
+    config = load(args.config or file, {**missing, **read_overrides(args.set)})
+    words = ["--config", args.config] if args.config else []
+    words += ["--set", *args.set] if args.set else []
+    return config, run, _start_of(run, chosen, before, config, words)
+
+
+def go_on(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
+    """What a run goes on with from its newest checkpoint: `config`, but begun where it was, and by
+    what it knew of. UserError when it cannot go on."""
+    trainer = trainer_of(config)
+    chosen = next(reversed(checkpoint.in_run(run)), None)
+    load = partial(load_any_config, trainer=trainer.name)
+    before, missing = _saved(run / run_log.CONFIG, load, chosen)
+    if type(before) is type(config):
+        kept = [key for key in (*missing, "init_from") if trainer.has(key)]
+        config = dataclasses.replace(config, **{key: getattr(before, key) for key in kept})
+    return config, _start_of(run, chosen, before, config, [])
+
+
+def _start_of(
+    run: Path, chosen: Path | None, before: Any, config: Any, words: list[str]
+) -> Checkpoint | None:
+    """The checkpoint that a run goes on from, which was configured as `before` and now is as
+    `config`; UserError when it cannot, `words` being the command line's beside --resume."""
+    job = _Job(run, trainer_of(before), configuration.dump(before))
+    after, file = configuration.dump(config), job.file
+    changed = differences(job.config, after, job.free)
+    changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
+    for key, there, here in changed:
+        raise UserError(
+            f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
+            f"{', '.join(job.free)} alone"
+        )
+    if chosen is None and run_log.has_rows(run):  # the first checkpoint comes before the first row
+        raise UserError(
+            f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
+            f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
+        )
+    start = None if chosen is None else _start(chosen, job, words)
+    done = iterations_done(start)
+    if after["iterations"] < done:
+        raise UserError(
+            f"iterations = {after['iterations']}, but {run} has done {done}; a resumed run needs "
+            "at least as many"
+        )
+    return start
+
+
+def _place(args: argparse.Namespace) -> tuple[Path, Path | None]:
+    """The run directory, and the checkpoint in it that is named, or its newest, or None."""
+    given = Path(args.resume)
+    named = given.suffix == ".safetensors" and not given.is_dir()
+    run = given.parent.parent if named else given
+    found = checkpoint.in_run(run)
+    if named and given not in found:
+        raise UserError(
+            f"--resume takes a run directory, or one of the checkpoints of a run, got {given}; "
+            f"those of {run} are {', '.join(path.name for path in found) or 'none'}"
+        )
+    if args.out is not None and Path(args.out) != run:
+        raise UserError(f"--resume {run} writes there, so --out {args.out} cannot be given too")
+    return run, given if named else next(reversed(found), None)
+
+
+def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
+    """The run's config.yaml; where it is missing, restored from the newest whole checkpoint."""
+    saved = run / run_log.CONFIG
+    if saved.is_file():
+        return saved
+    whole = checkpoint.newest_whole(run)
+    if whole is None:
+        raise UserError(f"{run} holds no run to resume: there is no {saved}")
+    config = checkpoint.read(whole).config
+    asked = configuration.read_yaml(args.config) if args.config else {}
+    if ":" in config.get("env_id", "") and asked.get("env_id") != config["env_id"]:
+        raise UserError(
+            f"there is no {saved}, and {whole} names an environment that would be imported, "
+            f"{str(config['env_id'])!r}, which only a configuration of your own may ask for; give "
+            "that with --config"
+        )
+    try:
+        with run_log.lock(run):
+            run_log.write_config(run, json.loads(json.dumps(config)))
+    except (OSError, UnicodeError) as error:
+        raise UserError(f"there is no {saved}, and it cannot be written: {error}") from None
+    print(f"there was no {saved}; it is restored from {whole}")
+    return saved
+
+
+def _saved(
+    file: Path, load: Callable[[Any, Any], Any], chosen: Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """The configuration in a run's file, and the keys that the run is too old to know; UserError
+    when it has been damaged."""
+    try:
+        before = load(file, {})
+        missing = missing_keys(type(before), configuration.read_yaml(file))
+        return dataclasses.replace(before, **missing), missing
+    except UserError as error:
+        if chosen is None:
+            raise
+        raise UserError(
+            f"{error}; mend that, or remove {file}, which is then restored from the checkpoint"
+        ) from None
+
+
+def _start(chosen: Path, job: _Job, words: list[str]) -> Checkpoint:
+    """The chosen checkpoint; UserError when it is not fit, with what to do instead."""
+    try:
+        return _fit(chosen, job)
+    except UserError as error:
+        others = (path for path in reversed(checkpoint.in_run(job.run)) if path != chosen)
+        instead = next((path for path in others if _is_fit(path, job)), None)
+        if instead is not None:
+            raise UserError(
+                f"{error}; the newest checkpoint that this run can go on from is {instead}: "
+                f"{command_line(job.trainer.command, '--resume', instead, *words)}"
+            ) from None
+        if isinstance(error, _OtherJobError):
+            raise UserError(
+                f"{error}; put that back, or remove {job.file}, which is then restored from the "
+                "checkpoint"
+            ) from None
+        raise
+
+
+def _is_fit(path: Path, job: _Job) -> bool:
+    try:
+        _fit(path, job)
+    except UserError:
+        return False
+    return True
+
+
+def _fit(path: Path, job: _Job) -> Checkpoint:
+    """A checkpoint that the run can go on from; UserError says why another is not."""
+    start = checkpoint.read(path)
+    done = iterations_done(start)
+    if done != checkpoint.iteration_of(path):
+        raise UserError(
+            f"{path} holds iteration {done}, not that of its name; it may be a copy from elsewhere"
+        )
+    check_same_job(start, job.trainer, job.config, job.file)
+    run_log.check_rows(job.run, done)
+    return start
+
+
+def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file: Path) -> None:
+    """UserError when a checkpoint was trained with another configuration than `config`, of its
+    `own` trainer and from `file`, by more than a resumed run may change."""
+    free = own.free
+    trained = resolved(own.config, start.config, str(start.path))
+    for key, there, here in differences(trained, config, free):
+        raise _OtherJobError(
+            f"{key} = {here!r} in {file} differs from {there!r}, with which {start.path} was "
+            f"trained; a resumed run may change {', '.join(free)} alone"
+        )
+
+
+def iterations_done(start: Checkpoint | None) -> int:
+    """How many iterations a run has behind it; UserError for a checkpoint that is not a run's."""
+    if start is None:
+        return 0
+    progress = start.state.get("progress")
+    done = progress.get("iteration") if isinstance(progress, dict) else None
+    if type(done) is not int or done < 0:
+        raise UserError(
+            f"{start.path} holds no progress of a run, so none can go on from it; it may be a "
+            "policy alone"
+        )
+    return done
+
+
+def set_aside_later(start: Checkpoint) -> None:
+    """Rename the run's checkpoints that are later than the one that it goes on from."""
+    try:
+        aside = checkpoint.set_aside_after(start.path)
+    except OSError as error:
+        raise UserError(
+            f"cannot set aside the checkpoints after {start.path}: {error.strerror}"
+        ) from None
+    if aside:
+        print(
+            f"going on from {start.path}; later checkpoints are kept as *.aside until their "
+            "iterations are done again"
+        )

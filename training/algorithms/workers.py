@@ -1,0 +1,155 @@
+"""Episodes for a trainer, and what runs them: this process, others, or those of a Ray cluster.
+
+An episode's outcome depends on its `Task` alone, and outcomes come back in the order of the tasks,
+so that a training run is the same bit for bit whatever runs the episodes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+import policies
+from policies.common.observation import copied
+from training.algorithms.map_fitting import evenly
+from training.collect.crew import WorkerDiedError
+from training.collect.environments import make_env
+from training.collect.episode import Episode, run_episode
+from training.collect.seeds import EVALUATION_SEEDS_FROM
+from training.io.checkpoint import policy_settings
+from training.io.config import UserError
+
+__all__ = [
+    "EpisodeWorker",
+    "Outcome",
+    "PolicyWorker",
+    "Task",
+    "explained",
+    "get_parameters",
+    "set_parameters",
+]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One episode of one candidate."""
+
+    parameters: Tensor
+    """Searched parameters of the policy, (parameters,) float64."""
+    statistics: policies.RunningStatistics
+    """What observations are normalised by, frozen during an iteration."""
+    seed: int
+    options: dict[str, Any]
+    maps: dict[str, Tensor] = dataclasses.field(default_factory=dict)
+    """What the policy's feature maps were fitted to since the pool was opened; may be empty."""
+    kept: int = 0
+    """How many of the observations seen the outcome is to hold."""
+
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an episode came to, and the statistics of what was seen in it."""
+
+    episode: Episode
+    statistics: policies.RunningStatistics
+    observations: list[dict[str, np.ndarray]] = dataclasses.field(default_factory=list)
+    """At most `Task.kept` of the episode, spread evenly over it, by the names of their parts."""
+
+
+def get_parameters(policy: nn.Module) -> Tensor:
+    """The searched parameters of a policy as one vector, float64."""
+    searched = [p.detach().flatten().double() for p in policy.parameters() if p.requires_grad]
+    return torch.cat(searched) if searched else torch.zeros(0, dtype=torch.float64)
+
+
+def set_parameters(policy: nn.Module, vector: Tensor) -> None:
+    """Set the searched parameters of a policy from one vector."""
+    searched = [p for p in policy.parameters() if p.requires_grad]
+    pieces = vector.split([p.numel() for p in searched])
+    with torch.no_grad():
+        for parameter, piece in zip(searched, pieces, strict=True):
+            parameter.copy_(piece.view_as(parameter))
+
+
+class PolicyWorker:
+    """One environment and one policy; what it does with them is a subclass's.
+
+    Args:
+        env_id, env, policy: as in a run's configuration, plain data.
+        opened: the environment, where it is open already.
+    """
+
+    def __init__(
+        self, env_id: str, env: dict[str, Any], policy: dict[str, Any],
+        opened: gymnasium.Env | None = None,
+    ) -> None:  # fmt: skip
+        torch.set_num_threads(1)
+        self._env = make_env(env_id, env) if opened is None else opened
+        self._policy: Any = policies.build_for(policy_settings(policy, "policy"), self._env)
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> None:
+        """Set the policy to a `state_dict` that was sent as arrays."""
+        self._policy.load_state_dict({name: torch.from_numpy(v) for name, v in state.items()})
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._env.close()
+
+
+class EpisodeWorker(PolicyWorker):
+    """Runs episodes of candidates.
+
+    Args:
+        state: the policy's `state_dict`: random projections and all else that is not searched.
+        others: of `PolicyWorker`.
+    """
+
+    def __init__(self, state: dict[str, Tensor], *others: Any) -> None:
+        super().__init__(*others)
+        self._policy.load_state_dict(state)
+
+    def run(self, task: Task) -> Outcome:
+        """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
+        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
+        set_parameters(self._policy, task.parameters)
+        if task.maps:
+            self._policy.load_state_dict(task.maps, strict=False)
+        self._policy.normaliser.statistics = task.statistics
+        measured: list[np.ndarray] = []
+        seen: list[dict[str, np.ndarray]] = []
+
+        def keep(env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
+            measured.append(policy.measured(observation))
+            if task.kept:
+                seen.append(copied(observation))
+
+        with torch.no_grad():
+            episode = run_episode(
+                self._env, self._policy, task.seed, options=task.options, on_step=keep
+            )
+        empty = policies.RunningStatistics.empty(len(measured[0]))
+        statistics = empty.update(np.stack(measured))
+        kept = [seen[i] for i in evenly(len(seen), task.kept)]
+        return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what an episode stops training by into a UserError: numbers that are not finite, or
+    workers that die."""
+    try:
+        yield
+    except (FloatingPointError, WorkerDiedError) as error:
+        raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None

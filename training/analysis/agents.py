@@ -1,0 +1,343 @@
+"""Agents: a checkpoint's policy, a scripted one or your own, each in its environment."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import gymnasium
+import torch
+
+import envs
+from policies.common.choices import Repair
+from training.collect import environments
+from training.collect.callables import as_policy, is_named, named
+from training.collect.environments import make_env
+from training.collect.episode import Policy
+from training.collect.seeds import EVALUATION_SEEDS_FROM
+from training.io import checkpoint, config
+from training.io.config import UserError
+
+__all__ = [
+    "EVALUATION_SEED",
+    "SCRIPTED",
+    "Agent",
+    "add_arguments",
+    "admitted",
+    "check_device",
+    "device_name",
+    "find_agents",
+    "positive",
+    "scripted_policy",
+    "settings_given",
+    "trained_in",
+]
+
+SCRIPTED = ("oracle", "blind", "random")
+_MOST = 10**6
+EVALUATION_SEED = EVALUATION_SEEDS_FROM
+"""First of the seeds that no training uses."""
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A policy by name and the environment it acts in; picklable."""
+
+    name: str
+    env_id: str
+    env_settings: dict[str, Any]
+    """Keywords of `gymnasium.make`, all of them where the environment's settings are known."""
+    checkpoint: Path | None = None
+    """The file of a learned policy; None for others."""
+    device: str = "cpu"
+    repair: Repair | None = None
+    """Repair of depth pictures in place of a learned policy's own setting; None: its own."""
+    source: str | None = None
+    """"module:name" of a policy in Python, as the user typed it; with neither this nor a checkpoint
+    the policy is a scripted one, whose name is in SCRIPTED."""
+    own: tuple[str, ...] = ()
+    """What the user lets a checkpoint's policy be made of, as "module:Class"."""
+    anyway: bool = False
+    """Whether it plays with another robot or other cameras than it was trained with too."""
+
+    @property
+    def task(self) -> envs.Task | None:
+        """The description of its environment; None without any."""
+        return envs.find_task(self.env_id)
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
+        """The environment, open; the caller closes it."""
+        mode = {} if render_mode is None else {"render_mode": render_mode}
+        return make_env(self.env_id, self.env_settings, **mode)
+
+    def make_policy(self, env: gymnasium.Env) -> Policy:
+        """The policy for `env`, one made by `make_env`."""
+        if self.source is not None:
+            return as_policy(named(self.source), env, self.source)
+        if self.checkpoint is None:
+            return scripted_policy(self.name, env, EVALUATION_SEED)
+        for name in self.own:
+            admitted(name)
+        policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair, anyway=self.anyway)
+        return cast(Policy, policy.to(self.device))
+
+    def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
+        """`policy`, or a fresh random one: an episode must not depend on those before it."""
+        random = self.checkpoint is None and self.name == "random"
+        return scripted_policy("random", env, seed) if random else policy
+
+
+def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
+    """The oracle, no action at all or random ones; UserError where `env` has no expert, no numbers
+    that could be 0, or nothing that can be drawn from."""
+    from policies.common import scripted
+
+    identity, space = envs.name_of(env), env.action_space
+    if name == "random":
+        try:
+            return scripted.Random(env, seed)
+        except ValueError as error:
+            what = "have no bounds" if isinstance(space, gymnasium.spaces.Box) else f"are {space}"
+            raise UserError(
+                f"--policy random: the actions of {identity} {what}, but {error}"
+            ) from None
+    if name == "blind":
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise UserError(
+                f"--policy blind: the actions of {identity} are not a Box of numbers, all 0"
+            )
+        return scripted.Blind(env)
+    if not env.has_wrapper_attr("expert_action"):
+        raise UserError(f"--policy {name}: environment {identity} has no scripted expert")
+    return scripted.Oracle(env)
+
+
+def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
+    """The arguments that rollout and evaluate share, all but the positional one."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = environments.describe()
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        choices=SCRIPTED,
+        help="scripted policy: oracle (knows what others must see), blind (no correction: every "
+        "action is 0) or random (uniform in the action space)",
+    )
+    parser.add_argument(
+        "--env",
+        metavar="ID",
+        help=f"Gymnasium id; default: the run's, and {environments.DEFAULT} for scripted policies",
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="setting of the environment, as in --set gap_m=[0.15,0.25] or --set balls=40",
+    )
+    parser.add_argument(
+        "--own",
+        metavar="MODULE:CLASS",
+        type=admitted,
+        action="append",
+        default=[],
+        help="policy, controller or feature map of your own that the policy's file names; what is "
+        "neither named here nor an entry point of an installed package is not imported",
+    )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="play policies with another robot or other cameras than they were trained with, "
+        "though they do not read their geometry",
+    )
+    parser.add_argument(
+        "--repair",
+        choices=get_args(Repair),
+        help="repair of depth pictures in place of the policies' own: none, holes (what returns "
+        "nothing is filled) or full (false returns too)",
+    )
+    parser.add_argument(
+        "--episodes",
+        type=positive,
+        default=episodes,
+        help="episodes a policy (default %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_seed,
+        default=EVALUATION_SEED,
+        help="episode i uses seed S + i, scene and noise both; training uses none from "
+        f"{EVALUATION_SEED} up (default %(default)s)",
+    )
+
+
+def admitted(name: str) -> str:
+    """The name of a part of the user's own, imported, for argparse."""
+    from policies.common.own import admit_name  # late, as it loads what --help does without
+
+    try:
+        admit_name(name, "--own")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1, for argparse."""
+    if not text.isdecimal() or int(text[:20]) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
+    if len(text) > 9 or int(text) > _MOST:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST}, got {text!r}")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(f"must be an integer from 0 to 2^32 - 1, got {text!r}")
+    return int(text)
+
+
+def trained_in(given: str, own_env: str, env_id: str | None) -> str:
+    """The environment of a policy, its run's own, as --env names it where it is given: only a word
+    that is typed there may import a module. UserError where --env names another."""
+    if env_id is not None and not environments.same(env_id, own_env):
+        raise UserError(f"--env {env_id}: {given} was trained in {own_env}")
+    return env_id or own_env
+
+
+def find_agents(
+    files: Sequence[str],
+    scripted: Sequence[str],
+    env_id: str | None,
+    overrides: Sequence[str],
+    device: str = "cpu",
+    repair: Repair | None = None,
+    own: Sequence[str] = (),
+    anyway: bool = False,
+) -> list[Agent]:
+    """The agents that a command line means, each tried out: its environment and policy are
+    built, and an episode can begin.
+
+    `overrides` are `key=value` settings of the environment, `repair` is of the learned policies,
+    and `own` are names that their files may mean, as the user typed them; with `anyway` they play
+    with other cameras, too.
+    Raises UserError.
+    """
+    changes = settings_given(overrides)
+    check_device(device)
+    agents = []
+    for file in files:
+        if is_named(file):
+            agents.append(_written(file, env_id, changes))
+            continue
+        path = checkpoint.resolve(file)
+        trained = checkpoint.load(path).config
+        own_env = trained.get("env_id", environments.DEFAULT)
+        named = trained_in(file, own_env, env_id)
+        settings = environments.embodiment(named, trained.get("env", {}))
+        config.merge(settings, changes)
+        settings = environments.resolved(named, settings)
+        agents.append(
+            Agent(
+                _name(file, path),
+                named,
+                settings,
+                path,
+                device,
+                repair,
+                own=tuple(own),
+                anyway=anyway,
+            )
+        )
+    for name in scripted:
+        scripted_env = env_id or environments.DEFAULT
+        settings = environments.resolved(scripted_env, changes)
+        agents.append(Agent(name, scripted_env, settings))
+    agents = _told_apart(agents)
+    for agent in agents:
+        with agent.make_env() as env:
+            policy = agent.make_policy(env)
+            _note_another_body(agent, policy, env)
+            try:
+                env.reset(seed=EVALUATION_SEED)
+            except ValueError as error:
+                raise UserError(f"{agent.env_id}: {error}") from None
+    return agents
+
+
+def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None:
+    """Say where a policy that is played anyway meets another body than it was trained with."""
+    if agent.checkpoint is None or getattr(policy, "reads_geometry", False):
+        return
+    trained = checkpoint.load(agent.checkpoint).config
+    other = environments.other_robot(env, trained["env_id"], trained["env"])
+    if other:
+        print(
+            f"note: {agent.name} was trained with another {', '.join(other)} and does not adapt",
+            file=sys.stderr,
+        )
+
+
+def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Agent:
+    """The agent of a policy in Python."""
+    if env_id is None:
+        raise UserError(f"{word} knows no environment: say which with --env ID")
+    return Agent(word, env_id, environments.resolved(env_id, changes), source=word)
+
+
+def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
+    """The environment's settings that `key=value` overrides give; `env.key=value` is the same.
+
+    UserError when one cannot be read, or when two give one setting different values.
+    """
+    changes = config.read_overrides(overrides)
+    nested = changes.pop("env", {})
+    if not isinstance(nested, dict):
+        raise UserError(f"--set: env = {nested!r}, where `key: value` pairs are needed")
+    config.merge_distinct(changes, nested, "--set", new_key="env.")
+    return changes
+
+
+def check_device(device: str) -> None:
+    """Raise UserError when PyTorch cannot compute on `device` here."""
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"device {device} cannot be used here: {reason}") from None
+
+
+def device_name(device: str) -> str:
+    """What a GPU calls itself, such as NVIDIA H100 80GB HBM3; another device's own name."""
+    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device
+
+
+def _name(given: str, path: Path) -> str:
+    """runs/a -> a; runs/a/checkpoints/000100.safetensors -> a/000100; else the file's stem."""
+    if Path(given).is_dir():
+        return Path(given).resolve().name
+    if path.parent.name == checkpoint.CHECKPOINTS:
+        return f"{path.resolve().parents[1].name}/{path.stem}"
+    return path.stem
+
+
+def _told_apart(agents: list[Agent]) -> list[Agent]:
+    names = [agent.name for agent in agents]
+    taken: set[str] = set()
+    result = []
+    for agent in agents:
+        name = agent.name
+        if agent.checkpoint is not None and names.count(name) > 1:
+            name = f"{name} ({agent.checkpoint})"
+        if name in taken:
+            raise UserError(f"policy {name} is given twice; give it once")
+        taken.add(name)
+        result.append(dataclasses.replace(agent, name=name))
+    return result

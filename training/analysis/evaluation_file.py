@@ -1,0 +1,121 @@
+"""The directory of an evaluation: who may write there, and what a stopped one has left."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic.dataclasses import dataclass
+
+from training.analysis.agents import Agent
+from training.collect.environments import completed
+from training.collect.outcomes import outcomes_of
+from training.command.files import made_and_locked, read_bytes, reason, write_atomically
+from training.io.config import UserError
+from training.io.fingerprint import differences, fingerprint
+from training.io.state_files import Count, Finite, State, check
+
+__all__ = ["PARETO", "RESULTS", "Entry", "claim", "is_free", "write_entries"]
+
+RESULTS, PARETO = "evaluation.json", "pareto.png"
+
+
+@dataclass(frozen=True, config=State)
+class Entry:
+    """What is read of an entry of evaluation.json."""
+
+    name: str
+    env: str
+    env_settings: dict[str, Any]
+    seeds: tuple[Count, ...]
+    success_rate: Finite | None
+    success_interval_95: tuple[Finite, Finite] | None
+    reward_mean: Finite
+    reward_sem: Finite | None
+    flops_per_step: Count | None
+    latency_ms_per_step: Finite
+    parameters: Count
+    checkpoint_sha256: str | None = None
+    repair: str | None = None
+
+
+@contextmanager
+def claim(
+    out: Path | None, agents: Sequence[Agent], seeds: Sequence[int]
+) -> Iterator[tuple[Path | None, list[dict[str, Any]]]]:
+    """The output directory, made, known to be writable, and locked, with the results of the first
+    agents that a stopped evaluation, the same as this, left there; or None without any.
+
+    UserError when it holds a finished evaluation, or another.
+    """
+    if out is None:
+        yield None, []
+        return
+    with made_and_locked(out) as directory:
+        kept = _kept(directory, agents, seeds)
+        try:
+            write_entries(directory, kept)
+            if not kept:
+                (directory / RESULTS).unlink()
+        except OSError as error:
+            raise UserError(f"--out {out} cannot be written: {reason(error)}") from None
+        yield directory, kept
+
+
+def is_free(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> bool:
+    """Whether it holds no results but those of this very evaluation, stopped before its end."""
+    try:
+        _kept(directory, agents, seeds)
+    except UserError:
+        return False
+    return True
+
+
+def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """The entries of the first agents that this evaluation left when it was stopped; [] where
+    there are no results.
+
+    UserError when there are others, and when they are damaged.
+    """
+    there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
+    if not there:
+        return []
+    another, path = f"--out {directory} holds another evaluation ({there[0]})", directory / RESULTS
+    try:
+        entries = json.loads(read_bytes(path)) if there == [RESULTS] else []
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read as results: {error}") from None
+    if not isinstance(entries, list) or not 0 < len(entries) <= len(agents):
+        raise UserError(f"{another}: give another directory")
+    for entry, agent in zip(entries, agents, strict=False):
+        known = dataclasses.asdict(check(Entry, entry, path))
+        known["env_settings"] = completed(agent.env_id, known["env_settings"])
+        now = fingerprint(
+            {
+                "name": agent.name, "env": agent.env_id, "env_settings": agent.env_settings,
+                "seeds": seeds, "checkpoint_sha256": agent.checkpoint, "repair": agent.repair,
+            }
+        )  # fmt: skip
+        for change in differences(fingerprint({key: known[key] for key in now}), now):
+            of_one = f"{known['name']} with {change.told()}"
+            raise UserError(f"{another}, of {of_one}: give another directory")
+        check(dict[str, Finite], _outcome_figures(entry, agent), path)
+    return entries
+
+
+def _outcome_figures(entry: dict[str, Any], agent: Agent) -> dict[str, Any]:
+    """What an entry holds of the task's outcomes, null left out."""
+    names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(agent.task)]
+    keys = itertools.chain.from_iterable(names)
+    return {key: entry[key] for key in keys if entry.get(key) is not None}
+
+
+def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:
+    """Write all entries there are. Raises OSError."""
+    text = json.dumps(entries, indent=1, allow_nan=False)
+    write_atomically(directory / RESULTS, (text + "\n").encode())

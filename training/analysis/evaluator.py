@@ -1,0 +1,224 @@
+"""Policies measured over many seeds: reward, success, the task's own outcomes, FLOPs, latency."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from envs import Task
+from training.analysis.agents import Agent
+from training.analysis.step_cost import measure
+from training.collect.crew import Pool, WorkerDiedError
+from training.collect.episode import Episode, Policy, finite_numbers, run_episode
+from training.collect.outcomes import mean_success, outcomes_of
+from training.collect.pool import opened
+from training.command.progress import watched
+from training.io import run_log
+from training.io.config import UserError
+from training.io.fingerprint import sha256_of
+
+__all__ = [
+    "episode_of",
+    "evaluate",
+    "origin",
+    "play",
+    "record",
+    "standard_error",
+    "summarise",
+    "wilson_interval",
+]
+
+
+def wilson_interval(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's score interval of a success probability; z = 1.96 covers 95%.
+
+    Unlike the normal interval it stays inside [0, 1] and has a width at 0 and at 100 successes.
+    """
+    rate, extra = successes / trials, z * z / trials
+    centre = rate + extra / 2
+    half = z * math.sqrt(rate * (1 - rate) / trials + extra / (4 * trials))
+    return (
+        max(0.0, (centre - half) / (1 + extra)) if successes else 0.0,
+        min(1.0, (centre + half) / (1 + extra)) if successes < trials else 1.0,
+    )
+
+
+@dataclass(frozen=True)
+class _Task:
+    agent: Agent
+    seed: int
+
+    def __str__(self) -> str:
+        return f"the episode of {self.agent.name} with seed {self.seed}"
+
+
+class _Stage:
+    """One open environment and policy at a time; in each worker process there is one."""
+
+    def __init__(self) -> None:
+        self.agent: Agent | None = None
+        self.env: gymnasium.Env | None = None
+        self.policy: Policy | None = None
+
+    def run(self, task: _Task) -> Episode:
+        """Run one episode; equal whatever ran here before."""
+        agent, seed = task.agent, task.seed
+        if agent != self.agent:
+            self.close()
+            torch.set_num_threads(1)
+            self.env = agent.make_env()
+            self.policy = agent.make_policy(self.env)
+            self.agent = agent
+        assert self.env is not None
+        assert self.policy is not None
+        self.policy = agent.for_episode(self.policy, self.env, seed)
+        with torch.no_grad():
+            episode = run_episode(self.env, self.policy, seed)
+        return dataclasses.replace(episode, info=finite_numbers(episode.info))
+
+    def close(self) -> None:
+        if self.env is not None:
+            self.env.close()
+        self.agent = self.env = self.policy = None
+
+
+@contextmanager
+def _open_pool(workers: int) -> Iterator[Pool[_Task, Episode]]:
+    try:
+        with opened(_Stage, workers) as pool:
+            yield pool
+    except WorkerDiedError as error:
+        raise UserError(
+            f"the evaluation stopped: {error}; policies evaluated before it are in the output"
+        ) from None
+
+
+def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
+    """The entry of evaluation.json that follows from the episodes alone."""
+    rewards = np.array([e.reward for e in episodes])
+    steps = np.array([e.steps for e in episodes])
+    count, rate = len(episodes), mean_success(episodes)
+    several = count > 1
+    entry: dict[str, Any] = {
+        "name": agent.name,
+        "env": agent.env_id,
+        "env_settings": agent.env_settings,
+        **({} if agent.repair is None else {"repair": agent.repair}),
+        "seeds": [e.seed for e in episodes],
+        "episodes": count,
+        "reward_mean": float(rewards.mean()),
+        "reward_std": float(rewards.std(ddof=1)) if several else 0.0,
+        "reward_sem": standard_error(rewards),
+        "reward_per_step_mean": float((rewards / steps).mean()),
+        "success_rate": None if math.isnan(rate) else rate,
+        "success_interval_95": (
+            None if math.isnan(rate) else list(wilson_interval(round(rate * count), count))
+        ),
+        "steps_mean": float(steps.mean()),
+    }
+    for outcome in outcomes_of(agent.task):
+        values = np.array([e.outcomes.get(outcome.name, math.nan) for e in episodes])
+        if not np.isfinite(values).all():
+            continue
+        entry[outcome.mean_name] = float(values.mean())
+        if outcome.kind != "event":
+            entry[f"{outcome.name}_sem"] = standard_error(values)
+    return entry
+
+
+def record(episode: Episode) -> dict[str, float]:
+    """An episode's entry in `records`; a key of `info` that is ours too means ours."""
+    return {
+        **episode.info,
+        "seed": episode.seed,
+        "reward": episode.reward,
+        "steps": episode.steps,
+    }
+
+
+def episode_of(entry: Mapping[str, float], task: Task | None) -> Episode:
+    """The episode whose entry in `records` it is."""
+    info = {key: value for key, value in entry.items() if key not in ("seed", "reward", "steps")}
+    return Episode(
+        seed=int(entry["seed"]),
+        reward=entry["reward"],
+        steps=int(entry["steps"]),
+        success=bool(info["success"]) if "success" in info else None,
+        outcomes={one.name: info[one.name] for one in outcomes_of(task) if one.name in info},
+        info=info,
+    )
+
+
+def standard_error(values: np.ndarray) -> float | None:
+    """Standard error of the mean; None of a single value."""
+    if len(values) < 2:
+        return None
+    return float(values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def _add_costs(entry: dict[str, Any], agent: Agent, seed: int) -> None:
+    """FLOPs, latency and parameters, measured here on an observation of the environment."""
+    with agent.make_env() as env:
+        policy = agent.make_policy(env)
+        observation, _ = env.reset(seed=seed)
+        policy.reset()
+        cost = measure(policy, observation, agent.device)
+    scripted = agent.checkpoint is None
+    entry |= {
+        "flops_per_step": None if scripted else cost.total,
+        "flops_by_component": {} if scripted else cost.flops,
+        "latency_ms_per_step": cost.latency_ms,
+        **({} if cost.repair_ms is None else {"repair_ms_per_step": cost.repair_ms}),
+        "parameters": cost.parameters,
+    }
+
+
+def origin(agent: Agent) -> dict[str, Any]:
+    """Where an entry of evaluation.json comes from."""
+    found: dict[str, Any] = {"provenance": run_log.provenance({"env": agent.env_settings})}
+    if (file := agent.checkpoint) is not None:
+        found |= {"checkpoint": str(file), "checkpoint_sha256": sha256_of(file)}
+    return found
+
+
+def play(agent: Agent, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
+    """Yield an episode a seed, in their order. UserError when an action or reward is not finite or
+    a worker dies."""
+    with _open_pool(min(workers, len(seeds))) as pool:
+        yield from _episodes(pool, agent, seeds, progress=False)
+
+
+def _episodes(
+    pool: Pool[_Task, Episode], agent: Agent, seeds: Sequence[int], progress: bool
+) -> Iterator[Episode]:
+    try:
+        with closing(pool.in_order([_Task(agent, seed) for seed in seeds])) as results:
+            yield from watched(results, agent.name, len(seeds), "episode", progress)
+    except FloatingPointError as error:
+        raise UserError(f"{agent.name}: {error}") from None
+
+
+def evaluate(
+    agents: Sequence[Agent], seeds: Sequence[int], workers: int = 1, progress: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield an entry of evaluation.json for each agent, as soon as it is measured.
+
+    The entries do not depend on `workers`, latency excepted. Raises UserError when an action is
+    not finite or a worker dies.
+    """
+    with _open_pool(min(workers, len(seeds))) as pool:
+        for agent in agents:
+            episodes = list(_episodes(pool, agent, seeds, progress))
+            entry = summarise(agent, episodes)
+            _add_costs(entry, agent, seeds[0])
+            entry |= origin(agent)
+            entry["records"] = [record(episode) for episode in episodes]
+            yield entry

@@ -1,0 +1,234 @@
+"""What an inference step costs: FLOPs by component, and the medians of interleaved timings.
+
+Machines are noisy, and slow down and speed up for seconds at a time. So policies that are compared
+are timed in turn, call by call: each sees the same good and bad moments.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+from typing import Any
+
+import torch
+from torch import nn
+
+from attention import RandomFeatureAttention
+from training.analysis.op_counter import OTHER, OpCounter
+from training.collect.episode import Policy
+
+__all__ = [
+    "ATTENTION",
+    "COMPONENTS",
+    "StepCost",
+    "count",
+    "decisions_ms",
+    "measure",
+    "measure_all",
+    "median_ms",
+    "thread_ms",
+]
+
+COMPONENTS = ("tokens", "projection", "exponentials", "score", "controller")
+"""Parts of an implicit attention policy, in the order of the computation; others have more."""
+ATTENTION = ("projection", "exponentials", "score")
+"""The components that are attention: all that differs between feature maps."""
+
+Step = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """What one inference step costs."""
+
+    flops: dict[str, int]
+    """FLOPs by component."""
+    operators: dict[str, int]
+    """The same FLOPs by PyTorch operator."""
+    latency_ms: float
+    """Median time of `policy.act`, milliseconds."""
+    parameters: int
+    """Trainable and fixed numbers in `policy.parameters()`."""
+    encode_flops: int | None = None
+    """FLOPs of encoding the picture; None for a policy without `encode`, or not measured."""
+    encode_ms: float | None = None
+    """Median time of that, milliseconds, the picture being on the device."""
+    attention_ms: float | None = None
+    """Median time of what `attention` counts, milliseconds: the feature maps of all attention
+    layers, with their queries, keys and values given; None without such layers."""
+    state: int = 0
+    """Numbers that are carried to the next decision, after as many as were timed."""
+    repair_ms: float | None = None
+    """Median time of repairing depth pictures, milliseconds, which no operator of PyTorch does and
+    no FLOPs count; None for a policy that repairs none."""
+
+    @property
+    def total(self) -> int:
+        """FLOPs of the whole step."""
+        return sum(self.flops.values())
+
+    @property
+    def attention(self) -> int:
+        """FLOPs of attention: random projections, exponentials and scores."""
+        return sum(self.flops.get(name, 0) for name in ATTENTION)
+
+
+def count(step: Step) -> OpCounter:
+    """Run `step` once and count its FLOPs. Raises UncountedError at an unknown operator."""
+    with torch.no_grad(), OpCounter() as counter:
+        step()
+    return counter
+
+
+def measure(
+    policy: Policy, observation: Any, device: str = "cpu", calls: int = 100, warm_up: int = 10
+) -> StepCost:
+    """FLOPs, median latency over `calls` calls after `warm_up`, and size of a policy."""
+    steps = {"act": lambda: policy.act(observation), **_repair_step(policy, observation)}
+    return _cost(policy, steps, _medians_ms(steps, device, calls, warm_up))
+
+
+def measure_all(
+    subjects: Mapping[str, tuple[Policy, Any]],
+    device: str = "cpu",
+    calls: int = 100,
+    warm_up: int = 10,
+) -> dict[str, StepCost]:
+    """The costs of policies by name, each with an observation, timed in turn; encoding and
+    attention apart where a policy has them."""
+    steps = {name: _parts(policy, seen, device) for name, (policy, seen) in subjects.items()}
+    flat = {(name, part): step for name, parts in steps.items() for part, step in parts.items()}
+    times_ms = _medians_ms(flat, device, calls, warm_up)
+    return {
+        name: _cost(policy, steps[name], {part: times_ms[name, part] for part in steps[name]})
+        for name, (policy, _) in subjects.items()
+    }
+
+
+def median_ms(step: Step, device: str = "cpu", calls: int = 100, warm_up: int = 10) -> float:
+    """Median time of `step` over `calls` calls, milliseconds; on a GPU by CUDA events."""
+    return _medians_ms({"": step}, device, calls, warm_up)[""]
+
+
+def decisions_ms(
+    subjects: Mapping[str, tuple[Policy, Sequence[Any]]], device: str = "cpu", calls: int = 200
+) -> dict[str, list[float]]:
+    """Times of `calls` decisions by policy, milliseconds, each policy with what is observed in an
+    episode, over and over: CPU time of this thread, on a GPU that of its events.
+
+    Policies decide in turn. One that carries numbers from step to step makes as many decisions
+    before, so that its memory is full, where it has an end.
+    """
+    timed = _gpu_ms if torch.device(device).type == "cuda" else thread_ms
+    times_ms: dict[str, list[float]] = {name: [] for name in subjects}
+    with torch.no_grad():
+        for policy, seen in subjects.values():
+            policy.reset()
+            policy.act(seen[0])
+            before = calls if getattr(policy, "carried", 0) else min(calls, 10)
+            for observation in islice(cycle(seen), before):
+                policy.act(observation)
+        for call in range(calls):
+            for name, (policy, seen) in subjects.items():
+                times_ms[name].append(timed(partial(policy.act, seen[call % len(seen)])))
+    return times_ms
+
+
+def _cost(policy: Policy, steps: dict[str, Step], times_ms: Mapping[str, float]) -> StepCost:
+    counter = count(steps["act"])
+    names = [*COMPONENTS, *sorted(set(counter.by_component) - set(COMPONENTS) - {OTHER}), OTHER]
+    parameters = policy.parameters() if isinstance(policy, nn.Module) else ()
+    return StepCost(
+        flops={name: counter.by_component[name] for name in names},
+        operators=dict(sorted(counter.by_operator.items())),
+        latency_ms=times_ms["act"],
+        parameters=sum(parameter.numel() for parameter in parameters),
+        state=getattr(policy, "carried", 0),
+        encode_flops=count(steps["encode"]).total if "encode" in steps else None,
+        encode_ms=times_ms.get("encode"),
+        attention_ms=times_ms.get("attention"),
+        repair_ms=times_ms.get("repair"),
+    )
+
+
+def _parts(policy: Policy, observation: Any, device: str) -> dict[str, Step]:
+    """The whole step, and the parts of it that can be run alone."""
+    steps: dict[str, Step] = {"act": lambda: policy.act(observation)}
+    steps |= _repair_step(policy, observation)
+    encode = getattr(policy, "encode", None)
+    if encode is not None:
+        rgb, pose = (torch.as_tensor(observation[k], device=device)[None] for k in ("rgb", "pose"))
+        steps["encode"] = lambda: encode(rgb, pose)
+    layers = _attention_layers(policy, steps["act"])
+    if layers:
+        steps["attention"] = lambda: [layer.feature_map.attend(*qkv) for layer, qkv in layers]
+    return steps
+
+
+def _repair_step(policy: Policy, observation: Any) -> dict[str, Step]:
+    """Repair of depth pictures alone; nothing of a policy without."""
+    repair = getattr(policy, "repair", None)
+    return {} if repair is None else {"repair": lambda: repair(observation)}
+
+
+def _attention_layers(policy: Policy, step: Step) -> list[tuple[RandomFeatureAttention, Any]]:
+    """The attention layers that a step calls, in turn, with the queries, keys and values that
+    their feature maps get."""
+    if not isinstance(policy, nn.Module):
+        return []
+    called: list[tuple[RandomFeatureAttention, Any]] = []
+
+    def note(layer: Any, tokens: tuple[Any, ...]) -> None:
+        called.append((layer, layer.project(*tokens[:3])))
+
+    handles = [
+        module.register_forward_pre_hook(note)
+        for module in policy.modules()
+        if isinstance(module, RandomFeatureAttention)
+    ]
+    try:
+        with torch.no_grad():
+            step()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return called
+
+
+def _medians_ms(
+    steps: Mapping[Any, Step], device: str, calls: int, warm_up: int
+) -> dict[Any, float]:
+    """Median time of each step, milliseconds, all of them run in turn."""
+    timed = _gpu_ms if torch.device(device).type == "cuda" else _cpu_ms
+    with torch.no_grad():
+        for step in steps.values():
+            for _ in range(warm_up):
+                step()
+        times = [{name: timed(step) for name, step in steps.items()} for _ in range(calls)]
+    return {name: statistics.median(one[name] for one in times) for name in steps}
+
+
+def _cpu_ms(step: Step) -> float:
+    start = time.perf_counter_ns()
+    step()
+    return (time.perf_counter_ns() - start) / 1e6
+
+
+def thread_ms(step: Step) -> float:
+    """CPU time of this thread in `step`, milliseconds: what else the machine does is not in it."""
+    start = time.thread_time_ns()
+    step()
+    return (time.thread_time_ns() - start) / 1e6
+
+
+def _gpu_ms(step: Step) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    step()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))

@@ -1,0 +1,166 @@
+"""Environments as the commands make them: by id, with their settings read, defaults and help.
+
+What is known of an environment is its description, see `envs.task`; others work too, with their
+settings as given. Of "module:Id" the module is imported first, where a user has typed it: on a
+command line, in a configuration of their own, or in Python.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+import traceback
+from typing import Any
+
+import gymnasium
+
+import envs
+import foveate_extras
+from training.command.errors import UserError
+from training.io import config
+
+__all__ = [
+    "DEFAULT",
+    "ForeignId",
+    "completed",
+    "describe",
+    "embodiment",
+    "find_task",
+    "make_env",
+    "other_robot",
+    "render_modes",
+    "resolved",
+    "same",
+    "settings_class",
+    "step_s",
+]
+
+DEFAULT = envs.STEPPING_STONES
+"""What scripted policies play in where no environment is named."""
+
+
+class ForeignId(str):
+    """The id of an environment that stands in a file of somebody else: who wrote that file must not
+    choose what is imported here."""
+
+
+def find_task(env_id: str) -> envs.Task | None:
+    """The description of an environment, its module imported; None without any.
+
+    UserError when the module cannot be imported.
+    """
+    module = env_id.partition(":")[0] if ":" in env_id else ""
+    if module and module not in sys.modules and not isinstance(env_id, ForeignId):
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever a module does
+            raise UserError(
+                f"cannot make the environment env_id = {env_id!r}: {_reason(error)}"
+            ) from None
+    return envs.find_task(env_id)
+
+
+def same(env_id: str, other: str) -> bool:
+    """Whether two ids are one environment's, modules aside."""
+    return env_id.rpartition(":")[2] == other.rpartition(":")[2]
+
+
+def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
+    """`gymnasium.make` with this project's environments registered.
+
+    UserError when it fails, or when the id of somebody else's file would import something.
+    """
+    module = env_id.partition(":")[0]
+    if isinstance(env_id, ForeignId) and module not in sys.modules:
+        raise UserError(
+            f"cannot make the environment env_id = {str(env_id)!r} of a checkpoint: it would "
+            f"import {module}, which only --env or a configuration of your own may ask for"
+        )
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)
+    except Exception as error:  # whatever an environment's constructor does
+        raise UserError(
+            f"cannot make the environment env_id = {str(env_id)!r}: {_reason(error)}"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    """What an error of somebody's code says, in one line; where it is, if that was no check."""
+    missing = foveate_extras.explained("it", error)
+    said = " ".join(str(missing or error).split())
+    if said and isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError):
+        return said
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}{': ' if said else ''}{said} ({place.filename}:{place.lineno})"
+
+
+def step_s(env: gymnasium.Env, unknown: float = math.nan) -> float:
+    """Simulated seconds of a step, as the environment's `render_fps` says, or `unknown`."""
+    fps = (env.metadata or {}).get("render_fps")
+    return 1 / fps if isinstance(fps, int | float) and 0 < fps < math.inf else unknown
+
+
+def render_modes(env: gymnasium.Env) -> tuple[str, ...]:
+    """How an environment can be drawn."""
+    return tuple((env.metadata or {}).get("render_modes") or ())
+
+
+def settings_class(env_id: str) -> type[Any] | None:
+    """Class of an environment's settings; None where the environment alone knows them."""
+    task = find_task(env_id)
+    return None if task is None else task.settings
+
+
+def resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with every default filled in; of an unknown environment as they are given.
+
+    Raises UserError for an unknown setting or one out of its range.
+    """
+    known = settings_class(env_id)
+    return settings if known is None else config.dump(config.validate(known, settings, env_id))
+
+
+def completed(env_id: str, settings: Any) -> Any:
+    """Settings that a file holds, with the defaults of what was added to the environment since;
+    what is no settings of it, as it is."""
+    try:
+        return resolved(env_id, settings) if isinstance(settings, dict) else settings
+    except UserError:
+        return settings
+
+
+def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The part of a run's settings that comes with its policy; all of an unknown environment's."""
+    task = find_task(env_id)
+    if task is None or task.settings is None:
+        return dict(settings)
+    return {key: value for key, value in settings.items() if key in task.embodiment}
+
+
+def other_robot(
+    env: gymnasium.Env, env_id: str, trained: dict[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Settings of the robot and its cameras that are others in an open environment than those that
+    a policy was trained with: both, by name; none where nobody can tell."""
+    task, spec = find_task(env_id), env.spec
+    if task is None or task.settings is None or spec is None or not same(env_id, spec.id):
+        return {}
+    known = config.keys(task.settings)
+    given = {key: value for key, value in spec.kwargs.items() if key in known}
+    there, here = (embodiment(env_id, completed(env_id, one)) for one in (trained, given))
+    return {
+        key: (there[key], here[key])
+        for key in task.embodiment
+        if key in there and key in here and there[key] != here[key]
+    }
+
+
+def describe() -> str:
+    """Every setting of every environment for --help: key, default, type, unit."""
+    return "\n\n".join(
+        f"settings of {task.env_id} for --set, with defaults and ranges:\n"
+        f"{config.describe(task.settings)}"
+        for task in envs.tasks()
+        if task.settings is not None
+    )

@@ -1,0 +1,223 @@
+"""Workers on a Ray cluster, of which workers and whole nodes may be lost while it runs.
+
+Ray itself restarts nothing here: a lost worker's task goes to another one
+(`training.collect.crew.Crew`), and a new worker is asked for, which begins when the cluster has a
+core for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from foveate_extras import require
+from training.collect.crew import (
+    RETRIES,
+    Crew,
+    Death,
+    Failure,
+    Hand,
+    Outcome,
+    R,
+    T,
+    Worker,
+    WorkerDiedError,
+    beginning,
+    portable,
+)
+from training.command.errors import UserError
+
+__all__ = ["RayPool"]
+
+_MODULES = (
+    *("attention", "policies", "envs", "training", "configs", "sim_assets"),
+    "foveate_extras.py",
+    "foveate_settings.py",
+)
+PATIENCE_S = 300.0
+"""How long to wait while no worker lives."""
+_AUTH_MODE = "RAY_AUTH_MODE"
+_HOW_TO_SECURE = (
+    "make a token on one machine with `ray get-auth-token --generate`, give every machine the same "
+    "~/.ray/auth_token, and start Ray on each with RAY_AUTH_MODE=token ray start ..."
+)
+
+
+class _Actor:
+    """A worker on Ray."""
+
+    def prepare(self, make: list[Any]) -> str:
+        """Build it, by a function whose reference is in the list; the id of its node."""
+        import ray
+
+        try:
+            self._worker = ray.get(make[0])()
+        except ray.exceptions.RayError:
+            raise
+        except BaseException as error:
+            raise beginning(error) from None
+        node: str = ray.get_runtime_context().get_node_id()
+        return node
+
+    def run(self, task: Any) -> Outcome | Failure:
+        """Run a task."""
+        try:
+            return Outcome(self._worker.run(task))
+        except BaseException as error:
+            return Failure(portable(error))
+
+
+class _Hand(Hand):
+    """An actor, the reference of what it does, and the node where it is."""
+
+    def __init__(self, actor: Any, reference: Any) -> None:
+        self.actor, self.reference = actor, reference
+        self.node = ""
+
+
+class RayPool(Crew[T, R, _Hand]):
+    """Workers on a Ray cluster, a core each; those without one are waited for meanwhile."""
+
+    def __init__(self, make: Callable[[], Worker[T, R]], workers: int, address: str) -> None:
+        super().__init__()
+        require("ray_address", "ray")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault(_AUTH_MODE, "token")
+        import ray
+
+        self._ray, self._workers, self._lost, self._begun = ray, workers, 0, False
+        self._alive_s, self._hire_at_s = time.monotonic(), 0.0
+        self._connected = not ray.is_initialized()
+        if self._connected:
+            # EvoTorch may have imported Ray, which reads it then.
+            ray._raylet.Config.initialize("")  # type: ignore[attr-defined]
+            _connect(address, workers)
+        self._actor_class: Any = ray.remote(num_cpus=1)(_Actor)
+        self._make = [ray.put(make)]
+        self.hire()
+
+    def hire(self) -> None:
+        now = time.monotonic()
+        while len(self.hands) < self._workers and now >= self._hire_at_s:
+            actor = self._actor_class.remote()
+            self.hands.append(_Hand(actor, actor.prepare.remote(self._make)))
+        if any(hand.ready for hand in self.hands):
+            self._alive_s = now
+        elif now - self._alive_s > PATIENCE_S:
+            raise WorkerDiedError(f"no Ray worker has lived for {PATIENCE_S:.0f} s")
+
+    def give(self, hand: _Hand, task: T) -> None:
+        hand.reference = hand.actor.run.remote(task)
+
+    def events(self) -> Iterator[tuple[_Hand, Outcome | Failure | Death]]:
+        awaited = {h.reference: h for h in self.hands if not h.ready or h.index is not None}
+        if not awaited:  # all are lost
+            time.sleep(1.0)
+            return
+        for reference in self._ray.wait(list(awaited), timeout=1.0)[0]:
+            hand = awaited[reference]
+            yield hand, self._event(hand)
+
+    def _event(self, hand: _Hand) -> Outcome | Failure | Death:
+        errors = self._ray.exceptions
+        try:
+            value = self._ray.get(hand.reference)
+        except errors.RayTaskError as error:
+            cause = error.cause
+            if not isinstance(cause, errors.RayError):
+                return Failure(cause)
+            return Death(" ".join(str(cause).split())[:300], by_task=False)
+        except errors.RayError as error:
+            by_task = bool(hand.node) and self._lives(hand.node)
+            return Death(" ".join(str(error).split())[:300], by_task)
+        if hand.ready:
+            self._lost = 0
+            return value
+        self._begun, hand.node = True, value
+        return Outcome()
+
+    def _lives(self, node: str) -> bool:
+        """Whether a node is there; the cluster itself notices a lost one only after a while."""
+        for each in self._ray.nodes():
+            if each["NodeID"] == node and each["Alive"]:
+                place = each["NodeManagerAddress"], each["NodeManagerPort"]
+                with suppress(OSError), socket.create_connection(place, timeout=5):
+                    return True
+        return False
+
+    def lost(self, reason: str) -> None:
+        self._lost += 1
+        left = sum(hand.ready for hand in self.hands)
+        print(f"lost a Ray worker: {left} of {self._workers} are left", flush=True)
+        if self._lost > max(RETRIES, self._workers) and not left:
+            hint = ""
+            if not self._begun and os.environ[_AUTH_MODE].lower() == "token":
+                # Nodes without a token may not tell the owner of an actor that they have it.
+                hint = (
+                    "; if the cluster asks for no token, anyone who reaches it can run code there: "
+                    f"{_HOW_TO_SECURE}, or accept that with RAY_AUTH_MODE=disabled"
+                )
+            raise WorkerDiedError(f"{self._lost} Ray workers were lost ({reason}){hint}")
+        self._hire_at_s = time.monotonic() + min(60.0, 0.5 * 2**self._lost)
+
+    def dismiss(self, hand: _Hand) -> None:
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.kill(hand.actor)
+
+    def close(self) -> None:
+        while self.hands:
+            self.dismiss(self.hands.pop())
+        if self._connected:
+            self._ray.shutdown()
+
+
+def _connect(address: str, workers: int) -> None:
+    import ray
+
+    _check_reachable(address)
+    root = Path(__file__).resolve().parents[2]
+    runtime = {
+        "env_vars": {"OMP_NUM_THREADS": "1"},
+        "py_modules": [str(root / name) for name in _MODULES if (root / name).exists()],
+    }
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray announces its own future changes
+            ray.init(address, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR)
+    except ray.exceptions.AuthenticationError:
+        raise UserError(
+            f"ray_address = {address!r}: this process has no token of the cluster's (in "
+            f"~/.ray/auth_token, or RAY_AUTH_TOKEN); {_HOW_TO_SECURE}"
+        ) from None
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise UserError(
+            f"cannot use Ray at ray_address = {address!r} (it must run, and its token must be that "
+            f"of this process: {_HOW_TO_SECURE}): {' '.join(str(error).split())}"
+        ) from None
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # Ray's would end the process as it is
+    cores = int(ray.cluster_resources().get("CPU", 0))
+    if cores < workers:
+        print(f"Ray has {cores} cores for {workers} workers: the others wait for more", flush=True)
+
+
+def _check_reachable(address: str) -> None:
+    """UserError at once where Ray itself would try for minutes."""
+    host, colon, port = address.partition("://")[2 if "://" in address else 0].rpartition(":")
+    if not colon:  # "auto" and the like
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise UserError(f"nothing answers at ray_address = {address!r}: {error}") from None

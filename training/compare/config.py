@@ -1,0 +1,287 @@
+"""What a study is made of: arms that are trained alike and compared (`StudyConfig`)."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import field
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from policies.common.choices import Repair
+from training.algorithms.registry import TRAINERS, named
+from training.collect.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
+from training.command.suggestions import like_files
+from training.io import config as configuration
+from training.io.config import UserError
+
+__all__ = [
+    "ArmConfig",
+    "CurveConfig",
+    "PointConfig",
+    "StageConfig",
+    "StudyConfig",
+    "load_config",
+    "place_name",
+    "slug",
+    "stage_file",
+    "study_file",
+]
+
+_MOST_RUNS = 1000
+Reference = Literal["oracle", "blind", "random"]
+_STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class StageConfig:
+    """One training run of every arm and seed."""
+
+    trainer: str
+    """What trains: es, bc, ppo, or "module:NAME" of a trainer of your own."""
+    config: str
+    """Its configuration: a file, relative to the study's, or the name of a shipped preset."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Fields of it that this study changes, keys dotted where nested."""
+    always: dict[str, Any] = field(default_factory=dict)
+    """The same, whatever an arm says: such as {feature_map: softmax} of a first stage, from whose
+    policy each arm goes on with its own feature map."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        named(self.trainer)
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ArmConfig:
+    """One of the things that are compared."""
+
+    name: str = Field(min_length=1)
+    """What the page calls it; file names follow from it."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Fields of every stage's configuration that make the arm, keys dotted where nested."""
+    group: str | None = Field(default=None, min_length=1)
+    """Arms of one group, such as the same attention at several learning rates, are averaged too."""
+    control: bool = False
+    """A control, such as no attention at all: reported, but not as a cheap kind of attention."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class PointConfig:
+    """One place on a curve."""
+
+    x: float
+    """Where it is drawn, in the unit that `xlabel` names."""
+    set: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment there, beside those of `env`; none: the task itself, of which
+    the first episodes are taken."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class CurveConfig:
+    """How the trained arms and the references fare where the task is changed by degrees."""
+
+    name: str = Field(min_length=1)
+    """Its heading."""
+    xlabel: str
+    """Label of the horizontal axis, with its unit."""
+    points: tuple[PointConfig, ...] = Field(min_length=1, max_length=1000)
+    """The places."""
+    episodes: int = Field(default=50, ge=2, le=10**5)
+    """Episodes of every arm, seed and reference at each."""
+    repair: Repair | None = None
+    """Repair of depth pictures there, in place of the policies' own setting: none, holes or full;
+    null: their own."""
+
+    def is_of_the_task(self, point: PointConfig) -> bool:
+        """Whether a point has episodes of the task itself, as nothing is changed there."""
+        return not point.set and self.repair is None
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class StudyConfig:
+    """Arms trained over several seeds by the same stages, evaluated on the same scenes."""
+
+    title: str = Field(min_length=1)
+    """Heading of the page."""
+    stages: tuple[StageConfig, ...] = Field(min_length=1, max_length=16)
+    """Training runs in turn, each but the first from the policy of the one before; the last one's
+    policy is the arm's."""
+    arms: tuple[ArmConfig, ...] = Field(min_length=1, max_length=1000)
+    """What is compared."""
+    leading_arms: int | None = Field(default=None, ge=1, le=1000)
+    """How many of them, the first, have all their seeds and curves before the others begin; null:
+    all."""
+    baseline: str
+    """Name of the arm that the others are measured against."""
+    headline: str | None = None
+    """Name of the arm that the page's first sentence is about; null: the best but the baseline."""
+    equal_within: float = Field(default=0.02, ge=0, lt=1)
+    """An arm earns as much as the baseline if its reward is lower by at most this share; the lower
+    end of the interval decides."""
+    seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
+        default=(0, 1, 2), min_length=1, max_length=1000
+    )
+    """Training seeds; each gives every arm one policy."""
+    best_seeds: int | None = Field(default=None, ge=2, le=1000)
+    """Report the best so many of the seeds of each arm beside all of them, as papers do; by reward
+    on the task. Only where there are more. Null: all alone."""
+    seed_keys: Annotated[tuple[str, ...], Field(max_length=100)] = (
+        "seed",
+        "policy.init_seed",
+        "policy.feature_seed",
+    )
+    """Fields of the stages' configurations that the seed is put into."""
+    references: tuple[Reference, ...] = ("oracle", "blind")
+    """Scripted policies that are evaluated too."""
+    env: dict[str, Any] = field(default_factory=dict)
+    """Settings of the environment in all evaluations."""
+    episodes: int = Field(default=200, ge=2, le=10**5)
+    """Evaluation episodes of every arm, seed and reference, the same scenes for all."""
+    evaluation_seed: int = Field(default=EVALUATION_SEEDS_FROM, ge=VALIDATION_SEEDS_FROM, lt=2**32)
+    """Seed of the first; training uses none from 100000 up. Below that, from 90000 up, are
+    validation scenes, to choose an arm by: for studies that clone recorded demonstrations."""
+    curves: tuple[CurveConfig, ...] = Field(default=(), max_length=100)
+    """Evaluations where the task is changed."""
+    compare_stages: bool = False
+    """Evaluate the policies of the headline arm's earlier stages too: what each stage brings."""
+    demonstrations: str | None = None
+    """Arguments of `python -m training.demos` that records what the stages clone; null: none."""
+    workers: int | None = Field(default=None, ge=1, le=4096)
+    """Episodes run at the same time, in training and evaluation; null: the stages' own number, and
+    one in evaluations."""
+    parallel: int = Field(default=1, ge=1, le=1024)
+    """Runs and evaluations made at the same time, each in a process of its own with `workers`."""
+    ray_address: str | None = None
+    """Ray cluster for the stages that can use one ("auto", "host:6379")."""
+    device: str = "cpu"
+    """PyTorch device of evaluations and of the measured latency."""
+    videos: bool = True
+    """Film the first seed's policy of every arm, where the environment can be filmed."""
+
+    @property
+    def controls(self) -> set[str]:
+        """Names of the arms that are controls."""
+        return {arm.name for arm in self.arms if arm.control}
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        names = [arm.name for arm in self.arms]
+        _distinct("arm", names, get_args(Reference))
+        _distinct("curve", [curve.name for curve in self.curves])
+        for key, name in (("baseline", self.baseline), ("headline", self.headline)):
+            if name is not None and name not in names:
+                raise ValueError(f"{key} must be one of the arms {', '.join(names)}, got {name!r}")
+        if self.compare_stages and (self.headline is None or len(self.stages) < 2):
+            raise ValueError("compare_stages needs a headline arm and at least 2 stages")
+        for key, values in (("seeds", self.seeds), ("references", self.references)):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{key} must be distinct, got {list(values)}")
+        runs = len(self.seeds) * len(self.arms) * len(self.stages)
+        if runs > _MOST_RUNS:
+            raise ValueError(
+                f"seeds, arms and stages make {runs} runs, where there can be at most {_MOST_RUNS}"
+            )
+        if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
+            self.demonstrations is None
+            or not all(
+                any(one.clones_recordings for one in named(stage.trainer)) for stage in self.stages
+            )
+        ):
+            raise ValueError(
+                f"evaluation_seed must be at least {EVALUATION_SEEDS_FROM} where training makes "
+                f"scenes of its own and does not only clone demonstrations, got "
+                f"{self.evaluation_seed}"
+            )
+        try:
+            shlex.split(self.demonstrations or "")
+        except ValueError as error:
+            raise ValueError(
+                f"demonstrations = {self.demonstrations!r}, where arguments of training.demos are "
+                f"needed: {error}"
+            ) from None
+        for curve in self.curves:
+            places = [point.x for point in curve.points]
+            if len(set(map(place_name, places))) < len(places):
+                raise ValueError(
+                    f"curve {curve.name} has two points at one x, to 12 digits, got {places}"
+                )
+            if not all(math.isfinite(x) for x in places):
+                raise ValueError(f"curve {curve.name} needs finite x, got {places}")
+            if curve.episodes > self.episodes and any(map(curve.is_of_the_task, curve.points)):
+                raise ValueError(
+                    f"curve {curve.name} has a point without set, which takes the episodes of the "
+                    f"task itself, so its episodes must be at most {self.episodes}, got "
+                    f"{curve.episodes}"
+                )
+        for i, stage in enumerate(self.stages[1:], 1):
+            if not named(stage.trainer)[0].has("init_from"):
+                able = dict.fromkeys(one.name for one in TRAINERS if one.has("init_from"))
+                raise ValueError(
+                    f"stages.{i}.trainer must be {' or '.join(able)}, which can start from the "
+                    f"policy of the stage before, got {stage.trainer}"
+                )
+        return self
+
+
+def _distinct(kind: str, names: list[str], taken: tuple[str, ...] = ()) -> None:
+    """ValueError when two names repeat, or would give the same file name."""
+    seen = {name: f"the reference {name}" for name in taken}
+    for name in names:
+        word = slug(name)
+        if not word:
+            raise ValueError(f"{kind} names need a letter or a digit, got {name!r}")
+        if word in seen:
+            raise ValueError(
+                f"{kind} names must differ in letters and digits, as files are named {word!r} for "
+                f"both {seen[word]} and {name!r}"
+            )
+        seen[word] = repr(name)
+
+
+def slug(name: str) -> str:
+    """A name as part of a file name: small letters and digits, single dashes between."""
+    return "-".join(re.findall(r"[a-z0-9]+", name.lower()))
+
+
+def place_name(x: float) -> str:
+    """A curve's x as part of a file name, to 12 digits."""
+    return f"{x:.12g}"
+
+
+def stage_file(study: Path, given: str) -> Path:
+    """The configuration that a stage names: beside the study's file, or a shipped preset.
+
+    UserError when neither is there.
+    """
+    beside = study.parent / given
+    if beside.is_file():
+        return beside
+    name = given if given.endswith((".yaml", ".yml")) else f"{given}.yaml"
+    shipped = Path(str(resources.files("configs"))) / name
+    if shipped.is_file():
+        return shipped
+    raise UserError(
+        f"{study}: stage configuration {given} is neither the file {beside} nor a shipped preset"
+        f"{like_files(beside, shipped.parent)}"
+    )
+
+
+def study_file(given: str) -> Path:
+    """The file of a study: a path, or the name of one that comes with the package."""
+    shipped = Path(str(resources.files("configs"))) / "studies" / f"{given}.yaml"
+    return shipped if not Path(given).exists() and shipped.is_file() else Path(given)
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> StudyConfig:
+    """The study with every default filled in; UserError when something is wrong."""
+    if not {"stages", "arms"} & configuration.read_yaml(path).keys():
+        raise UserError(f"{path} is no study: it has neither stages nor arms")
+    return configuration.load(StudyConfig, path, overrides)

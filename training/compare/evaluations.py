@@ -1,0 +1,370 @@
+"""What a study measures: evaluations of its policies, costs of a step."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import filterfalse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from policies import build_for
+from policies.common.choices import Repair
+from policies.common.scripted import Oracle
+from training.analysis.agents import Agent
+from training.analysis.evaluator import episode_of, origin, play, record, summarise
+from training.analysis.step_cost import decisions_ms, measure_all
+from training.collect import environments
+from training.collect.environments import make_env
+from training.collect.episode import Episode
+from training.command.files import write_atomically
+from training.compare.config import CurveConfig, PointConfig, StudyConfig, place_name, slug
+from training.compare.episode_lines import play_on
+from training.compare.runs import Run, iterations_made
+from training.io import checkpoint
+from training.io import config as configuration
+from training.io.config import UserError
+from training.io.fingerprint import differences, fingerprint
+from training.io.run_log import Provenance, provenance
+from training.io.state_files import Count, Finite, State, read_json
+
+__all__ = [
+    "Conditions",
+    "Costs",
+    "Evaluation",
+    "Measured",
+    "check_there",
+    "condition_file",
+    "episodes_in",
+    "settings_of",
+    "unfinished",
+    "write_json",
+]
+
+TIMED_CALLS = 200
+
+
+@checked_dataclass(frozen=True, config=State)
+class Evaluation:
+    """What an evaluation was made with, as its file says."""
+
+    env_settings: dict[str, Any]
+    seeds: tuple[Count, ...]
+    checkpoint_sha256: str | None = None
+    repair: str | None = None
+
+
+@checked_dataclass(frozen=True, config=State)
+class Episodes:
+    """The episodes of an evaluation, as its file has them."""
+
+    records: tuple[dict[str, Finite], ...]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    earlier: tuple[dict[str, Any], ...] = ()
+    """How many episodes were there before more followed, and their provenance."""
+
+
+@checked_dataclass(frozen=True, config=State)
+class Cost:
+    """What the page shows of a step's cost."""
+
+    attention: Count
+    total: Count
+    latency_ms: Finite
+    parameters: Count
+    p50_ms: Finite | None = None
+    """Median time of an episode's decisions, of CPU time on a CPU; None where it was not measured
+    yet, as the following."""
+    p99_ms: Finite | None = None
+    """Of 100 decisions, 99 take no longer."""
+    state: Count | None = None
+    """Numbers that are carried to the next decision."""
+
+
+@checked_dataclass(frozen=True, config=State)
+class Measured:
+    """The file of the costs."""
+
+    measured: dict[str, Any]
+    """By arm, all that they follow from."""
+    costs: dict[str, Cost]
+    """By arm."""
+    provenance: Provenance
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write a file in one step, so that it is whole or absent."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(data, indent=1, allow_nan=False) + "\n"
+    write_atomically(path, text.encode())
+
+
+def condition_file(out: Path, who: str, curve: str | None = None, x: float = 0.0) -> Path:
+    """Where the evaluation of a policy lies, on the task itself or at a point of a curve."""
+    where = "" if curve is None else f"--{slug(curve)}-{place_name(x)}"
+    return out / "evaluations" / f"{who}{where}.json"
+
+
+def unfinished(path: Path) -> Path:
+    """Where the episodes of an evaluation lie until `path`, its result, is there."""
+    return path.with_suffix(".jsonl")
+
+
+def settings_of(env_id: str, robot: dict[str, Any], *changes: dict[str, Any]) -> dict[str, Any]:
+    """An evaluation's settings: the robot of a training run, and the task with these changes.
+
+    UserError for a setting that the environment does not know.
+    """
+    settings = copy.deepcopy(environments.embodiment(env_id, robot))
+    for change in changes:
+        configuration.merge(settings, copy.deepcopy(change))
+    return environments.resolved(env_id, settings)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """One policy on the task itself, or at the points of one curve."""
+
+    study: StudyConfig
+    out: Path
+    who: str
+    """An arm's file name with its seed, or a reference."""
+    env_id: str
+    robot: dict[str, Any] = field(repr=False)
+    """The environment's settings in training, of which the robot's are taken over."""
+    run: Path | None = None
+    """The run whose last policy it is; None for a reference."""
+    curve: CurveConfig | None = None
+    trained = None
+    alone = False
+
+    @property
+    def label(self) -> str:
+        """What is printed before it, and what the page calls it."""
+        where = "" if self.curve is None else f" along {self.curve.name}"
+        return f"evaluate {self.who}{where}"
+
+    @property
+    def start(self) -> Path | None:
+        """The run that it needs."""
+        return self.run
+
+    @property
+    def _seeds(self) -> range:
+        first = self.study.evaluation_seed
+        return range(first, first + (self.curve or self.study).episodes)
+
+    @property
+    def _repair(self) -> Repair | None:
+        """Of depth pictures, in place of the policy's own; scripted policies see none."""
+        return None if self.curve is None or self.run is None else self.curve.repair
+
+    def points(self) -> dict[Path, PointConfig | None]:
+        """Points of the curve by result file, but for those that change nothing, where the task
+        itself is measured already; None of the task itself."""
+        if self.curve is None:
+            return {condition_file(self.out, self.who): None}
+        return {
+            condition_file(self.out, self.who, self.curve.name, point.x): point
+            for point in filterfalse(self.curve.is_of_the_task, self.curve.points)
+        }
+
+    def settings(self, make: bool = False) -> dict[Path, dict[str, Any]]:
+        """The environment's settings by result file; UserError for one that is not known, which
+        with some environments only shows when they are made."""
+        curve = None if self.curve is None else self.curve.name
+        changes = {path: {} if p is None else p.set for path, p in self.points().items()}
+        found = {}
+        for path, change in changes.items():
+            try:
+                found[path] = settings_of(self.env_id, self.robot, self.study.env, change)
+                if make and environments.settings_class(self.env_id) is None:
+                    Agent(self.who, self.env_id, found[path]).make_env().close()
+            except UserError as error:
+                where = f"curve {curve}, setting {change}" if change else f"env {self.study.env}"
+                raise UserError(f"{where}: {error}") from None
+        return found
+
+    def done(self) -> bool:
+        """Whether every result is there, of as many episodes as are wanted or more."""
+        return all(episodes_in(path) >= len(self._seeds) for path in self.points())
+
+    def check(self) -> None:
+        """UserError when a result is there that the study would not come to now."""
+        there = [] if self.run is None else checkpoint.in_run(self.run)
+        for path, settings in self.settings(make=True).items():
+            if not path.is_file():
+                continue
+            before = dataclasses.asdict(read_json(Evaluation, path))
+            if self.run is not None:
+                check_there(path, self.run)
+            seeds = self._seeds[: len(before["seeds"])]  # more can follow, or be left out
+            before["seeds"] = before["seeds"][: len(seeds)]
+            before["env_settings"] = environments.completed(self.env_id, before["env_settings"])
+            now = {**before, "env_settings": settings, "seeds": seeds, "repair": self._repair}
+            now["checkpoint_sha256"] = there[-1] if there else before["checkpoint_sha256"]
+            for change in differences(fingerprint(before), fingerprint(now)):
+                raise UserError(
+                    f"{path} was measured with {change.told('the study now has')}; give another "
+                    "--out, or move that file away"
+                )
+
+    def do(self) -> None:
+        """Measure what is missing, each episode and result written as soon as it is there. A
+        result of fewer episodes than are wanted is gone on with."""
+        wanted = len(self._seeds)
+        missing = {p: s for p, s in self.settings().items() if episodes_in(p) < wanted}
+        file = None if self.run is None else checkpoint.resolve(self.run)
+        device = self.study.device if self.run is not None else "cpu"
+        repair: dict[str, Any] = {} if self._repair is None else {"repair": self._repair}
+        for path, settings in missing.items():
+            agent = Agent(self.who, self.env_id, settings, file, device, self._repair, anyway=True)
+            before = read_json(Episodes, path) if path.is_file() else None
+            inputs = {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
+            episodes = play_on(
+                unfinished(path),
+                fingerprint(inputs),
+                self._seeds,
+                partial(play, agent, workers=self.study.workers or 1),
+                () if before is None else _played(agent, before, path),
+            )
+            entry = summarise(agent, episodes) | origin(agent)
+            if before is not None:
+                first = {"episodes": len(before.records), "provenance": before.provenance}
+                entry["earlier"] = [*before.earlier, first]
+            entry["records"] = [record(e) | {"success": float(bool(e.success))} for e in episodes]
+            write_json(path, entry)
+            unfinished(path).unlink()
+
+
+def episodes_in(path: Path) -> int:
+    """How many episodes an evaluation's file holds; 0 without it."""
+    return len(read_json(Evaluation, path).seeds) if path.is_file() else 0
+
+
+def _played(agent: Agent, there: Episodes, path: Path) -> list[Episode]:
+    """The episodes that the result at `path` holds."""
+    try:
+        return [episode_of(one, agent.task) for one in there.records]
+    except KeyError as error:
+        raise UserError(f"{path} is damaged: an episode has no {error}") from None
+
+
+def check_there(path: Path, run: Path) -> None:
+    """UserError when the run that `path` was made from is gone."""
+    if not iterations_made(run):
+        raise UserError(
+            f"{path} was made from the policy of {run}, which is not there any more; bring that "
+            "run back, or move that file away too"
+        )
+
+
+@dataclass(frozen=True)
+class Costs:
+    """FLOPs, times, size and memory of a step of every arm, timed in turn in this process.
+
+    They follow from an arm's configuration: training changes the numbers in a policy, not what it
+    computes. So they are there before the first run, on policies as they are initialised.
+    """
+
+    study: StudyConfig
+    out: Path
+    runs: tuple[Run, ...] = field(repr=False)
+    """The last run of each arm, of any seed."""
+    label: str = "measure the cost of a step of every arm"
+    start: Path | None = None
+    """It needs no run."""
+    trained = None
+    alone = True
+
+    @property
+    def path(self) -> Path:
+        """The result file."""
+        return self.out / "costs.json"
+
+    def _measured(self) -> dict[str, Any]:
+        """By arm, all that the costs follow from."""
+        measured = {}
+        for run in self.runs:
+            policy = _policy_facts(run.job.policy)
+            env = settings_of(run.job.env_id, run.job.env, self.study.env)
+            measured[run.arm.name] = {"policy": policy, "env": env, "device": self.study.device}
+        return measured
+
+    def done(self) -> bool:
+        """Whether every arm as it is now was measured, and among the others."""
+        if not self.path.is_file():
+            return False
+        here, there = fingerprint(self._measured()), read_json(Measured, self.path).measured
+        return not differences({name: self._completed(there.get(name)) for name in here}, here)
+
+    def _completed(self, facts: Any) -> Any:
+        """What an arm was measured with, and the defaults of what was added since; what is no such
+        thing, as it is."""
+        if not isinstance(facts, dict):
+            return facts
+        policy: Any = facts.get("policy")
+        with contextlib.suppress(UserError, AttributeError):
+            policy = _policy_facts(checkpoint.policy_settings(policy, self.path))
+        env = environments.completed(self.runs[0].job.env_id, facts.get("env"))
+        return fingerprint({**facts, "env": env, "policy": policy})
+
+    def check(self) -> None:
+        """Nothing to refuse: costs are measured again when arms change."""
+
+    def do(self) -> None:
+        """Measure all arms, old ones too, so that latencies can be compared."""
+        torch.set_num_threads(1)
+        measured = self._measured()
+        observed: dict[str, list[Any]] = {}  # by environment
+        walks: dict[str, tuple[Any, list[Any]]] = {}
+        for run in self.runs:
+            env_id, settings = run.job.env_id, measured[run.arm.name]["env"]
+            key = repr((env_id, settings))
+            with make_env(env_id, settings) as env:
+                policy = build_for(run.job.policy, env)
+                policy.to(self.study.device).requires_grad_(False)
+                if key not in observed:
+                    observed[key] = self._observed(env, policy)
+            policy.reset()
+            walks[run.arm.name] = policy, observed[key]
+        device = self.study.device
+        first = {name: (policy, seen[0]) for name, (policy, seen) in walks.items()}
+        costs = measure_all(first, device, TIMED_CALLS)
+        found = {}
+        for name, times_ms in decisions_ms(walks, device, TIMED_CALLS).items():
+            cost = costs[name]
+            p50_ms, p99_ms = map(float, np.quantile(times_ms, (0.5, 0.99)))
+            found[name] = dataclasses.asdict(cost) | {
+                "attention": cost.attention, "total": cost.total,
+                "p50_ms": p50_ms, "p99_ms": p99_ms,
+            }  # fmt: skip
+        facts = {"measured": measured, "costs": found, "timed_calls": TIMED_CALLS}
+        write_json(self.path, facts | {"provenance": provenance({})})
+
+    def _observed(self, env: Any, policy: Any) -> list[Any]:
+        """What is observed in an episode, at most so often as is timed: of the expert, or of the
+        policy where there is none."""
+        walker = Oracle(env) if env.has_wrapper_attr("expert_action") else policy
+        observation, _ = env.reset(seed=self.study.evaluation_seed)
+        seen, ended = [copy.deepcopy(observation)], False
+        walker.reset()
+        with contextlib.suppress(Exception):  # its evaluation says why an environment breaks
+            while not ended and len(seen) < TIMED_CALLS:
+                observation, _, terminated, truncated, _ = env.step(walker.act(observation))
+                ended = terminated or truncated
+                seen.append(copy.deepcopy(observation))
+        return seen
+
+
+def _policy_facts(settings: Any) -> dict[str, Any]:
+    """A policy's settings as plain data, but for its seeds, by which no cost differs."""
+    return {k: v for k, v in configuration.dump(settings).items() if not k.endswith("_seed")}

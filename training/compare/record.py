@@ -1,0 +1,282 @@
+"""A study's results in a few small files: a record, which can be kept beside the source.
+
+A study's directory holds a file for every evaluation and several for every run, so that it can go
+on after any interruption. A record holds the same results: every episode in one table, every
+iteration of training in another, and what else those files say in a third. `unpack` gives back
+files that hold the same. Checkpoints, policies, films and TensorBoard's events are left out. A
+record of before, whose files end in .gz beside a costs.json, is read as well.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import lzma
+import shutil
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import ConfigDict, StringConstraints
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from training.command.files import read_bytes, reason, write_atomically
+from training.io.config import UserError
+from training.io.fingerprint import sha256_of
+from training.io.state_files import check
+
+__all__ = ["EPISODES", "FACTS", "ITERATIONS", "Told", "pack", "unpack"]
+
+EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
+_MOST_BYTES, _MOST_CELLS = 2**26, 2**23
+_STUDY, _COSTS = "study.yaml", "costs.json"
+"""Files of a study that a record holds as they are, the second among the facts."""
+_OF_RUN = ("config.yaml", "provenance.json", "stopped.json")
+_METRICS = "metrics.csv"
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*$", max_length=200)]
+
+
+@checked_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Facts:
+    """What the tables do not hold."""
+
+    tables: dict[str, str]
+    """SHA-256 of each."""
+    numbers: dict[Name, tuple[str, ...]]
+    """By evaluation, the names of its episodes' numbers."""
+    evaluations: dict[Name, dict[str, Any]]
+    """By evaluation, what else its file says."""
+    runs: dict[Name, dict[str, str]]
+    """By run, its configuration and provenance as text, and the head of its metrics."""
+    gaze: dict[Name, str]
+    """By run, where its policy looks, as text."""
+    costs: str | None = None
+    """What a step costs, as text."""
+
+
+Row = dict[str, str]
+
+
+class Told(NamedTuple):
+    """What a record is made of and, for whoever reads the tables, columns that say what it is."""
+
+    runs: Mapping[str, Mapping[str, Any]]
+    evaluations: Mapping[str, Mapping[str, Any]]
+
+
+def pack(out: Path, record: Path, told: Told) -> None:
+    """Write the record of a study's directory.
+
+    Args:
+        out: the study's directory.
+        record: the directory of the record, made where it is not there.
+        told: runs and evaluations by the names of their files, those that are not there too.
+
+    Raises UserError where a file is damaged, OSError where nothing can be written.
+    """
+    episodes, numbers, evaluations = _evaluations(out, told)
+    iterations, runs = _runs(out, told)
+    looks = {name: out / "gaze" / f"{name}.json" for name in told.runs}
+    gaze = {name: _text(path) for name, path in looks.items() if path.is_file()}
+    costs = _text(out / _COSTS) if (out / _COSTS).is_file() else None
+    files = {_STUDY: _text(out / _STUDY).encode()} if (out / _STUDY).is_file() else {}
+    for name, rows in ((EPISODES, episodes), (ITERATIONS, iterations)):
+        files[name] = _compressed(_table(rows))
+    text = json.dumps(
+        {
+            "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
+            "numbers": numbers, "evaluations": evaluations, "runs": runs, "gaze": gaze,
+            "costs": costs,
+        }
+    )  # fmt: skip
+    files[FACTS] = _compressed(text)  # written last: they name the tables
+    record.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_atomically(record / name, data)
+    for name in (EPISODES, ITERATIONS, FACTS):  # of a record of before in this place
+        (record / _of_before(name)).unlink(missing_ok=True)
+    (record / _COSTS).unlink(missing_ok=True)
+
+
+def _evaluations(
+    out: Path, told: Told
+) -> tuple[list[tuple[Row, Row]], dict[str, list[str]], dict[str, Any]]:
+    """Rows of all episodes; by evaluation, the names of their numbers, and all else."""
+    rows: list[tuple[Row, Row]] = []
+    numbers, others = dict[str, list[str]](), dict[str, Any]()
+    for name, columns in told.evaluations.items():
+        path = out / "evaluations" / f"{name}.json"
+        if not path.is_file():
+            continue
+        facts = _json(_text(path), path)
+        records = facts.get("records") if isinstance(facts, dict) else None
+        if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
+            raise UserError(f"{path} is damaged: it has no list of records")
+        where = {"evaluation": name} | _cells(columns)
+        rows += [(where, _cells(one)) for one in records]
+        numbers[name] = list(dict.fromkeys(key for one in records for key in one))
+        others[name] = facts | {"records": None, "seeds": None}
+    return rows, numbers, others
+
+
+def _runs(out: Path, told: Told) -> tuple[list[tuple[Row, Row]], dict[str, dict[str, str]]]:
+    """Rows of all iterations; by run, its texts and the head of its metrics."""
+    rows: list[tuple[Row, Row]] = []
+    texts: dict[str, dict[str, str]] = {}
+    for name, columns in told.runs.items():
+        folder = out / "runs" / name
+        if not folder.is_dir():
+            continue
+        there = [file for file in _OF_RUN if (folder / file).is_file()]
+        texts[name] = {file: _text(folder / file) for file in there}
+        path = folder / _METRICS
+        head, *lines = (_text(path) if path.is_file() else "").splitlines() or [""]
+        if head:
+            texts[name][_METRICS] = head
+            keys, where = head.split(","), {"run": name} | _cells(columns)
+            cells = (line.split(",") for line in lines)  # one may be cut short by a kill
+            rows += [
+                (where, dict(zip(keys, row, strict=True))) for row in cells if len(row) == len(keys)
+            ]
+    return rows, texts
+
+
+def _of_before(name: str) -> str:
+    """What a file of a record was called when gzip compressed it."""
+    return name.removesuffix(".xz") + ".gz"
+
+
+def _cells(values: Mapping[str, Any]) -> Row:
+    """As JSON, so that numbers come back to the bit; text as it is."""
+    return {k: v if isinstance(v, str) else json.dumps(v) for k, v in values.items()}
+
+
+def _table(rows: list[tuple[Row, Row]]) -> str:
+    """CSV of what each row is of, and its own columns. Where both have a column of one name, that
+    of what it is of begins with "study_"."""
+    first = dict.fromkeys(key for where, _ in rows for key in where)
+    others = dict.fromkeys(key for _, own in rows for key in own)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*(f"study_{key}" if key in others else key for key in first), *others])
+    for where, own in rows:
+        writer.writerow([*(where.get(key, "") for key in first), *(own.get(k, "") for k in others)])
+    return text.getvalue()
+
+
+def unpack(record: Path, out: Path) -> None:
+    """Make a study's directory of a record, whole or not at all.
+
+    Raises UserError where the record is damaged or the directory is there and not empty, OSError
+    where nothing can be written.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} must be empty to begin with {record}: give another --out")
+    files = _files(record)
+    begun = out.with_name(f".{out.name}.unpacking")
+    shutil.rmtree(begun, ignore_errors=True)
+    for name, text in files.items():
+        path = begun / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8", newline="")
+    if out.exists():
+        out.rmdir()
+    begun.rename(out)
+
+
+def _files(record: Path) -> dict[str, str]:
+    """The text of a study's files, by their places in its directory."""
+    names = [EPISODES, ITERATIONS, FACTS]
+    if not (record / FACTS).exists() and (record / _of_before(FACTS)).exists():
+        names = list(map(_of_before, names))
+    episodes_path, iterations_path, facts_path = (record / name for name in names)
+    facts = check(Facts, _json(_decompressed(facts_path), facts_path), facts_path)
+    for path in (episodes_path, iterations_path):
+        if sha256_of([_bytes(path)]) != facts.tables.get(path.name):
+            raise UserError(f"{path} is another table than {facts_path} was written with")
+    episodes, iterations = _grouped(episodes_path), _grouped(iterations_path)
+    files = {name: _text(record / name) for name in (_STUDY, _COSTS) if (record / name).is_file()}
+    files |= {} if facts.costs is None else {_COSTS: facts.costs}
+    for name, entry in facts.evaluations.items():
+        keys, rows = facts.numbers.get(name, ()), episodes.get(name, [])
+        records = [{k: _json(row[k], episodes_path) for k in keys if row.get(k)} for row in rows]
+        if not records:
+            raise UserError(f"{episodes_path} is damaged: it has no episodes of {name}")
+        whole = entry | {"records": records, "seeds": [one.get("seed") for one in records]}
+        try:
+            files[f"evaluations/{name}.json"] = json.dumps(whole, indent=1) + "\n"
+        except RecursionError:
+            raise UserError(f"{facts_path} is damaged: {name} is nested too deep") from None
+    for name, texts in facts.runs.items():
+        for file, text in texts.items():
+            if file not in (*_OF_RUN, _METRICS):
+                raise UserError(f"{facts_path} is damaged: a run has no file {file}")
+            lines: Iterable[str] = [text]
+            if file == _METRICS:
+                keys = tuple(text.split(","))
+                found = iterations.get(name, [])
+                lines = (text, *(",".join(row.get(k, "") for k in keys) for row in found), "")
+            files[f"runs/{name}/{file}"] = "\n".join(lines)
+    return files | {f"gaze/{name}.json": text for name, text in facts.gaze.items()}
+
+
+def _bytes(path: Path) -> bytes:
+    """UserError where there is no such file of the record itself."""
+    try:
+        if path.is_symlink():
+            raise UserError(f"{path} is a link, where a file is needed")
+        return read_bytes(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return _bytes(path).decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is damaged: it is no text in UTF-8") from None
+
+
+def _json(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise UserError(f"{path} is damaged: {text[:40]!r} is no JSON") from None
+
+
+def _compressed(text: str) -> bytes:
+    return lzma.compress(text.encode(), preset=lzma.PRESET_EXTREME | 6)
+
+
+def _decompressed(path: Path) -> str:
+    """UserError where it is damaged, or larger than any record of ours."""
+    reader = gzip.open if path.suffix == ".gz" else lzma.open
+    try:
+        with reader(io.BytesIO(_bytes(path))) as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise UserError(f"{path} holds more than {_MOST_BYTES / 2**20:.0f} MiB")
+        return data.decode()
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+
+
+def _grouped(path: Path) -> dict[str, list[Row]]:
+    """Rows of a table by its first column, in their order."""
+    found: dict[str, list[Row]] = {}
+    cells = 0
+    try:
+        lines = csv.reader(io.StringIO(_decompressed(path), newline=""))
+        head = next(lines, [])
+        for row in lines:
+            cells += len(row)
+            if len(row) != len(head) or cells > _MOST_CELLS:
+                raise UserError(f"{path} is damaged, or too large: row {lines.line_num}")
+            found.setdefault(row[0], []).append(dict(zip(head[1:], row[1:], strict=True)))
+    except csv.Error as error:
+        raise UserError(f"{path} is damaged: {error}") from None
+    return found

@@ -1,0 +1,154 @@
+"""Cost against reward on a study's page: a point an arm, numbered, the Pareto front ringed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from training.reports.figures import HEIGHT_IN, WIDTH_IN, look, name_all, single
+from training.reports.svg import INK, finish
+
+__all__ = ["Point", "draw_picture", "draw_points"]
+
+_RADII_PT = (12, 18, 26, 36, 48, 62)
+"""How far from its point a number may stand."""
+_DIRECTIONS = 16
+"""In how many directions."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """An arm's cost and reward."""
+
+    number: int
+    x: float
+    y: float
+    low: float
+    high: float
+    on_front: bool = False
+
+
+def _mark(number: int) -> dict[str, Any]:
+    colour, _, shape = look(number)
+    return {"color": colour, "marker": shape}
+
+
+def draw_points(
+    points: Sequence[Point], title: str, xlabel: str, ylabel: str, across: dict[str, float]
+) -> str:
+    """Cost against reward as SVG, numbered as in the legend; `across` are dashed levels by
+    name, where they are near.
+
+    Arms without cost are drawn beside each other on the left, where the axis is labelled none.
+    """
+    figure, axis = single(xlabel, ylabel)
+    _scatter(axis, points, across)
+    return finish(figure, title)
+
+
+def draw_picture(
+    points: Sequence[Point], names: Sequence[str], xlabel: str, ylabel: str,
+    across: dict[str, float],
+) -> bytes:  # fmt: skip
+    """The same as a PNG on white, with the points' names beside it."""
+    from matplotlib.lines import Line2D
+    from PIL import Image  # which matplotlib brings
+
+    figure, axis = single(xlabel, ylabel)
+    figure.set_size_inches(WIDTH_IN + 2.6, HEIGHT_IN)
+    handles = [Line2D([], [], **_mark(point.number), linestyle="") for point in points]
+    numbered = [f"{point.number + 1}. {name}" for point, name in zip(points, names, strict=True)]
+    name_all(figure, handles, numbered, loc="outside right upper")
+    _scatter(axis, points, across)
+    figure.patch.set(facecolor="white", visible=True)
+    data, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(data, format="png", dpi=150, metadata={"Software": None})
+    image = Image.open(data).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    image.save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> None:
+    points = _scale_costs(axis, points)
+    for point in points:
+        error = [[point.y - point.low], [point.high - point.y]]
+        axis.errorbar(
+            point.x, point.y, yerr=error, **_mark(point.number), linestyle="", capsize=3,
+            markersize=6, clip_on=False,
+        )  # fmt: skip
+    front = sorted((point.x, point.y) for point in points if point.on_front)
+    if front:
+        axis.plot(
+            *zip(*front, strict=True), color=INK, linewidth=1, alpha=0.6, zorder=0, clip_on=False
+        )
+        axis.plot(
+            *zip(*front, strict=True), "o", markersize=12, markerfacecolor="none", color=INK,
+            markeredgewidth=1, clip_on=False,
+        )  # fmt: skip
+    bottom, top = axis.get_ylim()
+    for name, level in across.items():
+        if not bottom - (top - bottom) < level < top + (top - bottom):
+            continue  # it would press the arms together
+        axis.axhline(level, color=INK, linewidth=0.8, linestyle="--", alpha=0.6, clip_on=False)
+        axis.annotate(
+            name, (1, level), xycoords=("axes fraction", "data"), textcoords="offset points",
+            xytext=(4, 0), va="center", color=INK, fontsize=8,
+        )  # fmt: skip
+    _number_points(axis, points)
+
+
+def _scale_costs(axis: Any, points: Sequence[Point]) -> Sequence[Point]:
+    """Prepare the axis of costs; the points, those without cost moved left of all others."""
+    from matplotlib.ticker import EngFormatter, LogLocator
+
+    costs = [point.x for point in points if point.x > 0] or [1.0]
+    least, most = min(costs), max(costs)
+    step = max(most / least, 5.0) ** 0.08
+    if most / least > 5:
+        axis.set_xscale("log")
+        subs = (1, 2, 5) if most / least < 50 else (1,)
+        ticks = LogLocator(subs=subs).tick_values(least, most)
+        axis.set_xticks([tick for tick in ticks if least / step < tick < most * step])
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.minorticks_off()
+    free = [point.number for point in points if point.x == 0]
+    if not free:
+        return points
+    axis.axvline(least / step, color=INK, linewidth=0.6, linestyle=":", clip_on=False)
+    axis.annotate(
+        "none", (least / step ** (1.5 + len(free) / 2), 0), ha="center", color=INK, fontsize=8,
+        xycoords=("data", "axes fraction"), textcoords="offset points", xytext=(0, 3),
+    )  # fmt: skip
+    left = {number: least / step**rank for rank, number in enumerate(reversed(free), 2)}
+    return [replace(point, x=left.get(point.number, point.x)) for point in points]
+
+
+def _number_points(axis: Any, points: Sequence[Point]) -> None:
+    """A number near each point, where nothing before it stands, tied to it where it is far off."""
+    from matplotlib.transforms import Bbox
+
+    axis.figure.draw_without_rendering()  # only now is it known where things will lie
+    scale = axis.figure.dpi / 72  # pixels in a point of print
+    centres = axis.transData.transform([(point.x, point.y) for point in points])
+    taken = [Bbox.from_extents(x - 6, y - 6, x + 6, y + 6) for x, y in centres]
+    angles = np.pi * (0.25 + 2 * np.arange(_DIRECTIONS) / _DIRECTIONS)
+    offsets = [(r * np.cos(a), r * np.sin(a)) for r in _RADII_PT for a in angles]
+    for point, centre in zip(points, centres, strict=True):
+        for offset in offsets:
+            x, y = centre + scale * np.array(offset)
+            box = Bbox.from_extents(x - 9, y - 7, x + 9, y + 7)
+            inside = axis.bbox.contains(box.x0, box.y0) and axis.bbox.contains(box.x1, box.y1)
+            if inside and not box.count_overlaps(taken):
+                break
+        taken.append(box)
+        far = np.hypot(*offset) > _RADII_PT[1]
+        axis.annotate(
+            str(point.number + 1), (point.x, point.y), xytext=offset, textcoords="offset points",
+            ha="center", va="center", color=INK, fontsize=9,
+            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5, "alpha": 0.6}
+            if far else None,
+        )  # fmt: skip

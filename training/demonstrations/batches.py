@@ -1,0 +1,127 @@
+"""Batches of demonstrated frames: which ones, a pure function of the update, read ahead of time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.demonstrations.reader import DemoReader
+
+__all__ = ["Batch", "FrameSet", "Prefetcher", "frames_of_update"]
+
+_AHEAD = 2  # batches read beyond the one in use
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Frames of a gradient step, with what the expert did."""
+
+    rgb: Tensor
+    """(batch, height, width, 3) uint8."""
+    pose: Tensor
+    """(batch, k) float32."""
+    actions: Tensor
+    """(batch, n) float32."""
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on a device."""
+        return Batch(
+            *(t.to(device, non_blocking=True) for t in (self.rgb, self.pose, self.actions))
+        )
+
+    def pinned(self) -> Batch:
+        """The same in page-locked memory."""
+        return Batch(self.rgb.pin_memory(), self.pose.pin_memory(), self.actions.pin_memory())
+
+
+class FrameSet:
+    """The frames of some demonstrations as one sequence.
+
+    Args:
+        reader: of the demonstrations; their observations are `rgb` and `pose`.
+        chosen: places in `reader.demos`.
+    """
+
+    def __init__(self, reader: DemoReader, chosen: Sequence[int]) -> None:
+        demos = [reader.demos[i] for i in chosen]
+        self._reader = reader
+        lengths = [len(demo) for demo in demos]
+        self._demo = np.repeat(np.array(chosen, np.int64), lengths)
+        self._step = np.concatenate([np.arange(length) for length in lengths])
+        self.pose = np.concatenate([demo.arrays["pose"] for demo in demos])
+        self.actions = np.concatenate([demo.actions for demo in demos])
+
+    def __len__(self) -> int:
+        return len(self._demo)
+
+    def read(self, indices: Indices) -> Batch:
+        """Frames by their place in the sequence."""
+        first = self._reader.frame(int(self._demo[indices[0]]), int(self._step[indices[0]]), "rgb")
+        rgb = np.empty((len(indices), *first.shape), np.uint8)
+        rgb[0] = first
+        for row, index in enumerate(indices[1:].tolist(), 1):
+            rgb[row] = self._reader.frame(int(self._demo[index]), int(self._step[index]), "rgb")
+        return Batch(
+            torch.from_numpy(rgb),
+            torch.from_numpy(self.pose[indices]),
+            torch.from_numpy(self.actions[indices]),
+        )
+
+
+def frames_of_update(update: int, batch_size: int, size: int, seed: int) -> Indices:
+    """Which of `size` frames gradient step `update` takes: shuffled passes, remainders dropped."""
+    batch_size = min(batch_size, size)
+    epoch, place = divmod(update, size // batch_size)
+    order = _order(size, seed, epoch)
+    chosen: Indices = order[place * batch_size : (place + 1) * batch_size]
+    return chosen
+
+
+@lru_cache(maxsize=4)
+def _order(size: int, seed: int, epoch: int) -> Indices:
+    """The order in which a pass takes its frames; milliseconds, if it were drawn every time."""
+    order = np.random.default_rng((seed, epoch)).permutation(size)
+    order.flags.writeable = False
+    return order
+
+
+class Prefetcher:
+    """Reads the batches of successive updates in threads, ahead of their use.
+
+    Args:
+        frames: to read from.
+        readers: number of threads.
+        pinned: whether batches lie in page-locked memory, from which a GPU copies faster.
+    """
+
+    def __init__(self, frames: FrameSet, readers: int, *, pinned: bool = False) -> None:
+        self._frames, self._pinned = frames, pinned
+        self._pool = ThreadPoolExecutor(readers)
+
+    def batches(self, wanted: Iterator[Indices]) -> Iterator[Batch]:
+        """The batches of these frames, in order."""
+        reading: deque[Future[Batch]] = deque()
+        for indices in wanted:
+            reading.append(self._pool.submit(self._read, indices))
+            if len(reading) > _AHEAD:
+                yield reading.popleft().result()
+        while reading:
+            yield reading.popleft().result()
+
+    def _read(self, indices: Indices) -> Batch:
+        batch = self._frames.read(indices)
+        return batch.pinned() if self._pinned else batch
+
+    def close(self) -> None:
+        """End the threads; batches that were not used are dropped."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,314 @@
+"""Writing a LeRobotDataset of format v3.0, an episode at a time (extra `lerobot`).
+
+The layout is that of https://github.com/huggingface/lerobot (release 0.4):
+
+    DIR/meta/info.json                               features, rates, counts
+    DIR/meta/stats.json                              statistics of each feature
+    DIR/meta/tasks.parquet                           task_index by task
+    DIR/meta/episodes/chunk-000/file-000.parquet     an episode a row: where its frames are
+    DIR/data/chunk-000/file-000.parquet              a frame a row; pictures are PNG bytes in it
+
+Pictures (height, width, 3) of uint8 are images there; all else are numbers of their own type, depth
+in metres too. Nothing is kept in memory but the episode that is written.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from PIL import Image
+
+import foveate_extras
+from training.command.files import write_atomically
+from training.demonstrations.format import BOX_KEY, ArraySpec
+from training.demonstrations.lerobot_stats import Moments
+from training.io.config import UserError
+
+__all__ = ["DatasetWriter", "action_spec", "feature_names"]
+
+CODEBASE_VERSION = "v3.0"
+_FILE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+_DATA, _EPISODES = f"data/{_FILE}", f"meta/episodes/{_FILE}"
+_FILES_A_CHUNK, _FILE_MB = 1000, 100
+_MOST_DIMENSIONS = 5
+_TIMES = {
+    "timestamp": "float32", "frame_index": "int64", "episode_index": "int64", "index": "int64",
+    "task_index": "int64",
+}  # fmt: skip
+
+
+def feature_names(observation: Mapping[str, ArraySpec]) -> dict[str, str]:
+    """What the parts of an observation are called there: the only vector is the state."""
+    vectors = [key for key, spec in observation.items() if len(spec.shape) == 1]
+    names = {
+        key: f"observation.{'images.' * _is_picture(s)}{key}" for key, s in observation.items()
+    }
+    if len(vectors) == 1:
+        names[vectors[0]] = "observation.state"
+    elif set(observation) == {BOX_KEY} and not _is_picture(observation[BOX_KEY]):
+        names[BOX_KEY] = "observation.environment_state"
+    return names
+
+
+def action_spec(space: gymnasium.Space[Any]) -> ArraySpec:
+    """UserError for actions that are not one array of numbers."""
+    if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        return ArraySpec(tuple(map(int, space.shape or ())), np.dtype(space.dtype).name)
+    raise UserError(f"actions are {space}, but a dataset holds one array of numbers as an action")
+
+
+def _is_picture(spec: ArraySpec) -> bool:
+    return len(spec.shape) == 3 and spec.shape[-1] == 3 and spec.dtype == "uint8"
+
+
+@dataclass(frozen=True)
+class _Feature:
+    """A column of numbers or pictures."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def is_picture(self) -> bool:
+        return self.dtype == "image"
+
+    def told(self) -> dict[str, Any]:
+        names = ["height", "width", "channels"] if self.is_picture else None
+        return {"dtype": self.dtype, "shape": list(self.shape), "names": names}
+
+
+def _feature(spec: ArraySpec, name: str) -> _Feature:
+    if _is_picture(spec):
+        return _Feature(spec.shape, "image")
+    if len(spec.shape) > _MOST_DIMENSIONS or 0 in spec.shape:
+        raise UserError(
+            f"{name} has shape {list(spec.shape)}, where LeRobot has 1 to {_MOST_DIMENSIONS} "
+            "dimensions, none of them empty"
+        )
+    return _Feature(spec.shape or (1,), spec.dtype)
+
+
+class DatasetWriter:
+    """Takes the steps of one episode after the other.
+
+    Args:
+        directory: an empty one.
+        observation: arrays of an observation, by key.
+        action: that of an action.
+        fps: steps a second.
+        task: what is done in all episodes, in words.
+        told: what else is to stand in info.json, under `foveate`.
+
+    Raises:
+        MissingExtraError: without pyarrow.
+        UserError: for what LeRobot has no column for.
+    """
+
+    def __init__(
+        self, directory: Path, observation: Mapping[str, ArraySpec], action: ArraySpec, fps: float,
+        task: str, told: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        foveate_extras.require("a LeRobotDataset", "lerobot")
+        import pyarrow
+        from pyarrow import parquet
+
+        self._arrow, self._parquet = pyarrow, parquet
+        self._directory, self._fps, self._task, self._told = directory, fps, task, dict(told)
+        self._names = feature_names(observation)
+        features = {name: _feature(observation[key], name) for key, name in self._names.items()}
+        features["action"] = _feature(action, "action")
+        features |= {
+            "next.reward": _Feature((1,), "float64"),
+            "next.done": _Feature((1,), "bool"),
+            "next.success": _Feature((1,), "bool"),
+        }
+        self._features = features | {name: _Feature((1,), kind) for name, kind in _TIMES.items()}
+        self._schema = pyarrow.schema([(name, self._type(f)) for name, f in self._features.items()])
+        self._stats: dict[str, Moments] = {}
+        self._episodes = self._frames = self._file = self._bytes = 0
+        self._data: Any = None
+        self._meta: Any = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rows: dict[str, list[Any]] = {name: [] for name in self._features}
+        self._pictures: dict[str, Moments] = {}
+
+    def add(self, observation: Any, action: Any, reward: float) -> None:
+        """One step: the observation, the action that answered it, and the reward that followed."""
+        parts = observation if isinstance(observation, Mapping) else {BOX_KEY: observation}
+        for key, name in self._names.items():
+            value = np.asarray(parts[key])
+            if self._features[name].is_picture:
+                self._rows[name].append(_png(value))
+                found = Moments.of_picture(value)
+                known = self._pictures.get(name)
+                self._pictures[name] = found if known is None else known + found
+            else:
+                self._rows[name].append(value.copy())
+        self._rows["action"].append(np.array(action))
+        self._rows["next.reward"].append(reward)
+
+    def end_episode(self, success: bool) -> None:
+        """Write the episode; whether it succeeded. Raises OSError."""
+        rows: dict[str, Any] = self._rows
+        steps = np.arange(len(rows["action"]))
+        last = steps == len(steps) - 1
+        rows |= {
+            "next.done": last, "next.success": last & success, "timestamp": steps / self._fps,
+            "frame_index": steps, "episode_index": np.full(len(steps), self._episodes),
+            "index": self._frames + steps, "task_index": np.zeros(len(steps)),
+        }  # fmt: skip
+        stats = dict(self._pictures)
+        columns = []
+        for name, feature in self._features.items():
+            if feature.is_picture:
+                columns.append(self._arrow.array(rows[name], self._schema.field(name).type))
+                continue
+            values = np.asarray(rows[name], feature.dtype).reshape(-1, *feature.shape)
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                raise UserError(
+                    f"{name} holds numbers that are not finite in episode {self._episodes}; they "
+                    "have no statistics, which LeRobot needs"
+                )
+            stats[name] = Moments.of(values)
+            columns.append(self._column(values))
+        self._write(self._arrow.table(columns, schema=self._schema), len(steps), stats)
+        self._begin()
+
+    def _write(self, table: Any, steps: int, stats: dict[str, Moments]) -> None:
+        if self._data is not None and self._bytes + table.nbytes > _FILE_MB * 2**20:
+            self._data.close()
+            self._data, self._bytes, self._file = None, 0, self._file + 1
+        chunk, file = divmod(self._file, _FILES_A_CHUNK)
+        if self._data is None:
+            path = self._directory / _DATA.format(chunk_index=chunk, file_index=file)
+            self._data = self._writer(path, self._schema)
+        self._data.write_table(table)
+        self._bytes += table.nbytes
+        row = {
+            "episode_index": self._episodes,
+            "tasks": [self._task],
+            "length": steps,
+            "data/chunk_index": chunk,
+            "data/file_index": file,
+            "dataset_from_index": self._frames,
+            "dataset_to_index": self._frames + steps,
+            "meta/episodes/chunk_index": 0,
+            "meta/episodes/file_index": 0,
+        }
+        for name, moments in stats.items():
+            row |= {f"stats/{name}/{key}": value for key, value in moments.told().items()}
+            self._stats[name] = moments + self._stats[name] if self._episodes else moments
+        episode = self._arrow.Table.from_pylist([row])
+        if self._meta is None:
+            path = self._directory / _EPISODES.format(chunk_index=0, file_index=0)
+            self._meta = self._writer(path, episode.schema)
+        self._meta.write_table(episode)
+        self._episodes, self._frames = self._episodes + 1, self._frames + steps
+
+    def _writer(self, path: Path, schema: Any) -> Any:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return self._parquet.ParquetWriter(path, schema)
+
+    def _type(self, feature: _Feature) -> Any:
+        arrow = self._arrow
+        if feature.is_picture:
+            return arrow.struct({"bytes": arrow.binary(), "path": arrow.string()})
+        if feature.dtype == "bool":
+            return arrow.bool_()
+        kind = arrow.from_numpy_dtype(np.dtype(feature.dtype))
+        if feature.shape == (1,):
+            return kind
+        if len(feature.shape) == 1:
+            return arrow.list_(kind, feature.shape[0])
+        for _ in feature.shape:
+            kind = arrow.list_(kind)
+        return kind
+
+    def _column(self, values: NDArray[Any]) -> Any:
+        """(rows, ...) numbers as a column."""
+        arrow, (rows, *shape) = self._arrow, values.shape
+        column = arrow.array(values.reshape(-1))
+        if shape == [1]:
+            return column
+        if len(shape) == 1:
+            return arrow.FixedSizeListArray.from_arrays(column, shape[0])
+        for size in reversed(shape):
+            offsets = np.arange(0, len(column) + 1, size, dtype=np.int32)
+            column = arrow.ListArray.from_arrays(offsets, column)
+        assert len(column) == rows
+        return column
+
+    def close(self) -> None:
+        """Write what is said of all episodes. Raises OSError."""
+        self._close_files()
+        meta = self._directory / "meta"
+        meta.mkdir(exist_ok=True)
+        tasks = self._arrow.table({"task_index": [0], "task": [self._task]})
+        tasks = tasks.replace_schema_metadata({"pandas": json.dumps(_INDEX)})
+        self._parquet.write_table(tasks, meta / "tasks.parquet")
+        stats = {name: moments.told() for name, moments in self._stats.items()}
+        _write_json(meta / "stats.json", stats)
+        info = {
+            "codebase_version": CODEBASE_VERSION,
+            "robot_type": None,
+            "total_episodes": self._episodes,
+            "total_frames": self._frames,
+            "total_tasks": 1,
+            "chunks_size": _FILES_A_CHUNK,
+            "data_files_size_in_mb": _FILE_MB,
+            "video_files_size_in_mb": 200,
+            "fps": int(self._fps) if float(self._fps).is_integer() else self._fps,
+            "splits": {"train": f"0:{self._episodes}"},
+            "data_path": _DATA,
+            "video_path": None,
+            "features": {name: feature.told() for name, feature in self._features.items()},
+            "foveate": self._told,
+        }
+        _write_json(meta / "info.json", info)
+
+    def __enter__(self) -> Self:
+        """Its files are closed where the block ends, however that is."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for writer in filter(None, (self._data, self._meta)):
+            writer.close()
+        self._data = self._meta = None
+
+
+_INDEX = {
+    "index_columns": ["task"],
+    "column_indexes": [],
+    "columns": [
+        {"name": "task_index", "field_name": "task_index", "pandas_type": "int64",
+         "numpy_type": "int64", "metadata": None},
+        {"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object",
+         "metadata": None},
+    ],
+}  # fmt: skip
+"""What pandas writes beside a table whose index is `task`."""
+
+
+def _png(picture: NDArray[np.uint8]) -> dict[str, Any]:
+    """A picture as LeRobot's readers unpack it, without loss."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    return {"bytes": file.getvalue(), "path": None}
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())

@@ -1,0 +1,196 @@
+"""A directory of demonstrations: recorded, gone on with, told of and verified."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from envs import find_task
+from envs.task import SUCCESS
+from training.collect import environments
+from training.collect.crew import WorkerDiedError
+from training.collect.processes import ProcessPool
+from training.command.files import CONFIG, lock, write_atomically
+from training.command.progress import ProgressBar
+from training.demonstrations.format import EPISODES, MASTER, Recording, check_same
+from training.demonstrations.reader import DemoReader, read_demo, read_recording, verify_demo
+from training.demonstrations.recorder import Job, Task, record
+from training.demonstrations.summary import PICTURE, SUMMARY, draw, summarise
+from training.demonstrations.writer import write_master
+from training.io.checkpoint import CHECKPOINTS
+from training.io.config import UserError
+
+__all__ = ["record_all", "verify"]
+
+_MASTER_EVERY_S = 60.0
+
+
+def _begun(job: Job) -> Job:
+    """The job as the directory's files say it, which may know fewer settings of the environment.
+
+    UserError when they hold anything else's demonstrations.
+    """
+    master = job.directory / MASTER
+    if not master.exists():
+        return job
+    found = read_recording(master)
+    settings = environments.completed(job.recording.env_id, found.env)
+    check_same(master, dataclasses.replace(found, env=settings), job.recording)
+    return dataclasses.replace(job, recording=found)
+
+
+def _finished(job: Job) -> dict[int, int]:
+    """Steps of each whole episode in the directory, by number; what a killed writer left, gone.
+
+    UserError when the directory holds anything else's demonstrations, or a damaged file.
+    """
+    for left_over in (job.directory / EPISODES).glob(".*.hdf5.*"):
+        left_over.unlink()
+    names = (path.stem for path in (job.directory / EPISODES).glob("*.hdf5"))
+    numbers = sorted(int(name) for name in names if re.fullmatch("[0-9]{6}", name))
+    return {number: len(read_demo(job.directory, number, job.recording)) for number in numbers}
+
+
+def _record_missing(
+    job: Job, lengths: dict[int, int], episodes: int, workers: int, valid_share: float
+) -> None:
+    """Record the episodes that are not in `lengths`, keeping the master file up to date."""
+    lengths = dict(lengths)
+    missing = [number for number in range(episodes) if number not in lengths]
+    if not missing:
+        return
+    written = -_MASTER_EVERY_S
+    with (
+        ProgressBar(total=len(missing) + len(lengths), initial=len(lengths), unit="episode") as bar,
+        closing(record(job, missing, workers)) as recorded,
+    ):
+        for number, steps in recorded:
+            lengths[number] = steps
+            bar.set_postfix_str(f"{steps} steps", refresh=False)
+            bar.update()
+            if time.monotonic() - written > _MASTER_EVERY_S:
+                write_master(job.directory, job.recording, lengths, valid_share)
+                written = time.monotonic()
+
+
+def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> DemoReader:
+    """Record what the directory lacks of `episodes`, write its summary and tell both; its reader.
+
+    Args:
+        job: what is recorded, and where.
+        episodes: how many there shall be in all.
+        workers: processes.
+        valid_share: of the episodes, held out in mask/valid.
+
+    Raises:
+        UserError: the directory holds something else, or an episode cannot be recorded.
+        KeyboardInterrupt: stopped; what is finished can be read, which is told.
+    """
+    directory, began = job.directory, time.monotonic()
+    try:
+        for name in (CONFIG, CHECKPOINTS):
+            if (directory / name).exists():
+                raise UserError(
+                    f"--out {directory} holds a training run ({name}): give another directory"
+                )
+        (directory / EPISODES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {directory} cannot be written: {error.strerror}") from None
+    with lock(directory):
+        job = _begun(job)
+        before = _finished(job)
+        try:
+            _record_missing(job, before, episodes, workers, valid_share)
+        except (UserError, OSError, KeyboardInterrupt) as error:
+            state = _rescue(job, valid_share)
+            if isinstance(error, KeyboardInterrupt):
+                print(f"\ninterrupted; {state}")
+                raise
+            raise UserError(f"recording stopped: {error}; {state}") from None
+        lengths = _finished(job)
+        wall_s = time.monotonic() - began
+        try:
+            write_master(directory, job.recording, lengths, valid_share)
+            new = {n: k for n, k in lengths.items() if n not in before}
+            return _report(directory, new, wall_s)
+        except OSError as error:
+            raise UserError(f"cannot write in {directory}: {error.strerror or error}") from None
+
+
+def _rescue(job: Job, valid_share: float) -> str:
+    """Make what is there readable, after recording has stopped; what to say of it."""
+    kept = _finished(job)
+    state = (
+        f"{len(kept)} finished episodes are in {job.directory}, and the same command goes on with "
+        "the others"
+    )
+    try:
+        write_master(job.directory, job.recording, kept, valid_share)
+    except OSError as error:
+        state += f" ({MASTER} could not be brought up to date: {error.strerror or error})"
+    return state
+
+
+def _report(directory: Path, new: dict[int, int], wall_s: float) -> DemoReader:
+    """Write the summary and print it; `new` has the steps of what was just recorded. The reader."""
+    reader = DemoReader(directory)
+    facts = summarise(reader)
+    facts["last_recording"] = {
+        "episodes": len(new), "steps": sum(new.values()), "wall_s": round(wall_s, 1),
+    }  # fmt: skip
+    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
+    write_atomically(directory / SUMMARY, text.encode())
+    draw(reader, directory / PICTURE)
+    rate = f", {sum(new.values()) / wall_s:.1f} steps/s" if new else ""
+    frame = f", {facts['frame_bytes'] / 1e3:.1f} kB a frame" if facts["frame_bytes"] else ""
+    print(
+        f"{len(reader)} episodes ({len(new)} new) in {directory}: {facts['steps']} steps, "
+        f"{facts['bytes'] / 1e6:.1f} MB{frame}; {wall_s:.0f} s{rate}"
+    )
+    means = {**facts["final_info_mean"], "reward": facts["reward_last"]["mean"]}
+    task = find_task(reader.recording.env_id)
+    if task is not None and task.headline != SUCCESS and task.headline in means:
+        means = {task.headline: means.pop(task.headline), **means}
+        means.pop(SUCCESS, None)
+    shown = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
+    print(f"expert, mean at the end of an episode: {shown}")
+    return reader
+
+
+@dataclass(frozen=True)
+class _Verifier:
+    verify: Callable[[Path, int, Recording], int]
+    reader: DemoReader
+
+    def run(self, task: Task) -> int:
+        """Check an episode; its steps. UserError when it is damaged."""
+        return self.verify(self.reader.directory, task.number, self.reader.recording)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def verify(directory: Path, workers: int) -> None:
+    """Read every frame of a directory once, and tell that all is right. UserError when not."""
+    reader = DemoReader(directory)
+    numbers = [demo.number for demo in reader.demos]
+    count = len(numbers)
+    make = partial(_Verifier, verify_demo, reader)
+    with closing(ProcessPool(make, min(workers, max(count, 1)))) as pool:  # HDF5 may crash
+        try:
+            results = pool.in_order([Task(number) for number in numbers])
+            shown = ProgressBar(
+                results, total=count, unit="episode", disable=not sys.stderr.isatty()
+            )
+            steps = sum(shown)
+        except WorkerDiedError as error:
+            raise UserError(f"--verify {directory}: {error}") from None
+    print(f"{count} episodes in {reader.directory} are whole: {steps} steps, every checksum right")

@@ -1,0 +1,324 @@
+"""Configuration: YAML files and `--set` overrides become frozen, validated dataclasses."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from foveate_settings import sentence
+from training.command.errors import UserError, shown
+from training.command.signals import exit_status
+from training.command.suggestions import did_you_mean
+from training.io.overrides import (
+    Overrides,
+    fill_shorthands,
+    merge,
+    merge_distinct,
+    read_overrides,
+    source,
+)
+from training.io.yaml_text import read_yaml, to_yaml
+
+__all__ = [
+    "ArgumentParser",
+    "UserError",
+    "check_finite",
+    "choices_of",
+    "combine",
+    "describe",
+    "dump",
+    "exit_status",
+    "fill_shorthands",
+    "keys",
+    "load",
+    "merge",
+    "merge_distinct",
+    "read_overrides",
+    "read_yaml",
+    "source",
+    "to_yaml",
+    "validate",
+]
+
+T = TypeVar("T")
+
+
+_NAMED = {"DIR": "a directory", "FILE": "a file", "RUN": "a run directory"}
+"""What an option means, by its metavar."""
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """argparse whose errors are UserErrors, like every other mistake on a command line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the UserError; it suggests what a misspelled option or choice probably means."""
+        options = [name for action in self._actions for name in action.option_strings]
+        choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        option = re.match(r"unrecognized arguments: .*?(--[^\s=]+)", message)
+        hint = ""
+        if choice:
+            hint = did_you_mean(choice[1], re.findall(r"[^\s',]+", choice[2]))
+        elif option:
+            hint = did_you_mean(option[1], options)
+        raise UserError(f"{self.prog}: {message} (--help lists what is allowed){hint}")
+
+    def parse_known_args(self, *given: Any, **more: Any) -> Any:
+        """As argparse's, but a file or directory with an empty name, as an unset variable of a
+        shell gives it, is a UserError and not the default."""
+        found, rest = super().parse_known_args(*given, **more)
+        for action in self._actions:
+            kind = _NAMED.get(action.metavar) if isinstance(action.metavar, str) else None
+            if kind and getattr(found, action.dest, None) == "":
+                raise UserError(f"{action.option_strings[-1]} must name {kind}, got ''")
+        return found, rest
+
+
+def load(
+    cls: type[T],
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    shorthands: dict[str, str] | None = None,
+) -> T:
+    """A `cls` from a YAML file, `--set` overrides winning; UserError says what is wrong."""
+    overrides = list(overrides)
+    return combine(cls, read_yaml(path), read_overrides(overrides), path, overrides, shorthands)
+
+
+def combine(
+    cls: type[T],
+    data: dict[str, Any],
+    changes: dict[str, Any],
+    path: str | Path,
+    overrides: Overrides,
+    shorthands: dict[str, str] | None = None,
+    names: Callable[[dict[str, Any]], Iterable[str]] | None = None,
+) -> T:
+    """A `cls` from the data of the file `path`, the changes that `overrides` mean winning.
+
+    `names` gives the keys that may be meant by one that is not known (default: those of `cls`).
+    """
+    fill_shorthands(data, shorthands or {}, str(path))
+    fill_shorthands(changes, shorthands or {}, "--set")
+    merge(data, changes)
+    known = keys(cls) if names is None else names(data)
+    return validate(cls, data, source(path, overrides), names=known)
+
+
+def validate(
+    cls: type[T], data: dict[str, Any], where: str | Path, prefix: str = "",
+    names: Iterable[str] = (),
+) -> T:  # fmt: skip
+    """A `cls` from plain data, strictly typed (an integer passes for a number, nothing else).
+
+    `where` the data comes from, `prefix`, where it lies in there ("env."), and the `names` that
+    may be meant by an unknown key (default: those of `cls`) are for the error's sentence.
+    """
+    check_finite(data, where, prefix)
+    try:
+        text = json.dumps(_with_tags(cls, data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{where}: {error}; a configuration holds plain values only") from None
+    try:
+        return TypeAdapter(cls).validate_json(text, strict=True)
+    except ValidationError as error:
+        raise UserError(f"{where}: {_sentence(cls, error, prefix, names)}") from None
+
+
+def check_finite(data: dict[str, Any], where: str | Path, prefix: str = "") -> None:
+    """UserError for a number that is infinite or none: files of results hold no such."""
+    odd = _not_finite(data, prefix)
+    if odd is not None:
+        raise UserError(f"{where}: {odd}")
+
+
+def _not_finite(value: Any, key: str) -> str | None:
+    """What is wrong with the first number at or below `key` that is not finite; None without."""
+    if isinstance(value, dict | list | tuple):
+        parts = value.items() if isinstance(value, dict) else enumerate(value)
+        found = (_not_finite(part, f"{key}{name}.") for name, part in parts)
+        return next(filter(None, found), None)
+    if isinstance(value, float) and not math.isfinite(value):
+        written = str(value).replace("inf", ".inf").replace("nan", ".nan")
+        return f"{key[:-1]} = {value}, but input should be a finite number, not {written}"
+    return None
+
+
+def _with_tags(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
+    """The data, a choice that leaves out its `name` being the default one."""
+    tagged = dict(data)
+    for key, field in _fields(cls).items():
+        given = data.get(key)
+        if field.discriminator and isinstance(given, dict):
+            tagged[key] = {field.discriminator: getattr(field.default, "name", None), **given}
+    return tagged
+
+
+def dump(config: Any) -> dict[str, Any]:
+    """Plain data (JSON types) that `validate` turns back into an equal configuration."""
+    # Not by pydantic: Control-C in a union's Python code is to it a member that does not fit.
+    return {field.name: _plain(getattr(config, field.name)) for field in fields(config)}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return dump(value)
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
+
+
+def keys(cls: Any, prefix: str = "") -> list[str]:
+    """Every key of a configuration, dotted where nested, those with keys below them included."""
+    found = []
+    for name, field in _fields(cls).items():
+        found.append(prefix + name)
+        for member in choices_of(field.annotation).values():
+            found += keys(member, f"{prefix}{name}.")
+    return found
+
+
+def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str]) -> str:
+    first = error.errors(include_url=False)[0]
+    place, owner = _locate(cls, first["loc"])
+    key = (prefix + ".".join(place)).removesuffix(".")
+    more = "" if error.error_count() == 1 else f" (and {error.error_count() - 1} more like this)"
+    said = sentence({**first}, _fields(owner), key=key, shown=shown)
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{said}{more}{did_you_mean(key, [*names] or keys(cls, prefix))}"
+    if first["type"] == "value_error":
+        choice = re.search(r"must be one of (?:the arms )?(.*), got '(.*?)'(;|$)", said)
+        said += did_you_mean(choice[2], choice[1].split(", ")) if choice else ""
+        return f"{key}: {said}{more}" if key else f"{said}{more}"
+    if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        got = first.get("ctx", {}).get("tag", "nothing")
+        known = choices_of(_fields(owner)[place[-1]].annotation)
+        hint = did_you_mean(str(got), known)
+        return f"{key}.name is {got}, where one of {', '.join(known)} is needed{more}{hint}"
+    choices = re.findall(r"'(.*?)'", str(first.get("ctx", {}).get("expected", "")))
+    return f"{said}{more}{did_you_mean(str(first.get('input')), choices)}"
+
+
+def _fields(cls: Any) -> dict[str, Any]:
+    return getattr(cls, "__pydantic_fields__", {})
+
+
+def choices_of(annotation: Any) -> dict[str, Any]:
+    """The dataclasses that an annotation allows, by the tag in their `name` field."""
+    options = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    found = {}
+    for option in options:
+        tagged = typing.get_origin(option) is typing.Annotated
+        cls, *marks = typing.get_args(option) if tagged else (option,)
+        if isinstance(cls, type) and is_dataclass(cls):
+            name = _fields(cls).get("name")
+            tag = [mark.tag for mark in marks] or typing.get_args(name.annotation if name else None)
+            found[str(tag[0]) if tag else cls.__name__] = cls
+    return found
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def _locate(cls: Any, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
+    """Key names of a pydantic location, tags of unions left out, and the dataclass it is in."""
+    names: list[str] = []
+    owner: Any = cls
+    members: dict[str, Any] = {}
+    entry: Any = None  # what a mapping holds, where the part before is one
+    for part in loc:
+        if part in members:
+            owner, members = members[str(part)], {}
+            continue
+        if entry is not None:
+            owner, entry = entry, None
+            names.append(str(part))
+            continue
+        if len(members) == 1:
+            owner = next(iter(members.values()))
+        names.append(str(part))
+        field = _fields(owner).get(str(part))
+        members = choices_of(field.annotation) if field else {}
+        entry = _held(field.annotation) if field else None
+    return names, owner
+
+
+def _held(annotation: Any) -> Any:
+    """The class of what a mapping holds; None of anything else."""
+    return typing.get_args(annotation)[1] if typing.get_origin(annotation) is dict else None
+
+
+def _type_name(annotation: Any) -> str:
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is type(None):
+        return "null"
+    if origin is typing.Literal:
+        return "|".join(str(arg) for arg in args)
+    if _is_union(annotation):
+        return "|".join(_type_name(arg) for arg in args)
+    if origin is tuple:
+        return "[" + ", ".join("..." if arg is ... else _type_name(arg) for arg in args) + "]"
+    if origin is not None:
+        return str(getattr(origin, "__name__", origin))
+    return str(getattr(annotation, "__name__", annotation))
+
+
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "min_length": "length >="}
+
+
+def _limits(metadata: Iterable[Any]) -> str:
+    limits = [
+        f"{sign} {getattr(item, name):g}"
+        for item in metadata
+        for name, sign in _SIGNS.items()
+        if getattr(item, name, None) is not None
+    ]
+    return " " + ", ".join(limits) if limits else ""
+
+
+def describe(cls: Any, prefix: str = "") -> str:
+    """Every field of a configuration: key, default, type and allowed range, description."""
+    found = _described(cls, prefix, None)
+    return "\n".join(f"  {head}{which}\n      {text}" for head, which, text in found)
+
+
+def _description(cls: Any, name: str) -> str:
+    """A field's, which may stand in a class that `cls` derives from."""
+    fields = (_fields(base).get(name) for base in cls.__mro__)
+    return next((field.description for field in fields if field and field.description), "")
+
+
+def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str]]:
+    """Of every field: key, default and type; of which choice it is; and description.
+
+    `defaults` is an instance whose values are shown instead of the class's defaults.
+    """
+    found = []
+    for name, field in _fields(cls).items():
+        default = field.get_default(call_default_factory=True, validated_data={})
+        default = getattr(defaults, name, default)
+        members = choices_of(field.annotation)
+        tags: dict[tuple[str, str, str], list[str]] = {}  # what several have is shown once
+        for tag, member in members.items():
+            given = default if isinstance(default, member) else None
+            for entry in _described(member, f"{prefix}{name}.", given):
+                tags.setdefault(entry, []).append(tag)
+        for (head, which, text), of in tags.items():
+            own = "" if len(of) == len(members) else f" (for {prefix}{name}.name={'|'.join(of)})"
+            found.append((head, which + own, text))
+        if not members:
+            shown = "" if field.is_required() else f" = {json.dumps(default, default=str)}"
+            text = " ".join(_description(cls, name).split())
+            allowed = _type_name(field.annotation) + _limits(field.metadata)
+            found.append((f"{prefix}{name}{shown}   [{allowed}]", "", text))
+    return found

@@ -1,0 +1,30 @@
+"""A file that says what an output is being made from, beside it from its beginning on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic.dataclasses import dataclass
+
+from training.command.files import write_atomically
+from training.io.state_files import State, read_json
+
+__all__ = ["read_inputs", "write_inputs"]
+
+
+@dataclass(frozen=True, config=State)
+class _Inputs:
+    inputs: dict[str, Any]
+
+
+def read_inputs(path: Path) -> dict[str, Any]:
+    """The fingerprint that a file holds. UserError where it is damaged."""
+    return read_json(_Inputs, path).inputs
+
+
+def write_inputs(path: Path, inputs: Mapping[str, Any]) -> None:
+    """Keep a fingerprint. OSError where it cannot be written."""
+    write_atomically(path, (json.dumps({"inputs": inputs}, indent=1) + "\n").encode())

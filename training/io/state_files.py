@@ -1,0 +1,54 @@
+"""What a program left for itself, in files and in checkpoints: checked as a whole by its type.
+
+A file may have been damaged, edited, or written by someone else: each kind has a dataclass, beside
+what writes it, and comes in through `read_json`, or through `check` where it is part of another.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import ConfigDict, Field
+
+from training.command.errors import UserError
+from training.command.files import read_bytes, reason
+from training.io import config as configuration
+
+__all__ = ["Count", "Finite", "State", "check", "read_json"]
+
+T = TypeVar("T")
+
+State = ConfigDict(extra="ignore", allow_inf_nan=False)
+"""Of such a dataclass: there may be more in a file than is read of it."""
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+"""How many, or which one from 0."""
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+"""A number that is one."""
+
+
+def read_json(cls: type[T], path: Path) -> T:
+    """What a file holds. UserError, one sentence, when it cannot be read or is something else."""
+    try:
+        data = json.loads(read_bytes(path))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {reason(error)}") from None
+    except (ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())
+        raise UserError(f"{path} is damaged, or no JSON: {why}") from None
+    return check(cls, data, path)
+
+
+def check(cls: type[T], data: Any, path: Path, prefix: str = "") -> T:
+    """A `cls` from plain data that a file holds, under the dotted key `prefix` if one is given.
+
+    UserError names the file, the key and what is wrong.
+    """
+    if not isinstance(data, dict):
+        what = f"{prefix.removesuffix('.')} is" if prefix else "it is"
+        raise UserError(
+            f"{path} is damaged, or another kind of file: {what} of type {type(data).__name__}, "
+            "where keys with values are needed"
+        )
+    return configuration.validate(cls, data, f"{path} is damaged, or another kind of file", prefix)

@@ -1,0 +1,40 @@
+"""Which tracked run a run goes on in: a small file in the run directory, a tracker's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from training.command.files import write_atomically
+from training.io.state_files import Count, State, read_json
+
+__all__ = ["PROJECT", "TrackedRun"]
+
+PROJECT = "foveate"
+"""What trackers call all runs together."""
+
+
+@dataclass(frozen=True, config=State)
+class TrackedRun:
+    """What tells a tracked run from others."""
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+    """By which the tracker finds it."""
+    step: Count = 0
+    """The last step sent, where the tracker itself cannot be asked."""
+
+    @staticmethod
+    def read(path: Path) -> TrackedRun | None:
+        """None where there is none yet. UserError where the file is damaged."""
+        return read_json(TrackedRun, path) if path.exists() else None
+
+    def write(self, path: Path) -> TrackedRun:
+        """Keep it; itself. Raises OSError."""
+        path.parent.mkdir(exist_ok=True)
+        facts = {"id": self.id, "step": self.step}
+        write_atomically(path, (json.dumps(facts) + "\n").encode())
+        return self

@@ -1,0 +1,160 @@
+"""Run trackers beside TensorBoard: what one is, the names of those known, and how a run keeps one.
+
+A tracker gets the numbers of every row of metrics.csv. It can neither stop a run nor change it: an
+error of its own is told once and ends the tracking alone, and what it draws from the random numbers
+of the program is put back. What it missed it gets from metrics.csv when the run goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import foveate_extras
+from policies.common.names import entry_points, is_name
+from training.command.errors import UserError
+
+__all__ = ["GROUP", "NAMES", "Tracker", "Tracking", "admit", "check_name", "maker"]
+
+GROUP = "foveate.trackers"
+"""Entry points of installed packages that name a tracker of theirs."""
+NONE = "none"
+NAMES = (NONE, "trackio", "wandb", "mlflow")
+"""Those of the package; each but the first is an extra, and a file of its own beside this one."""
+_ADMITTED: dict[str, Any] = {}
+"""What the user's own names stand for, by their names."""
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """A tracked run, made as Class(directory, config): of the run's directory, and its resolved
+    configuration as plain data."""
+
+    def last_step(self) -> int:
+        """The last step that it holds, of earlier processes too; 0 where it holds none."""
+
+    def log(self, values: Mapping[str, float], step: int) -> object:
+        """Keep the numbers of a step, by their names; steps rise, and are never given twice."""
+
+    def close(self) -> object:
+        """The run stops here; it may go on later."""
+
+
+def check_name(name: str) -> str:
+    """The name as it is. ValueError, one sentence, where no tracker is called so."""
+    if name in NAMES or is_name(name) or name in entry_points(GROUP):
+        return name
+    known = ", ".join((*NAMES, *entry_points(GROUP)))
+    raise ValueError(
+        f"tracker must be one of {known}, got {name!r}; module:Class names one of your own"
+    )
+
+
+def admit(name: str) -> None:
+    """Import what the user typed as "module:Class". ValueError, one sentence, where it is not."""
+    if is_name(name) and name not in _ADMITTED:
+        from attention import plugins  # late, as it loads PyTorch
+
+        _ADMITTED[name] = plugins.find(GROUP, "tracker", name, Tracker, NAMES)
+
+
+def maker(name: str) -> Callable[[Path, dict[str, Any]], Tracker] | None:
+    """What makes the tracker of a name; None of `none`.
+
+    MissingExtraError where its extra is absent, UserError for a name that stands in a file alone.
+    """
+    if name == NONE:
+        return None
+    if name in NAMES:
+        foveate_extras.require(f"tracker = {name}", name)
+        found: Any = import_module(f"training.io.{name}_tracker").Tracked
+        return found
+    if name in _ADMITTED:
+        return _ADMITTED[name]
+    from attention import plugins
+
+    try:
+        return plugins.find(GROUP, "tracker", name, Tracker, NAMES, typed=False)
+    except ValueError as error:
+        raise UserError(f"{error}: --set tracker={name} where a run is resumed") from None
+
+
+class Tracking:
+    """A run's tracker, whose errors end the tracking alone.
+
+    Args:
+        name: of the tracker.
+        directory: of the run.
+        config: the resolved configuration, plain data.
+
+    Raises what `maker` does.
+    """
+
+    def __init__(self, name: str, directory: Path, config: dict[str, Any]) -> None:
+        self._name, self._make = name, maker(name)
+        self._given, self._last = (directory, config), 0
+        self._tracker: Tracker | None = None
+
+    def begin(self, rows: Sequence[tuple[int, Mapping[str, float]]]) -> None:
+        """Open the tracked run, and send it the rows so far that it does not hold."""
+        if self._make is None:
+            return
+        with self._harmless():
+            self._tracker = tracker = self._make(*self._given)
+            self._last = tracker.last_step()
+        for step, values in rows:
+            self.add(values, step)
+
+    def add(self, values: Mapping[str, float], step: int) -> None:
+        """Send a row, unless the tracked run holds its step; numbers that are not finite are left
+        out."""
+        if self._tracker is None or step <= self._last:
+            return
+        with self._harmless():
+            self._tracker.log({k: v for k, v in values.items() if math.isfinite(v)}, step)
+            self._last = step
+
+    def close(self) -> None:
+        """End the tracked run, as far as this process is concerned."""
+        if self._tracker is not None:
+            with self._harmless():
+                self._tracker.close()
+        self._tracker = None
+
+    @contextmanager
+    def _harmless(self) -> Iterator[None]:
+        try:
+            with _kept_random_numbers(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the trackers' own
+                yield
+        except (Exception, SystemExit) as error:
+            self._tracker = None
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            print(
+                f"warning: tracker {self._name} gave up ({said}); the run goes on without it, and "
+                "--resume sends it what it missed",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+@contextmanager
+def _kept_random_numbers() -> Iterator[None]:
+    """What the block draws from the program's own generators changes nothing that follows."""
+    import numpy as np
+    import torch
+
+    python, numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)  # noqa: NPY002

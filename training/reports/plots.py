@@ -1,0 +1,241 @@
+"""Training curves of runs, and FLOPs against reward of evaluated policies, as pictures."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from envs import Outcome, Task, find_task, tasks
+from training.collect.outcomes import outcomes_of
+from training.command.files import led_to, write_atomically
+from training.io.config import UserError
+from training.io.metrics import Curve
+
+__all__ = ["AXES", "panels", "picture_path", "plot_pareto", "plot_training", "shown"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A column of metrics.csv that training curves are drawn of."""
+
+    column: str
+    meaning: str
+    share: bool = False
+    """Whether it lies between 0 and 1."""
+    behind: str = ""
+    """Another column, drawn faintly behind it where every run has lines of its own."""
+
+    @property
+    def lines(self) -> dict[str, float]:
+        """Opacity of each column, in the order of drawing."""
+        return ({self.behind: 0.45} if self.behind else {}) | {self.column: 1.0}
+
+    def is_told_by(self, values: Iterable[np.ndarray]) -> bool:
+        """Whether these, NaN where not measured, say something; a level of 0 is no curriculum."""
+        if self.column == "level":
+            return any((column > 0).any() for column in values)
+        return any(np.isfinite(column).any() for column in values)
+
+
+_SEARCH = (Panel("center_reward", "reward per episode, search centre", behind="reward_mean"),)
+_SUCCESS = (
+    Panel("center_success", "success of the search centre", True, behind="success_rate"),
+    Panel("val_loss", "loss on held-out data", behind="loss"),
+    Panel("success", "success in training", True),
+)
+_LEVEL = (Panel("level", "curriculum level"),)
+
+
+def panels(outcomes: Sequence[Outcome]) -> tuple[Panel, ...]:
+    """What can be drawn of runs whose task has these outcomes; columns that a run does not have
+    are left out."""
+    numbers = [outcome for outcome in outcomes if outcome.kind != "event"]
+    of_search = (
+        Panel(f"center_{one.name}", one.axis_label, one.kind == "share", behind=one.mean_name)
+        for one in numbers
+    )
+    of_clone = (Panel(one.name, one.axis_label, one.kind == "share") for one in numbers)
+    return (*_SEARCH, *of_search, *_SUCCESS, *of_clone, *_LEVEL)
+
+
+def _outcomes(curves: Sequence[Curve]) -> list[Outcome]:
+    """The outcomes of the runs' tasks, by name. Of a run whose task is not known, those of every
+    task that is, and what its columns tell."""
+    found = [one for curve in curves if curve.task for one in outcomes_of(curve.task)]
+    strange = [curve for curve in curves if curve.task is None]
+    if strange:
+        found += [outcome for task in tasks() for outcome in outcomes_of(task)]
+    for name in (name for curve in strange for name in curve.columns):
+        told = re.fullmatch("center_([a-z]\\w*)|([a-z]\\w*)_mean", name, re.ASCII | re.IGNORECASE)
+        word = (told[1] or told[2]) if told else "reward"
+        if word not in ("reward", "success", "seed", "steps"):
+            found.append(Outcome(name=word, label=word))
+    first: dict[str, Outcome] = {}
+    for outcome in found:
+        first.setdefault(outcome.name, outcome)
+    return list(first.values())
+
+
+AXES = {"iteration": "iteration", "wall": "wall_s", "episodes": "episodes", "steps": "env_steps"}
+"""--x -> column of metrics.csv."""
+
+
+def plot_training(
+    curves: Sequence[Curve], out: str | Path, x: str = "iteration", smooth: int = 1
+) -> Path:
+    """Draw the runs' columns among `panels` against `x`, a key of AXES, into `out`; the file.
+
+    Faint behind the search's centre is the mean of the population, and behind the loss on held-out
+    data that on the batches; `smooth` is the width of a trailing mean, in measured iterations.
+    UserError when there is nothing to draw.
+    """
+    plt = _pyplot()
+    every = panels(_outcomes(curves))
+    chosen = [panel for panel in every if _worth_a_panel(curves, panel)]
+    if not chosen:
+        known = ", ".join(name for panel in every for name in panel.lines)
+        found = ", ".join(dict.fromkeys(name for curve in curves for name in curve.columns))
+        raise UserError(
+            f"none of the runs has a measured value yet of what can be drawn, {known}; their "
+            f"columns are {found}"
+        )
+    figure, axes = plt.subplots(
+        1, len(chosen), figsize=(4.2 * len(chosen), 3.2), squeeze=False, layout="constrained"
+    )
+    for axis, panel in zip(axes[0], chosen, strict=True):
+        for index, curve in enumerate(curves):
+            positions, label = _positions(curve, x)
+            for name, opacity in panel.lines.items():
+                values = curve.columns.get(name)
+                if values is None or not np.isfinite(values).any():
+                    continue
+                measured = np.isfinite(values)
+                axis.plot(
+                    positions[measured],
+                    _trailing_mean(values[measured], 1 if name == "level" else smooth),
+                    marker="o" if measured.sum() <= 15 else "",
+                    markersize=3,
+                    color=f"C{index % 10}",
+                    alpha=opacity,
+                    linewidth=1.0 + opacity,
+                    label=shown(f"{curve.name}: {name}"),
+                )
+        axis.set(xlabel=label, title=panel.meaning)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7)
+    return _save(figure, out)
+
+
+def _worth_a_panel(curves: Sequence[Curve], panel: Panel) -> bool:
+    """Whether a run has such a value."""
+    return panel.is_told_by(
+        curve.columns[name] for curve in curves for name in panel.lines if name in curve.columns
+    )
+
+
+def _positions(curve: Curve, x: str) -> tuple[np.ndarray, str]:
+    column = AXES[x]
+    if column not in curve.columns:
+        raise UserError(f"run {curve.name!r}: metrics.csv has no column {column!r} for --x {x}")
+    values = curve.columns[column]
+    return (values / 60, "wall time (minutes)") if column == "wall_s" else (values, column)
+
+
+def _trailing_mean(values: np.ndarray, width: int) -> np.ndarray:
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    stop = np.arange(1, len(values) + 1)
+    start = np.maximum(0, stop - min(width, len(values)))
+    return (sums[stop] - sums[start]) / (stop - start)
+
+
+def plot_pareto(entries: Sequence[Mapping[str, Any]], out: str | Path) -> None:
+    """Draw FLOPs per step against mean reward, one point a policy, into `out`.
+
+    `entries` are those of evaluation.json. Bars are 95% intervals of the mean over episodes. A
+    policy without FLOPs (scripted) is a dashed line across: the ceiling or the floor of the task.
+    The reward is an episode's undiscounted sum.
+    """
+    plt = _pyplot()
+    figure, axis = plt.subplots(figsize=(5.6, 4.0), layout="constrained")
+    for index, entry in enumerate(entries):
+        error = entry.get("reward_sem")  # None of one episode
+        colour, half = f"C{index % 10}", None if error is None else 1.96 * error
+        label = shown(entry["name"])
+        flops, reward = entry.get("flops_per_step"), entry["reward_mean"]
+        if flops:
+            axis.errorbar(flops, reward, yerr=half, fmt="o", capsize=4, color=colour, label=label)
+        else:
+            axis.axhline(reward, color=colour, linestyle="--", linewidth=1, label=label)
+            if half is not None:
+                axis.axhspan(reward - half, reward + half, color=colour, alpha=0.12)
+    if any(entry.get("flops_per_step") for entry in entries):
+        axis.set_xscale("log")
+        axis.set_xlabel("FLOPs per inference step (multiply-add = 2)")
+    else:
+        axis.set_xticks([])
+    axis.set_ylabel(_reward_label(entries))
+    axis.grid(alpha=0.3, which="both")
+    axis.legend(fontsize=8)
+    _save(figure, out)
+
+
+def shown(name: str) -> str:
+    """A name as a legend's label: matplotlib would set `$` as mathematics, and leave out a label
+    that begins with `_`, which a zero-width space before it prevents."""
+    return ("\u200b" if name.startswith("_") else "") + name.replace("$", r"\$")
+
+
+def _reward_label(entries: Sequence[Mapping[str, Any]]) -> str:
+    several = any(entry.get("reward_sem") is not None for entry in entries)
+    shown = "mean, 95% interval" if several else "one episode"
+    rewards = {task.reward if task else "" for task in map(_task_of_entry, entries)}
+    if len(rewards) == 1 and "" not in rewards:
+        return f"reward per episode: {rewards.pop()},\nsummed over steps ({shown})"
+    return f"reward per episode, summed over steps\n({shown})"
+
+
+def _task_of_entry(entry: Mapping[str, Any]) -> Task | None:
+    return find_task(entry.get("env", ""))
+
+
+def _pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def _save(figure: Any, out: str | Path) -> Path:
+    """Write the picture, whole or not at all; a name without a suffix becomes a .png."""
+    path = picture_path(out)
+    try:
+        image = io.BytesIO()
+        figure.savefig(image, format=path.suffix[1:], dpi=150)
+        write_atomically(led_to(path), image.getvalue())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"--out {str(out)!r}: the picture cannot be written ({reason})") from error
+    finally:
+        _pyplot().close(figure)
+    return path
+
+
+def picture_path(out: str | Path) -> Path:
+    """The file that --out means; UserError where it names none."""
+    if not str(out) or os.path.isdir(out):  # which, unlike Path's, is False for impossible names
+        raise UserError(f"--out must name a picture (.png, .svg or .pdf), got {_given(out)}")
+    path = Path(out)
+    return path if path.suffix else path.with_name(f"{path.name}.png")
+
+
+def _given(out: str | Path) -> str:
+    return f"the directory {str(out)!r}" if str(out) else "''"

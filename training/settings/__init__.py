@@ -1,1 +1,0 @@
-"""Settings from YAML and `--set`: read, merged, checked."""

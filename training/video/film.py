@@ -1,0 +1,139 @@
+"""What a frame of a film shows.
+
+Usually the outside view that the environment draws, with the images that the policy sees inset and
+what its attention drops in red. Where the environment's description names a picture, or a policy
+has a map of its attention on its only picture, that picture beside itself under attention. An
+environment that draws nothing is shown by its images alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from envs import name_of, task_of
+from policies.common.geometry import published
+from policies.common.observation import Observations, Pictures, flat
+from training.collect.episode import Policy
+from training.io.config import UserError
+from training.video.attention_picture import side_by_side
+from training.video.memory_picture import with_memory
+from training.video.overlays import Inset, compose
+
+__all__ = ["Scene"]
+
+_CANVAS = (480, 640, 3)
+_ALONE_PX = (300, 400)  # of an image, where there is no outside view
+
+
+class Scene:
+    """Draws frames of an open environment.
+
+    Args:
+        env: made to render arrays, where it can.
+
+    Raises:
+        UserError: where it draws nothing, and what it shows to policies are no images either.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        self._env, unwrapped = env, env.unwrapped
+        self._name, self._task = name_of(env), task_of(env)
+        self._geometry: Any = getattr(unwrapped, "geometry", None)
+        self._draws = unwrapped.render_mode == "rgb_array"
+        if not self._draws and not self._pictures(None):
+            raise UserError(
+                f"{self._name} draws no rgb_array and its observations hold no images, so there is "
+                "nothing to film"
+            )
+
+    def frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
+        """A frame (height, width, 3) with what the policy saw in an observation, and below it what
+        it remembers."""
+        frame = self._frame(observation, policy, caption)
+        ask = getattr(policy, "remembered", None)
+        ground = ask(observation) if callable(ask) else None
+        return frame if ground is None else with_memory(frame, ground)
+
+    def _frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:
+        parts, pictures = flat(observation), self._pictures(policy)
+        key = self._key(policy, pictures)
+        attention = getattr(policy, "attention_map", None)
+        if key is not None and attention is not None:
+            # The picture that the policy acted on: attention belongs to it, not to the next one.
+            return side_by_side(np.asarray(parts[key]), np.asarray(attention(observation)), caption)
+        if key is not None:
+            drawn = self._outside() if self._draws else np.asarray(parts[key])
+            return side_by_side(drawn, None, caption)
+        insets = self._seen(observation, policy, pictures)
+        if self._draws:
+            return compose(self._outside(), insets, caption)
+        return compose(np.zeros(_CANVAS, np.uint8), insets, caption, _ALONE_PX)
+
+    def _key(self, policy: Policy, pictures: list[Pictures]) -> str | None:
+        """Key of the picture that is shown itself; None without any."""
+        if self._task is not None:
+            return self._task.picture
+        alone = len(pictures) == 1 and pictures[0].layout == "HWC" and pictures[0].channels == 3
+        return pictures[0].key if alone and hasattr(policy, "attention_map") else None
+
+    def _pictures(self, policy: Policy | None) -> list[Pictures]:
+        """The images of the observation as the policy reads them."""
+        seen: Any = getattr(policy, "sight", None)
+        if seen is not None:
+            read: list[Pictures] = seen.observations.pictures
+            return read
+        spaces = self._env.observation_space, self._env.action_space
+        geometry = published(*spaces) if self._geometry is None else self._geometry
+        try:
+            return Observations(spaces[0], None, geometry).pictures
+        except ValueError:  # of spaces that no policy of ours reads
+            return []
+
+    def _outside(self) -> NDArray[np.uint8]:
+        try:
+            drawn: Any = self._env.render()
+        except NotImplementedError:
+            drawn = None
+        if drawn is None or np.ndim(drawn) != 3:
+            raise UserError(f"environment {self._name} draws no rgb_array")
+        return np.asarray(drawn, np.uint8)
+
+    def _seen(self, observation: Any, policy: Policy, pictures: list[Pictures]) -> list[Inset]:
+        """Every picture as the policy saw it: repaired, with what its attention drops."""
+        repair = getattr(policy, "repair", None)
+        parts = flat(observation) if repair is None else repair.seen(observation)
+        masks = getattr(policy, "attention_masks", None)
+        kept = {} if masks is None or not pictures else masks(observation)
+        return [one for seen in pictures for one in self._insets(seen, parts, kept)]
+
+    def _insets(self, seen: Pictures, parts: Any, kept: dict[str, Any]) -> list[Inset]:
+        """What is inset of a part of the observation: each picture, of frames the last."""
+        values = torch.as_tensor(np.array(parts[seen.key]))[None]
+        images = seen.read(values)[0].numpy()  # (count, channels, height, width)
+        masks = kept.get(seen.key)
+        masks = None if masks is None else np.asarray(masks, bool).reshape(-1, *images.shape[2:])
+        names = () if self._geometry is None else self._geometry.cameras.get(seen.key, ())
+        if len(names) != len(images):
+            several = len(images) > 1
+            names = [f"{seen.key} {i + 1}" if several else seen.key for i in range(len(images))]
+        return [
+            Inset(name, self._picture(image, seen), None if masks is None else masks[i])
+            for i, (name, image) in enumerate(zip(names, images, strict=True))
+        ]
+
+    def _picture(self, image: NDArray[Any], seen: Pictures) -> NDArray[np.uint8]:
+        """(channels, height, width) as colours, or the last channel in grey."""
+        black, white = (0.0, 255.0) if seen.high == 255 else (seen.low, seen.high)
+        if self._task is not None and self._task.shown is not None:
+            white, black = self._task.shown
+        elif not seen.is_bounded:
+            black, white = float(np.nanmin(image)), float(np.nanmax(image))
+        colour = image[-3:] if len(image) in (3, 6, 9, 12) else np.repeat(image[-1:], 3, 0)
+        share = (colour.astype(np.float64) - black) / ((white - black) or 1.0)
+        bright = 255.0 * np.clip(np.nan_to_num(share), 0.0, 1.0)
+        return bright.transpose(1, 2, 0).astype(np.uint8)

@@ -1,0 +1,91 @@
+"""Live windows: the robot in its own where the environment has one, and what the policy sees."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from training.collect.episode import Policy
+from training.io.config import UserError
+from training.video.film import Scene
+
+__all__ = ["LiveWindow", "check_windows"]
+
+
+def check_windows(name: str, has_own: bool) -> None:
+    """Note that the policy's window is missing where OpenCV opens none; UserError where the
+    environment of that name has no window of its own either."""
+    lack = _lack()
+    if lack is not None and not has_own:
+        raise UserError(f"--render: {name} opens no window of its own, and {lack}")
+    if lack is not None:
+        print(f"note: what the policy sees is not shown, as {lack}", file=sys.stderr)
+
+
+def _lack() -> str | None:
+    """Why OpenCV opens no windows; None where it does."""
+    if find_spec("cv2") is None:
+        return "OpenCV is not installed: pip install opencv-python"
+    import cv2
+
+    if cv2.currentUIFramework():
+        return None
+    return (
+        "this build of OpenCV has none: pip uninstall opencv-python-headless, then "
+        "pip install opencv-python"
+    )
+
+
+class LiveWindow:
+    """An `on_step` of the episode loop that draws windows and waits until the simulated time has
+    passed.
+
+    An environment that draws for people ("human") has its own window. What the policy sees is in a
+    second one, inset in the outside view where the environment only gives pictures; that one is
+    OpenCV's, and left out where there is none or nothing to see.
+
+    Args:
+        env: the environment, open.
+        fps: steps of it in a second.
+        title: of the policy's window.
+
+    Raises:
+        UserError: where nothing would be shown at all.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], fps: float, title: str = "Foveate") -> None:
+        self._step_s = 1.0 / fps
+        self._due = time.perf_counter()
+        self._title = title
+        self._has_own = env.unwrapped.render_mode == "human"
+        self._scene: Scene | None = None
+        if _lack() is None:
+            with suppress(*([UserError] if self._has_own else [])):
+                self._scene = Scene(env)
+
+    def __call__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        observation: Any,
+        action: np.ndarray,
+        reward: float,
+        policy: Policy,
+    ) -> None:
+        if self._has_own:
+            env.render()
+        if self._scene is not None:
+            self._show(self._scene.frame(observation, policy, ""))
+        self._due = max(self._due + self._step_s, time.perf_counter() - self._step_s)
+        time.sleep(max(0.0, self._due - time.perf_counter()))
+
+    def _show(self, frame: np.ndarray) -> None:
+        import cv2
+
+        cv2.imshow(self._title, cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
+        cv2.waitKey(1)

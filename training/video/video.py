@@ -1,0 +1,178 @@
+"""Films and stills of an episode, with what the policy sees and attends to."""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs import task_of
+from foveate_extras import require
+from training.collect.environments import step_s
+from training.collect.episode import Policy
+from training.collect.outcomes import outcomes_of
+from training.command.files import append, reason
+from training.io.config import UserError
+from training.video.film import Scene
+from training.video.film_writers import SUFFIXES, Encoder, encoder
+
+__all__ = ["FPS", "SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
+
+FPS = 20
+"""Frames a second of an environment that does not say how many."""
+
+
+class FrameWriter:
+    """Frames into one file: .mp4 (VP9) and .webm (VP8), which play in browsers, .gif, or .png (one
+    still frame).
+
+    Nothing appears under the file's name before `close`, so a run that stops half way leaves an
+    older file as it was. Raises UserError for another suffix or a place that cannot be written.
+    """
+
+    def __init__(self, path: str | Path, fps: float):
+        self.path = Path(path)
+        check_video_path(self.path)
+        self.fps = fps
+        self.frames = 0
+        self._partial = self.path.with_name(f".{self.path.stem}.partial{self.path.suffix}")
+        self._encoder: Encoder | None = None
+
+    @property
+    def still(self) -> bool:
+        """Whether the file holds a single picture."""
+        return self.path.suffix.lower() == ".png"
+
+    @property
+    def stride(self) -> int:
+        """Every how many-th step of the environment becomes a frame."""
+        return 2 if self.path.suffix.lower() == ".gif" else 1
+
+    def add(self, frame: np.ndarray) -> None:
+        """Append a frame (height, width, 3) uint8; of a .png the last one stays. UserError when
+        it cannot be written."""
+        try:
+            if self._encoder is None:
+                self._partial.touch()  # encoders would not tell why they cannot
+                self._encoder = encoder(self._partial, self.fps / self.stride)
+            self._encoder.add(frame)
+        except OSError as error:
+            raise self._failed(error) from None
+        self.frames += 1
+
+    def close(self, keep: bool = True) -> None:
+        """Finish the file and give it its name; with `keep=False` drop it. UserError when it is to
+        be kept and cannot be written."""
+        made, self._encoder = self._encoder, None
+        try:
+            if made is not None:
+                made.close()
+                if keep:
+                    os.replace(self._partial, self.path)
+        except OSError as error:
+            if keep:
+                raise self._failed(error) from None
+        finally:
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)
+
+    def _failed(self, error: OSError) -> UserError:
+        why = (error.strerror or str(error)).partition("\n")[0]
+        if self.path.suffix.lower() in (".mp4", ".webm"):
+            try:  # OpenCV does not tell why it stopped: ask the disk for more, as it did
+                with self._partial.open("ab", buffering=0) as file:
+                    append(file, bytes(2**20))
+            except OSError as refused:
+                why = reason(refused)
+        return UserError(f"--video {str(self.path)!r} cannot be written: {why}")
+
+
+def check_video_path(path: Path) -> None:
+    """Raise UserError when `path` has no known suffix or lies where no file can be written, and
+    MissingExtraError where nothing can write it."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"--video must end in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
+    if not os.path.isdir(path.parent):  # unlike Path's, False for impossible names
+        raise UserError(f"--video {str(path)!r}: {str(path.parent)!r} is not an existing directory")
+    if os.path.isdir(path) or not os.access(path.parent, os.W_OK):
+        raise UserError(f"--video {str(path)!r} cannot be written")
+    require("--video", "video")
+
+
+class LastInfo(gymnasium.Wrapper):
+    """Remembers the last `info`, which a caption quotes."""
+
+    info: dict[str, Any]
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        observation, self.info = self.env.reset(**kwargs)
+        return observation, self.info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        result = self.env.step(action)
+        self.info = result[4]
+        return result
+
+
+class VideoRecorder:
+    """An `on_step` of the episode loop that draws every step into a FrameWriter.
+
+    Of a .gif every second frame is taken; a .png is the frame at `still_s` seconds of the first
+    episode, or the episode's last frame when it ends earlier. UserError for a `still_s` that is
+    negative or not finite.
+    """
+
+    def __init__(self, env: LastInfo, writer: FrameWriter, still_s: float = 4.0, title: str = ""):
+        if not 0 <= still_s < math.inf:
+            raise UserError(f"--still-s must be a finite number of at least 0, got {still_s}")
+        self.env = env
+        self.writer = writer
+        self.title = title
+        self._scene = Scene(env)
+        self.step_s = step_s(env, 1 / FPS)
+        self.still_step = max(1, round(still_s / self.step_s))
+        self.step = 0
+        self.episode = 0
+        self._latest: tuple[Any, Policy] | None = None
+
+    def start_episode(self) -> None:
+        """Begin counting the steps of the next episode."""
+        self.step = 0
+        self.episode += 1
+
+    def __call__(
+        self,
+        env: gymnasium.Env,
+        observation: Any,
+        action: np.ndarray,
+        reward: float,
+        policy: Policy,
+    ) -> None:
+        self.step += 1
+        self._latest = (observation, policy)
+        if self.writer.still:
+            if self.episode == 1 and self.step == self.still_step:
+                self._draw()
+        elif self.step % self.writer.stride == 0:
+            self._draw()
+
+    def end_episode(self) -> None:
+        """Draw the last frame of an episode that ended before the still's moment."""
+        if self.writer.still and self.episode == 1 and self.step < self.still_step:
+            self._draw()
+
+    def _draw(self) -> None:
+        assert self._latest is not None
+        self.writer.add(self._scene.frame(*self._latest, self._caption()))
+
+    def _caption(self) -> str:
+        parts = [self.title] if self.title else []
+        parts.append(f"{self.step * self.step_s:5.2f} s")
+        outcomes, info = outcomes_of(task_of(self.env)), self.env.info
+        parts += [one.captioned(float(info[one.name])) for one in outcomes if one.name in info]
+        return "   ".join(filter(None, parts))
