@@ -171,7 +171,7 @@ class RandomFeatureAttention(HeadProjections):
         Call `fit` on a batch afterwards, which sets the default map's parameters, then fine-tune:
         weights trained with exact softmax do not expect an estimate's errors. Hybrids with few
         vectors are for token scores; with wide heads they are far from exact attention (see
-        docs/attention.md). Training flags and requires_grad are kept.
+        docs/guide/attention.md). Training flags and requires_grad are kept.
 
         `options` are those of the constructor that `multihead` does not settle: `projection`,
         `seed` and the map's own.

@@ -98,8 +98,10 @@ def test_every_page_and_the_readme_are_there(site):
     home = (site / "index.html").read_text(encoding="utf-8")
     assert "Train robot policies that look only where it matters" in home
     assert 'id="pages"' in home
-    names = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"README"}
-    assert names - {path.stem for path in site.glob("*.html")} == set()
+    docs = ROOT / "docs"
+    pages = {path.relative_to(docs).with_suffix(".html") for path in docs.rglob("*.md")}
+    shown = {path.relative_to(site) for path in site.rglob("*.html")}
+    assert pages - {Path("README.html")} - shown == set()
 
 
 def test_every_notebook_is_a_page_with_its_pictures(site, tags):
@@ -167,7 +169,7 @@ def test_links_are_turned_into_those_of_the_site(hooks, source, written, shown):
 
 def test_a_link_goes_up_from_a_folder(hooks):
     page = "examples/README.md"
-    assert hooks["in_site"]("[a](../docs/memory.md)", page, page) == "[a](../memory.md)"
+    assert hooks["in_site"]("[a](../docs/guide/memory.md)", page, page) == "[a](../guide/memory.md)"
 
 
 @pytest.mark.parametrize("link", ["nowhere.md", "#no-such-place", "memory.md#no-such-place"])

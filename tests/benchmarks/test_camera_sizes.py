@@ -1,4 +1,4 @@
-"""What the size of pictures costs: the command, and the record that docs/cameras.md quotes."""
+"""The command of docs/results/cameras.md, and the record that this page quotes."""
 
 import json
 from pathlib import Path
@@ -42,6 +42,6 @@ def test_the_document_quotes_the_record():
     for name in camera_sizes.LINEAR:
         assert finest["policies"][name]["cpu_ms"] < camera_sizes.DECISION_MS
     assert finest["policies"][camera_sizes.EXACT]["cpu_ms"] > 10 * camera_sizes.DECISION_MS
-    text = (ROOT / "docs" / "cameras.md").read_text()
+    text = (ROOT / "docs" / "results" / "cameras.md").read_text()
     assert camera_sizes.table(results) in text
     assert finest["exact_added_mib"] < 100 < 2000 < finest["matrix_mib"]

@@ -1,4 +1,4 @@
-"""The benchmark behind docs/attention.md, quick, and the guide's table of maps against the maps."""
+"""The benchmark of docs/results/attention.md, quick; the table of maps in the reference is true."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import attention
 from benchmarks import error_per_flop
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "attention.md"
+REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "attention.md"
 
 
 def test_errors_and_flops_of_every_map(tmp_path: Path) -> None:
@@ -46,9 +46,9 @@ def test_the_best_within_a_budget() -> None:
     assert error_per_flop.best_within(rows, 20)[0]["map"] == "a"
 
 
-def test_the_guide_says_of_every_map_what_is_true() -> None:
+def test_the_reference_says_of_every_map_what_is_true() -> None:
     """Its table: F for m = 16, n = 8, two clusters a side, d = 64, and the sign."""
-    text = GUIDE.read_text()
+    text = REFERENCE.read_text()
     lines = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| (signed|positive)", text, re.MULTILINE)
     assert sorted(name for name, _, _ in lines) == list(attention.available())
     sizes = {"m": 16, "n": 8, "d": 64, "nq": 2, "nk": 2}
@@ -58,6 +58,6 @@ def test_the_guide_says_of_every_map_what_is_true() -> None:
         assert fm.signed == (sign == "signed"), name
 
 
-def test_the_guide_names_every_coupling() -> None:
-    text = GUIDE.read_text()
+def test_the_reference_names_every_coupling() -> None:
+    text = REFERENCE.read_text()
     assert [p for p in attention.available_projections() if f"`{p}`" not in text] == []

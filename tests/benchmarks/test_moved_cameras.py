@@ -103,7 +103,10 @@ def test_the_document_quotes_the_record():
     """Of sixteen poses none is told from the cameras as they were."""
     facts = json.loads(RECORD.read_text())
     assert len(facts["seeds"]) == 100
-    assert moved_cameras.table(facts["results"]) in (ROOT / "docs" / "cameras.md").read_text()
+    assert (
+        moved_cameras.table(facts["results"])
+        in (ROOT / "docs" / "results" / "cameras.md").read_text()
+    )
     found = moved_cameras.compared(facts["results"][SHIPPED])
     assert len(found) == 16
     assert all(one["p_corrected"] > 0.05 for one in found.values())

@@ -1,4 +1,4 @@
-"""The benchmark behind docs/memory.md, quick."""
+"""The benchmark behind docs/results/memory.md, quick."""
 
 import json
 from pathlib import Path

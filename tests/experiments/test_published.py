@@ -1,4 +1,4 @@
-"""docs/experiments.md quotes the tables in docs/experiments rightly."""
+"""docs/results/experiments.md quotes the tables in docs/experiments rightly."""
 
 import csv
 import re
@@ -15,14 +15,15 @@ from experiments.registry import task
 from training.analysis.intervals import seeds_interval
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = DOCS / "experiments.md"
+PAGE = DOCS / "results" / "experiments.md"
 MEASURES = {
     "accuracy": "accuracy", "word errors": "wer", "perplexity": "perplexity",
     "Wasserstein": "wasserstein",
 }  # fmt: skip
 """By the heading of the second column."""
 TABLE = re.compile(
-    r"\(experiments/(\w+)/report\.html\)[^|]*\n\n\| arm \| ([^|]+) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
+    r"\(\.\./experiments/(\w+)/report\.html\)[^|]*\n\n"
+    r"\| arm \| ([^|]+) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
 )
 PAIRS = re.compile(r"\| (\w+): better, by the papers \|.*\n\|[-|]+\n((?:\|.*\n)+)")
 SUMMARY = re.compile(r"\| task \| exact attention earns \|.*\n\|[-|]+\n((?:\|.*\n)+)")
