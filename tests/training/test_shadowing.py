@@ -27,8 +27,8 @@ def installed(tmp_path_factory):
         shutil.copy(ROOT / name / "__init__.py", place / name)
     shutil.copy(ROOT / "foveate_extras.py", place)
     shutil.copytree(ROOT / "training/command", place / "training/command")
-    (place / "training/es.py").write_text("import policies.implicit_attention.config\n")
-    (place / "policies/implicit_attention/config.py").write_text("print('ours')\n")
+    (place / "training/es.py").write_text("import policies.config\n")
+    (place / "policies/config.py").write_text("print('ours')\n")
     (place / "policies/__init__.py").write_text("PolicyConfig = None\n")
     return place
 
