@@ -22,7 +22,7 @@ from foveate_extras import needs
 
 @contextmanager
 def _quiet_stderr() -> Iterator[None]:
-    """Send what a C library prints while it loads nowhere."""
+    """Discard what a C library prints while it is loaded."""
     saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
@@ -41,11 +41,11 @@ __all__ = ["BulletClient", "HoldsPhysics"]
 
 
 class HoldsPhysics:
-    """What holds a physics client: copying and pickling it is an error.
+    """Base class of objects that hold a physics client; they can be neither copied nor pickled.
 
-    A copy would hold the number of the same client, and move the original's world; in another
-    process, some other environment's. PyBullet saves no world exactly: what a saved state brings
-    back departs from the original within a few steps.
+    A copy would hold the number of the same client and would move the original's world, or, in
+    another process, the world of another environment. PyBullet does not save a world exactly: a
+    restored state departs from the original within a few steps.
     """
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -89,7 +89,7 @@ class BulletClient(HoldsPhysics):
             if self.id < 0:
                 return _closed
             attribute = partial(attribute, physicsClientId=self.id)
-        setattr(self, name, attribute)  # the next look-up finds it without this detour
+        setattr(self, name, attribute)  # the next lookup finds the bound method directly
         return attribute
 
     def picture(
@@ -99,10 +99,10 @@ class BulletClient(HoldsPhysics):
         projection: Sequence[float],
         light: Sequence[float],
     ) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        """The world by the software renderer.
+        """Render the world with the software renderer.
 
         Args:
-            width_height: of the picture, pixels.
+            width_height: size of the image, pixels.
             view, projection: the camera's matrices, 16 numbers each, as PyBullet computes them.
             light: direction (x, y, z) that the light comes from.
 
@@ -134,7 +134,7 @@ class BulletClient(HoldsPhysics):
 
 
 def _disconnect(number: int, window_of: int | None) -> None:
-    """Free a client; but a window that a parent process opened is the parent's to close."""
+    """Free a client. A window that a parent process opened is left to the parent."""
     if window_of in (None, os.getpid()) and pybullet.isConnected(number):
         pybullet.disconnect(number)
 
@@ -149,14 +149,14 @@ _can_warn = True
 
 
 def _warn_without_numpy() -> None:
-    """Once a process, where PyBullet gives every picture as a tuple of a million numbers."""
+    """Warn once per process if PyBullet returns images as tuples of a million numbers."""
     global _can_warn
     if not _can_warn or pybullet.isNumpyEnabled():
         return
     _can_warn = False
     warnings.warn(
-        "PyBullet was built without NumPy, so that every picture takes several times as long; "
-        "to mend it: pip install numpy setuptools wheel && pip install --no-cache-dir "
+        "PyBullet was built without NumPy, so that every image takes several times as long; "
+        "to fix it: pip install numpy setuptools wheel && pip install --no-cache-dir "
         "--no-binary pybullet --no-build-isolation --force-reinstall --no-deps pybullet",
         RuntimeWarning,
         stacklevel=3,

@@ -1,4 +1,4 @@
-"""A camera's pictures, live or recorded, as a policy's observation space has them.
+"""Live or recorded camera images, converted to a policy's observation space.
 
     space = env.observation_space["depth"]
     with CameraReader(space, ["front.npz", "belly.npz"]) as camera:
@@ -31,7 +31,7 @@ _LONGEST_YAML = 2**16
 
 @dataclass(frozen=True)
 class Calibration:
-    """Intrinsics of a camera, of pictures of one size (OpenCV's pinhole model)."""
+    """Intrinsics of a camera for images of one size (OpenCV's pinhole model)."""
 
     width_px: int
     height_px: int
@@ -86,15 +86,15 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 class CameraReader:
-    """Iterates over pictures that fit a space, until the shortest source ends.
+    """Iterator over images that fit a space, until the shortest source ends.
 
     Args:
-        space: of the pictures: a Box (height, width), (height, width, 3 or 1), (3 or 1, height,
-            width), or (cameras, height, width) of depth.
+        space: observation space of the images: a Box (height, width), (height, width, 3 or 1),
+            (3 or 1, height, width), or (cameras, height, width) of depth.
         sources: see `frames_of`; one, or one for each camera of the space.
         kind: what the numbers are; None: colour where the space has 3 channels, grey where it is of
             bytes, else depth.
-        calibration: undistort by it; None: pictures are as they should be.
+        calibration: calibration used to undistort the images; None: no undistortion.
         fov_deg: crop to this field of view over the height, which needs a calibration.
         crop: pixels left out at the top, bottom, left and right, after that.
         depth_unit_m: what 1 means in depth of whole numbers, metres.
@@ -122,7 +122,7 @@ class CameraReader:
         given = [sources] if isinstance(sources, int | str | Path) else list(sources)
         if len(given) not in (1, self._cameras):
             raise ValueError(
-                f"sources must be 1 or {self._cameras}, one a camera, got {len(given)}"
+                f"sources must be 1 or {self._cameras}, one per camera, got {len(given)}"
             )
         if isinstance(calibration, str | Path):
             calibration = read_calibration(calibration)
@@ -148,12 +148,12 @@ class CameraReader:
         self.close()
 
     def close(self) -> None:
-        """Let go of cameras and files."""
+        """Release cameras and files."""
         for stream in self._streams:
             stream.close()
 
     def __iter__(self) -> Iterator[Frame]:
-        """Pictures as the space has them."""
+        """Yield images as elements of the space."""
         for frames in zip(*self._streams, strict=False):
             yield self._picture(frames)
 
@@ -161,7 +161,7 @@ class CameraReader:
         several = len(frames) == 1 and self._cameras > 1
         if several and (frames[0].ndim != 3 or len(frames[0]) != self._cameras):
             raise ValueError(
-                f"{self._names[0]} must have frames of {self._cameras} pictures, one a camera, "
+                f"{self._names[0]} must have frames of {self._cameras} images, one per camera, "
                 f"got {frames[0].shape}"
             )
         names = self._names * self._cameras if several else self._names
@@ -205,13 +205,13 @@ class CameraReader:
                              f"{frame.shape}")  # fmt: skip
         if self.kind == "depth" and (colours or frame.dtype == np.uint8):
             raise ValueError(
-                f"{name} has pictures of bytes, where depth is needed: whole numbers of 16 bits "
+                f"{name} has images of bytes, where depth is needed: integers of 16 bits "
                 "and more, or metres"
             )
         if self.kind == "depth":
             return np.ascontiguousarray(frame, np.float32)
         if frame.dtype != np.uint8:
-            raise ValueError(f"{name} has pictures of {frame.dtype}, where bytes are needed")
+            raise ValueError(f"{name} has images of {frame.dtype}, where bytes are needed")
         frame = np.ascontiguousarray(frame)
         if colours and self.kind == "grey":
             return cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
@@ -234,7 +234,7 @@ class CameraReader:
             self._maps[shape] = cv2.initUndistortRectifyMap(
                 matrix, distortion, None, matrix, shape[::-1], cv2.CV_32FC1
             )
-        # Depth between two things is the depth of neither.
+        # Interpolated depth between two objects is the depth of neither.
         way = cv2.INTER_NEAREST if self.kind == "depth" else cv2.INTER_LINEAR
         straight = cv2.remap(frame, *self._maps[shape], way)
         return straight if self._fov_deg is None else self._narrowed(straight, calibration, name)
@@ -266,7 +266,7 @@ class CameraReader:
             return picture
         low, high = float(self.space.low.min()), float(self.space.high.max())
         if not np.isfinite([low, high]).all():
-            raise ValueError(f"space must have bounds to scale pictures to, got {self.space}")
+            raise ValueError(f"space must have bounds to scale images to, got {self.space}")
         return low + (high - low) * picture.astype(np.float32) / 255
 
 
@@ -285,4 +285,4 @@ def _read_shape(space: spaces.Box, kind: Kind) -> tuple[int, int, int]:
         return (1, *shape)
     if kind != "colour" and len(shape) == 3:
         return (1, *shape[:2]) if shape[-1] == 1 else shape
-    raise ValueError(f"space must be of pictures, {kind}, got the shape {shape}")
+    raise ValueError(f"space must be of {kind} images, got the shape {shape}")

@@ -20,8 +20,8 @@ __all__ = ["CameraConfig", "DepthCameras", "ray_directions"]
 Floats = NDArray[np.float64]
 Depths = NDArray[np.float32]
 
-_SMALL = 40_000  # rays times boxes that are faster met all at once than box by box where it is seen
-_BEHIND_M = 1e-3  # what is nearer to a camera's plane has no place in its picture
+_SMALL = 40_000  # up to this number of rays times boxes, intersecting all pairs at once is faster
+_BEHIND_M = 1e-3  # points nearer to the camera plane have no projection
 
 
 @dataclass(
@@ -104,7 +104,7 @@ class DepthCameras:
         self._pixels = np.linalg.inv(np.stack([first, below - first, beside - first], -1))
 
     def reach_m(self, height_m: float) -> tuple[float, float]:
-        """How far behind and ahead of a level base, `height_m` above the floor, they see."""
+        """How far behind and ahead the cameras see from a level base `height_m` above the floor."""
         along, _, up = self._directions.reshape(3, len(self._positions), -1)
         down = np.maximum(-up, 1e-6)
         depth_m = np.minimum((height_m + self._positions[:, 2, None]) / down, self.far_m)
@@ -162,7 +162,7 @@ class DepthCameras:
         origin: Floats,
         boxes: tuple[Floats, Floats, Floats],
     ) -> None:
-        """Put turned boxes before what the rays (3, cameras, rays) from (cameras, 3) met."""
+        """Intersect turned boxes with the rays (3, cameras, rays) from (cameras, 3), in place."""
         low_m, high_m, yaw_rad = boxes
         turns = np.zeros((len(yaw_rad), 1, 3, 3))  # from a box's frame to the world
         turns[:, 0, 0, 0] = turns[:, 0, 1, 1] = np.cos(yaw_rad)

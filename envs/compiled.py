@@ -1,4 +1,4 @@
-"""Functions of numbers, compiled.
+"""Numerical functions compiled by Numba.
 
 Four legs of three joints are too few for NumPy, a call of which costs as much as twenty products,
 and too many for Python's own floats. So are the pixels of a small triangle.

@@ -1,4 +1,4 @@
-"""Whether there is a screen."""
+"""Detection of a display."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
-"""Where recorded or live frames come from: a camera, a film, an array file, a folder of pictures.
+"""Sources of recorded or live frames: a camera, a video, an array file, a folder of images.
 
-Frames are read one at a time, and how large one is is known before it is read: a file from
-elsewhere runs no code and fills no memory.
+Frames are read one at a time, and the size of a frame is known before it is read: an untrusted file
+runs no code and does not exhaust memory.
 """
 
 import math
@@ -20,8 +20,8 @@ __all__ = ["MOST_PIXELS", "frames_of"]
 
 Frame = NDArray[Any]
 MOST_PIXELS = 2**25
-"""Numbers of one frame: more than any camera has."""
-_NOT_A_FILM = "is no film that can be read"
+"""Largest number of elements of one frame, more than any camera has."""
+_NOT_A_VIDEO = "is not a readable video"
 
 
 def frames_of(source: int | str | Path, array: str | None = None) -> Generator[Frame]:
@@ -29,7 +29,7 @@ def frames_of(source: int | str | Path, array: str | None = None) -> Generator[F
     first, or, of an array file, frames of any shape.
 
     Args:
-        source: number of a camera; a film; an .npz or .npy of frames (time first); or a folder of
+        source: number of a camera; a video; an .npz or .npy of frames (time first); or a folder of
             .png and .npy files, a frame each, in the order of their names.
         array: name of the array in an .npz; None: the only one.
 
@@ -54,7 +54,7 @@ def frames_of(source: int | str | Path, array: str | None = None) -> Generator[F
         with _readable(path), path.open("rb") as file:
             start = file.read(12)
         if not (start[:4] in (b"\x1aE\xdf\xa3", b"RIFF") or start[4:8] == b"ftyp"):
-            raise ValueError(f"{path} {_NOT_A_FILM}: .mp4, .mov, .webm, .mkv or .avi")
+            raise ValueError(f"{path} {_NOT_A_VIDEO}: .mp4, .mov, .webm, .mkv or .avi")
         yield from _captured(str(path.absolute()), str(path))
 
 
@@ -65,7 +65,7 @@ def _captured(source: int | str, name: str) -> Generator[Frame]:
     capture = cv2.VideoCapture(source, backend)
     try:
         if not capture.isOpened():
-            what = "cannot be opened" if isinstance(source, int) else _NOT_A_FILM
+            what = "cannot be opened" if isinstance(source, int) else _NOT_A_VIDEO
             raise ValueError(f"{name} {what}")
         sides = (cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FRAME_WIDTH)
         _check_size(tuple(int(capture.get(side)) for side in sides), name)
@@ -78,7 +78,7 @@ def _captured(source: int | str, name: str) -> Generator[Frame]:
             count += 1
             yield cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
         if not count:
-            raise ValueError(f"{name} {_NOT_A_FILM}: it has no frame")
+            raise ValueError(f"{name} {_NOT_A_VIDEO}: it has no frame")
     finally:
         capture.release()
 

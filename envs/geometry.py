@@ -1,6 +1,6 @@
-"""Where an environment's cameras stand, how they look, and what actions do: plain numbers.
+"""Camera poses and rays of an environment and the meaning of its actions, as plain numbers.
 
-An environment offers it as `env.unwrapped.geometry`; policies that map pixels to places or place
+An environment offers them as `env.unwrapped.geometry`; policies that map pixels to places or place
 feet are built from it, and from nothing else of the environment. See `Geometry`.
 """
 
@@ -50,11 +50,11 @@ class Footholds:
     yaw_rate: int | None = None
     """Of an action, how fast the robot is to turn; None where it walks straight on."""
     odometry: slice | None = None
-    """How far the robot believes to have come in the world (x, y), metres; None: not told."""
+    """Odometry in the world frame (x, y), metres; None: not observed."""
     heading: slice | None = None
-    """Sine and cosine of its yaw; None: not told."""
+    """Sine and cosine of the yaw; None: not observed."""
     commanded_speed: int | None = None
-    """Speed ahead that is asked of it, negative backward, metres a second; None: not told."""
+    """Commanded forward speed, negative backward, metres per second; None: not observed."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Geometry:
     """Keys of images of which a camera is elsewhere each episode: rays and positions are those of
     the present one, and a policy that is built once must not rely on them."""
     told_poses: str | None = None
-    """Key of the observation that tells the pose of each camera, in their order, six numbers each:
+    """Key of the observation that holds the pose of each camera, in their order, six numbers each:
     optical centre (x, y, z), metres; pitch below forward, yaw and roll, radians. It may be wrong.
-    None where nothing is told."""
+    None where no pose is observed."""
     footholds: Footholds | None = None
-    """None where actions place no feet."""
+    """None if actions do not place feet."""

@@ -1,4 +1,4 @@
-"""What users give an environment, read strictly, with errors of one sentence.
+"""Strict validation of an environment's settings, options, seeds and actions.
 
 Settings are as strict as those of a YAML file: True is no number, "no" is no boolean, and an
 integer passes for a number. NumPy's scalars and arrays, lists and tuples stand for what they hold.

@@ -1,7 +1,7 @@
-"""What the numbers of an observation and of an action are: names, units and frames, in their order.
+"""Names, units and frames of the numbers of an observation and of an action, in their order.
 
-An environment offers it as `env.unwrapped.signals`, a tuple of `Signal`. A policy that is exported
-writes it into its contract, for those who feed it on a robot.
+An environment offers them as `env.unwrapped.signals`, a tuple of `Signal`. The export of a policy
+writes them into its contract, which says what to feed the model on a robot.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""What is known of an environment beside its code: a `Task`, found by its Gymnasium id.
+"""Descriptions of environments: a `Task`, found by its Gymnasium id.
 
-Commands, studies, plots and films read it and name no task. A package of one's own calls
-`envs.register(Task(...))` when it is imported, and its environment is described like those here;
-an environment without a description works too, with reward and, where `info` has it, success.
+Commands, studies, plots and videos read the description and name no task. A custom package calls
+`envs.register(Task(...))` when it is imported. An environment without a description works too, with
+its reward and, if `info` has it, `success`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TAKEN = {"seed", "reward", "steps", SUCCESS}
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One measure that an episode is judged by: `info[name]` after its last step."""
+    """One measure of an episode: `info[name]` after its last step."""
 
     name: str
     """Key of `info`; the measure's name in metrics.csv and evaluation.json."""
@@ -107,7 +107,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class DepthEdges:
-    """What a policy ought to look at in depth images: where it is safe ground, and where not."""
+    """Which parts of depth images matter to a policy: the edges of safe ground."""
 
     past_m: float
     """A pixel whose depth is larger sees past what can be stepped on, metres."""
@@ -149,11 +149,11 @@ class Task:
     expert: bool = False
     """Whether the environment has `expert_action()`."""
     picture: str | None = None
-    """Key of the camera's picture that films show, beside itself under attention, in place of an
-    outside view; None: the outside view, with the images that the policy sees inset."""
+    """Key of the camera image that videos show beside its attention overlay, in place of an outside
+    view; None: the outside view, with the policy's input images inset."""
     shown: tuple[float, float] | None = None
-    """Numbers of an image that films draw white and black, as depths in metres; None: the bounds of
-    the space."""
+    """Values of an image that videos draw white and black, such as depths in metres; None: the
+    bounds of the space."""
     edges: DepthEdges | None = None
     """What a policy ought to look at in the depth images; None where that is not known."""
 
@@ -206,7 +206,7 @@ def find_task(env_id: str) -> Task | None:
 
 
 def name_of(env: gymnasium.Env[Any, Any]) -> str:
-    """What messages call an open environment: its Gymnasium id, or its class where it has none."""
+    """Name of an open environment in messages: its Gymnasium id, or else its class."""
     spec = env.unwrapped.spec
     return type(env.unwrapped).__name__ if spec is None else spec.id
 

@@ -100,9 +100,9 @@ def _shape(client: BulletClient, kind: int, size: tuple[float, ...]) -> Shape | 
 @lru_cache(maxsize=1)
 def _shapes() -> dict[object, Shape]:
     """What `sim_assets` has: "box", "sphere", and cylinders by radius and length, metres."""
-    told = json.loads((resources.files("sim_assets") / _SHAPES).read_text(encoding="utf-8"))
-    shapes = {(one["radius_m"], one["length_m"]): _read(one) for one in told["cylinders"]}
-    solids = {"box": told["box of half extents 1"], "sphere": told["sphere of radius 1"]}
+    found = json.loads((resources.files("sim_assets") / _SHAPES).read_text(encoding="utf-8"))
+    shapes = {(one["radius_m"], one["length_m"]): _read(one) for one in found["cylinders"]}
+    solids = {"box": found["box of half extents 1"], "sphere": found["sphere of radius 1"]}
     return shapes | {name: _read(solid) for name, solid in solids.items()}
 
 

@@ -86,10 +86,10 @@ class SteppingStonesConfig:
     """How far forward or back, left or right, and up or down the front camera is at most from its
     place, drawn anew each episode, metres."""
     camera_pose_told: bool = False
-    """Whether the observation has `camera_pose`, where the policy is told that the cameras are."""
+    """Whether the observation has `camera_pose`, the poses of the cameras."""
     camera_pose_error_deg: tuple[float, float] = (0.0, 0.0)
-    """Range of the error of the front camera's pitch that the policy is told, drawn anew each
-    episode, degrees: [-8, 8] draws, [4, 4] is fixed."""
+    """Range of the error of the front camera's pitch in `camera_pose`, drawn anew each episode,
+    degrees: [-8, 8] draws, [4, 4] is fixed."""
     camera_far_m: float = Field(default=1.5, gt=0.6, le=20)
     """Depth that the cameras report where nothing nearer is seen, metres."""
     depth_false_returns: float = Field(default=0.0, ge=0, le=0.9)
@@ -153,7 +153,7 @@ class SteppingStonesConfig:
 
     @property
     def commands_twist(self) -> bool:
-        """Whether the body's speed ahead is commanded, and told."""
+        """Whether the body's forward speed is commanded and observed."""
         return self.turns or self.walk_back
 
     @property
@@ -191,7 +191,7 @@ class SteppingStonesConfig:
         if any(self.camera_pose_error_deg) and not self.camera_pose_told:
             raise ValueError(
                 f"camera_pose_error_deg needs camera_pose_told = true, as otherwise no pose is "
-                f"told, got {list(self.camera_pose_error_deg)}"
+                f"observed, got {list(self.camera_pose_error_deg)}"
             )
         of_the_front = {
             "front_camera_pitch_deg": self.front_camera_pitch_deg is not None,

@@ -1,4 +1,4 @@
-"""What an episode asks of the robot: the stones' way, how far along it is, and what an expert does.
+"""Courses: the stones of an episode, the progress along them, and the expert's action.
 
 `StraightCourse` is the row of stones of the paper. `TwistCourse` follows a path that turns, or
 leads out and back, by a commanded twist.
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class Course(Protocol):
-    """What the environment asks of an episode's course."""
+    """The interface between the environment and the course of an episode."""
 
     @property
     def stones(self) -> Stones | TurnedStones:
@@ -33,7 +33,7 @@ class Course(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether what is asked has been done, before the time is up."""
+        """Whether the task has been completed before the time is up."""
 
     def begin(self, measurement: Measurement) -> Locomotion:
         """The walking controller of the episode."""
@@ -45,7 +45,7 @@ class Course(Protocol):
         """Those that are no farther from the base than so far behind and ahead."""
 
     def command(self, action: Floats) -> FootholdCommand:
-        """What an action asks for."""
+        """The command of the walking controller for an action."""
 
     def margin_m(self, command: FootholdCommand, state: RobotState) -> Floats:
         """(4,) how far inside a stone each leg would land that lifted off now."""
@@ -58,16 +58,16 @@ class Course(Protocol):
         """How far the robot has come so far."""
 
     def has_succeeded(self) -> bool:
-        """Whether that is enough, where the episode ends now without a fall."""
+        """Whether an episode that ends now without a fall is a success."""
 
     def expert_action(self, state: RobotState) -> NDArray[np.float32]:
         """The scripted expert's action; it knows the stones."""
 
-    def told(self) -> Floats:
-        """What proprioception has beside the straight row's."""
+    def observed(self) -> Floats:
+        """Numbers that proprioception has in addition to those of the straight course."""
 
     def view(self, position_m: Floats) -> tuple[Floats, float]:
-        """A point (2,) to look at, and the direction there, for pictures."""
+        """A point (2,) to look at, and the path's direction there, for rendering."""
 
 
 def draw_course(

@@ -1,4 +1,4 @@
-"""Depth images that lie, and things beside the path: for trying policies, not for training them.
+"""False depth returns and clutter beside the path, to test policies rather than to train them.
 
 False returns are rectangles of 2 to 5 pixels a side that report one wrong depth, log-uniform
 between half of the nearest depth in them and `camera_far_m`: on a stone about a third lie too near,
@@ -44,13 +44,13 @@ _CLUTTER_ASIDE_M = (0.0, 0.10)  # from the edge of the stones to the nearer side
 
 
 class Distraction:
-    """The lies of an episode's depth images.
+    """Corrupts the depth images of an episode.
 
     Args:
         false_returns: expected share of a picture's pixels in false returns, in [0, 1).
         dropped_blocks: expected share in dropped blocks, which hide false returns.
         far_m: depth of a pixel that returns nothing.
-        rng: source of the lies.
+        rng: source of random numbers.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Blackouts:
 
 
 class _Patches:
-    """Rectangles that come and go in the pictures of several cameras.
+    """Rectangles that appear and disappear in the images of several cameras.
 
     Args:
         share: expected share of the pixels that they cover together.

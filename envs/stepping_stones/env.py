@@ -1,7 +1,8 @@
 """SteppingStones-v0: a quadruped that must see where to step.
 
 Observation, a dictionary of float32 arrays:
-    camera_pose (6 cameras,), where it is told: optical centre, metres, pitch, yaw, roll, radians.
+    camera_pose (6 cameras,), with `camera_pose_told`: optical centre, metres; pitch, yaw and roll,
+        radians.
     depth (cameras, height, width): planar depth of the cameras, metres; of the default ones, front
         and belly, (2, 24, 32). Where their sizes differ, depth_front (height, width) and so on.
     proprio (45,), as the robot's sensors and estimator give it, in the level frame:
@@ -59,13 +60,13 @@ _TICKS = round(DECISION_S / CONTROL_S)
 _PHYSICS_STEPS = round(CONTROL_S / PHYSICS_S)
 _PROPRIO = 36  # without what depends on the settings
 _PROPRIO_LIMIT = 50.0  # only a tumbling robot's estimates come near it
-_TOLD, _TOLD_LIMIT = 5, 1000.0  # odometry's, which walks away
+_TWIST_SIZE, _TWIST_LIMIT = 5, 1000.0  # of odometry, which drifts
 _LOWEST_BASE_M, _STEEPEST_ROLL_RAD, _STEEPEST_PITCH_RAD = 0.25, 0.6, 1.0
 _MARGIN_CLIP_M = 0.05
 _TERRAIN_STREAM = 1
 _TERRAINS_A_WORLD = 100  # PyBullet keeps the shapes of removed bodies: 55 kB a terrain ...
 _BOXES_A_TERRAIN = 20  # ... or so many boxes of clutter, where people see them
-_TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # what a rocking robot's cameras may come to see
+_TALLEST_BASE_M, _REACH_SLACK = 0.55, 1.2  # margin for the cameras of a rocking robot
 
 
 class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.float32]]):
@@ -107,9 +108,9 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         self.config = read_settings(SteppingStonesConfig, settings)
         self.render_mode = render_mode
         self._sight = Sight(self.config)
-        told = _TOLD if self.config.commands_twist else 0
-        self._proprio_limit = np.full(_PROPRIO + self.config.action_size + told, _PROPRIO_LIMIT)
-        self._proprio_limit[_PROPRIO + self.config.action_size :] = _TOLD_LIMIT
+        extra = _TWIST_SIZE if self.config.commands_twist else 0
+        self._proprio_limit = np.full(_PROPRIO + self.config.action_size + extra, _PROPRIO_LIMIT)
+        self._proprio_limit[_PROPRIO + self.config.action_size :] = _TWIST_LIMIT
         limit = self._proprio_limit.astype(np.float32)
         proprio = spaces.Box(-limit, limit, dtype=np.float32)
         self.observation_space: spaces.Dict = spaces.Dict(  # type: ignore[assignment]
@@ -121,7 +122,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
         try:
             self._begin_world()
         except BaseException:
-            self._client.close()  # nobody else can: there is no environment to close
+            self._client.close()  # the caller has no environment to close
             raise
 
     def reset(
@@ -182,7 +183,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
             if fell:
                 break
         self._decisions += 1
-        fell = self._fell = self._fell or fell  # who goes on after a fall has not got up
+        fell = self._fell = self._fell or fell  # a robot that moves after a fall has still fallen
         full_m = self.config.reward_speed_m_s * DECISION_S
         progress = min(self._course.advance(self._state.position_m), full_m)
         # Scaled by speed: marching on the spot, where every foothold is safe, must earn nothing.
@@ -193,13 +194,13 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
 
     @property
     def geometry(self) -> Geometry:
-        """Where the cameras stand in the base frame, how they look, and what actions do; of cameras
-        whose poses are drawn, in the present episode."""
+        """Poses and rays of the cameras in the base frame, those of the present episode where poses
+        are drawn, and the meaning of actions."""
         return self._sight.geometry
 
     @property
     def signals(self) -> tuple[Signal, ...]:
-        """What the numbers of observation and action are."""
+        """Names, units and frames of the numbers of observation and action."""
         return signals(self.config, dict(self.geometry.cameras))
 
     def expert_action(self) -> NDArray[np.float32]:
@@ -268,7 +269,7 @@ class SteppingStonesEnv(HoldsPhysics, gymnasium.Env[Observation, NDArray[np.floa
                 math.cos(phase),
                 *state.contacts,
                 *self._previous_action.tolist(),
-                *self._course.told().tolist(),
+                *self._course.observed().tolist(),
             ]
         ).clip(-self._proprio_limit, self._proprio_limit)
         boxes = self._course.near(self._all_boxes, state.position_m, self._reach_m)

@@ -1,4 +1,4 @@
-"""The way that stones lie along: straight ahead, or half circles to one side and the other in turn.
+"""The path of the stones: straight ahead, or half circles to alternating sides.
 
 A half circle to the left is followed by one to the right, as a road climbs a slope: however long
 the path, it never meets itself. World frame; arc lengths from the robot's start, metres.

@@ -1,7 +1,7 @@
-"""Where the front camera is in an episode, and where a policy is told that the cameras are.
+"""True and observed poses of the cameras in an episode.
 
-A camera is never mounted quite as the drawing says. Its pitch and its place may be drawn anew each
-episode, and a policy may be told them, with an error.
+A camera is never mounted exactly as in the drawing. Its pitch and its position may be drawn anew
+in each episode, and a policy may observe them with an error.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from envs.stepping_stones.config import SteppingStonesConfig
 __all__ = ["POSE_SIZE", "Poses", "draw_poses"]
 
 POSE_SIZE = 6
-"""Numbers of a told pose: optical centre (x, y, z) in the base frame, metres; pitch below the
+"""Numbers of an observed pose: optical centre (x, y, z) in the base frame, metres; pitch below the
 forward direction, yaw and roll as `CameraConfig` has them, radians."""
 
 
@@ -26,15 +26,15 @@ class Poses:
 
     Attributes:
         cameras: by name, as they are.
-        told_error_deg: what the told pitch of the front camera has too much.
+        error_deg: error added to the observed pitch of the front camera, degrees.
     """
 
     cameras: dict[str, CameraConfig]
-    told_error_deg: float = 0.0
+    error_deg: float = 0.0
 
-    def told(self) -> NDArray[np.float32]:
-        """(6 cameras,) what a policy is told, in the order of the cameras, see `POSE_SIZE`."""
-        wrong = {name: self.told_error_deg * (name == "front") for name in self.cameras}
+    def observed(self) -> NDArray[np.float32]:
+        """(6 cameras,) observed poses, in the order of the cameras, see `POSE_SIZE`."""
+        wrong = {name: self.error_deg * (name == "front") for name in self.cameras}
         return np.concatenate(
             [_pose(camera, wrong[name]) for name, camera in self.cameras.items()]
         ).astype(np.float32)
@@ -52,8 +52,8 @@ def draw_poses(config: SteppingStonesConfig, rng: np.random.Generator) -> Poses:
     if any(config.front_camera_moved_m):
         shift = np.array(config.front_camera_moved_m) * (2 * np.array(moved) - 1)
         front = replace(front, position_m=_triple(np.array(front.position_m) + shift))
-    told_error_deg = _between(config.camera_pose_error_deg, error)
-    return Poses({**cameras, "front": front}, told_error_deg)
+    error_deg = _between(config.camera_pose_error_deg, error)
+    return Poses({**cameras, "front": front}, error_deg)
 
 
 def _pose(camera: CameraConfig, error_deg: float) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ class Laikago(HoldsPhysics):
 
     Args:
         client: the physics client; the robot is its only user.
-        visible: whether pictures show it, for which 170 MB of meshes and texture are loaded.
+        visible: whether images show it, for which 170 MB of meshes and texture are loaded.
     """
 
     def __init__(self, client: BulletClient, *, visible: bool = True) -> None:

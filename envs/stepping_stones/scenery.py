@@ -1,4 +1,4 @@
-"""What people see: colours, a floor and a camera that follows the robot."""
+"""Rendering for people: colours, a floor and a camera that follows the robot."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 class Scenery(HoldsPhysics):
-    """Visual bodies without collisions, and the pictures of them.
+    """Visual bodies without collisions, and images of them.
 
     Args:
         client: the physics client that holds the robot.

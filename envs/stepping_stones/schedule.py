@@ -1,4 +1,4 @@
-"""The speed that is commanded: ahead always, or ahead, a stop, and backward to the start."""
+"""The commanded speed: always forward, or forward, a stop, and backward to the start."""
 
 from envs.stepping_stones.config import DECISION_S
 
@@ -9,7 +9,7 @@ _STOP_S, _BACK_TO_M = 1.0, 0.3
 
 
 class Schedule:
-    """What is commanded of an episode, decision by decision.
+    """The commanded speed of an episode, decision by decision.
 
     Args:
         turn_at_m: arc length at which the robot stops and then walks backward; infinity: it never

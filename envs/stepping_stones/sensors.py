@@ -1,4 +1,4 @@
-"""What the robot measures, and how wrong it is.
+"""Sensors of the robot and their noise.
 
 Standard deviations at noise scale 1, each drawn anew at every control step: attitude 0.025 rad and
 angular rate 0.1 rad/s (as in bullet3's two-camera stepping-stone task), joint angles 0.005 rad

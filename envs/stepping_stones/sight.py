@@ -1,7 +1,7 @@
-"""What the robot's cameras show: depth images as they are reported, and the geometry behind them.
+"""The robot's depth images as they are observed, and the geometry of its cameras.
 
 Where all cameras have one image size, the observation's `depth` holds their images together, else
-each has an entry of its own, `depth_front` and so on. `camera_pose` tells where the cameras are.
+each has an entry of its own, `depth_front` and so on. `camera_pose` holds the poses of the cameras.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ class Sight:
         return max(behind), max(ahead)
 
     def begin(self, rng: np.random.Generator, drawing_rng: np.random.Generator) -> None:
-        """Begin an episode, whose lies `rng` draws; `drawing_rng` draws poses and blackouts."""
+        """Begin an episode: `rng` draws false returns, `drawing_rng` poses and blackouts."""
         config, several = self._config, len(self._cameras) > 1
         rngs = rng.spawn(len(self._cameras)) if several else [rng]
         self._lies = {
@@ -108,7 +108,7 @@ class Sight:
         sensors: Sensors,
     ) -> dict[str, Images]:
         """The images of boxes, opposite corners (boxes, 3) in the world, over a floor, with noise
-        and lies, metres; and what is told of the cameras' poses.
+        and false returns, metres; and the observed camera poses.
 
         Args:
             position_m: (3,) of the base in the world.
@@ -128,7 +128,7 @@ class Sight:
             clipped_m = shown_m.clip(0.0, self._config.camera_far_m)
             found[key] = clipped_m.reshape(self._shapes[key])
         if self._config.camera_pose_told:
-            found[_POSE] = self._poses.told()
+            found[_POSE] = self._poses.observed()
         return found
 
 
@@ -148,7 +148,7 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
         config: the environment's settings.
         chosen: the cameras that are observed, where they are now.
     """
-    keys, told = _keys(config), _ACTION + config.action_size
+    keys, twist = _keys(config), _ACTION + config.action_size
     rays = {key: np.stack([ray_directions(chosen[n]) for n in keys[key]]) for key in keys}
     places = {key: np.array([chosen[n].position_m for n in keys[key]]) for key in keys}
     alone = [key for key in keys if key != "depth"]
@@ -175,8 +175,8 @@ def _geometry(config: SteppingStonesConfig, chosen: Mapping[str, CameraConfig]) 
             nominal=slice(22, 30),
             lateral=(4, 5, 6, 7),
             yaw_rate=9 if config.turns else None,
-            odometry=slice(told, told + 2) if config.commands_twist else None,
-            heading=slice(told + 2, told + 4) if config.commands_twist else None,
-            commanded_speed=told + 4 if config.commands_twist else None,
+            odometry=slice(twist, twist + 2) if config.commands_twist else None,
+            heading=slice(twist + 2, twist + 4) if config.commands_twist else None,
+            commanded_speed=twist + 4 if config.commands_twist else None,
         ),
     )

@@ -86,7 +86,7 @@ class StraightCourse:
         action[8] = action_share(speed, self._config.lateral_speed_m_s)
         return action
 
-    def told(self) -> Floats:
+    def observed(self) -> Floats:
         """See `Course`."""
         return np.zeros(0)
 

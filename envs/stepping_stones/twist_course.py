@@ -119,7 +119,7 @@ class TwistCourse:
         action[:8] = (offsets / np.where(self._scale > 0, self._scale, 1.0)).T.ravel()
         return action
 
-    def told(self) -> Floats:
+    def observed(self) -> Floats:
         """See `Course`."""
         yaw = self._locomotion.estimate.euler_rad[2]
         return np.array(

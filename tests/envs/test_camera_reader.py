@@ -193,10 +193,10 @@ def npz_of(path, shape, dtype="<f8", data=b""):
     ("make", "message"),
     [
         (lambda p: None, "there is no file, folder or camera"),
-        (lambda p: p.write_bytes(b""), "is no film that can be read"),
-        (lambda p: p.write_text("#EXTM3U\nhttp://example.org/a.ts\n"), "is no film"),
-        (lambda p: p.write_bytes(b"\x1aE\xdf\xa3" + bytes(99)), "is no film that can be read"),
-        (lambda p: p.write_bytes(b"RIFF" + bytes(99)), "is no film that can be read"),
+        (lambda p: p.write_bytes(b""), "is not a readable video"),
+        (lambda p: p.write_text("#EXTM3U\nhttp://example.org/a.ts\n"), "is not a readable video"),
+        (lambda p: p.write_bytes(b"\x1aE\xdf\xa3" + bytes(99)), "is not a readable video"),
+        (lambda p: p.write_bytes(b"RIFF" + bytes(99)), "is not a readable video"),
         (lambda p: p.mkdir(), "holds neither .png nor .npy files"),
     ],
 )
@@ -219,7 +219,7 @@ def test_a_source_that_is_none_is_one_sentence(tmp_path, make, message, capfd):
         ("a.npz", lambda p: npz_of(p, (2, 24), data=bytes(9000)), "must have frames"),
         ("a.npz", lambda p: np.savez(p, a=np.array([{}], object)), "must hold numbers"),
         ("a.npy", lambda p: p.write_bytes(b"\x93NUMPY\x01\x00\xff\xff(" * 9), "is damaged"),
-        ("a.npy", lambda p: np.save(p, np.zeros((3, 24, 32), np.uint8)), "pictures of bytes"),
+        ("a.npy", lambda p: np.save(p, np.zeros((3, 24, 32), np.uint8)), "images of bytes"),
         ("a.npy", lambda p: np.save(p, np.zeros((3, 2, 24, 32))), "must have frames"),
         ("f/a.png", lambda p: p.write_bytes(b"GIF89a" + bytes(40)), "is no PNG"),
         ("f/a.png", lambda p: p.write_bytes(png_of(2**16, 2**16)), "frames of 65536 x 65536"),
@@ -270,17 +270,17 @@ def test_what_does_not_go_together_is_one_sentence(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((2, 24, 32), np.float32))
     source = tmp_path / "a.npy"
     small = Calibration(320, 240, ((200.0, 0, 160), (0, 200.0, 120), (0, 0, 1)))
-    with pytest.raises(ValueError, match="sources must be 1 or 2, one a camera, got 3"):
+    with pytest.raises(ValueError, match="sources must be 1 or 2, one per camera, got 3"):
         CameraReader(PAIR, [source] * 3)
     with pytest.raises(ValueError, match="fov_deg must be between 0 and 180, beside a calibration"):
         CameraReader(DEPTH, source, fov_deg=50)
     with pytest.raises(ValueError, match="crop 0 or more"):
         CameraReader(DEPTH, source, crop=(-1, 0, 0, 0))
-    with pytest.raises(ValueError, match="space must be of pictures, colour"):
+    with pytest.raises(ValueError, match="space must be of colour images"):
         CameraReader(DEPTH, source, kind="colour")
     with pytest.raises(ValueError, match="frames of 24 x 32, but its calibration is of 240 x 320"):
         next(iter(CameraReader(DEPTH, source, calibration=small)))
-    with pytest.raises(ValueError, match="must have frames of 2 pictures, one a camera"):
+    with pytest.raises(ValueError, match="must have frames of 2 images, one per camera"):
         next(iter(CameraReader(PAIR, source)))
     with pytest.raises(ValueError, match="leaves nothing"):
         next(iter(CameraReader(DEPTH, source, crop=(12, 12, 0, 0))))

@@ -33,7 +33,7 @@ def test_poses_are_drawn_from_their_ranges():
     fronts = [drawn.cameras["front"] for drawn in poses]
     moved = np.array([front.position_m for front in fronts]) - (0.197, 0.0, -0.115)
     values = np.column_stack([
-        [front.pitch_deg for front in fronts], moved, [drawn.told_error_deg for drawn in poses]
+        [front.pitch_deg for front in fronts], moved, [drawn.error_deg for drawn in poses]
     ])  # fmt: skip
     low, high = np.array([[30, 65], [-0.05, 0.05], [-0.02, 0.02], [-0.01, 0.01], [-8, 4]]).T
     assert (values >= low).all()
@@ -49,8 +49,8 @@ def test_one_setting_does_not_change_what_another_draws():
     alone, both = draws(20, **pitch), draws(20, **DRAWN, **told)
     for one, other in zip(alone, both, strict=True):
         assert one.cameras["front"].pitch_deg == other.cameras["front"].pitch_deg
-    errors = [drawn.told_error_deg for drawn in draws(20, **told)]
-    assert errors == [drawn.told_error_deg for drawn in both]
+    errors = [drawn.error_deg for drawn in draws(20, **told)]
+    assert errors == [drawn.error_deg for drawn in both]
 
 
 def test_the_picture_is_that_of_a_camera_fixed_at_the_drawn_pose():
