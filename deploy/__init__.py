@@ -1,4 +1,4 @@
-"""From a checkpoint to a robot's computer: a model without this package, and what runs it.
+"""Export of policies as stand-alone models, and the runtime that runs them on a robot.
 
 `deploy.export` is the command; `deploy.runtime` needs NumPy and ONNX Runtime alone, so nothing is
 imported here.

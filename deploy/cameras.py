@@ -1,4 +1,4 @@
-"""Cameras as robots describe them: intrinsics and poses, of the rays that the geometry has."""
+"""Intrinsics and poses of cameras, computed from the rays of the geometry."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _SAME = 1e-5
 
 
 def described(geometry: Geometry | None) -> list[dict[str, Any]]:
-    """Each camera: its input, size, intrinsics, pose, and whether that is told or drawn anew."""
+    """Input, size, intrinsics and pose of each camera; whether poses are observed or drawn."""
     found = []
     for key, names in ({} if geometry is None else geometry.cameras).items():
         assert geometry is not None
@@ -39,7 +39,7 @@ def _pinhole(rays: NDArray[np.float64]) -> dict[str, Any]:
     """Size, intrinsics in pixels and axes of rays (height, width, 3), of length 1 along the axis.
 
     The rotation's columns are the camera's axes: x along columns, y along rows, z ahead. Rays that
-    are none of a pinhole camera are told by their number alone.
+    are not those of a pinhole camera have only their number.
     """
     height, width, _ = rays.shape
     size = {"height_px": height, "width_px": width, "intrinsics_px": None, "rotation": None}

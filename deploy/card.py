@@ -1,4 +1,4 @@
-"""`README.md` of an exported policy: a model card."""
+"""The model card, `README.md`, of an exported policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ __all__ = ["Facts", "card"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What a card says beside the contract."""
+    """Facts of a model card that the contract does not hold."""
 
     name: str
     env_id: str
     task: str
-    """What the task is, in words; "" where nothing describes it."""
+    """Description of the task; "" if there is none."""
     settings: Mapping[str, Any]
     """Of the policy."""
     training: Mapping[str, Any]
-    """What it was trained by and on: rows of a table."""
+    """Rows of a table: how and on what it was trained."""
     success: Mapping[str, str]
     """Where the figures are from, and the figures."""
     flops: int
@@ -43,18 +43,18 @@ def card(contract: Mapping[str, Any], facts: Facts) -> str:
         f"# {facts.name}",
         f"A policy for `{facts.env_id}`, exported by Foveate. {facts.task}".strip(),
         _use(contract),
-        "## What goes in and comes out",
+        "## Inputs and outputs",
         _ports(contract),
         f"All units, frames, orders and bounds: `contract.json`. {_rate(contract)}",
-        "## How good it is",
+        "## Evaluation",
         _success(facts),
         "## What it costs",
         _table(("", ""), _costs(facts).items()),
-        "## Is it the policy?",
+        "## Agreement with the policy",
         _compared(contract, facts),
-        "## Where it comes from",
+        "## Training",
         _table(("", ""), _sources(facts).items()),
-        "## The policy's settings",
+        "## Settings of the policy",
         _table(("setting", "value"), ((k, f"`{v}`") for k, v in sorted(facts.settings.items()))),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -66,7 +66,7 @@ def _compared(contract: Mapping[str, Any], facts: Facts) -> str:
         f"{facts.action_difference:.1e} from the policy's in PyTorch"
     )
     if contract["states"]:
-        text += f", and what is carried on by {facts.state_difference:.1e} of its largest number"
+        text += f", and the recurrent state by {facts.state_difference:.1e} of its largest number"
     text += f"; {facts.ties}" if facts.ties else ""
     weights = contract["model"]["weights"]
     if weights == "float32":
@@ -102,7 +102,7 @@ def _rate(contract: Mapping[str, Any]) -> str:
 
 def _ports(contract: Mapping[str, Any]) -> str:
     rows = [("in", one) for one in contract["inputs"]]
-    rows += [("carried", one) for one in contract["states"]]
+    rows += [("state", one) for one in contract["states"]]
     rows += [("out", one) for one in contract["outputs"]]
     cells = ((way, f"`{one['name']}`", f"{one['shape']}", one["dtype"]) for way, one in rows)
     text = _table(("", "name", "shape", "type"), cells)

@@ -1,4 +1,4 @@
-"""What a model takes and gives, written beside it."""
+"""The contract of an exported model: its inputs, outputs, states, bounds and rate."""
 
 from dataclasses import asdict
 from typing import Any
@@ -15,7 +15,7 @@ from envs.signals import ACTION
 __all__ = ["contract"]
 
 _MANY = 4096
-"""Bounds that differ are listed for parts of at most so many numbers."""
+"""Largest part for which bounds are listed element by element."""
 
 
 def contract(step: Step, env: gymnasium.Env[Any, Any], rate_hz: float | None) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def contract(step: Step, env: gymnasium.Env[Any, Any], rate_hz: float | None) ->
 
     Args:
         step: the graph.
-        env: that the policy acts in; its geometry and signals, where it has them, are told.
+        env: environment of the policy; its geometry and signals, if it has them, are included.
         rate_hz: decisions a second; None: not known.
     """
     own = env.unwrapped

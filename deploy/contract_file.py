@@ -1,6 +1,6 @@
-"""`contract.json` of an exported policy, read and checked; NumPy alone.
+"""Reading and validation of `contract.json` of an exported policy; it needs NumPy alone.
 
-What a folder says is taken for data: names, sizes and numbers, each within limits.
+The content of a folder is treated as data: names, sizes and numbers, each within limits.
 """
 
 import json
@@ -20,7 +20,7 @@ __all__ = ["CONTRACT", "FORMAT", "MODELS", "VERSION", "Contract", "Port", "State
 CONTRACT = "contract.json"
 FORMAT, VERSION = "foveate-contract", 1
 MODELS = {"onnx": "model.onnx", "pt2": "model.pt2"}
-"""Names of the models, by what they are."""
+"""File names of models by kind."""
 _LARGEST_JSON = 4 << 20
 _LARGEST = 1 << 25  # numbers of all inputs and states together
 _DTYPES = (
@@ -31,19 +31,19 @@ _DTYPES = (
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor that goes in or comes out."""
+    """An input or output tensor."""
 
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     low: NDArray[Any] | None = None
-    """Least numbers allowed, broadcast with the shape; None: no bound."""
+    """Lower bounds, broadcast to the shape; None: no bound."""
     high: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
 class State:
-    """A tensor that an output hands to an input of the next decision."""
+    """A recurrent state: an output that is an input of the next decision."""
 
     port: Port
     output: str
@@ -52,7 +52,7 @@ class State:
 
 @dataclass(frozen=True)
 class Contract:
-    """What a model takes and gives."""
+    """Inputs, outputs and states of a model."""
 
     model: str
     """Kind of the model, a key of `MODELS`."""
@@ -66,9 +66,9 @@ class Contract:
     plan: tuple[tuple[str, int], ...]
     seed: int
     max_age_s: float | None
-    """How old an observation may be, seconds; None: any."""
+    """Largest age of an observation, seconds; None: no limit."""
     everything: dict[str, Any]
-    """The file as it is."""
+    """The whole content of the file."""
 
 
 def read_contract(folder: Path) -> Contract:

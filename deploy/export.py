@@ -1,16 +1,16 @@
-"""Write a policy as a folder that runs without this package: a model, its contract and its card.
+"""Export a policy as a folder that runs without this package: a model, its contract and its card.
 
     python -m deploy.export stepping_stones_angular_8x8 --to onnx --out walker
     python -m deploy.export runs/NAME --to pt2
     python -m deploy.export runs/NAME --weights int8 --episodes 100
 
-The model is compared with its policy on the policy's own episodes. Exit status 1: they differ; of
-weights in fewer bits, whose difference is meant, it is told alone.
+The model is compared with its policy on episodes of the policy. The exit status is 1 if they
+differ. For weights in fewer bits, which differ by design, the difference is only reported.
 """
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # first, as what follows takes seconds to load
+if __name__ == "__main__":  # first, because the imports below take seconds
     from training.command.signals import open_command
 
     raise SystemExit(open_command("deploy.export"))
@@ -75,8 +75,8 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--episodes",
         type=positive,
-        help="that the model plays by itself, in deploy.runtime: their success goes on the card "
-        "and to success.json (default none)",
+        help="episodes that the model plays by itself in deploy.runtime; their success goes on the "
+        "card and to success.json (default none)",
     )
     parser.add_argument(
         "--recorded", type=positive, metavar="N",
@@ -99,11 +99,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--repair",
         choices=get_args(Repair),
-        help="repair of depth pictures in place of the policy's own: an export does none",
+        help="repair of depth images in place of the policy's: an export does none",
     )
     parser.add_argument(
         "--own", metavar="MODULE:CLASS", type=admitted, action="append", default=[],
-        help="controller or feature map of your own that the policy's file names",
+        help="custom controller or feature map that the policy's file names",
     )  # fmt: skip
     return parser
 
@@ -186,19 +186,19 @@ def _export(agent: Agent, folder: Path, arguments: Any) -> int:
     print(f"wrote {arguments.to} to {folder}, {size:,} bytes")
     for where, words in success.items():
         print(f"{where}: {words}")
-    return _told(found, bool(step.initial), arguments.weights)
+    return _report(found, bool(step.initial), arguments.weights)
 
 
-def _told(found: Any, carries: bool, weights: str) -> int:
+def _report(found: Any, recurrent: bool, weights: str) -> int:
     """Print what the comparison found; the exit status. Weights in fewer bits differ by intent."""
     from deploy.parity import LARGEST, ties
 
     differs = f"the largest difference of an action is {found.action:.2e}"
-    if carries:
-        differs += f", of what is carried {found.state:.2e}"
+    if recurrent:
+        differs += f", of the recurrent state {found.state:.2e}"
     print(f"{found.decisions} decisions: {differs}")
-    if told := ties(found):
-        print(told)
+    if described := ties(found):
+        print(described)
     policy_ms, model_ms = found.median_ms
     print(
         f"a decision, median CPU time: {policy_ms:.2f} ms of the policy, {model_ms:.2f} ms of the "

@@ -1,4 +1,4 @@
-"""What a model card says of a policy: measured here, or read of its run and its evaluation."""
+"""Facts of a model card, measured here or read from the policy's run and evaluation."""
 
 import dataclasses
 import json
@@ -28,8 +28,8 @@ _VERSIONS = ("foveate", "torch", "numpy")
 def facts(
     agent: Agent, policy: Any, observation: Any, found: Parity, success: dict[str, str], size: int
 ) -> Facts:
-    """Of a policy that was compared with its model, a file of that size, bytes; with what is known
-    of its success."""
+    """Facts of a policy that was compared with its model, whose file has `size` bytes, with its
+    known success rates."""
     task, here = agent.task, provenance({})
     policy.reset()
     flops = count(lambda: policy.act(observation)).total
@@ -59,14 +59,14 @@ def facts(
 
 
 def _training(agent: Agent) -> dict[str, Any]:
-    """What the checkpoint says of its training."""
+    """Rows about training, read from the checkpoint."""
     assert agent.checkpoint is not None
     read = checkpoint.load(agent.checkpoint)
     config = read.config
     rows = {
         "checkpoint, SHA-256": f"`{sha256_of(agent.checkpoint)}`",
-        "trainer": config.get("trainer", "not told"),
-        "seed": config.get("seed", "not told"),
+        "trainer": config.get("trainer", "not recorded"),
+        "seed": config.get("seed", "not recorded"),
         "training data": config.get("data") or f"episodes of `{config['env_id']}`, as it was set:",
     }
     changed = config.get("env", {})
@@ -75,21 +75,25 @@ def _training(agent: Agent) -> dict[str, Any]:
 
 
 def _played(found: Parity) -> dict[str, str]:
-    told = [one for one in found.episodes if one is not None]
-    if not told:
+    successes = [one for one in found.episodes if one is not None]
+    if not successes:
         return {}
-    return {f"the policy, the {len(told)} whole episodes of the comparison below": _share(told)}
+    return {
+        f"the policy, the {len(successes)} whole episodes of the comparison below": _share(
+            successes
+        )
+    }
 
 
-def _share(told: list[bool]) -> str:
-    share = f"{np.mean(told):.0%} of {len(told)}"
-    if len(told) < 2:
+def _share(successes: list[bool]) -> str:
+    share = f"{np.mean(successes):.0%} of {len(successes)}"
+    if len(successes) < 2:
         return share
-    return f"{share}{_interval(share_interval(np.array([told], float)))}"
+    return f"{share}{_interval(share_interval(np.array([successes], float)))}"
 
 
 def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
-    """What an evaluation.json says of this checkpoint, in words; nothing without one.
+    """Success of this checkpoint according to an evaluation.json, in words; nothing without one.
 
     Raises:
         UserError: for an evaluation that cannot be read, or that is of others.
@@ -114,7 +118,7 @@ def evaluated(agent: Agent, path: Path | None) -> dict[str, str]:
 
 
 def shown(success: dict[str, Any]) -> dict[str, str]:
-    """What the model's own episodes came to, in words."""
+    """Results of the model's own episodes, in words."""
     rate, interval, reward, episodes = (
         success[key] for key in ("success_rate", "success_interval_95", "reward_mean", "episodes")
     )

@@ -1,4 +1,4 @@
-"""A graph as a file: ONNX, or a program of `torch.export`."""
+"""Writing a graph as a file: ONNX or a program of `torch.export`."""
 
 import contextlib
 import io
@@ -32,17 +32,17 @@ def write(
     path: Path,
     weights: Weights = "float32",
 ) -> Run:
-    """Write the file, and give what runs it.
+    """Write the file and return a function that runs it.
 
     Args:
         kind: "onnx" or "pt2".
         step: the graph.
-        example: inputs by name, in the order of `step.inputs`.
+        example: example inputs by name, in the order of `step.inputs`.
         path: of the file.
-        weights: what an ONNX file's trained weights are stored in.
+        weights: storage type of the trained weights of an ONNX file.
 
     Raises:
-        ValueError: one sentence, for a policy that cannot be written so.
+        ValueError: one sentence, for a policy that cannot be exported in this format.
     """
     target = for_onnx() if kind == "onnx" else contextlib.nullcontext()
     with torch.no_grad(), _quiet(), target:
@@ -56,7 +56,7 @@ def write(
                 return run
             reduce_weights(path, weights, {name for name, _ in step.named_parameters()})
             return _run_onnx(path, step)
-        except Exception as error:  # of any kind: exporters raise what their parts raise
+        except Exception as error:  # of any kind: exporters raise whatever their parts raise
             last = " ".join(str(error).split())[:300]
             raise ValueError(
                 f"this policy cannot be written as {kind}: {type(error).__name__}: {last}"
@@ -64,8 +64,8 @@ def write(
 
 
 def _onnx(program: Any, step: Step, path: Path) -> Run:
-    """Write it simplified; or as it came, where it is large or ONNX Script's simplifier breaks it,
-    as it does where a clamp of a clamp is used twice."""
+    """Write the simplified model, or the original one if it is large or if ONNX Script's simplifier
+    breaks it, as it does for a clamp of a clamp that is used twice."""
     if len(program.graph.nodes) <= _FOLDED:
         _write_onnx(program, step, path, simplified=True)
         with contextlib.suppress(Exception):  # ONNX Runtime's own errors have no public class
@@ -107,7 +107,7 @@ def _run_onnx(path: Path, step: Step) -> Run:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # what it could not simplify is no news
+    options.log_severity_level = 3  # warnings about parts that cannot be simplified
     session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
 
     def run(inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -129,7 +129,7 @@ def _run_program(program: Any, step: Step) -> Run:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporters' notes, which are about their own insides."""
+    """Suppress the exporters' messages about their internals."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,7 +1,7 @@
-"""Where observations come from without a simulator: a camera by OpenCV, a recording, or chance.
+"""Sources of observations without a simulator: a camera by OpenCV, a recording, or random numbers.
 
-NumPy alone, and OpenCV where a camera is asked for. Each source is called for an observation, and
-gives it with the time at which it was seen, `time.monotonic()`.
+They need NumPy alone, and OpenCV for a camera. Each source is called for an observation and returns
+it with its time stamp of `time.monotonic()`.
 """
 
 import threading
@@ -19,13 +19,13 @@ from deploy.contract_file import Port
 __all__ = ["Camera", "Drawn", "Recorded", "Seen"]
 
 Seen = tuple[dict[str, NDArray[Any]], float]
-"""An observation by its parts, and when it was seen, seconds of `time.monotonic()`."""
+"""An observation by its parts and its time stamp, seconds of `time.monotonic()`."""
 _LARGEST_BYTES = 1 << 30
 _FIRST_FRAME_S = 10.0
 
 
 class Drawn:
-    """Numbers by chance within the contract's bounds: for latency, as no policy is fast by luck.
+    """Random observations within the contract's bounds, to measure latency.
 
     Args:
         ports: inputs of the contract.
@@ -50,7 +50,7 @@ class Drawn:
 
 
 class Recorded:
-    """Observations of a file, one after the other, again and again.
+    """Observations of a file, in order and repeated.
 
     Args:
         path: of an .npz file that holds each input as (steps, ...).
@@ -80,25 +80,25 @@ class Recorded:
         self.begins = True
 
     def __call__(self) -> Seen:
-        """The next observation; `begins` tells that it is the first again."""
+        """The next observation; `begins` is True if it is the first one again."""
         step, self._next = self._next, (self._next + 1) % self.steps
         self.begins = step == 0
         return {name: part[step] for name, part in self._parts.items()}, time.monotonic()
 
 
 class Camera:
-    """The newest picture of a camera, or the next of a film, as one input; all others are given.
+    """The latest frame of a live camera, or the next frame of a video, as one input.
 
-    A thread reads a live camera, so that none of its pictures waits. Pictures are resized, and RGB.
+    A thread reads a live camera, so that no frame is buffered. Frames are resized and RGB.
 
     Args:
         source: number, device (/dev/video0) or address (http://..., rtsp://...) of a live camera,
-            or path of a film, as `cv2.VideoCapture` has them.
+            or path of a video, as `cv2.VideoCapture` takes them.
         port: the input, uint8 (rows, columns, 3).
-        others: observations' other parts.
+        others: the other parts of every observation.
 
     Raises:
-        ValueError: one sentence, for an input that is no such picture, and a source without any.
+        ValueError: one sentence, for an input of another shape or type, or a source without frames.
     """
 
     begins = False
@@ -123,18 +123,18 @@ class Camera:
             self._thread.start()
 
     def __call__(self) -> Seen:
-        """What is seen now. Raises EOFError where there is no picture, as after a film's last."""
+        """The current observation. Raises EOFError without a frame, as at the end of a video."""
         seen = self._newest if self._live else self._read()
         end_s = time.monotonic() + _FIRST_FRAME_S
         while seen is None and self._live and self._open and time.monotonic() < end_s:
             time.sleep(0.001)
             seen = self._newest
         if seen is None:
-            raise EOFError("the camera gives no more pictures")
+            raise EOFError("the camera gives no more frames")
         return seen
 
     def close(self) -> None:
-        """Let go of the camera."""
+        """Release the camera."""
         self._open = False
         if self._live:
             self._thread.join()
@@ -165,7 +165,7 @@ def _is_live(source: int | str) -> bool:
 
 
 def _finite(bound: NDArray[Any] | None, other: int) -> Any:
-    """A bound, and another number where there is none."""
+    """A bound, with `other` where it is infinite or missing."""
     if bound is None:
         return other
     return np.where(np.isfinite(bound), bound, other) if bound.dtype.kind == "f" else bound

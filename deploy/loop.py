@@ -1,12 +1,12 @@
-"""An exported policy at a fixed rate, and how punctual it was: NumPy and ONNX Runtime alone.
+"""Run an exported policy at a fixed rate and report its timing; NumPy and ONNX Runtime alone.
 
     python -m deploy.loop walker --rate 0 --steps 10000
     python -m deploy.loop walker --recorded walker/recorded.npz --log times.csv
     python -m deploy.loop sweeper --camera 0
     python -m deploy.loop sweeper --camera http://robot:8080/stream.mjpg
 
-Observations are drawn by chance, recorded, or of a camera by OpenCV. Of a robot of your own, give
-`run` two functions: what it sees, and what it does.
+Observations are random, recorded, or frames of a camera read by OpenCV. For your own robot, pass
+`run` two functions: one that observes and one that acts.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from deploy.runtime import Late, Policy
 __all__ = ["Times", "main", "run"]
 
 _SHARES = (50, 95, 99, 100)
-_EARLY_S = 0.001  # before a decision is due, in which no sleep is trusted
+_EARLY_S = 0.001  # before a decision is due, spin instead of sleeping
 
 
 @dataclass
@@ -35,24 +35,24 @@ class Times:
     """Of each decision, milliseconds."""
 
     jitter: list[float] = field(default_factory=list)
-    """From when it was due to when it began."""
+    """Delay of the start of a decision after it was due."""
     age: list[float] = field(default_factory=list)
-    """From when its observation was seen to when it began."""
+    """Age of the observation at the start of the decision."""
     decision: list[float] = field(default_factory=list)
-    """That it took."""
+    """Wall-clock time of the decision."""
     cpu: list[float] = field(default_factory=list)
-    """That it computed; what else the machine did is not in it."""
+    """CPU time of the decision, without other work of the machine."""
     late: int = 0
     """Observations that were too old."""
 
     def report(self) -> str:
-        """Percentiles of each, a line each."""
-        told = {
+        """Percentiles of each quantity, one line each."""
+        times = {
             "a decision": self.decision, "its computing": self.cpu,
-            "begun after its time": self.jitter, "age of what was seen": self.age,
+            "start delay": self.jitter, "age of observation": self.age,
         }  # fmt: skip
         lines = []
-        for name, times_ms in told.items():
+        for name, times_ms in times.items():
             if not any(times_ms):
                 continue
             found = zip(_SHARES, np.percentile(times_ms, _SHARES), strict=True)
@@ -76,14 +76,14 @@ def run(
     rate_hz: float,
     steps: int,
 ) -> Times:
-    """Decide at a fixed rate; a decision that took too long delays none but those it overlaps.
+    """Decide at a fixed rate. A decision that takes too long delays only those that it overlaps.
 
     Args:
-        policy: that is reset before the first step, and where `observe.begins` is true.
-        observe: what is seen, and when.
-        do: is handed each action.
-        rate_hz: decisions a second; 0: as fast as they come.
-        steps: how many; fewer where `observe` raises EOFError.
+        policy: policy, reset before the first step and whenever `observe.begins` is true.
+        observe: function that returns an observation and its time stamp.
+        do: function that is called with each action.
+        rate_hz: decisions per second; 0: as fast as possible.
+        steps: number of decisions; fewer if `observe` raises EOFError.
     """
     times, period_s = Times(), 1 / rate_hz if rate_hz else 0.0
     policy.reset()
@@ -124,23 +124,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", type=Path, help="what deploy.export wrote")
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
-        "--recorded", metavar="FILE", type=Path, help="observations, as deploy.export --recorded "
-        "writes them (default: numbers by chance within bounds)",
+        "--recorded", metavar="FILE", type=Path, help="observations, as written by deploy.export "
+        "--observations (default: random numbers within bounds)",
     )  # fmt: skip
     source.add_argument(
-        "--camera", metavar="SOURCE", help="number or address of a camera, or a film, for the one "
-        "input of pictures; other inputs are zeros",
+        "--camera", metavar="SOURCE", help="number or address of a camera, or a video, for the one "
+        "image input; other inputs are zeros",
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=float, metavar="HZ", help="decisions a second; 0: as fast as they come "
+        "--rate", type=float, metavar="HZ", help="decisions per second; 0: as fast as possible "
         "(default the contract's)",
     )  # fmt: skip
     parser.add_argument("--steps", type=int, default=1200, help="decisions (default %(default)s)")
     parser.add_argument(
-        "--late", choices=get_args(Late), default="hold", help="what is done where an observation "
+        "--late", choices=get_args(Late), default="hold", help="what to do if an observation "
         "is too old (default %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--log", metavar="FILE", type=Path, help="CSV with the times of each")
+    parser.add_argument(
+        "--log", metavar="FILE", type=Path, help="CSV file for the times of each decision"
+    )
     return parser
 
 
@@ -153,7 +155,7 @@ def _source(policy: Policy, arguments: argparse.Namespace) -> Any:
     pictures = [port for port in ports if port.dtype == np.uint8 and len(port.shape) == 3]
     if len(pictures) != 1:
         raise ValueError(
-            f"--camera is for policies of one picture, uint8 (rows, columns, 3), got "
+            f"--camera is for policies with one image, uint8 (rows, columns, 3), got "
             f"{', '.join(f'{port.name} {port.dtype} {port.shape}' for port in ports)}"
         )
     word = arguments.camera
@@ -162,8 +164,8 @@ def _source(policy: Policy, arguments: argparse.Namespace) -> Any:
 
 
 def _checked(arguments: argparse.Namespace, policy: Policy) -> float:
-    told = policy.contract.everything.get("rate_hz")
-    rate = told if arguments.rate is None else arguments.rate
+    specified = policy.contract.everything.get("rate_hz")
+    rate = specified if arguments.rate is None else arguments.rate
     if not isinstance(rate, int | float) or not 0 <= rate <= 1e4:
         raise ValueError(f"--rate must be a number from 0 to 10000, got {rate}")
     if not 1 <= arguments.steps <= 10**8:

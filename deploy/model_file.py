@@ -1,5 +1,4 @@
-"""An ONNX file of a stranger, read and looked through before anything is made of it; NumPy is not
-needed.
+"""Validation of an untrusted ONNX file before it is loaded; it does not need NumPy.
 
 ONNX files are protocol buffers. What is refused: tensors whose numbers lie in other files,
 operators beyond the standard ones, and a nesting or size that no exported policy has.
@@ -32,10 +31,10 @@ _STANDARD = (b"", b"ai.onnx")
 
 
 def read_file(folder: Path, name: str, largest: int) -> bytes:
-    """The bytes of a plain file of a folder; no link is followed.
+    """Read a regular file of a folder; links are not followed.
 
     Raises:
-        ValueError: one sentence, where there is no such file or it is too large.
+        ValueError: one sentence, if there is no such file or if it is too large.
     """
     path = folder / name
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -54,10 +53,10 @@ def read_file(folder: Path, name: str, largest: int) -> bytes:
 
 
 def check_model(data: bytes, name: str) -> None:
-    """Refuse a model that reads other files, or asks for operators that are not ONNX's own.
+    """Refuse a model that reads other files or uses operators that are not standard.
 
     Raises:
-        ValueError: one sentence, for such a model and for what is no ONNX file.
+        ValueError: one sentence, for such a model and for a file that is not ONNX.
     """
     try:
         _walk(memoryview(data), _MODEL, name, 0)

@@ -1,13 +1,13 @@
-"""Does the model decide as the policy? On the policy's own episodes, decision by decision.
+"""Comparison of a model with its policy, decision by decision, on the policy's episodes.
 
-Both are given the same observation, the same memory and the same noise, those of the policy. So a
-difference is of that decision alone.
+Both receive the same observation, recurrent state and noise, those of the policy, so that a
+difference belongs to that decision alone.
 
-A policy that chooses, such as pixels by their scores, may be about to choose otherwise: two scores
-are so close that the order of a sum decides. Such a decision is a tie. It is told by the model's
-backward error: the policy itself decides as the model did, within what is allowed, where its
-observation is a few roundings off (Higham, Accuracy and Stability of Numerical Algorithms, 2002,
-section 1.5).
+A policy that selects, such as pixels by their scores, can be close to another selection: two
+scores may be so close that the order of a sum decides. Such a decision is a tie. It is recognised
+by the backward error of the model: the policy itself decides as the model did, within tolerance,
+if its observation is changed by a few roundings (Higham, Accuracy and Stability of Numerical
+Algorithms, 2002, section 1.5).
 """
 
 import statistics
@@ -36,13 +36,13 @@ _DRAWS = 16
 
 @dataclass
 class Parity:
-    """What a comparison found."""
+    """Result of a comparison."""
 
     decisions: int = 0
     action: float = 0.0
     """Largest difference of any number of an action, where there is no tie."""
     state: float = 0.0
-    """The same of what is carried on."""
+    """The same for the recurrent state."""
     beyond: int = 0
     """Decisions whose action or state differs by more than is allowed, and which are no ties."""
     ties: int = 0
@@ -60,7 +60,7 @@ class Parity:
 
     @property
     def passed(self) -> bool:
-        """Whether the model is the policy."""
+        """Whether model and policy agree."""
         return self.beyond == 0
 
     @property
@@ -109,7 +109,7 @@ class _Compared:
             inputs[NOISE] = torch.from_numpy(self._noise.next())
         found = _timed(lambda: self._run(inputs), parity.model_ms)
         taken = _timed(lambda: self._policy.act(observation), parity.policy_ms)
-        self._states = self._step.carried()
+        self._states = self._step.recurrent_state()
         wanted = {"action": torch.as_tensor(taken), **self._carried_out()}
         differs = {name: _difference(found[name], value) for name, value in wanted.items()}
         parity.decisions += 1
@@ -172,9 +172,9 @@ def _off(numbers: Tensor, roundings: float, generator: torch.Generator) -> Tenso
 
 
 def _timed(call: Callable[[], Any], times_ms: list[float]) -> Any:
-    begun = time.thread_time_ns()  # what else the machine does is not in it
+    started = time.thread_time_ns()  # CPU time of this thread alone
     found = call()
-    times_ms.append((time.thread_time_ns() - begun) / 1e6)
+    times_ms.append((time.thread_time_ns() - started) / 1e6)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Observations that a comparison went through, kept for `deploy.loop` on the robot's computer."""
+"""Recording of the compared observations for `deploy.loop` on the robot's computer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +15,12 @@ RECORDED = "recorded.npz"
 
 
 class Recording:
-    """A model that keeps the first observations that it is given.
+    """A model that stores the first observations that it receives.
 
     Args:
         run: the model.
         parts: names of those inputs that are observed.
-        most: how many are kept.
+        most: number of observations to store.
     """
 
     def __init__(self, run: Run, parts: Mapping[str, Any], most: int) -> None:
@@ -34,7 +34,7 @@ class Recording:
         return self._run(inputs)
 
     def write(self, folder: Path) -> None:
-        """Each part as (steps, ...); nothing where none was to be kept."""
+        """Write each part as (steps, ...); nothing if none was stored."""
         arrays: dict[str, Any] = {name: np.stack(kept) for name, kept in self._kept.items() if kept}
         if arrays:
             np.savez_compressed(folder / RECORDED, **arrays)

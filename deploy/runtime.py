@@ -4,8 +4,8 @@
     policy.reset()
     action = policy.act({"depth": depth, "proprio": proprio}, age_s=0.004)
 
-A folder may come from a stranger: nothing in it is run but the graph of standard operators, within
-a limit of memory, and nothing outside it is read.
+A folder may be untrusted: only its graph of standard operators is run, within a memory limit, and
+no file outside the folder is read.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from deploy.search_noise import SearchNoise
 __all__ = ["Late", "Policy", "StaleError"]
 
 Late = Literal["hold", "zero", "error"]
-"""What is done where an observation is too old: the last action again, an action of zeros, or
+"""Response to an observation that is too old: repeat the last action, an action of zeros, or raise
 `StaleError`."""
 _WHOLE = "observation"
 _MOST_SHOWN = 3
@@ -40,16 +40,16 @@ class Policy:
 
     Args:
         folder: what `deploy.export` wrote.
-        late: what is done where an observation is too old.
+        late: response to an observation that is too old.
         max_age_s: limit of an observation's age, in place of the contract's.
-        memory_bytes: that models may take for their numbers; a process's first policy sets it.
+        memory_bytes: memory limit of all models; the first policy of a process sets it.
 
     Attributes:
-        contract: what the model takes and gives.
-        late_count: how many observations of the episode were too old.
+        contract: inputs, outputs and states of the model.
+        late_count: number of observations of the episode that were too old.
 
     Raises:
-        ValueError: one sentence, for a folder that holds no model that may be run here.
+        ValueError: one sentence, for a folder that holds no valid model.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Policy:
         self.reset()
 
     def reset(self) -> None:
-        """Begin an episode: what is carried from decision to decision is forgotten."""
+        """Begin an episode: reset the recurrent state."""
         self._states = {state.port.name: state.initial for state in self.contract.states}
         self._last: NDArray[Any] | None = None
         self.late_count = 0
@@ -96,16 +96,16 @@ class Policy:
         Args:
             observation: each part by its name, as the contract has them; nested parts by "a.b" or
                 nested; an observation of one part may come as it is.
-            age_s: how long ago it was seen, seconds; None: it is not known, and counts as new.
+            age_s: age of the observation, seconds; None: unknown, treated as new.
 
         Returns:
-            As the contract has it. Where the observation is too old, what `late` says; the memory
-            then stays as it was.
+            The action as in the contract. For an observation that is too old, the action that
+            `late` selects; the recurrent state then stays unchanged.
 
         Raises:
-            ValueError: one sentence, for an observation that is not as the contract has it.
-            StaleError: where it is too old, and late is "error".
-            FloatingPointError: where the model gives numbers that are not finite.
+            ValueError: one sentence, for an observation that does not match the contract.
+            StaleError: if it is too old and `late` is "error".
+            FloatingPointError: if the model returns numbers that are not finite.
         """
         given = self._checked(observation)
         if self._is_late(age_s):
@@ -118,7 +118,7 @@ class Policy:
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise FloatingPointError(
                     f"the model gave {name} with numbers that are not finite; the episode must "
-                    "begin anew (reset)"
+                    "be restarted by reset()"
                 )
         self._states = {s.port.name: found[s.output] for s in self.contract.states}
         action: NDArray[Any] = found[self.contract.action.name]
@@ -228,7 +228,7 @@ _limited: list[int] = []
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Of all models of this process: ONNX Runtime has one pool of memory."""
+    """Limit the memory of all models of this process: ONNX Runtime has one memory pool."""
     if not _limited:
         where = onnxruntime.OrtMemoryInfo(
             "Cpu",

@@ -1,4 +1,4 @@
-"""The random numbers of a search, as PyTorch's generator on a CPU draws them; NumPy alone.
+"""Random numbers of an action search, equal to those of PyTorch's CPU generator; NumPy alone.
 
 PyTorch's generator is a Mersenne Twister seeded as NumPy's old one. A uniform float32 is the lower
 24 bits of a number. Normal numbers are made of uniform ones, 16 at a time, by the transform of Box
@@ -19,11 +19,11 @@ _HALF = LEAST_NORMAL // 2
 
 
 class SearchNoise:
-    """Draws what a search needs, decision by decision.
+    """Draws the random numbers of a search, decision by decision.
 
     Args:
         plan: kind, "uniform" or "normal", and count of each draw of a decision, in order.
-        seed: with which each episode begins.
+        seed: seed of the generator at the beginning of each episode.
     """
 
     def __init__(self, plan: Sequence[tuple[str, int]], seed: int) -> None:

@@ -1,8 +1,8 @@
-"""Policies as graphs: one decision from tensors to tensors, with all that is carried explicit.
+"""Policies as graphs: one decision from tensors to tensors, with explicit recurrent state.
 
-What a policy remembers is an input and an output (`state_...`, `next_state_...`); the noise of a
-search is an input (`search_noise`). Nothing is kept inside, so that one graph serves any number of
-robots.
+The recurrent state is an input and an output (`state_...`, `next_state_...`), and the noise of a
+search is an input (`search_noise`). The graph itself is stateless, so that one graph serves any
+number of robots.
 """
 
 from typing import Any
@@ -30,8 +30,8 @@ class Step(nn.Module):
     """One decision of a policy.
 
     Args:
-        policy: of a kind that `step_of` takes.
-        observation_space, action_space: those of its environment.
+        policy: policy of a kind that `step_of` takes.
+        observation_space, action_space: spaces of its environment.
 
     Attributes:
         parts: of the observation, by name.
@@ -57,7 +57,7 @@ class Step(nn.Module):
         if isinstance(policy, SeeingPolicy):
             if policy.remembers:
                 self._begun = policy.start(1)
-                # Copies: an export takes inputs that share their memory for one.
+                # Copies: an export merges inputs that share their memory.
                 begun = named(self._begun, "state")
                 self.initial = {key: part.clone() for key, part in begun.items() if part.numel()}
         else:
@@ -65,7 +65,7 @@ class Step(nn.Module):
             self.plan = self._drawn(policy)
 
     def _drawn(self, policy: VisionPerformerPolicy) -> list[tuple[Kind, int]]:
-        """What a search draws, found by one decision on an observation of zeros."""
+        """The draws of a search, recorded in one decision on an observation of zeros."""
         noted = Noted(torch.Generator().manual_seed(self.seed))
         zeros = {key: torch.zeros(space.shape) for key, space in self.parts.items()}
         rgb = zeros["rgb"].to(torch.uint8).unsqueeze(0)
@@ -101,8 +101,8 @@ class Step(nn.Module):
         found = named(after, "state")
         return (self._as_taken(decision.action()[0]), *(found[name] for name in self.initial))
 
-    def carried(self) -> dict[str, Tensor]:
-        """What the policy itself carries to its next decision, by the names of inputs."""
+    def recurrent_state(self) -> dict[str, Tensor]:
+        """The policy's present recurrent state, by the names of inputs."""
         memory = getattr(self.policy, "_memory", None)
         found = {} if memory is None else named(memory, "state")
         return {name: found.get(name, value) for name, value in self.initial.items()}

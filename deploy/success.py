@@ -1,4 +1,4 @@
-"""How often an exported policy succeeds by itself: `deploy.runtime` in the policy's environment."""
+"""Success rate of an exported policy: `deploy.runtime` in the policy's environment."""
 
 import json
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class _Alone:
 def played(
     folder: Path, env: gymnasium.Env[Any, Any], seeds: Sequence[int], agent: Any
 ) -> dict[str, Any]:
-    """Play an episode a seed with the folder's model, and write what they came to beside it."""
+    """Run one episode per seed with the model of a folder and write the results beside it."""
     policy = _Alone(folder)
     episodes = [run_episode(env, policy, seed) for seed in seeds]
     found = {
@@ -49,12 +49,12 @@ def played(
 def summary(episodes: Sequence[Episode]) -> dict[str, Any]:
     """Success and reward of episodes, with intervals of 95 %; None where there are none."""
     rewards = np.array([[one.reward for one in episodes]])
-    told = np.array([[one.success for one in episodes if one.success is not None]], float)
+    successes = np.array([[one.success for one in episodes if one.success is not None]], float)
     several = len(episodes) > 1
     return {
         "episodes": len(episodes),
-        "success_rate": float(told.mean()) if told.size else None,
-        "success_interval_95": share_interval(told) if told.size and several else None,
+        "success_rate": float(successes.mean()) if successes.size else None,
+        "success_interval_95": share_interval(successes) if successes.size and several else None,
         "reward_mean": float(rewards.mean()),
         "reward_interval_95": mean_interval(rewards) if several else None,
     }

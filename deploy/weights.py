@@ -14,13 +14,13 @@ from typing import Any, Literal
 __all__ = ["WEIGHTS", "Weights", "reduce_weights"]
 
 Weights = Literal["float32", "bfloat16", "int8"]
-"""What trained weights are stored in."""
+"""Storage type of trained weights."""
 WEIGHTS: tuple[Weights, ...] = ("float32", "bfloat16", "int8")
 _PRODUCTS = ("MatMul", "Gemm")
 
 
 def reduce_weights(path: Path, weights: Weights, trained: Set[str]) -> None:
-    """Write the model of a file anew with its weights so.
+    """Rewrite the model of a file with its weights in another type.
 
     Args:
         path: of an ONNX file.

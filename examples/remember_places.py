@@ -54,7 +54,7 @@ truth, exact, linear = torch.stack(answers).unbind(-1)
 
 
 def right(found):
-    """Share of places that are told rightly, hole or not, percent."""
+    """Share of places that are recalled correctly, hole or not, percent."""
     return 100 * ((found > 0.5) == (truth > 0.5)).float().mean()
 
 

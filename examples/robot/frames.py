@@ -18,7 +18,7 @@ __all__ = ["Frame", "receive", "send"]
 LONGEST_HEADER, LARGEST_FRAME = 1 << 16, 1 << 24
 TYPES = {"uint8", "int64", "float32", "float64"}
 Frame = tuple[dict[str, Any], dict[str, NDArray[Any]]]
-"""What is told beside the arrays, and arrays by name."""
+"""Plain values, and arrays by name."""
 
 
 def send(to: socket.socket, told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The robot's body: the simulator in real time. It waits for nobody: who is late is not heard.
+"""The robot's body: the simulator in real time. It does not wait: a late action is ignored.
 
     python examples/robot/simulator.py SOCKET [SETTINGS] [EPISODES]
 

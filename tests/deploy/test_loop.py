@@ -102,7 +102,7 @@ def test_a_film_is_seen_picture_by_picture_as_the_policy_takes_it(tmp_path):
     assert seen[0]["rgb"].dtype == np.uint8
     assert seen[0]["rgb"][..., 0].min() > 200
     assert seen[0]["rgb"][..., 1:].max() < 50
-    with pytest.raises(EOFError, match="no more pictures"):
+    with pytest.raises(EOFError, match="no more frames"):
         camera()
     camera.close()
 
@@ -146,7 +146,7 @@ def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path
     words = [str(folder), "--recorded", seen, "--rate", "200", "--steps", "4", "--log", str(log)]
     assert main(words) == 0
     told = capsys.readouterr().out
-    for line in ("a decision, ms: 50 %", "its computing, ms: 50 %", "begun after its time, ms:"):
+    for line in ("a decision, ms: 50 %", "its computing, ms: 50 %", "start delay, ms:"):
         assert line in told
     table = np.loadtxt(log, delimiter=",", skiprows=1)
     assert table.shape == (4, 4)
@@ -158,7 +158,7 @@ def test_the_command_tells_percentiles_and_writes_each_decision(folder, tmp_path
     [
         (["--rate", "-1"], "--rate must be a number from 0 to 10000, got -1.0"),
         (["--steps", "0"], "--steps must be from 1 to 100000000, got 0"),
-        (["--camera", "0"], "--camera is for policies of one picture, uint8 (rows, columns, 3)"),
+        (["--camera", "0"], "--camera is for policies with one image, uint8 (rows, columns, 3)"),
         (["--recorded", "absent.npz"], "must be an .npz file of each input"),
     ],
 )
