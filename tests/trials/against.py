@@ -55,6 +55,7 @@ def more_jobs(materials: Path) -> list[Job]:
         once("memory", "training.bc", *MEMORY, "--set", *kills.BC),
         once("learned_keys", "training.bc", *LEARNED, "--set", *kills.BC),
         once("pooled", "training.es", "--set", *kills.ES,
+             "searcher.name=pgpe",
              "policy.name=vision_performer", "policy.form=pooled"),
         *(
             once(f"evaluate_{name}", "training.evaluate", name, *EVALUATE)
