@@ -23,10 +23,10 @@ MEASURES = {
 """By the heading of the second column."""
 TABLE = re.compile(
     r"\(\.\./experiments/(\w+)/report\.html\)[^|]*\n\n"
-    r"\| arm \| ([^|]+) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
+    r"\| variant \| ([^|]+) \|.*\n\|[-|]+\n((?:\|.*\n)+)"
 )
-PAIRS = re.compile(r"\| (\w+): better, by the papers \|.*\n\|[-|]+\n((?:\|.*\n)+)")
-SUMMARY = re.compile(r"\| task \| exact attention earns \|.*\n\|[-|]+\n((?:\|.*\n)+)")
+PAIRS = re.compile(r"\| (\w+): better according to the paper \|.*\n\|[-|]+\n((?:\|.*\n)+)")
+SUMMARY = re.compile(r"\| task \| exact attention \|.*\n\|[-|]+\n((?:\|.*\n)+)")
 
 VERDICTS = ("holds", "the other way", "not told apart")
 
@@ -114,6 +114,6 @@ def test_pairs_that_come_out_are_counted_by_the_tables(capsys):
     told = capsys.readouterr().out
     holds, other, not_told = (told.count(f"  {verdict}: ") for verdict in VERDICTS)
     assert (
-        f"Of {holds + other + not_told} pairs that they order, {holds} come out, {other} come out "
-        f"the other way, and {not_told} are not told apart."
+        f"Of {holds + other + not_told} pairs of variants that the papers rank, "
+        f"{holds} are confirmed, {other} are reversed, and {not_told} cannot be distinguished."
     ) in " ".join(PAGE.read_text().split())
