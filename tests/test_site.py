@@ -140,16 +140,8 @@ def test_every_command_is_on_the_page_of_its_package(tags, site):
     [
         ("docs/a.md", "[a](training.md#start)", "[a](training.md#start)"),
         ("docs/a.md", "[a](../examples/README.md)", "[a](examples/README.md)"),
-        (
-            "docs/a.md",
-            "[how](../training/study.py)",
-            "how (`training/study.py`)",
-        ),
-        (
-            "docs/a.md",
-            "[`training/study.py`](../training/study.py)",
-            "`training/study.py`",
-        ),
+        ("docs/a.md", "[how](../training/study.py)", "how (`training/study.py`)"),
+        ("docs/a.md", "[`training/study.py`](../training/study.py)", "`training/study.py`"),
         ("docs/a.md", "[a](studies/car_racing)", "[a](studies/car_racing/report.html)"),
         ("docs/a.md", "[a](nowhere.md)", "[a](nowhere.md)"),
         ("docs/a.md", "[a](https://gymnasium.farama.org)", "[a](https://gymnasium.farama.org)"),

@@ -31,11 +31,7 @@ def skeleton(description: str) -> Skeleton:
 def dual(text: str) -> Activation:
     if text == "relu_dual":
         return ReLU()
-    scale, divisor = {
-        "exp(rho-1)": (1, 1),
-        "exp(2(rho-1))": (2, 1),
-        "exp((rho-1)/4)": (1, 4),
-    }[text]
+    scale, divisor = {"exp(rho-1)": (1, 1), "exp(2(rho-1))": (2, 1), "exp((rho-1)/4)": (1, 4)}[text]
     return Exponential(scale / divisor)
 
 

@@ -235,10 +235,7 @@ def test_errors() -> None:
         ({"base": (["trig"], "trig")}, r"base must be two of .*, got \(\['trig'\], 'trig'\)"),
         ({"base": None}, "base must be two of hyperbolic, oprf, positive, trig, got None"),
         ({"shared_projections": "no"}, "shared_projections must be True or False, got 'no'"),
-        (
-            {"lambda_projection": torch.zeros(7, 3)},
-            r"lambda_projection must have shape \(8, 3\)",
-        ),
+        ({"lambda_projection": torch.zeros(7, 3)}, r"lambda_projection must have shape \(8, 3\)"),
         (
             {"projection": ("simplex", "iid")},
             "projection must be one name or tensor with shared_projections=True, got",

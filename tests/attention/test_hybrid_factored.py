@@ -40,11 +40,7 @@ def hidden_keys() -> Tensor:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("name", "options"), MAPS)
 def test_equals_attention_by_outer_products(
-    name: str,
-    options: dict[str, Any],
-    masked: bool,
-    values: int,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, options: dict[str, Any], masked: bool, values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features = attention.feature_map(name, 16, 8, heads=4, dtype=torch.float64, **options)
     mask = hidden_keys() if masked else None

@@ -178,10 +178,7 @@ def test_hidden_tokens_and_empty_frames_only_forget(rule: str) -> None:
     first = made.write(made.initial_state(B), **tokens)
     none = made.write(first, **{k: t[:, :0] for k, t in tokens.items()})
     hidden = made.write(
-        first,
-        tokens["keys"] * torch.nan,
-        tokens["values"] / 0,
-        key_mask=torch.zeros(B, L).bool(),
+        first, tokens["keys"] * torch.nan, tokens["values"] / 0, key_mask=torch.zeros(B, L).bool()
     )
     shut = made.write(first, tokens["keys"], tokens["values"], gates=torch.zeros(B, L).double())
     faded = (0.5 if rule == "delta" else 1.0) * made.read(first, queries)

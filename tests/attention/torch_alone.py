@@ -88,13 +88,9 @@ def refuse_in_a_sentence() -> None:
     x = torch.rand(9, 4)
     fit = attention.feature_map("clustered_hybrid", 4, 5).fit
     says_what_to_install(
-        lambda: fit(x, x),
-        f"fit of clustered_hybrid without centres needs scikit-learn: {SKLEARN}",
+        lambda: fit(x, x), f"fit of clustered_hybrid without centres needs scikit-learn: {SKLEARN}"
     )
-    for use in (
-        lambda: attention.RandomFeatures,
-        lambda: __import__("attention.estimators"),
-    ):
+    for use in (lambda: attention.RandomFeatures, lambda: __import__("attention.estimators")):
         says_what_to_install(use, f"RandomFeatures needs scikit-learn: {SKLEARN}")
     says_what_to_install(
         lambda: compositional.CompositionalFeatures,

@@ -91,10 +91,7 @@ def test_rotation_vector_of_a_turn_about_an_axis():
     ("joint", "sentence"),
     [
         ('type="revolute"><axis xyz="1 0 0"/>', "joint j must turn about its z axis"),
-        (
-            'type="prismatic"><axis xyz="0 0 1"/>',
-            "joint j must be revolute or fixed, got pris",
-        ),
+        ('type="prismatic"><axis xyz="0 0 1"/>', "joint j must be revolute or fixed, got pris"),
     ],
 )
 def test_an_arm_of_another_kind_is_an_error(joint, sentence):

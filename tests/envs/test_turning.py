@@ -36,8 +36,7 @@ def sees(env, observation):
 
 
 @pytest.mark.parametrize(
-    ("settings", "actions", "numbers"),
-    [(LEFT, 10, 51), (BACK, 9, 50), ({**LEFT, **BACK}, 10, 51)],
+    ("settings", "actions", "numbers"), [(LEFT, 10, 51), (BACK, 9, 50), ({**LEFT, **BACK}, 10, 51)]
 )
 def test_spaces_hold_what_a_twist_needs(settings, actions, numbers):
     with make(**settings, clutter_per_m=3.0) as env:
