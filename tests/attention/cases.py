@@ -1,7 +1,9 @@
 """Tokens of a seed, estimates and errors, for the tests of several mechanisms."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -33,6 +35,12 @@ def relative_error(computed: Tensor, expected: Tensor) -> float:
     """Length of the difference, as a share of the expected length."""
     computed, expected = computed.detach().double(), expected.detach().double()
     return float((computed - expected).norm() / expected.norm())
+
+
+def rejects(message: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """The call must raise a ValueError whose sentence matches `message`."""
+    with pytest.raises(ValueError, match=message):
+        function(*args, **options)
 
 
 class LargestTensor(TorchDispatchMode):

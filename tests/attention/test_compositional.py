@@ -31,6 +31,7 @@ from attention.compositional import (
     Skeleton,
     Sphere,
 )
+from tests.attention.cases import rejects
 
 ACTIVATIONS: list[c.Activation] = [
     Identity(),
@@ -484,8 +485,7 @@ def node(*inputs: str, activation: Any = "relu") -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_bad_plain_data(data: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
-        Skeleton.from_dict(data)
+    rejects(message.replace("[", r"\["), Skeleton.from_dict, data)
 
 
 def _features() -> Features:
@@ -528,8 +528,7 @@ def _features() -> Features:
     ],
 )  # fmt: skip
 def test_bad_arguments(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+    rejects(message, call)
 
 
 def test_products_beyond_the_range_are_an_error() -> None:

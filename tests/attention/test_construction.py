@@ -17,6 +17,7 @@ from attention.hybrid import (
     GaussianCoefficient,
     HybridFeatures,
 )
+from tests.attention.cases import rejects
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "angular_hybrid": [{"base": ("oprf", "trig"), "shared_projections": False}],
@@ -215,8 +216,7 @@ def test_numbers_that_never_were_are_asked_for() -> None:
 
     layer = make().to_empty(device="cpu")
     assert layer.feature_map.omega.isnan().all()
-    with pytest.raises(ValueError, match="PositiveFeatures cannot reset omega, which was given"):
-        layer.reset_parameters()
+    rejects("PositiveFeatures cannot reset omega, which was given", layer.reset_parameters)
     with pytest.raises(ValueError, match=r"the state must hold feature_map.omega, which was given"):
         layer.load_state_dict(softmax.state_dict())
     with pytest.raises(ValueError, match="the state must hold omega of PositiveFeatures"):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import attention
 from attention import theory
+from tests.attention.cases import rejects
 
 DOUBLE = {"dtype": torch.float64}
 FITTED = (
@@ -238,14 +239,9 @@ def test_explicit_integers_keep_their_parameter() -> None:
 def test_data_without_statistics_is_refused(name: str) -> None:
     fm = attention.feature_map(name, 3, 4, **DOUBLE)
     good = data(5, 3)
-    with pytest.raises(
-        ValueError, match=r"fit needs at least one token in x .* got shape \(0, 3\)"
-    ):
-        fm.fit(good[:0], good)
-    with pytest.raises(ValueError, match=r"token in y and finite entries, got shape \(5, 3\)"):
-        fm.fit(good, good / 0)
-    with pytest.raises(ValueError, match=r"y must have last dimension 3, got shape \(5, 2\)"):
-        fm.fit(good, good[:, :2])
+    rejects(r"fit needs at least one token in x .* got shape \(0, 3\)", fm.fit, good[:0], good)
+    rejects(r"token in y and finite entries, got shape \(5, 3\)", fm.fit, good, good / 0)
+    rejects(r"y must have last dimension 3, got shape \(5, 2\)", fm.fit, good, good[:, :2])
     assert fm.fit(good[0], good[1]) is fm
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import attention
 from attention.features.discrete import DiscreteFeatures
+from tests.attention.cases import rejects
 
 DOUBLE = {"dtype": torch.float64}
 ALL: list[tuple[str, dict[str, Any]]] = [
@@ -112,12 +113,9 @@ def test_negative_inputs_are_refused_in_attention_only(name: str) -> None:
     x, y, values = unit(4, 3).abs(), unit(5, 3, seed=1).abs(), unit(5, 2)
     fm = attention.feature_map(name, 3, 4, **DOUBLE)
     assert fm.attend(x, y, values).isfinite().all()
-    with pytest.raises(ValueError, match=r"queries must not be negative .* the map's _plus form"):
-        fm.attend(-x, y, values)
-    with pytest.raises(ValueError, match=r"keys must not be negative .* got negative entries"):
-        fm.attend(x, -y, values)
-    with pytest.raises(ValueError, match="key_mask must be a bool tensor"):
-        fm.attend(x, y, values, key_mask=torch.ones(5))
+    rejects(r"queries must not be negative .* the map's _plus form", fm.attend, -x, y, values)
+    rejects(r"keys must not be negative .* got negative entries", fm.attend, x, -y, values)
+    rejects("key_mask must be a bool tensor", fm.attend, x, y, values, key_mask=torch.ones(5))
     mask = torch.arange(5) < 4
     expected = fm.attend(x, y, values, key_mask=mask)
     y[4] = -1
@@ -174,14 +172,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "options", "message"), REFUSED)
 def test_options_out_of_range(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        attention.feature_map(name, 3, 4, **options)
+    rejects(message, attention.feature_map, name, 3, 4, **options)
 
 
 def test_given_phase_is_not_redrawn() -> None:
     fm = attention.feature_map("trig_phase", 3, 4, phase=torch.zeros(4))
-    with pytest.raises(ValueError, match="redraw needs a map that drew its own phase"):
-        fm.redraw(torch.Generator())
+    rejects("redraw needs a map that drew its own phase", fm.redraw, torch.Generator())
 
 
 def test_phases_fill_the_circle() -> None:
@@ -200,13 +196,10 @@ def test_phases_fill_the_circle() -> None:
 
 def test_abstract_maps_say_so() -> None:
     assert issubclass(DiscreteFeatures, attention.FeatureMap)
-    with pytest.raises(ValueError, match=r"heads must be at least 1, got 0"):
-        attention.feature_map("poisson", 3, 4, heads=0)
+    rejects(r"heads must be at least 1, got 0", attention.feature_map, "poisson", 3, 4, heads=0)
     fm = attention.feature_map("gerf", 3, 4, heads=2)
-    with pytest.raises(ValueError, match=r"shape \(..., 2, L, 3\) for a map with heads, got"):
-        fm.queries(torch.zeros(3, 4, 3))
-    with pytest.raises(ValueError, match=r"on the map's device cpu, got meta"):
-        fm.queries(torch.zeros(2, 4, 3, device="meta"))
+    rejects(r"shape \(..., 2, L, 3\) for a map with heads, got", fm.queries, torch.zeros(3, 4, 3))
+    rejects(r"on the map's device cpu, got meta", fm.queries, torch.zeros(2, 4, 3, device="meta"))
     assert "s=1" in repr(fm)
     assert "projection='iid'" in repr(attention.feature_map("poisson", 3, 4))
     assert "epsilon=0.001" in repr(attention.feature_map("relu", 3, 4))

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 import attention
 from attention.hybrid import AngularCoefficient, AngularHybrid
-from tests.attention.cases import estimate, points
+from tests.attention.cases import estimate, points, rejects
 
 OPTIONS = [
     {},
@@ -249,8 +249,6 @@ def test_errors() -> None:
             r"projection must have shape \(8, 3\)",
         ),
     ]:
-        with pytest.raises(ValueError, match=message):
-            attention.feature_map("angular_hybrid", 3, 4, **arguments)
+        rejects(message, attention.feature_map, "angular_hybrid", 3, 4, **arguments)
     fixed = attention.feature_map("angular_hybrid", 3, 4, projection=torch.zeros(4, 3))
-    with pytest.raises(ValueError, match="redraw needs projections given by name"):
-        fixed.redraw(torch.Generator())
+    rejects("redraw needs projections given by name", fixed.redraw, torch.Generator())

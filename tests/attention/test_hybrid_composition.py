@@ -12,7 +12,7 @@ from attention.hybrid import (
     GaussianCoefficient,
     HybridFeatures,
 )
-from tests.attention.cases import estimate
+from tests.attention.cases import estimate, rejects
 from tests.attention.cases import points as drawn
 
 D = 4
@@ -177,13 +177,11 @@ def test_gradients_and_compilation() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match=r"one fewer than the bases, .* got 2 for 2 bases"):
         HybridFeatures(bases(2), coefficients(2))
-    with pytest.raises(ValueError, match=r"one fewer than the bases, .* got 0 for 1 bases"):
-        HybridFeatures(bases(1), [])
+    rejects(r"one fewer than the bases, .* got 0 for 1 bases", HybridFeatures, bases(1), [])
     with pytest.raises(ValueError, match=r"bases must agree in \(dim, kernel, heads\), got"):
         HybridFeatures([*bases(1), *bases(1, "gaussian")], coefficients(1))
     fixed = AngularCoefficient(D, 2, projection=torch.ones(2, D))
-    with pytest.raises(ValueError, match="redraw needs projections given by name"):
-        fixed.redraw(torch.Generator())
+    rejects("redraw needs projections given by name", fixed.redraw, torch.Generator())
 
 
 @pytest.mark.parametrize("seed", [0, 5])

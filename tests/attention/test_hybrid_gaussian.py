@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 import attention
 from attention.hybrid import BipolarGaussianCoefficient, GaussianCoefficient
-from tests.attention.cases import estimate
+from tests.attention.cases import estimate, rejects
 
 SIGMA, RADIUS = 0.8, 1.3
 
@@ -184,13 +184,10 @@ def test_errors() -> None:
         ({"lambda_features": "sine"}, "lambda_features must be one of positive, trig, got 'sine'"),
         ({"num_lambda_features": 0}, "num_lambda_features must be at least 1, got 0"),
     ]:
-        with pytest.raises(ValueError, match=message):
-            attention.feature_map("gaussian_hybrid", 3, 4, **arguments)
+        rejects(message, attention.feature_map, "gaussian_hybrid", 3, 4, **arguments)
     fm = attention.feature_map("gaussian_hybrid", 3, 4)
     with pytest.raises(ValueError, match="fit needs queries and keys of mean length above 0"):
         fm.fit(torch.zeros(5, 3), torch.zeros(5, 3))
     for c in (0, math.inf):
-        with pytest.raises(ValueError, match=f"c must be a positive finite number, got {c}"):
-            GaussianCoefficient(3, 4, c=c)
-    with pytest.raises(ValueError, match=r"M must have shape \(3, 3\), got \(2, 2\)"):
-        GaussianCoefficient(3, 4, M=torch.eye(2))
+        rejects(f"c must be a positive finite number, got {c}", GaussianCoefficient, 3, 4, c=c)
+    rejects(r"M must have shape \(3, 3\), got \(2, 2\)", GaussianCoefficient, 3, 4, M=torch.eye(2))

@@ -9,7 +9,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from attention.hybrid import HybridFeatures, NestedCoefficient
-from tests.attention.cases import estimate, points
+from tests.attention.cases import estimate, points, rejects
 
 D, SIGMA, RADIUS = 4, 0.9, 1.3
 F64 = {"dtype": torch.float64}
@@ -133,12 +133,10 @@ def test_errors() -> None:
         ValueError, match=r"features must be a map of kernel='gaussian', .*'softmax'"
     ):
         NestedCoefficient(inner(0, kernel="softmax"))
-    with pytest.raises(ValueError, match="sigma must be a positive finite number, got 0"):
-        NestedCoefficient(inner(0), sigma=0)
+    rejects("sigma must be a positive finite number, got 0", NestedCoefficient, inner(0), sigma=0)
     with pytest.raises(ValueError, match="radius must be a positive finite number, got -1"):
         NestedCoefficient(inner(0), radius=-1)
     x = sphere(1, 1)
-    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
-        theory.nested_hybrid_mse(x, x, 0, 0.1)
+    rejects("num_features must be at least 1, got 0", theory.nested_hybrid_mse, x, x, 0, 0.1)
     with pytest.raises(ValueError, match="nested_hybrid with shared projections has a closed form"):
         theory.nested_hybrid_mse(x, x, 2, 0.1, projection="orthogonal")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attention import kernels
+from tests.attention.cases import rejects
 
 X, Y = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.1, -0.7]], dtype=torch.float64)
 
@@ -24,8 +25,7 @@ def test_gaussian() -> None:
 
 @pytest.mark.parametrize("sigma", [0, -1.0, math.inf, math.nan])
 def test_a_bandwidth_out_of_range(sigma: float) -> None:
-    with pytest.raises(ValueError, match=f"sigma must be a positive finite number, got {sigma}"):
-        kernels.gaussian(X, Y, sigma)
+    rejects(f"sigma must be a positive finite number, got {sigma}", kernels.gaussian, X, Y, sigma)
 
 
 def test_leading_dimensions_broadcast() -> None:

@@ -10,7 +10,7 @@ import attention
 from attention import ExactSoftmax, linear_attention
 from attention.linear import CHUNK
 from attention.matrix import kernel_estimates
-from tests.attention.cases import features
+from tests.attention.cases import features, rejects
 
 
 def quadratic(phi_q: Tensor, phi_k: Tensor, v: Tensor, causal: bool) -> Tensor:
@@ -212,8 +212,7 @@ def test_diagnosis_counts() -> None:
     causal = attention.diagnose(fm, x[:2], y, causal=True)
     assert causal.negative_estimates == pytest.approx(2 / 3)
     assert causal.clamped_rows == 1 / 2
-    with pytest.raises(ValueError, match="max_queries must be at least 1, got 0"):
-        attention.diagnose(fm, x, y, max_queries=0)
+    rejects("max_queries must be at least 1, got 0", attention.diagnose, fm, x, y, max_queries=0)
 
 
 def test_diagnosis_counts_underflow() -> None:
@@ -245,8 +244,7 @@ def test_empty_sequences(causal: bool) -> None:
         assert fm.attend(x, torch.zeros(5, 4), torch.zeros(5, 3)).shape == (2, 0, 3)
         with pytest.raises(ValueError, match="y must have at least one token for the 5 of x"):
             fm.attend(torch.zeros(2, 5, 4), y, v)
-        with pytest.raises(ValueError, match=r"x must have at least one query, got shape \(2, 0"):
-            attention.diagnose(fm, x, y)
+        rejects(r"x must have at least one query, got shape \(2, 0", attention.diagnose, fm, x, y)
     inputs = [t.requires_grad_() for t in (x, torch.ones(2, 0, 4), torch.ones(2, 0, 3))]
     output = linear_attention(*inputs, causal=causal)
     assert output.shape == (2, 0, 3)
@@ -286,12 +284,9 @@ def test_the_floor_is_a_tenth_of_the_exact_sums_lower_bound() -> None:
 
 def test_errors() -> None:
     phi, v = torch.ones(3, 2), torch.ones(3, 1)
-    with pytest.raises(ValueError, match="same last dimension F, got 2 and 1"):
-        linear_attention(phi, torch.ones(3, 1), v)
-    with pytest.raises(ValueError, match="v must have as many tokens as phi_k, 3, got 2"):
-        linear_attention(phi, phi, v[:2])
-    with pytest.raises(ValueError, match="as many queries as keys, got 2 and 3"):
-        linear_attention(phi[:2], phi, v, causal=True)
+    rejects("same last dimension F, got 2 and 1", linear_attention, phi, torch.ones(3, 1), v)
+    rejects("v must have as many tokens as phi_k, 3, got 2", linear_attention, phi, phi, v[:2])
+    rejects("as many queries as keys, got 2 and 3", linear_attention, phi[:2], phi, v, causal=True)
     with pytest.raises(ValueError, match=r"key_mask must be a bool tensor .* got torch.float32"):
         linear_attention(phi, phi, v, key_mask=torch.ones(3))
     with pytest.raises(ValueError, match=r"v must have the dtype of phi_q, torch.float32, got"):
@@ -312,9 +307,6 @@ def test_errors() -> None:
         with pytest.raises(ValueError, match=r"with heads \(B, 1, S\), not \(B, S\)\), got shape"):
             linear_attention(heads, heads, v, key_mask=wrong)
     fm = attention.feature_map("positive", 2, 3)
-    with pytest.raises(ValueError, match=r"x must have at least 2 dimensions, .* got shape \(2,\)"):
-        fm.attend(phi[0], phi, v)
-    with pytest.raises(ValueError, match="v must have as many tokens as y, 3, got 2"):
-        fm.attend(phi, phi, v[:2])
-    with pytest.raises(ValueError, match=r"y must have the dtype of x, torch.float32, got"):
-        fm.attend(phi, phi.double(), v)
+    rejects(r"x must have at least 2 dimensions, .* got shape \(2,\)", fm.attend, phi[0], phi, v)
+    rejects("v must have as many tokens as y, 3, got 2", fm.attend, phi, phi, v[:2])
+    rejects(r"y must have the dtype of x, torch.float32, got", fm.attend, phi, phi.double(), v)

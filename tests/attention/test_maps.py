@@ -14,6 +14,7 @@ from torch import Tensor
 import attention
 from attention.features import PositiveFeatures
 from tests.attention import cases
+from tests.attention.cases import rejects
 
 NAMES = attention.available()
 COMPARISONS = ("elu", "harmonic", "relu")
@@ -192,14 +193,10 @@ def test_redraw_only_when_asked(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_name_the_argument(name: str) -> None:
     fm = attention.feature_map(name, 4, 6)
-    with pytest.raises(ValueError, match=r"last dimension 4, got shape \(2, 3\)"):
-        fm.queries(torch.zeros(2, 3))
-    with pytest.raises(ValueError, match=r"dtype torch.float32, got torch.float64"):
-        fm.token_scores(tokens(2, 4), tokens(2, 4))
-    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
-        attention.feature_map(name, 4, 0)
-    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-        attention.feature_map(name, 0, 4)
+    rejects(r"last dimension 4, got shape \(2, 3\)", fm.queries, torch.zeros(2, 3))
+    rejects(r"dtype torch.float32, got torch.float64", fm.token_scores, tokens(2, 4), tokens(2, 4))
+    rejects("num_features must be at least 1, got 0", attention.feature_map, name, 4, 0)
+    rejects("dim must be at least 1, got 0", attention.feature_map, name, 0, 4)
     with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'laplace'"):
         attention.feature_map(name, 4, 4, kernel="laplace")
     with pytest.raises(ValueError, match=f"{name} takes the options .*dtype.*, got 'sigmoid'"):
@@ -224,8 +221,7 @@ def test_a_class_tells_every_option_and_refuses_a_misspelled_one(name: str) -> N
 @pytest.mark.parametrize("name", RANDOM)
 def test_explicit_projections_are_not_redrawn(name: str) -> None:
     explicit = attention.feature_map(name, 4, 6, projection=torch.zeros(6, 4))
-    with pytest.raises(ValueError, match=r"redraw needs .* by name"):
-        explicit.redraw(torch.Generator())
+    rejects(r"redraw needs .* by name", explicit.redraw, torch.Generator())
 
 
 def test_unknown_names_list_the_known() -> None:
@@ -280,8 +276,7 @@ def test_arguments_of_the_wrong_type(arguments: dict[str, Any], message: str) ->
     for build in (partial(attention.feature_map, "positive"), PositiveFeatures):
         if arguments.get("projection", "") is None and build is PositiveFeatures:
             continue
-        with pytest.raises(ValueError, match=message):
-            build(4, 6, **arguments)
+        rejects(message, build, 4, 6, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -302,8 +297,7 @@ def test_arguments_of_the_wrong_type(arguments: dict[str, Any], message: str) ->
     ],
 )
 def test_parameters_of_the_wrong_type(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        attention.feature_map(name, 4, 6, **options)
+    rejects(message, attention.feature_map, name, 4, 6, **options)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import attention
 from attention.memory import DeltaState
 from attention.memory.delta import TOKENS
+from tests.attention.cases import rejects
 from tests.attention.own_maps import Taylor
 
 DOUBLE = {"dtype": torch.float64}
@@ -338,8 +339,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
 def test_settings_are_refused_in_a_sentence(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        memory(**options)
+    rejects(message, memory, **options)
 
 
 def test_tokens_are_refused_in_a_sentence() -> None:
@@ -359,10 +359,8 @@ def test_tokens_are_refused_in_a_sentence() -> None:
         ({"decay": torch.ones(3)}, r"decay must .* broadcast with \(2,\), got shape \(3,\)"),
     ]
     for change, message in bad:
-        with pytest.raises(ValueError, match=message):
-            made.write(state, **{**good, **change})
-    with pytest.raises(ValueError, match=r"queries must have shape \(2, L, 2\), got .* 1\)"):
-        made.read(state, queries[..., :1])
+        rejects(message, made.write, state, **{**good, **change})
+    rejects(r"queries must have shape \(2, L, 2\), got .* 1\)", made.read, state, queries[..., :1])
     with pytest.raises(ValueError, match=r"where must be a bool tensor of the first .* \(3,\)"):
         made.reset(state, torch.ones(3).bool())
     with pytest.raises(ValueError, match=r"state must be a LinearAttentionState .* got Delta"):

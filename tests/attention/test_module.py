@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import attention
 from attention import RandomFeatureAttention
-from tests.attention.cases import relative_error, tokens
+from tests.attention.cases import rejects, relative_error, tokens
 
 EMBED, HEADS = 8, 2
 
@@ -368,8 +368,7 @@ def test_errors() -> None:
             RandomFeatureAttention(**({"embed_dim": EMBED, "num_heads": HEADS} | options))
     for option, reason in (("heads", "follows num_heads"), ("dim", "follows embed_dim")):
         message = f"projection, seed and those of the feature map, got '{option}', which {reason}"
-        with pytest.raises(ValueError, match=message):
-            RandomFeatureAttention(EMBED, HEADS, **{option: 2})
+        rejects(message, RandomFeatureAttention, EMBED, HEADS, **{option: 2})
     with pytest.raises(ValueError, match="got 'dtype', which follows multihead"):
         RandomFeatureAttention.from_multihead(softmax_module(), dtype=torch.float64)
     with pytest.raises(ValueError, match=r"must be an nn\.MultiheadAttention, got Linear"):
@@ -397,8 +396,7 @@ def test_errors() -> None:
             "must hold 0 and values of -1e4 or below",
         ),
     ):
-        with pytest.raises(ValueError, match=message):
-            ours(x, x, x, **options)
+        rejects(message, ours, x, x, x, **options)
     for inputs, message in (
         ((x[..., :4], x, x), r"query must have 3 dimensions, the last of size 8, got shape"),
         ((x, x[0], x), "key must have 3 dimensions"),
@@ -410,11 +408,9 @@ def test_errors() -> None:
         ((x, x, x[:, :3]), "value must have as many tokens as key, 5, got 3"),
         ((x, x[:, :0], x[:, :0]), "key must have at least one token for 5 of query, got none"),
     ):
-        with pytest.raises(ValueError, match=message):
-            ours(*inputs)
+        rejects(message, ours, *inputs)
     nested = torch.nested.nested_tensor([x[0], x[1, :3]], layout=torch.jagged)
-    with pytest.raises(ValueError, match="query must not be a nested tensor"):
-        ours(nested, nested, nested)
+    rejects("query must not be a nested tensor", ours, nested, nested, nested)
     with pytest.raises(ValueError, match=r"query must have shape \(batch, embed_dim\), got"):
         ours.step(x, x, x, ours.initial_state(2))
     with torch.autocast("cpu"), pytest.raises(ValueError, match=r"got torch\.float64; cast either"):
@@ -481,7 +477,6 @@ def test_exact_attention_by_name_is_pytorchs() -> None:
     causal = ours(x, x, x, is_causal=True)[0]
     torch.testing.assert_close(causal[:, 0], ours(x[:, :1], x[:, :1], x[:, :1])[0][:, 0])
     assert set(ours.state_dict()) == set(exact.state_dict())
-    with pytest.raises(ValueError, match="feature_map must be a random one for step, got softmax"):
-        ours.initial_state(2)
+    rejects("feature_map must be a random one for step, got softmax", ours.initial_state, 2)
     with pytest.raises(ValueError, match="feature_map softmax takes no options, got base"):
         RandomFeatureAttention(EMBED, HEADS, "softmax", base=("trig", "trig"))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import attention
 from attention import RandomFeatureAttention
 from attention.features import PositiveFeatures
-from tests.attention.cases import tokens
+from tests.attention.cases import rejects, tokens
 from tests.attention.own_maps import Cosines, Taylor, Tempered, no_map, positive_of_seed_5
 
 MODULE = "tests.attention.own_maps"
@@ -275,8 +275,7 @@ def test_a_map_passes_on_the_options_of_its_base() -> None:
     x = 0.3 * tokens(2, 5, 4, dtype=torch.float64)
     assert torch.equal(own.queries(x), plain.queries(x / 2))
     message = "Tempered takes the options device, dtype, heads, temperature, got 'temprature'"
-    with pytest.raises(ValueError, match=message):
-        attention.feature_map(Tempered, 4, 6, temprature=4.0)
+    rejects(message, attention.feature_map, Tempered, 4, 6, temprature=4.0)
 
 
 PACKAGE = {

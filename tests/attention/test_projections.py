@@ -21,6 +21,7 @@ from attention.projections import (
 from attention.projections.halton import first_primes, scrambled_radical_inverse
 from attention.projections.orthogonal import haar
 from attention.projections.simplex_plus import arrange
+from tests.attention.cases import rejects
 from tests.attention.draws import FAST, blocks, cosines, draw, seeded, z_score
 
 ALL = attention.available_projections()
@@ -330,8 +331,7 @@ def test_explicit_tensors_are_checked_and_copied() -> None:
         resolve_projection("omega", given, 4, 3)
     allowed = r"omega must have shape \(4, 3\) or \(2, 4, 3\), got .*"
     for shape in ((3, 4, 3), (1, 4, 3), (4, 2)):
-        with pytest.raises(ValueError, match=allowed):
-            resolve_projection("omega", torch.zeros(shape), 4, 3, heads=2)
+        rejects(allowed, resolve_projection, "omega", torch.zeros(shape), 4, 3, heads=2)
     with pytest.raises(ValueError, match=r"projection must have shape \(4, 3\), got .*\(3, 4\)"):
         attention.feature_map("trig", 3, 4, projection=torch.zeros(3, 4))
 
@@ -383,23 +383,15 @@ def test_dimension_one(name: str) -> None:
 
 def test_errors() -> None:
     known = ", ".join(ALL)
-    with pytest.raises(ValueError, match=rf"a tensor or one of {known}, got 'sobol'"):
-        attention.projection("sobol", 2, 2)
-    with pytest.raises(ValueError, match="m must be at least 1, got 0"):
-        attention.projection("iid", 0, 2)
-    with pytest.raises(ValueError, match="d must be at least 1, got -1"):
-        attention.projection("iid", 1, -1)
-    with pytest.raises(ValueError, match="heads must be at least 1, got 0"):
-        attention.projection("iid", 1, 1, heads=0)
+    rejects(rf"a tensor or one of {known}, got 'sobol'", attention.projection, "sobol", 2, 2)
+    rejects("m must be at least 1, got 0", attention.projection, "iid", 0, 2)
+    rejects("d must be at least 1, got -1", attention.projection, "iid", 1, -1)
+    rejects("heads must be at least 1, got 0", attention.projection, "iid", 1, 1, heads=0)
     for function in (simplex_matrix, lambda d: simplex_product(torch.ones(2, d))):
-        with pytest.raises(ValueError, match="d must be at least 2 for a simplex projection"):
-            function(1)
-    with pytest.raises(ValueError, match="one of fast_simplex, hadamard, got 'iid'"):
-        FastProjection("iid", 2, 2)
-    with pytest.raises(ValueError, match="m must be at least 1, got 0"):
-        FastProjection("hadamard", 0, 2)
-    with pytest.raises(ValueError, match="d must be at least 1, got 0"):
-        FastProjection("hadamard", 1, 0)
+        rejects("d must be at least 2 for a simplex projection", function, 1)
+    rejects("one of fast_simplex, hadamard, got 'iid'", FastProjection, "iid", 2, 2)
+    rejects("m must be at least 1, got 0", FastProjection, "hadamard", 0, 2)
+    rejects("d must be at least 1, got 0", FastProjection, "hadamard", 1, 0)
     with pytest.raises(ValueError, match="u must have last dimension 4, got 3"):
         FastProjection("hadamard", 2, 4)(torch.zeros(5, 3))
 
@@ -417,8 +409,7 @@ def test_errors() -> None:
     ],
 )
 def test_arguments_of_the_wrong_type(arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        attention.projection(*arguments)
+    rejects(message, attention.projection, *arguments)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -13,8 +13,9 @@ import torch
 
 import attention
 from attention.projections import FastProjection, fast_walsh_hadamard
+from tests.attention.cases import rejects
 from tests.attention.draws import FAST, blocks, cosines, draw, seeded, z_score
-from tests.attention.golden_projections import mean_over_signs
+from tests.attention.golden import mean_over_signs
 
 
 @pytest.mark.parametrize("d", [1, 2, 4, 8, 64])
@@ -33,8 +34,7 @@ def test_walsh_hadamard_gradient() -> None:
 
 @pytest.mark.parametrize("d", [0, 3, 6])
 def test_walsh_hadamard_needs_a_power_of_two(d: int) -> None:
-    with pytest.raises(ValueError, match=f"x must be a power of two, got {d}"):
-        fast_walsh_hadamard(torch.zeros(2, d))
+    rejects(f"x must be a power of two, got {d}", fast_walsh_hadamard, torch.zeros(2, d))
 
 
 @pytest.mark.parametrize(("m", "d"), [(3, 4), (4, 4), (11, 4), (13, 5), (7, 6), (5, 2)])

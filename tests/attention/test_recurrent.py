@@ -11,7 +11,7 @@ from attention.decoding import decode, initial_decoding_state
 from attention.decoding import prefill as prefill_tokens
 from attention.linear import CHUNK
 from attention.recurrent import LinearAttentionState, initial_state, prefill, step
-from tests.attention.cases import features
+from tests.attention.cases import features, rejects
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -218,9 +218,7 @@ def test_errors() -> None:
     for decay in wrong:
         with pytest.raises(ValueError, match="decay must be above 0 and at most 1, got"):
             step(state, phi_q[:, 0], phi_k[:, 0], v[:, 0], decay=decay)
-    with pytest.raises(ValueError, match="decay must be above 0 and at most 1, got 0"):
-        prefill(state, phi_q, phi_k, v, decay=0)
+    rejects("decay must be above 0 and at most 1, got 0", prefill, state, phi_q, phi_k, v, decay=0)
     with pytest.raises(ValueError, match="key_mask must be a bool tensor, got"):
         step(state, phi_q[:, 0], phi_k[:, 0], v[:, 0], key_mask=torch.ones(2))
-    with pytest.raises(ValueError, match="as many queries as keys, got 3 and"):
-        prefill(state, phi_q[:, :3], phi_k, v)
+    rejects("as many queries as keys, got 3 and", prefill, state, phi_q[:, :3], phi_k, v)

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import attention
 from tests.attention import cases
+from tests.attention.cases import rejects
 
 
 def tokens(*shape: int, seed: int = 0) -> Tensor:
@@ -162,5 +163,4 @@ def test_errors() -> None:
         attention.softmax_token_scores(torch.ones(4, 2), torch.ones(4, 3))
     with pytest.raises(ValueError, match=r"y must have last dimension 2, got shape \(4, 3\)"):
         attention.ExactSoftmax(2).token_scores(torch.ones(4, 2), torch.ones(4, 3))
-    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-        attention.ExactSoftmax(0)
+    rejects("dim must be at least 1, got 0", attention.ExactSoftmax, 0)

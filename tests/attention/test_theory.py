@@ -10,6 +10,7 @@ import attention
 from attention import theory
 from attention.theory.conformity import pair_moment
 from attention.theory.error import _CLOSED_FORMS
+from tests.attention.cases import rejects
 
 
 def test_exact_where_the_papers_say() -> None:
@@ -134,10 +135,8 @@ def test_errors() -> None:
     for cosine in (-1.5, 1.5):
         with pytest.raises(ValueError, match=f"cos_theta must be between -1 and 1, got {cosine}"):
             theory.conformity_at_angle(cosine, x, 4)
-    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-        theory.conformity_at_angle(0.0, x, 0)
-    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-        theory.rf_conformity("orthogonal", x, 0)
+    rejects("dim must be at least 1, got 0", theory.conformity_at_angle, 0.0, x, 0)
+    rejects("dim must be at least 1, got 0", theory.rf_conformity, "orthogonal", x, 0)
     with pytest.raises(ValueError, match="for projection='iid' only, got 'orthogonal'"):
         theory.mse("angular_hybrid", x, x, 4, projection="orthogonal")
     with pytest.raises(ValueError, match="base must be two of hyperbolic, oprf, positive, trig"):
@@ -148,10 +147,8 @@ def test_errors() -> None:
         theory.mse("trig", x, x, 4, num_lambda_features=3)
     with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
         theory.mse("angular_hybrid", x, x, 4, num_lambda_features=0)
-    with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
-        theory.mse("trig", x, x, 0)
-    with pytest.raises(ValueError, match=r"num_features must be an integer, got 4\.5"):
-        theory.mse("trig", x, x, 4.5)
+    rejects("num_features must be at least 1, got 0", theory.mse, "trig", x, x, 0)
+    rejects(r"num_features must be an integer, got 4\.5", theory.mse, "trig", x, x, 4.5)
     for sigma in (math.inf, math.nan):
         with pytest.raises(ValueError, match=f"sigma must be a positive .* number, got {sigma}"):
             theory.mse("trig", x, x, 4, kernel="gaussian", sigma=sigma)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import attention
 from attention import kernels, theory
-from tests.attention.cases import points
+from tests.attention.cases import points, rejects
 from tests.attention.quadrature import LINE, LINE_WEIGHT, OMEGA, WEIGHT
 
 NAMES = ("trig", "trig_phase")
@@ -166,15 +166,12 @@ def test_errors() -> None:
         theory.expected_l2_error("oprf", x, x, 4)
     with pytest.raises(ValueError, match="rows must be even for trig, got 5"):
         theory.expected_gaussian_l2_error("trig", 2, 5, 1.0)
-    with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
-        theory.expected_l2_error("trig_phase", x, x, 0)
+    rejects("rows must be at least 1, got 0", theory.expected_l2_error, "trig_phase", x, x, 0)
     with pytest.raises(ValueError, match="spread must be a positive finite number, got 0"):
         theory.expected_gaussian_l2_error("trig", 2, 4, 0)
     for bound in (theory.l2_concentration_bound, theory.mmd_tail_bound):
-        with pytest.raises(ValueError, match="name must be one of trig, trig_phase, got 'elu'"):
-            bound("elu", 4, 0.1)
-        with pytest.raises(ValueError, match="epsilon must be a positive finite number, got 0"):
-            bound("trig", 4, 0)
+        rejects("name must be one of trig, trig_phase, got 'elu'", bound, "elu", 4, 0.1)
+        rejects("epsilon must be a positive finite number, got 0", bound, "trig", 4, 0)
     with pytest.raises(ValueError, match="name must be one of trig, trig_phase, got 'elu'"):
         theory.svm_prediction_bound("elu", 0.1, 1.0)
     with pytest.raises(ValueError, match="c must be a positive finite number, got 0"):

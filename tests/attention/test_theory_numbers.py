@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from attention import theory
+from tests.attention.cases import rejects
 
 X, Y = [0.3, -0.2, 0.5], [0.1, 0.4, -0.3]
 SWAP = [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]
@@ -173,5 +174,4 @@ def test_options_may_be_lists(name: str, options: dict[str, Any]) -> None:
     ],
 )
 def test_what_is_no_number(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+    rejects(message, call)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import attention
 from attention import theory
+from tests.attention.cases import rejects
 
 W = torch.linspace(0, 14, 7001, dtype=torch.float64)
 STEP = 2e-3
@@ -84,5 +85,4 @@ def test_ends_and_errors() -> None:
         theory.resultant_density("simplex", 1.0, 1)
     with pytest.raises(ValueError, match="cos_theta must be between -1 and 1, got -2"):
         theory.resultant_density_at_angle(-2, 1.0, 4)
-    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-        theory.resultant_density_at_angle(0.5, 1.0, 0)
+    rejects("dim must be at least 1, got 0", theory.resultant_density_at_angle, 0.5, 1.0, 0)

@@ -9,6 +9,7 @@ from torch import Tensor
 import attention
 from attention import theory
 from attention.theory.uniform_attention import largest_gradient, largest_term
+from tests.attention.cases import rejects
 from tests.attention.quadrature import OMEGA, WEIGHT, X, Y
 
 
@@ -141,8 +142,7 @@ def test_errors() -> None:
     for A in (0.0, -math.inf):
         with pytest.raises(ValueError, match="A must be negative and finite for a bounded feature"):
             theory.uniform_attention_bound(2, 1.0, 3, 0.1, A)
-    with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-        theory.uniform_attention_bound(0, 1.0, 3, 0.1, -0.1)
+    rejects("dim must be at least 1, got 0", theory.uniform_attention_bound, 0, 1.0, 3, 0.1, -0.1)
     with pytest.raises(ValueError, match="radius must be a positive finite number, got 0"):
         theory.uniform_attention_bound(2, 0, 3, 0.1, -0.1)
     with pytest.raises(ValueError, match="num_features must be at least 1, got 0"):
