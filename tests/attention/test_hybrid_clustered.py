@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import attention
-from attention.hybrid import ClusteredHybrid, GaussianCoefficient, HybridFeatures
+from attention.hybrid import ClusteredHybrid
 from attention.hybrid.clusters import root_mean_squares
 from tests.attention.cases import estimate, rejects
 from tests.attention.cases import points as drawn
@@ -166,35 +166,6 @@ def test_gaussian_equals_its_definition(
     assert fm.output_dim == 6 * rho * (width + default.output_dim) + default.output_dim
 
 
-def test_gaussian_with_real_a_is_a_general_composition() -> None:
-    """The same hybrid put together from complex exponential maps and general coefficients."""
-    x, y, omega, tau = points(6, 1), points(6, 2), points(5, 3, 1.0), points(3, 4, 1.0)
-    r, s = CENTERS[0][:1], CENTERS[1][:1]
-    A = diagonal(r[0], s[0], False)
-    fm = ClusteredHybrid(
-        D,
-        5,
-        projection=omega,
-        query_centers=r,
-        key_centers=s,
-        complex_a=False,
-        coefficients="gaussian",
-        num_lambda_features=3,
-        lambda_projection=tau,
-    )
-    # |A x + A^-1 y|^2 = |x + A^-2 y|^2 in coordinates scaled by A: taus are scaled in turn.
-    coefficient = GaussianCoefficient(D, 3, projection=tau)
-    scaled = [coefficient.queries(A * x), coefficient.keys(y / A)]
-    parts = [
-        attention.feature_map("complex_exponential", D, 5, projection=omega, A=A),
-        attention.feature_map("trig", D, 5, projection=omega),
-    ]
-    level = (scaled[0] * scaled[1]).sum(-1)
-    expected = level * estimate(parts[0], x, y) + (1 - level) * estimate(parts[1], x, y)
-    torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-13)
-    assert HybridFeatures(parts, [coefficient]).output_dim == fm.output_dim
-
-
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
 def test_unbiased(coefficients: str) -> None:
     """Away from the centres, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
@@ -294,23 +265,6 @@ def test_states_restore_the_diagonals(side: str) -> None:
 
 
 @pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
-def test_heads_are_separate_maps(coefficients: str) -> None:
-    pytest.importorskip("sklearn")
-    x = torch.stack([clouds(30, CENTERS[0], 10), clouds(50, -CENTERS[0], 10)])
-    y = torch.stack([clouds(40, CENTERS[1][:2], 10), clouds(60, CENTERS[1][1:], 10)])
-    options = {"coefficients": coefficients, "num_lambda_features": 3, **F64}
-    fm = attention.feature_map("clustered_hybrid", D, 6, heads=2, **options).fit(x, y)
-    out = fm.attend(x, y, y)
-    for head in range(2):
-        more = {"lambda_projection": fm.lambda_map.omega[head]} if "g" in coefficients else {}
-        one = attention.feature_map(
-            "clustered_hybrid", D, 6, projection=fm.omega[head], **options, **more
-        ).fit(x[head], y[head])
-        torch.testing.assert_close(out[head], one.attend(x[head], y[head], y[head]))
-        torch.testing.assert_close(fm.queries(x)[head], one.queries(x[head]))
-
-
-@pytest.mark.parametrize("coefficients", ["zero_one", "gaussian"])
 def test_redraw_draws_bases_then_coefficients(coefficients: str) -> None:
     """The vectors are those of the named couplings, drawn in this order from one generator."""
     fm = attention.feature_map(
@@ -400,12 +354,6 @@ def test_limits_of_a_in_the_closed_form() -> None:
     A = torch.tensor([2.0, 0.5], dtype=torch.float64)
     torch.testing.assert_close(held, attention.theory.mse("complex_exponential", x, y, 3, A=A))
     assert not torch.allclose(held, error)
-
-
-def test_single_vectors() -> None:
-    fm = attention.feature_map("clustered_hybrid", D, 3, **F64)
-    x = points(2, 1)
-    torch.testing.assert_close(fm.queries(x[0]), fm.queries(x)[0])
 
 
 def test_errors() -> None:

@@ -78,34 +78,6 @@ def test_equals_its_definition(lambda_features: str, shared: bool) -> None:
     torch.testing.assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("lambda_features", ["trig", "positive"])
-def test_coefficient(lambda_features: str) -> None:
-    """Mean and variance of the estimate over 20,000 taus, by formulas 4.3 of the theory.
-
-    By chance |z| > 4 once in 16,000 tries.
-    """
-    x, y = sphere(1, 2, 1), sphere(1, 2, 2)
-    n = 20_000
-    coefficient = BipolarGaussianCoefficient(
-        2,
-        n,
-        sigma=SIGMA,
-        radius=RADIUS,
-        lambda_features=lambda_features,
-        projection="iid",
-        dtype=torch.float64,
-    )
-    square = float((x - y).square().sum())
-    rho = 1 - math.exp(-2 * SIGMA**2 * RADIUS**2)
-    exact = (1 - math.exp(-(SIGMA**2) * square / 2)) / rho
-    if lambda_features == "trig":
-        variance = (1 - math.exp(-(SIGMA**2) * square)) ** 2 / (2 * rho**2)
-    else:
-        product = math.exp(4 * SIGMA**2 * float((x * y).sum()))
-        variance = (product - math.exp(-(SIGMA**2) * square)) / rho**2
-    assert abs(float(coefficient.estimate(x, y)) - exact) < 4 * math.sqrt(variance / n)
-
-
 def test_fit_sets_the_radius() -> None:
     x, y = sphere(10, 4, 1), 2 * sphere(30, 4, 2)
     fm = attention.feature_map("gaussian_hybrid", 4, 3, dtype=torch.float64).fit(x, y)
@@ -162,17 +134,6 @@ def test_coefficients_have_unit_scales_by_default() -> None:
         ),
     ):
         assert torch.equal(plain.estimate(x, y), given.estimate(x, y))
-
-
-def test_gradients() -> None:
-    x, y = (0.4 * sphere(4, 3, seed) for seed in (1, 2))
-    for lambda_features in ("trig", "positive"):
-        fm = attention.feature_map(
-            "gaussian_hybrid", 3, 4, lambda_features=lambda_features, dtype=torch.float64
-        )
-        inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
-        assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
-        assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
 
 
 def test_errors() -> None:

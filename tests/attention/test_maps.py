@@ -119,23 +119,6 @@ def test_attend_masked_equals_truncated(name: str) -> None:
     torch.testing.assert_close(fm.attend(x, y, values, key_mask=mask), expected)
 
 
-@pytest.mark.parametrize("name", ["positive", "hyperbolic", "oprf", "gerf", "relu", "elu"])
-def test_large_inputs_keep_their_attention(name: str) -> None:
-    """|q| = |k| = 12 in float32: plain features overflow, and an epsilon would give the mean."""
-    x, y, values = (tokens(n, 8, seed=n) for n in (5, 6, 7))
-    x, y, values = (
-        12 * x / x.norm(dim=-1, keepdim=True),
-        12 * y / y.norm(dim=-1, keepdim=True),
-        values[:6],
-    )
-    fm = attention.feature_map(name, 8, 16)
-    result = fm.attend(x.float(), y.float(), values.float()).double()
-    weights = kernel_matrix(copy.deepcopy(fm).double(), x, y)
-    expected = weights / weights.sum(-1, keepdim=True) @ values
-    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-4)
-    assert (result - values.mean(0)).abs().min() > 1e-3
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients(name: str) -> None:
     fm, *leaves = attention_case(name, 3, 4)
@@ -235,13 +218,6 @@ def test_unknown_names_list_the_known() -> None:
 def test_counts_are_integers(argument: str, value: object) -> None:
     arguments: dict[str, Any] = {"dim": 4, "num_features": 6, argument: value}
     with pytest.raises(ValueError, match=f"^{argument} must be an integer, got {value!r}$"):
-        attention.feature_map("angular_hybrid", **arguments)
-
-
-@pytest.mark.parametrize("argument", ["dim", "num_features", "num_lambda_features"])
-def test_counts_are_not_none(argument: str) -> None:
-    arguments: dict[str, Any] = {"dim": 4, "num_features": 6, argument: None}
-    with pytest.raises(ValueError, match=f"{argument} must be an integer, got None"):
         attention.feature_map("angular_hybrid", **arguments)
 
 
@@ -391,13 +367,6 @@ def test_classes_follow_the_default_device(name: str) -> None:
     assert {buffer.device.type for buffer in fm.buffers()} == {"meta"}
     assert {buffer.device.type for buffer in beside.buffers()} == {"cpu"}
     assert {buffer.device.type for buffer in module.buffers()} == {"meta"}
-
-
-@pytest.mark.parametrize("name", ["oprf", "gerf", "complex_exponential"])
-def test_parameters_on_the_meta_device(name: str) -> None:
-    with torch.device("meta"):
-        A = torch.ones(4 if name == "complex_exponential" else ())
-        assert attention.feature_map(name, 4, 6, A=A).keys(torch.ones(3, 4)).device.type == "meta"
 
 
 class Scores(torch.nn.Module):

@@ -18,8 +18,7 @@ from attention.projections import (
     simplex_matrix,
     simplex_product,
 )
-from attention.projections.halton import first_primes, scrambled_radical_inverse
-from attention.projections.orthogonal import haar
+from attention.projections.halton import scrambled_radical_inverse
 from attention.projections.simplex_plus import arrange
 from tests.attention.cases import rejects
 from tests.attention.draws import FAST, blocks, cosines, draw, seeded, z_score
@@ -27,11 +26,6 @@ from tests.attention.draws import FAST, blocks, cosines, draw, seeded, z_score
 ALL = attention.available_projections()
 EXACT = tuple(name for name in ALL if name not in FAST)
 SIMPLEX = ("fast_simplex", "simplex", "simplex_plus")
-
-
-def test_names() -> None:
-    expected = ("fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex")
-    assert (*expected, "simplex_plus") == ALL
 
 
 @pytest.mark.parametrize("d", [3, 4])
@@ -82,16 +76,6 @@ def test_orthogonal_within_blocks() -> None:
     assert w.shape == (10, 4)
     for block in (w[:4], w[4:8], w[8:]):
         assert cosines(block).abs().max() < 1e-12
-
-
-def test_haar_is_symmetric_about_zero() -> None:
-    """E Q = 0 and E Q_ij^2 = 1/d; uncorrected QR leaves diag(Q) with a definite sign."""
-    d, n = 3, 8000
-    q = haar(n, d, seeded(1))
-    assert z_score(q, 0.0).abs().max() < 4
-    assert z_score(q.square(), 1 / d).abs().max() < 4
-    identity = torch.eye(d, dtype=torch.float64).expand_as(q)
-    torch.testing.assert_close(q @ q.mT, identity, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("d", [2, 3, 16])
@@ -172,23 +156,6 @@ def test_arrange_leaves_a_vector_whose_others_cancel() -> None:
     assert torch.equal(arrange(balanced[:, :1]), balanced[:, :1])
     assert torch.equal(arrange(balanced, max_sweeps=1)[:, 0], balanced[:, 0])
     assert arrange(balanced).isfinite().all()
-
-
-def test_arrange_stops_at_its_cap() -> None:
-    start = draw("iid", 3, 3, seed=6).unsqueeze(0)
-    one, two, fifty = (arrange(start, max_sweeps=n) for n in (1, 2, 50))
-    assert not torch.equal(one, two)
-    assert energy(fifty) < energy(two) < energy(one) < energy(start)
-    assert torch.equal(arrange(start, max_sweeps=0), start)
-    # Lengths at the edge of having a resultant: still moving after 50 sweeps.
-    slow = torch.tensor([2.0, 1.0, 1.0], dtype=torch.float64).unsqueeze(-1) * simplex_matrix(3)
-    at_cap, beyond = (arrange(slow.unsqueeze(0), max_sweeps=n) for n in (50, 51))
-    assert not torch.equal(at_cap, beyond)
-    assert torch.equal(arrange(slow.unsqueeze(0)), at_cap)
-
-
-def test_first_primes() -> None:
-    assert first_primes(10) == [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
 
 
 @pytest.mark.parametrize(("base", "m"), [(2, 8), (3, 9), (5, 5), (7, 49)])

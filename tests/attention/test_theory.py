@@ -8,7 +8,6 @@ import torch
 
 import attention
 from attention import theory
-from attention.theory.conformity import pair_moment
 from attention.theory.error import _CLOSED_FORMS
 from tests.attention.cases import rejects
 
@@ -60,32 +59,6 @@ def test_conformity_against_a_chi_squared_average(d: int) -> None:
         assert computed.item() == pytest.approx(total, rel=1e-13)
 
 
-@pytest.mark.parametrize("d", [3, 4, 64])
-def test_negative_argument_agrees_with_draws(d: int) -> None:
-    """E cos(w_i.z) cos(w_j.z) over the pairs of 2000 drawn blocks, |z-score| < 4."""
-    generator = torch.Generator().manual_seed(3)
-    omega = attention.projection("orthogonal", 2000 * d, d, generator, dtype=torch.float64)
-    for length in (0.5, 2.0, 4.0):
-        cosines = (omega[:, 0] * length).cos().view(2000, d)
-        sums = cosines.sum(1).square() - cosines.square().sum(1)
-        samples = sums / (d * (d - 1))
-        square = torch.tensor(-(length**2), dtype=torch.float64)
-        expected = pair_moment("orthogonal", square, d)
-        assert abs(samples.mean() - expected) < 4 * samples.std() / math.sqrt(2000)
-
-
-def test_orthogonal_rows_help_positive_features() -> None:
-    x = torch.full((4,), 0.5, dtype=torch.float64)
-    for m in (2, 4, 9):
-        iid, orthogonal = (
-            theory.mse("positive", x, x, m, projection=name) for name in ("iid", "orthogonal")
-        )
-        assert orthogonal < iid
-    assert theory.mse("positive", x, x, 1, projection="orthogonal") == theory.mse(
-        "positive", x, x, 1
-    )
-
-
 def test_bandwidth_scales_inputs() -> None:
     x = torch.tensor([0.4, -0.2], dtype=torch.float64)
     wide = theory.mse("trig", x, -x, 4, kernel="gaussian", sigma=2.0)
@@ -100,25 +73,6 @@ def test_defaults_are_those_of_the_map(name: str) -> None:
         shared = option in of_map and "projection" not in option.split("_")
         if shared and parameter.default is not parameter.empty:
             assert parameter.default == of_map[option].default, option
-
-
-def test_default_number_of_coefficient_vectors() -> None:
-    theta = torch.tensor(0.5)
-    default = inspect.signature(type(attention.feature_map("angular_hybrid", 4, 6)))
-    n = default.parameters["num_lambda_features"].default
-    assert n == 8
-    arguments = ("angular_hybrid", theta, 1.5, 6)
-    assert theory.relative_error(*arguments) == theory.relative_error(*arguments, n)
-    curve = ("angular_hybrid", 1.5, 6)
-    assert theory.max_relative_error(*curve) == theory.max_relative_error(*curve, n)
-
-
-def test_dtype_is_kept() -> None:
-    for dtype in (torch.float32, torch.float64):
-        x = torch.ones(3, 4, dtype=dtype)
-        for name in ("trig", "positive", "hyperbolic", "angular_hybrid"):
-            assert theory.mse(name, x, x, 4).dtype == dtype
-        assert theory.mse("trig", x, x, 4, projection="orthogonal").dtype == dtype
 
 
 def test_errors() -> None:

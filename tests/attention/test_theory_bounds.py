@@ -71,17 +71,6 @@ def test_the_printed_bound_fails_and_the_corrected_one_holds(
     assert printed < maximum <= theory.angular_relative_error_bound(r, 1, n) / unit
 
 
-def test_ends_of_the_bound() -> None:
-    """n = 1 leaves the second term, many vectors the first."""
-    unit = theory.largest_base_error(1.7) / math.sqrt(2 * 6)
-    one = theory.angular_relative_error_bound(1.7, 6, 1)
-    assert one == pytest.approx(unit / math.sqrt(1.7 * math.sqrt(math.pi)), rel=1e-12)
-    many = theory.angular_relative_error_bound(1.7, 6, 10**9)
-    assert many == pytest.approx(unit / (1.7 * math.sqrt(math.pi)), rel=1e-8)
-    two = theory.angular_relative_error_bound(1.7, 6, 2)
-    assert two**2 == pytest.approx((one**2 + many**2) / 2, rel=1e-8)
-
-
 @pytest.mark.parametrize("r", LENGTHS)
 def test_slopes_at_both_ends(r: float) -> None:
     slope = theory.angular_relative_error_slope(r, 16, 4)
@@ -116,17 +105,6 @@ def test_uniform_bounds_are_the_least_of_a_covering(dim: int, sigma: float) -> N
     expected = least_bound(balls, 2 * dim, 3 * moment * (2 / epsilon) ** 2)
     bound = theory.uniform_bound("trig_phase", dim, ell, rows, epsilon, sigma)
     assert bound == pytest.approx(expected, rel=1e-8)
-
-
-def test_a_small_domain_has_a_better_exponent() -> None:
-    """alpha < 1 there: Bernstein's inequality instead of Hoeffding's."""
-    variance = theory.largest_cosine_variance(0.3)
-    for name, alpha, rate in (
-        ("trig", variance / 2 + 0.1, 40),
-        ("trig_phase", (1 + variance) / 8 + 0.05, 128),
-    ):
-        less, more = (theory.uniform_bound(name, 3, 0.3, rows, 0.3) for rows in (100, 200))
-        assert math.log(less / more) == pytest.approx(100 * 0.09 / (rate * alpha))
 
 
 def test_largest_constants() -> None:

@@ -13,7 +13,6 @@ from torch import Tensor
 
 import attention
 from attention import theory
-from attention.theory.special import hyp1f1_half_excess, log_bessel_i0, scaled_expm1
 from tests.attention.cases import rejects
 from tests.attention.quadrature import gaussian_nodes
 
@@ -106,63 +105,6 @@ def test_discrete_against_direct_sums(name: str, kernel: str) -> None:
     assert plus.item() == pytest.approx((moved * weight(x, y, kernel) ** 2).item(), rel=1e-12)
 
 
-def drawn_terms(
-    name: str, omega: Tensor, x: Tensor, y: Tensor, generator: torch.Generator
-) -> Tensor:
-    """Estimates of the Gaussian kernel, one a projection: (..., d) -> (...)."""
-    scale = (-(x.square() + y.square()).sum(-1)).exp()
-    if name == "positive":
-        return scale * (omega @ (x + y)).exp()
-    if name == "hyperbolic":
-        return scale * (omega @ (x + y)).cosh()
-    if name == "trig":
-        return (omega @ (x - y)).cos()
-    if name == "trig_phase":
-        offset = torch.rand(omega.shape[:-1], generator=generator, dtype=x.dtype) * 2 * math.pi
-        return 2 * (omega @ x + offset).cos() * (omega @ y + offset).cos()
-    A, s = {
-        "real": (-0.1, 1),
-        "complex": (-0.06 + 0.04j, 1),
-        "cosine": (0.02, -1),
-        "complex_cosine": (0.02 + 0.05j, -1),
-    }[name]
-    return gerf_term(omega, x, y, A, s)
-
-
-COUPLED: dict[str, tuple[str, dict[str, Any]]] = {
-    "positive": ("positive", {}),
-    "hyperbolic": ("hyperbolic", {}),
-    "trig": ("trig", {}),
-    "trig_phase": ("trig_phase", {}),
-    "real": ("oprf", {"A": -0.1}),
-    "complex": ("gerf", {"A": -0.06 + 0.04j}),
-    "cosine": ("gerf", {"A": 0.02, "s": -1}),
-    "complex_cosine": ("gerf", {"A": 0.02 + 0.05j, "s": -1}),
-}
-
-
-@pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
-def test_errors_of_drawn_estimates(coupling: str) -> None:
-    """Five rows, a whole block of three and one cut to two: |z| < 4 for mean and error.
-
-    The seed is fixed; 48 such z-scores would exceed 4 by chance in 1 of 300 runs.
-    """
-    generator = torch.Generator().manual_seed(11)
-    x, y = vector(0.6, -0.5, 0.3), vector(-0.3, 0.2, 0.3)
-    rows = attention.projection(coupling, 6 * 20_000, 3, generator, dtype=torch.float64)
-    omega = rows.view(20_000, 6, 3)[:, :5]
-    exact = attention.kernels.gaussian(x, y)
-    for name, (of_map, options) in COUPLED.items():
-        estimates = drawn_terms(name, omega, x, y, generator).mean(-1)
-        errors = (estimates - exact).square()
-        computed = theory.mse(of_map, x, y, 5, kernel="gaussian", projection=coupling, **options)
-        for sample, expected in ((estimates, exact), (errors, computed)):
-            z = (sample.mean() - expected) / sample.std() * math.sqrt(len(sample))
-            assert abs(z) < 4, (name, z)
-        # Draws tell a missing or doubled covariance from the right one.
-        assert errors.std() / math.sqrt(len(errors)) < 0.05 * computed
-
-
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.parametrize("cosine", [-1.0, -0.5, 0.0, 0.4, 1.0])
 def test_conformity_at_an_angle_against_its_definition(d: int, cosine: float) -> None:
@@ -205,23 +147,6 @@ def test_conformity_where_exponentials_overflow() -> None:
     computed = theory.rf_conformity("orthogonal", v, 2).log()
     half = v.square() / 2
     torch.testing.assert_close(computed, half.log1p() + half, rtol=1e-13, atol=0)
-
-
-def test_series_of_negative_argument() -> None:
-    """1F1(2; 1; z) = (1 + z) exp(z) and 1F1(4; 2; z) = (1 + z + z^2/6) exp(z) on both sides."""
-    z = vector(-80.0, -3.0, -1e-9, 0.0, 1e-9, 0.7, 40.0)
-    for d, polynomial in ((2, z), (4, z + z.square() / 6)):
-        mantissa, log_scale = hyp1f1_half_excess(d, z)
-        expected = polynomial * z.exp() + z.expm1()
-        torch.testing.assert_close(mantissa * log_scale.exp(), expected, rtol=1e-13, atol=1e-300)
-
-
-def test_special_functions() -> None:
-    t = vector(-800.0, -1.0, -1e-12, 0.0, 1e-12, 1.0, 800.0)
-    expected = vector(-1.0, math.expm1(-1), -1e-12, 0.0, 1e-12, -math.expm1(-1), 1.0)
-    torch.testing.assert_close(scaled_expm1(t), expected, rtol=1e-12, atol=0)
-    t = vector(0.0, 0.5, 30.0)
-    torch.testing.assert_close(log_bessel_i0(t), torch.i0(t).log(), rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("coupling", ["iid", "orthogonal", "simplex"])
@@ -446,18 +371,6 @@ def test_asymptotic_ratio() -> None:
     near = vector(0.0141, 0.0), vector(0.01415, 0.0)
     values = [theory.trig_asymptotic_ratio(x, 0 * x, 2).item() for x in near]
     assert values[0] == pytest.approx(values[1], rel=1e-8)
-
-
-def test_simplex_helps_one_sided_features_only() -> None:
-    x = torch.full((8,), 0.3, dtype=torch.float64)
-    for name, y in (("positive", x), ("oprf", x), ("hyperbolic", x), ("trig", -x)):
-        errors = [
-            theory.mse(name, x, y, 8, projection=coupling)
-            for coupling in ("iid", "orthogonal", "simplex")
-        ]
-        one_sided = name in ("positive", "oprf")
-        assert errors[0] > errors[1]
-        assert (errors[2] < errors[1]) == one_sided
 
 
 def test_errors() -> None:
