@@ -43,16 +43,14 @@ def test_zero_one_equals_its_definition(complex_a: bool, kernel: str) -> None:
     """Each estimate is that of the complex exponential base of the two nearest centres."""
     x, y, omega = points(12, 1), points(12, 2), points(5, 3, 1.0)
     query_centers, key_centers = CENTERS
-    fm = attention.feature_map(
-        "clustered_hybrid",
-        D,
-        5,
-        kernel=kernel,
-        projection=omega,
-        query_centers=query_centers,
-        key_centers=key_centers,
-        complex_a=complex_a,
-    )
+    options = {
+        "kernel": kernel,
+        "projection": omega,
+        "query_centers": query_centers,
+        "key_centers": key_centers,
+        "complex_a": complex_a,
+    }
+    fm = attention.feature_map("clustered_hybrid", D, 5, **options)
     assert fm.output_dim == 2 * 3 * 5 * (2 if complex_a else 1)
     assert fm.signed == complex_a
     i = torch.cdist(x, query_centers).argmin(-1)
@@ -101,16 +99,13 @@ def test_limits_and_zeros_of_the_centres() -> None:
 def test_one_pair_of_gaussian_clusters_is_exact_too() -> None:
     """With trig lambda features the coefficient is exactly 1 at the centres."""
     query_centers, key_centers = (centers[:1] for centers in CENTERS)
-    fm = attention.feature_map(
-        "clustered_hybrid",
-        D,
-        5,
-        query_centers=query_centers,
-        key_centers=key_centers,
-        coefficients="gaussian",
-        lambda_features="trig",
-        **F64,
-    )
+    options = {
+        "query_centers": query_centers,
+        "key_centers": key_centers,
+        "coefficients": "gaussian",
+        "lambda_features": "trig",
+    }
+    fm = attention.feature_map("clustered_hybrid", D, 5, **F64, **options)
     exact = attention.kernels.softmax(query_centers, key_centers)
     torch.testing.assert_close(estimate(fm, query_centers, key_centers), exact, rtol=1e-12, atol=0)
 
@@ -125,21 +120,19 @@ def test_gaussian_equals_its_definition(
     x, y, omega, tau = points(6, 1), points(6, 2), points(5, 3, 1.0), points(3, 4, 1.0)
     query_centers, key_centers = CENTERS
     t = 1.7
-    fm = attention.feature_map(
-        "clustered_hybrid",
-        D,
-        5,
-        projection=omega,
-        query_centers=query_centers,
-        key_centers=key_centers,
-        complex_a=complex_a,
-        coefficients="gaussian",
-        num_lambda_features=3,
-        lambda_scale=t,
-        lambda_features=lambda_features,
-        lambda_projection=tau,
-        default_base=default_base,
-    )
+    options = {
+        "projection": omega,
+        "query_centers": query_centers,
+        "key_centers": key_centers,
+        "complex_a": complex_a,
+        "coefficients": "gaussian",
+        "num_lambda_features": 3,
+        "lambda_scale": t,
+        "lambda_features": lambda_features,
+        "lambda_projection": tau,
+        "default_base": default_base,
+    }
+    fm = attention.feature_map("clustered_hybrid", D, 5, **options)
     default = attention.feature_map(default_base, D, 5, projection=omega)
     rest, expected = torch.ones(6, dtype=torch.float64), torch.zeros(6, dtype=torch.float64)
     for r in query_centers:
@@ -171,19 +164,16 @@ def test_unbiased(coefficients: str) -> None:
     """Away from the centres, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
     query_centers, key_centers = CENTERS
     heads = 20_000
-    fm = attention.feature_map(
-        "clustered_hybrid",
-        D,
-        2,
-        projection="iid",
-        query_centers=query_centers[:1].expand(heads, 1, D),
-        key_centers=key_centers[:2].expand(heads, 2, D),
-        coefficients=coefficients,
-        lambda_scale=2.0,
-        num_lambda_features=2,
-        heads=heads,
-        **F64,
-    )
+    options = {
+        "projection": "iid",
+        "query_centers": query_centers[:1].expand(heads, 1, D),
+        "key_centers": key_centers[:2].expand(heads, 2, D),
+        "coefficients": coefficients,
+        "lambda_scale": 2.0,
+        "num_lambda_features": 2,
+        "heads": heads,
+    }
+    fm = attention.feature_map("clustered_hybrid", D, 2, **F64, **options)
     x, y = query_centers[:1] + points(1, 5, 0.1), key_centers[:1] + points(1, 6, 0.1)
     values = estimate(fm, x.expand(heads, 1, D), y.expand(heads, 1, D)).squeeze(-1)
     z = (values.mean() - attention.kernels.softmax(x, y)) / (values.std() / heads**0.5)

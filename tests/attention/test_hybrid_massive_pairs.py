@@ -143,16 +143,8 @@ def test_closed_form_of_drawn_estimates(coefficients: str) -> None:
     x, y = CENTERS[0] + points(2, D, 5, 0.1), CENTERS[1][:2] + points(2, D, 6, 0.1)
     values = estimate(fm, x.expand(heads, 2, D), y.expand(heads, 2, D))
     exact = attention.kernels.softmax(x, y)
-    error = theory.mse(
-        "clustered_hybrid",
-        x,
-        y,
-        2,
-        query_centers=CENTERS[0],
-        key_centers=CENTERS[1],
-        pairs=fm.pairs[0],
-        **options,
-    )
+    settings = {"query_centers": CENTERS[0], "key_centers": CENTERS[1], "pairs": fm.pairs[0]}
+    error = theory.mse("clustered_hybrid", x, y, 2, **options, **settings)
     for sample, expected in ((values, exact), ((values - exact).square(), error)):
         z = (sample.mean(0) - expected) / sample.std(0) * math.sqrt(heads)
         assert z.abs().max() < 4

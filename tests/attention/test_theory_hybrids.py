@@ -122,16 +122,13 @@ def test_angular_hybrid_by_definition(base: tuple[str, str], shared: bool) -> No
         first, second = (ESTIMATES[name](X, Y) for name in base)
         expected = error_by_definition(values, probabilities, first, second, shared)
         for m in (1, 3):
-            computed = theory.mse(
-                "angular_hybrid",
-                X,
-                Y,
-                m,
-                num_lambda_features=n,
-                shared_projections=shared,
-                base=base,
-                A=OPRF_A,
-            )
+            options = {
+                "num_lambda_features": n,
+                "shared_projections": shared,
+                "base": base,
+                "A": OPRF_A,
+            }
+            computed = theory.mse("angular_hybrid", X, Y, m, **options)
             torch.testing.assert_close(computed, expected / m, rtol=1e-9, atol=0)
 
 
@@ -143,27 +140,21 @@ def test_coupled_bases_with_projections_of_their_own(projection: str, one_sided:
     first, second, _ = theory.lambda_moments(theory.angle(x, y), n)
     own = theory.mse(one_sided, x, y, m, projection=projection)
     other = theory.mse("trig", x, y, m, projection=projection)
-    computed = theory.mse(
-        "angular_hybrid",
-        x,
-        y,
-        m,
-        projection=projection,
-        num_lambda_features=n,
-        shared_projections=False,
-        base=(one_sided, "trig"),
-    )
+    options = {
+        "projection": projection,
+        "num_lambda_features": n,
+        "shared_projections": False,
+        "base": (one_sided, "trig"),
+    }
+    computed = theory.mse("angular_hybrid", x, y, m, **options)
     torch.testing.assert_close(computed, first * own + second * other, rtol=1e-12, atol=0)
-    mixed = theory.mse(
-        "angular_hybrid",
-        x,
-        y,
-        m,
-        projection=(projection, "iid"),
-        num_lambda_features=n,
-        shared_projections=False,
-        base=(one_sided, "trig"),
-    )
+    settings = {
+        "projection": (projection, "iid"),
+        "num_lambda_features": n,
+        "shared_projections": False,
+        "base": (one_sided, "trig"),
+    }
+    mixed = theory.mse("angular_hybrid", x, y, m, **settings)
     expected = first * own + second * theory.mse("trig", x, y, m)
     torch.testing.assert_close(mixed, expected, rtol=1e-12, atol=0)
     gaussian = theory.mse(
@@ -208,19 +199,16 @@ def test_gaussian_hybrid_by_definition(base: tuple[str, str], features: str, sha
     values = bipolar_values(sigma, radius, features)
     first, second = (ESTIMATES[name](X, Y) for name in base)
     expected = error_by_definition(values, LINE_WEIGHT, first, second, shared)
-    computed = theory.mse(
-        "gaussian_hybrid",
-        X,
-        Y,
-        2,
-        num_lambda_features=1,
-        lambda_sigma=sigma,
-        radius=radius,
-        lambda_features=features,
-        shared_projections=shared,
-        base=base,
-        A=OPRF_A,
-    )
+    options = {
+        "num_lambda_features": 1,
+        "lambda_sigma": sigma,
+        "radius": radius,
+        "lambda_features": features,
+        "shared_projections": shared,
+        "base": base,
+        "A": OPRF_A,
+    }
+    computed = theory.mse("gaussian_hybrid", X, Y, 2, **options)
     torch.testing.assert_close(computed, expected / 2, rtol=1e-9, atol=0)
 
 
@@ -319,15 +307,8 @@ def test_clustered_error_is_that_of_the_nearest_centres(complex_a: bool) -> None
     key_centers = torch.stack((Y, 2 * Y, -Y))
     x = torch.stack((X + 0.05, 0.05 - X)).unsqueeze(1)
     y = torch.stack((0.02 - Y, Y - 0.02, 2 * Y + 0.01))
-    computed = theory.mse(
-        "clustered_hybrid",
-        x,
-        y,
-        7,
-        query_centers=query_centers,
-        key_centers=key_centers,
-        complex_a=complex_a,
-    )
+    options = {"query_centers": query_centers, "key_centers": key_centers, "complex_a": complex_a}
+    computed = theory.mse("clustered_hybrid", x, y, 7, **options)
     assert computed.shape == (2, 3)
     for i in range(2):
         for j, near in enumerate((2, 0, 1)):
@@ -361,20 +342,17 @@ def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, feat
     means = (WEIGHT * weights).sum(-1)
     spread = weights - means.unsqueeze(-1)
     moments = torch.outer(means, means) + (WEIGHT * spread) @ spread.mT / n
-    computed = theory.mse(
-        "clustered_hybrid",
-        X.expand(2, 3, -1),
-        Y,
-        m,
-        query_centers=query_centers,
-        key_centers=key_centers,
-        complex_a=complex_a,
-        coefficients="gaussian",
-        num_lambda_features=n,
-        lambda_scale=t,
-        lambda_features=features,
-        default_base=default,
-    )
+    options = {
+        "query_centers": query_centers,
+        "key_centers": key_centers,
+        "complex_a": complex_a,
+        "coefficients": "gaussian",
+        "num_lambda_features": n,
+        "lambda_scale": t,
+        "lambda_features": features,
+        "default_base": default,
+    }
+    computed = theory.mse("clustered_hybrid", X.expand(2, 3, -1), Y, m, **options)
     expected = (moments * covariances).sum().expand(2, 3)
     torch.testing.assert_close(computed, expected, rtol=1e-9, atol=0)
 
