@@ -27,6 +27,7 @@ HYBRIDS: list[tuple[str, dict[str, Any]]] = [
     ("angular_hybrid", {"num_lambda_features": 3}),
     ("angular_hybrid", {"num_lambda_features": 3, "shared_projections": False}),
     ("angular_hybrid", {"num_lambda_features": 2, "base": ("positive", "trig")}),
+    ("gaussian_hybrid", {"num_lambda_features": 2, "radius": 0.8}),
 ]
 MAPS: list[tuple[str, dict[str, Any]]] = [
     ("trig", {}),

@@ -9,6 +9,7 @@ from torch.nn.functional import normalize
 import attention
 from attention.hybrid import AngularCoefficient, AngularHybrid
 from tests.attention.cases import estimate, points, rejects
+from tests.pairwise import pairwise
 
 OPTIONS = [
     {},
@@ -38,9 +39,10 @@ def test_no_error_at_angles_zero_and_pi(options: dict[str, object], kernel: str)
         torch.testing.assert_close(estimate(fm, x, y), exact, rtol=1e-11, atol=1e-15)
 
 
-@pytest.mark.parametrize("A", [None, -0.3])
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("first_base", ["hyperbolic", "positive", "oprf"])
+@pytest.mark.parametrize(
+    ("A", "shared", "first_base"),
+    pairwise([None, -0.3], [True, False], ["hyperbolic", "positive", "oprf"]),
+)
 def test_equals_its_definition(first_base: str, shared: bool, A: float | None) -> None:
     """L S1 + (1 - L) S2 from the two base maps and explicit signs (eq 8), also after `fit`."""
     x, y, omega, tau = (points(n, 3, n) for n in (6, 6, 8, 5))

@@ -11,6 +11,7 @@ from attention.hybrid import ClusteredHybrid
 from attention.hybrid.clusters import root_mean_squares
 from tests.attention.cases import estimate, rejects
 from tests.attention.cases import points as drawn
+from tests.pairwise import pairwise
 
 D = 4
 F64 = {"dtype": torch.float64}
@@ -110,9 +111,10 @@ def test_one_pair_of_gaussian_clusters_is_exact_too() -> None:
     torch.testing.assert_close(estimate(fm, query_centers, key_centers), exact, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("default_base", ["trig", "hyperbolic", "oprf"])
-@pytest.mark.parametrize("lambda_features", ["positive", "trig"])
-@pytest.mark.parametrize("complex_a", [True, False])
+@pytest.mark.parametrize(
+    ("default_base", "lambda_features", "complex_a"),
+    pairwise(["trig", "hyperbolic", "oprf"], ["positive", "trig"], [True, False]),
+)
 def test_gaussian_equals_its_definition(
     complex_a: bool, lambda_features: str, default_base: str
 ) -> None:

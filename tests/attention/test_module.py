@@ -9,6 +9,7 @@ from torch import Tensor, nn
 import attention
 from attention import RandomFeatureAttention
 from tests.attention.cases import rejects, relative_error, tokens
+from tests.pairwise import pairwise
 
 EMBED, HEADS = 8, 2
 
@@ -28,9 +29,10 @@ def close(computed: Tensor, expected: Tensor, tolerance: float = 0.1) -> None:
     assert relative_error(computed, expected) < tolerance
 
 
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize("sizes", [{}, {"kdim": 6, "vdim": 5}])
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("batch_first", "sizes", "bias"),
+    pairwise([False, True], [{}, {"kdim": 6, "vdim": 5}], [False, True]),
+)
 def test_converges_to_softmax_attention(bias: bool, sizes: dict, batch_first: bool) -> None:
     """With masks, cross-attention of other sizes and weights: all as PyTorch returns them."""
     exact = softmax_module(bias=bias, batch_first=batch_first, **sizes)

@@ -11,6 +11,7 @@ from attention import RandomFeatureAttention
 from attention.precision import full_precision
 from tests.attention.cases import relative_error
 from tests.attention.cases import tokens as drawn
+from tests.pairwise import pairwise
 
 LENGTH, DIM = 96, 64
 tokens = partial(drawn, dtype=torch.float64)
@@ -65,9 +66,10 @@ def test_tokens_of_several_dtypes_are_attended_in_float32(name: str, causal: boo
             assert torch.equal(computed, single.to(v.dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", attention.available())
+@pytest.mark.parametrize(
+    ("dtype", "causal", "name"),
+    pairwise([torch.float32, torch.bfloat16], [False, True], attention.available()),
+)
 def test_large_inputs_are_finite_and_bounded(name: str, causal: bool, dtype: torch.dtype) -> None:
     """|q| = |k| = 30 at d = 64, scaled by d**-0.25: exact logits reach 112."""
     x, y = (on_sphere(30 * DIM**-0.25, LENGTH, DIM, seed=s) for s in (0, 1))

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import attention
 from tests.attention import cases
 from tests.attention.cases import rejects
+from tests.pairwise import pairwise
 
 
 def tokens(*shape: int, seed: int = 0) -> Tensor:
@@ -19,9 +20,10 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
     return torch.nn.functional.normalize(drawn, dim=-1)
 
 
-@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-@pytest.mark.parametrize("name", attention.available())
-@pytest.mark.parametrize("lengths", [(6, 6), (1, 9), (700, 20)])
+@pytest.mark.parametrize(
+    ("kernel", "name", "lengths"),
+    pairwise(["softmax", "gaussian"], attention.available(), [(6, 6), (1, 9), (700, 20)]),
+)
 def test_scores_are_column_sums(name: str, kernel: str, lengths: tuple[int, int]) -> None:
     x, y = tokens(2, lengths[0], 5), tokens(2, lengths[1], 5, seed=1)
     fm = attention.feature_map(name, 5, 100, kernel=kernel, dtype=torch.float64)
@@ -41,10 +43,15 @@ def test_leading_dimensions_broadcast(name: str) -> None:
     torch.testing.assert_close(fm.token_scores(y, x), fm.token_scores(y.expand(2, 4, 5), x))
 
 
-@pytest.mark.parametrize("heads", [None, 2])
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("positive", "oprf")])
-@pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid"])
+@pytest.mark.parametrize(
+    ("heads", "shared", "base", "name"),
+    pairwise(
+        [None, 2],
+        [True, False],
+        [("hyperbolic", "trig"), ("positive", "oprf")],
+        ["angular_hybrid", "gaussian_hybrid"],
+    ),
+)
 def test_hybrids_are_the_same_without_gradients(
     name: str, base: tuple[str, str], shared: bool, heads: int | None
 ) -> None:

@@ -28,6 +28,7 @@ from tests.attention.quadrature import (
     complex_estimate,
     expectation,
 )
+from tests.pairwise import pairwise
 
 OPRF_A = -0.3
 
@@ -191,9 +192,14 @@ def test_bipolar_coefficient_against_quadrature(features: str) -> None:
         torch.testing.assert_close(computed[2], mixed, rtol=1e-10, atol=0)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("features", ["trig", "positive"])
-@pytest.mark.parametrize("base", [("hyperbolic", "trig"), ("oprf", "trig"), ("positive", "trig")])
+@pytest.mark.parametrize(
+    ("shared", "features", "base"),
+    pairwise(
+        [True, False],
+        ["trig", "positive"],
+        [("hyperbolic", "trig"), ("oprf", "trig"), ("positive", "trig")],
+    ),
+)
 def test_gaussian_hybrid_by_definition(base: tuple[str, str], features: str, shared: bool) -> None:
     sigma, radius = 0.8, 0.65
     values = bipolar_values(sigma, radius, features)
@@ -317,9 +323,10 @@ def test_clustered_error_is_that_of_the_nearest_centres(complex_a: bool) -> None
             torch.testing.assert_close(computed[i, j], expected)
 
 
-@pytest.mark.parametrize("features", ["positive", "trig"])
-@pytest.mark.parametrize("default", ["hyperbolic", "positive", "trig"])
-@pytest.mark.parametrize("complex_a", [True, False])
+@pytest.mark.parametrize(
+    ("features", "default", "complex_a"),
+    pairwise(["positive", "trig"], ["hyperbolic", "positive", "trig"], [True, False]),
+)
 def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, features: str) -> None:
     """Weights and bases at every node of their own shared projection, two pairs of clusters."""
     query_centers, key_centers = torch.stack((X + 0.1, -Y)), Y[None] - 0.05

@@ -10,6 +10,7 @@ from torch import Tensor
 from attention import theory
 from attention.theory.base import times_exp
 from tests.attention.test_theory_maps import ALL_DISCRETE, KERNELS, vector
+from tests.pairwise import pairwise
 
 ALL_COUPLED = ("gerf", "hyperbolic", "oprf", "positive", "trig", "trig_phase")
 
@@ -50,13 +51,14 @@ OPPOSITE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("name", "options"), OPPOSITE)
+@pytest.mark.parametrize(
+    ("case", "kernel", "dtype"), pairwise(OPPOSITE, KERNELS, (torch.float32, torch.float64))
+)
 def test_no_error_is_undefined(
-    name: str, options: dict[str, Any], kernel: str, dtype: torch.dtype
+    case: tuple[str, dict[str, Any]], kernel: str, dtype: torch.dtype
 ) -> None:
     """Factors overflow and vanish together at y = x and y = -x, for lengths up to 40."""
+    name, options = case
     generator = torch.Generator().manual_seed(9)
     drawn = torch.randn(40, 4, generator=generator, dtype=torch.float64)
     lengths = torch.arange(1.0, 41.0, dtype=torch.float64).unsqueeze(-1)

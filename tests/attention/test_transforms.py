@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 import attention
 from attention import RandomFeatureAttention
 from tests.attention.cases import rejects, tokens
+from tests.pairwise import pairwise
 
 EMBED, HEADS = 8, 2
 
@@ -51,9 +52,10 @@ def test_quantised_models_run(name: str, sizes: dict[str, int]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
-@pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("name", ["positive", "trig", "angular_hybrid", "softmax"])
+@pytest.mark.parametrize(
+    ("need_weights", "is_causal", "name"),
+    pairwise([False, True], [False, True], ["positive", "trig", "angular_hybrid", "softmax"]),
+)
 def test_vmap_takes_masks(name: str, is_causal: bool, need_weights: bool) -> None:
     """A mask for each entry, boolean or float, one of which hides all."""
     ours = RandomFeatureAttention(EMBED, HEADS, name, 4, batch_first=True)
