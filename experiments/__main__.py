@@ -2,8 +2,8 @@
 
 python -m experiments images
 
-All goes into one directory, a part at a time: what is there is not made again, so the same command
-goes on after any interruption, and does nothing when all is done.
+Each model is trained once and writes its result to one directory: the same command resumes after
+any interruption, and does nothing when all models are done.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from pathlib import Path
 
 import torch
 
-from experiments.config import ExperimentConfig, load_config, with_arms
-from experiments.experiment import check_directory, command_of, run_experiment, write_record
-from experiments.orders import tell_orders
-from training.analysis.agents import check_device
+from experiments.claims import print_claims
+from experiments.config import ExperimentConfig, load_config, with_variants
+from experiments.experiment import Experiment
 from training.command.signals import exit_status
 from training.command.suggestions import did_you_mean
 from training.io import config as configuration
@@ -54,26 +53,36 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--out",
         metavar="DIR",
-        help="where all goes (default: results/NAME, with --quick NAME_quick)",
+        help="directory of the experiment (default: results/NAME, with --quick NAME_quick)",
     )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
         help="set fields of the experiment, as in --set 'seeds=[0]' parallel=2",
     )  # fmt: skip
     parser.add_argument(
-        "--arms", metavar="ARM", nargs="+", action="extend", default=[],
-        help="these arms alone, the baseline and those that they begin with",
+        "--variants", "--arms", metavar="VARIANT", nargs="+", action="extend", default=[],
+        help="compare only these variants, the baseline and those from which they start",
     )  # fmt: skip
-    parser.add_argument("--data", metavar="DIR", help="folder with the data; without: fetched once")
-    parser.add_argument("--quick", action="store_true", help="seconds: shows that all works")
-    parser.add_argument("--page", action="store_true", help="write the page from what is there")
     parser.add_argument(
-        "--orders",
-        metavar="FILE",
-        help="print what the papers order, by the numbers of a table.csv",
+        "--only", metavar="WORD", nargs="+", action="extend", default=[],
+        help="run only jobs whose label, as it is printed, has one of these words, and those that "
+        "they need",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data", metavar="DIR", help="folder with the data (default: downloaded once)"
     )
     parser.add_argument(
-        "--record", metavar="DIR", help="write the table and the page of what is there alone"
+        "--quick", action="store_true", help="a run of seconds that shows that everything works"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="write the page from the existing results"
+    )
+    parser.add_argument(
+        "--claims", "--orders", metavar="FILE",
+        help="print the papers' ranking claims beside the numbers of a table.csv",
+    )  # fmt: skip
+    parser.add_argument(
+        "--record", metavar="DIR", help="write the table and the page of the existing results alone"
     )
     return parser
 
@@ -95,21 +104,23 @@ def run(argv: Sequence[str] | None = None) -> int:
     """The command."""
     words = _parser().parse_args(argv)
     path = _file(words.experiment)
-    experiment = whole = load_config(path, words.set)
-    if words.arms:
-        experiment = with_arms(experiment, words.arms)
-    if words.orders is not None:
-        tell_orders(experiment, Path(words.orders), [arm.name for arm in whole.arms])
+    settings = whole = load_config(path, words.set)
+    if words.variants:
+        settings = with_variants(settings, words.variants)
+    if words.claims is not None:
+        print_claims(settings, Path(words.claims), [variant.name for variant in whole.arms])
         return 0
     default = Path("results") / (f"{path.stem}_quick" if words.quick else path.stem)
+    given = [words.experiment, *(["--quick"] if words.quick else [])]
+    given += ["--set", *words.set] if words.set else []
+    given += ["--variants", *words.variants] if words.variants else []
     out = Path(words.out) if words.out else default
     torch.set_num_threads(1)
-    check_device(experiment.device)
-    check_directory(out, experiment)
-    command = command_of(words.experiment, words.set, words.quick, words.arms)
+    experiment = Experiment(settings, path, out, given, words.quick, words.data)
     if words.record is not None:
-        return write_record(experiment, path, out, command, words.quick, Path(words.record))
-    return run_experiment(experiment, path, out, command, words.quick, words.data, words.page)
+        experiment.write_record(Path(words.record))
+        return 0
+    return experiment.run(words.only, words.page)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,14 +19,19 @@ from training.io.config import UserError
 from training.io.overrides import merge, read_overrides
 
 __all__ = [
-    "ArmConfig", "ExperimentConfig", "OrderingConfig", "load_config", "settings_of", "with_arms",
+    "ExperimentConfig",
+    "OrderingConfig",
+    "VariantConfig",
+    "load_config",
+    "settings_of",
+    "with_variants",
 ]  # fmt: skip
 
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
-class ArmConfig:
+class VariantConfig:
     """One of the things that are compared."""
 
     name: str = Field(min_length=1)
@@ -69,7 +74,7 @@ class ExperimentConfig:
     """Settings of the task for all arms, keys dotted where nested."""
     quick: dict[str, Any] = field(default_factory=dict)
     """Settings that --quick changes beside: a run of seconds, which shows that all works."""
-    arms: tuple[ArmConfig, ...] = Field(min_length=1, max_length=1000)
+    arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
     """What is compared."""
     baseline: str
     """Name of the arm that the others are compared with."""
@@ -84,7 +89,7 @@ class ExperimentConfig:
     device: str = "cpu"
     """PyTorch device: cpu or cuda. Models of one experiment can be learned on different ones."""
 
-    def arm(self, name: str) -> ArmConfig:
+    def arm(self, name: str) -> VariantConfig:
         """The arm of a name."""
         return next(arm for arm in self.arms if arm.name == name)
 
@@ -123,7 +128,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentCo
     return configuration.load(ExperimentConfig, path, overrides)
 
 
-def with_arms(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentConfig:
+def with_variants(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentConfig:
     """The experiment with these arms, the baseline and those that they begin with alone.
 
     Claims about others are left out. UserError for a name that no arm has.
@@ -132,7 +137,7 @@ def with_arms(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentC
     for name in names:
         if name not in known:
             raise UserError(
-                f"--arms must be of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
+                f"--variants must be of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
             )
     kept = {*names, experiment.baseline}
     for arm in reversed(experiment.arms):  # an arm begins with one before it
@@ -144,7 +149,7 @@ def with_arms(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentC
 
 
 def settings_of(
-    experiment: ExperimentConfig, arm: ArmConfig, quick: bool, source: str | Path
+    experiment: ExperimentConfig, arm: VariantConfig, quick: bool, source: str | Path
 ) -> Any:
     """The task's settings for an arm, of the task's own class.
 

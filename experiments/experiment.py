@@ -1,8 +1,10 @@
-"""An experiment as a whole: what is missing is made, then the table and the page are written."""
+"""An experiment: the matrix of its trials, its directory, and its record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from experiments.config import ExperimentConfig
@@ -10,129 +12,98 @@ from experiments.page import render, table
 from experiments.registry import task
 from experiments.summary import summarise
 from experiments.trial import Trial, trials
+from training.analysis.agents import check_device
 from training.command.command_lines import command_line
-from training.command.files import lock, write_atomically, writing
-from training.compare.schedule import make
+from training.command.files import write_atomically, writing
+from training.compare.comparison import PAGE, Comparison, check_owner
+from training.compare.jobs import Job, missing_jobs
 from training.io import config as configuration
 from training.io.config import UserError
 
-__all__ = ["check_directory", "command_of", "run_experiment", "write_record"]
+__all__ = ["TABLE", "Experiment"]
 
-CONFIG, PAGE, TABLE = "experiment.yaml", "report.html", "table.csv"
-
-
-def check_directory(out: Path, experiment: ExperimentConfig) -> None:
-    """UserError when the directory belongs to something else."""
-    saved = out / CONFIG
-    if saved.is_file():
-        there = configuration.read_yaml(saved).get("title")
-        if there != experiment.title:
-            raise UserError(f"{out} holds another experiment, {there!r}: give another --out")
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} holds something that is no experiment: give another --out")
+CONFIG, TABLE = "experiment.yaml", "table.csv"
 
 
-def command_of(
-    name: str, overrides: Sequence[str], quick: bool, arms: Sequence[str] = ()
-) -> str:  # fmt: skip
-    """What runs it, as a shell takes it."""
-    words = [name, *(["--quick"] if quick else []), *(["--set", *overrides] if overrides else [])]
-    words += ["--arms", *arms] if arms else []
-    return command_line("experiments", *words)
+@dataclass(frozen=True)
+class Experiment(Comparison):
+    """Variants of a model that learn a task alike over several seeds."""
 
+    settings: ExperimentConfig
+    path: Path
+    """Its configuration file."""
+    out: Path
+    words: Sequence[str] = ()
+    """Arguments of `python -m experiments`, for the command on the page."""
+    quick: bool = False
+    """With the settings of --quick."""
+    data: str | None = None
+    """Folder with the data."""
+    noun, config_file = "experiment", CONFIG
 
-def run_experiment(
-    experiment: ExperimentConfig, path: Path, out: Path, command: str, quick: bool = False,
-    data: str | None = None, page_alone: bool = False,
-) -> int:  # fmt: skip
-    """Make what is not there yet, or the page alone; the exit status, 2 where parts failed.
+    @property
+    def parallel(self) -> int:
+        return self.settings.parallel
 
-    Args:
-        experiment: as it is resolved.
-        path: its file.
-        out: its directory.
-        command: that runs it, for the page.
-        quick: with the settings of --quick.
-        data: folder with the data.
-        page_alone: write the page from what is there.
+    @cached_property
+    def trials(self) -> list[Trial]:
+        """All trials."""
+        return trials(self.settings, self.out, self.path, self.quick, self.data)
 
-    Raises:
-        UserError: a configuration is bad, data are missing, or the directory is another's.
-    """
-    parts = _parts(experiment, out, path, quick, data)
-    if not page_alone:
-        _check(experiment, parts, data)
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with lock(out):
-        text = configuration.to_yaml(configuration.dump(experiment), "This experiment, resolved.")
-        write_atomically(out / CONFIG, text.encode())
+    def jobs(self) -> Sequence[Job]:
+        check_device(self.settings.device)
+        check_owner(self.out, CONFIG, self.settings.title, self.noun)
+        return self.trials
 
-        def write(missing: Sequence[str], failed: Sequence[str] = ()) -> None:
-            _write(experiment, out, parts, command, missing, failed)
+    def config_text(self) -> str:
+        return configuration.to_yaml(
+            configuration.dump(self.settings), "This experiment, resolved."
+        )
 
-        if page_alone:
-            write(_missing(parts))
-            return 0
-        failures = make(parts, write, experiment.parallel)
-    if failures.reasons:
-        print(f"{len(failures.reasons)} parts failed, {out / PAGE} lists them", flush=True)
-        return 2
-    print(f"done: {out / PAGE}")
-    return 0
-
-
-def _parts(
-    experiment: ExperimentConfig, out: Path, path: Path, quick: bool, data: str | None = None
-) -> list[Trial]:
-    """All trials. UserError where one is there that would be made otherwise now."""
-    parts = trials(experiment, out, path, quick, data)
-    for part in parts:
-        part.check()
-    return parts
-
-
-def _missing(parts: Sequence[Trial]) -> list[str]:
-    return [part.label for part in parts if not part.done()]
-
-
-def _check(experiment: ExperimentConfig, parts: Sequence[Trial], data: str | None) -> None:
-    """UserError where the data of what is missing are not there, or an arm cannot be built."""
-    seen = set()
-    for part in parts:
-        if not part.done() and part.arm.name not in seen:
-            seen.add(part.arm.name)
+    def check(self, missing: Sequence[Job]) -> None:
+        """UserError where data are missing, or a variant cannot be built."""
+        left = {id(job) for job in missing}
+        first = {t.variant.name: t for t in reversed(self.trials) if id(t) in left}
+        for name, trial in reversed(first.items()):
             try:
-                task(experiment.task).check(part.settings, data)
+                task(self.settings.task).check(trial.settings, self.data)
             except UserError:
                 raise
             except ValueError as error:
-                raise UserError(f"arm {part.arm.name}: {error}") from None
+                raise UserError(f"variant {name}: {error}") from None
 
+    def prepare(self, missing: Sequence[Job]) -> None:
+        """Nothing to prepare."""
 
-def _write(
-    experiment: ExperimentConfig, out: Path, parts: Sequence[Trial], command: str,
-    missing: Sequence[str], failed: Sequence[str] = (),
-) -> None:  # fmt: skip
-    summary = summarise(experiment, parts)
-    page = render(experiment, summary, command, parts, missing, failed)
-    write_atomically(out / TABLE, table(summary).encode())
-    write_atomically(out / PAGE, page.encode())
+    def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
+        return self._write(self.out, missing, failed)
 
+    def _write(self, place: Path, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
+        summary = summarise(self.settings, self.trials)
+        page = render(self.settings, summary, self.command(), self.trials, missing, failed)
+        files = {TABLE: table(summary).encode(), PAGE: page.encode()}
+        changed = False
+        for name, data in files.items():
+            path = place / name
+            if not path.is_file() or path.read_bytes() != data:
+                write_atomically(path, data)
+                changed = True
+        return changed
 
-def write_record(
-    experiment: ExperimentConfig, path: Path, out: Path, command: str, quick: bool, record: Path
-) -> int:
-    """Write table and page of what is in `out` into another directory, to be kept.
+    def command(self, out: Path | None = None, only: Sequence[str] = ()) -> str:
+        words = [*self.words, *(["--out", str(out)] if out else [])]
+        return command_line("experiments", *words, *(["--only", *only] if only else []))
 
-    UserError where nothing is done there, or was made otherwise.
-    """
-    parts = _parts(experiment, out, path, quick)
-    missing = _missing(parts)
-    if len(missing) == len(parts):
-        raise UserError(f"--record keeps what is in {out}, and nothing is done there")
-    with writing(record):
-        record.mkdir(parents=True, exist_ok=True)
-        _write(experiment, record, parts, command, missing)
-    print(f"wrote {record}")
-    return 0
+    def write_record(self, record: Path) -> None:
+        """Write table and page of the existing results into another directory, to be kept.
+
+        Raises UserError where there is no result, or a stale one.
+        """
+        jobs = self.jobs()
+        missing = [job.label for job in missing_jobs(jobs)]
+        if len(missing) == len(jobs):
+            raise UserError(f"--record keeps what is in {self.out}, and nothing is done there")
+        with writing(record):
+            record.mkdir(parents=True, exist_ok=True)
+            self._write(record, missing)
+        print(f"wrote {record}")

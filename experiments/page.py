@@ -60,7 +60,7 @@ def table(summary: Summary) -> str:
         for place, seed in enumerate(row.seeds):
             values = (row.cells[name].values[place] for name in names)
             cells = (f"{v:.10g}" if math.isfinite(v) else "" for v in values)
-            writer.writerow([row.arm.name, seed, *cells])
+            writer.writerow([row.variant.name, seed, *cells])
     return text.getvalue()
 
 
@@ -81,7 +81,7 @@ def _results(experiment: ExperimentConfig, summary: Summary) -> Table | None:
 
 
 def _name(row: Row) -> str:
-    return f"{row.arm.name} (control)" if row.arm.control else row.arm.name
+    return f"{row.variant.name} (control)" if row.variant.control else row.variant.name
 
 
 def _shown(measure: Measure) -> Callable[[Row], str | Markup]:
@@ -130,10 +130,10 @@ def _charts(experiment: ExperimentConfig, parts: Sequence[Trial]) -> list[str]:
     runs: dict[str, list[list[dict[str, float]]]] = {}
     for trial in parts:
         path = trial.directory / METRICS
-        if trial.done() and path.is_file():
+        if trial.path.is_file() and path.is_file():
             with path.open(encoding="utf-8", newline="") as file:
                 rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
-            runs.setdefault(trial.arm.name, []).append(rows)
+            runs.setdefault(trial.variant.name, []).append(rows)
     keys = {key for own in runs.values() for rows in own for row in rows for key in row}
     baseline = experiment.baseline
     return [

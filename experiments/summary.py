@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.config import ArmConfig, ExperimentConfig
+from experiments.config import ExperimentConfig, VariantConfig
 from experiments.registry import task
 from experiments.task import Measure
 from experiments.trial import Result, Trial
@@ -57,7 +57,7 @@ class Cell:
 class Row:
     """An arm."""
 
-    arm: ArmConfig
+    variant: VariantConfig
     seeds: tuple[int, ...]
     """Those that are done."""
     cells: Mapping[str, Cell]
@@ -110,7 +110,8 @@ class Summary:
 def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
     """From the files of the trials that are done. UserError where one is damaged."""
     measures = task(experiment.task).measures
-    there = {(t.arm.name, t.seed): t.result() for t in parts if t.done()}
+    results_of = ((t, t.result()) for t in parts)
+    there = {(t.variant.name, t.seed): result for t, result in results_of if result is not None}
     results = {arm.name: _of(arm.name, experiment, there) for arm in experiment.arms}
     found: dict[str, Models] = {
         name: {seed: result.numbers for seed, result in own.items()}

@@ -1,4 +1,4 @@
-"""One arm with one seed: learned and measured once, and gone on with after any interruption."""
+"""A model of an experiment, trained and measured once; it resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from experiments.config import ArmConfig, ExperimentConfig, settings_of
+from experiments.config import ExperimentConfig, VariantConfig, settings_of
 from experiments.fitting import facts_of
 from experiments.registry import task
 from experiments.task import Learning
 from training.analysis.agents import device_name
 from training.command.files import refusal, write_atomically
 from training.compare.config import slug
+from training.compare.jobs import DONE, MISSING, Job, Status
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
@@ -46,10 +47,10 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A part of an experiment, as `training.compare.schedule` makes it."""
+class Trial(Job):
+    """Trains and measures one variant's model with one seed."""
 
-    arm: ArmConfig
+    variant: VariantConfig
     seed: int
     directory: Path
     task: str
@@ -58,55 +59,49 @@ class Trial:
     """The trial whose model it begins with."""
     data: str | None = None
     device: str = "cpu"
-    alone = False
 
     @property
-    def start(self) -> Path | None:
-        """The directory of the model that it begins with."""
+    def requires(self) -> Path | None:
         return None if self.origin is None else self.origin.directory
 
     @property
-    def trained(self) -> Path:
-        """From where others start."""
+    def model(self) -> Path:
         return self.directory
 
     @property
     def label(self) -> str:
-        """What is printed before it."""
-        return f"learn {self.directory.name}"
+        return f"train {self.directory.name}"
 
     @property
     def path(self) -> Path:
         """The result file."""
         return self.directory / RESULT
 
-    def done(self) -> bool:
-        """Whether the result is there."""
-        return self.path.is_file()
+    def result(self) -> Result | None:
+        """The result, None where it is missing. UserError where its file is damaged."""
+        return read_json(Result, self.path) if self.path.is_file() else None
 
-    def result(self) -> Result:
-        """What is there. UserError where it is damaged."""
-        return read_json(Result, self.path)
-
-    def check(self) -> None:
-        """UserError when a result is there, or one is begun, that the experiment would not come
-        to now. What a file of before does not say is not compared."""
-        begun = self.directory / INPUTS
-        if self.done():
-            path, made = self.path, self.result().inputs
-        elif begun.is_file():
-            path, made = begun, read_inputs(begun)
+    def status(self) -> Status:
+        """Stale: a result, finished or not, was made from other inputs. Inputs that an older file
+        does not name are not compared."""
+        started, result = self.directory / INPUTS, self.result()
+        if result is not None:
+            path, made = self.path, result.inputs
+        elif started.is_file():
+            path, made = started, read_inputs(started)
         else:
-            return
+            return MISSING
         now = self.inputs()
         for change in differences(made, {name: now[name] for name in made.keys() & now.keys()}):
-            raise UserError(
+            reason = (
                 f"{path} was made with {change.told('the experiment now has')}; give another "
                 "--out, or move that directory away"
             )
+            return Status("stale", reason, change)
+        return MISSING if result is None else DONE
 
-    def do(self) -> None:
-        """Learn, from the beginning or from where it was, and write the result."""
+    def execute(self) -> None:
+        """Train, from the beginning or from the saved state, and write the result."""
         began = time.perf_counter()
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -114,7 +109,7 @@ class Trial:
             before = _seconds(self.directory)
             known = task(self.task)
             numbers = known.learn(
-                Learning(self.settings, self.seed, self.directory, self.start, self.data,
+                Learning(self.settings, self.seed, self.directory, self.requires, self.data,
                          self.directory.name, self.device)
             )  # fmt: skip
             assert numbers.keys() == {m.name for m in known.measures}, numbers
@@ -150,18 +145,18 @@ def trials(
     experiment: ExperimentConfig, out: Path, source: str | Path, quick: bool = False,
     data: str | None = None,
 ) -> list[Trial]:  # fmt: skip
-    """All of an experiment: of each seed all arms. UserError when settings are wrong."""
+    """All of an experiment: of each seed all variants. UserError when settings are wrong."""
     found: list[Trial] = []
-    settings = {arm.name: settings_of(experiment, arm, quick, source) for arm in experiment.arms}
+    settings = {one.name: settings_of(experiment, one, quick, source) for one in experiment.arms}
     for seed in experiment.seeds:
         of_seed: dict[str, Trial] = {}
-        for arm in experiment.arms:
-            place = out / "trials" / f"{slug(arm.name)}-s{seed}"
-            own = settings[arm.name]
-            origin = None if arm.start_from is None else of_seed[arm.start_from]
-            of_seed[arm.name] = Trial(
-                arm, seed, place, experiment.task, own, origin, data, experiment.device
-            )
+        for variant in experiment.arms:
+            place = out / "trials" / f"{slug(variant.name)}-s{seed}"
+            origin = None if variant.start_from is None else of_seed[variant.start_from]
+            of_seed[variant.name] = Trial(
+                variant, seed, place, experiment.task, settings[variant.name], origin, data,
+                experiment.device,
+            )  # fmt: skip
         found += of_seed.values()
     return found
 

@@ -9,7 +9,7 @@ import torch
 from experiments.__main__ import main
 from experiments.config import load_config
 from experiments.trial import trials
-from training.compare import schedule
+from training.compare import jobs
 
 CONFIG = """
 title: "Two maps"
@@ -61,7 +61,7 @@ def test_all_arms_and_seeds_are_learned_once_and_told_in_a_table_and_a_page(
     assert "<td>90.00</td>" in page
     capsys.readouterr()
     assert main(arguments(experiment, clothes)) == 0
-    assert "learn" not in capsys.readouterr().out
+    assert "train" not in capsys.readouterr().out
     assert main(arguments(experiment, clothes, "--record", str(out.parent / "kept"))) == 0
     assert (out.parent / "kept" / "table.csv").read_bytes() == (out / "table.csv").read_bytes()
 
@@ -79,11 +79,11 @@ def test_an_arm_waits_until_the_one_that_it_begins_with_is_done(experiment, tmp_
     """Whatever runs beside: its state is there before, but not as it will be."""
     parts = trials(load_config(experiment), tmp_path / "out", experiment)
     exact, positive, oprf = parts[:3]
-    assert oprf.start == exact.directory
-    assert schedule._next([positive, oprf], [exact]) is positive
-    assert schedule._next([oprf], [exact, positive]) is None
-    assert schedule._next([exact, oprf], [positive]) is exact
-    assert schedule._next([oprf], [positive]) is oprf
+    assert oprf.requires == exact.directory
+    assert jobs._next([positive, oprf], [exact]) is positive
+    assert jobs._next([oprf], [exact, positive]) is None
+    assert jobs._next([exact, oprf], [positive]) is exact
+    assert jobs._next([oprf], [positive]) is oprf
 
 
 def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment, clothes, capsys):
@@ -91,12 +91,12 @@ def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment
     assert main(arguments(experiment, clothes, *few, "--arms", "oprf")) == 0
     out = experiment.parent / "out"
     assert [row["arm"] for row in table_in(out)] == ["exact", "oprf"]
-    assert "--arms oprf" in (out / "report.html").read_text()
+    assert "--variants oprf" in (out / "report.html").read_text()
     assert main(arguments(experiment, clothes, *few)) == 0
     assert [row["arm"] for row in table_in(out)] == ["exact", "positive", "oprf"]
     assert main(arguments(experiment, clothes, "--arms", "positiv")) == 2
     error = capsys.readouterr().err
-    assert "--arms must be of exact, positive, oprf, got 'positiv'" in error
+    assert "--variants must be of exact, positive, oprf, got 'positiv'" in error
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment
         ("set={patch_px: 5}", "patch_px must divide 28, got 5"),
         ("set={held_out: 90}", "held_out must be less than 90 pictures, got 90"),
         ("task=pictures", "task must be one of"),
-        ("set={heads: 3}", "arm exact"),
+        ("set={heads: 3}", "variant exact"),
     ],
 )
 def test_a_bad_experiment_is_one_sentence_before_anything_is_made(

@@ -301,7 +301,7 @@ def test_bad_recordings_are_named_in_one_sentence(experiment, tmp_path, capsys, 
             "set={held_out: 9}",
             "of every digit and speaker to learn from, and ann lacks the digit 0",
         ),
-        ("set={heads: 3}", "arm exact"),
+        ("set={heads: 3}", "variant exact"),
     ],
 )
 def test_bad_settings_are_named_in_one_sentence(experiment, data, capsys, change, sentence):

@@ -149,7 +149,7 @@ def test_two_digits_are_learned_and_an_estimate_of_the_same_attention_keeps_it(t
     [
         ("set={grammar: {shortest: 100, longest: 50}}", "longest must be at least shortest"),
         ("set={grammar: {shortest: 900, longest: 901, depth: 2}}", "gave none in"),
-        ("set={heads: 5}", "arm exact"),
+        ("set={heads: 5}", "variant exact"),
     ],
 )
 def test_bad_settings_are_one_sentence(tmp_path, capsys, change, sentence):

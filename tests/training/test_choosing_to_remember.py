@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from training import study
-from training.compare.plan import all_runs
-from training.compare.runs import check_policies
+from training.compare.runs import all_runs, check_policies
 
 FILE = Path(__file__).parents[2] / "configs" / "studies" / "choosing_to_remember.yaml"
 

@@ -11,8 +11,9 @@ from training.algorithms.bc_config import BC
 from training.command.command_lines import preset
 from training.command.errors import UserError
 from training.compare.config import load_config, study_file
-from training.compare.plan import all_runs, plan
-from training.compare.shares import Share
+from training.compare.model_files import PolicyJob
+from training.compare.runs import all_runs
+from training.compare.study import plan
 from training.io import checkpoint
 
 OF_STUDIES = sorted(name for name, made in NOT_SHIPPED.items() if ".study " in made.command)
@@ -67,7 +68,7 @@ def test_the_command_trains_one_arm_of_a_committed_study(name, tmp_path, monkeyp
     assert alone.stages == whole.stages
     out = Path("studies") / file.stem
     units = plan(alone, out, all_runs(alone, file, out))
-    assert [unit.path for unit in units if isinstance(unit, Share)] == [Path(made.path)]
+    assert [unit.path for unit in units if isinstance(unit, PolicyJob)] == [Path(made.path)]
 
 
 def test_every_other_command_trains_by_a_committed_preset():

@@ -7,9 +7,9 @@ import pytest
 
 from training import bc, study
 from training.compare import evaluations as measures
-from training.compare.evaluations import Conditions, Costs, Measured
-from training.compare.plan import all_runs
-from training.compare.runs import check_policies
+from training.compare.evaluations import CostJob, EvaluationJob, Measured
+from training.compare.jobs import DONE
+from training.compare.runs import all_runs, check_policies
 from training.io.state_files import read_json
 
 FOLDER = Path(__file__).parents[2] / "configs" / "studies"
@@ -31,9 +31,9 @@ def test_every_arm_is_built_and_its_cost_counted(first_seed, monkeypatch):
     for stages in runs:
         check_policies(stages, settings.curves)
     monkeypatch.setattr(measures, "TIMED_CALLS", 1)
-    costs = Costs(settings, out, tuple(stages[-1] for stages in runs))
-    costs.do()
-    assert costs.done()
+    costs = CostJob(settings, out, tuple(stages[-1] for stages in runs))
+    costs.execute()
+    assert costs.status() == DONE
     found = read_json(Measured, costs.path).costs
     assert all(cost.p50_ms and cost.p99_ms for cost in found.values())
     assert found["no memory"].state == 0
@@ -49,7 +49,7 @@ def test_all_arms_meet_the_same_conditions(first_seed):
         for stages in runs:
             (run,) = stages
             who, job = run.directory.name, run.job
-            made = Conditions(settings, out, who, job.env_id, job.env, run.directory, curve)
+            made = EvaluationJob(settings, out, who, job.env_id, job.env, run.directory, curve)
             met.append(list(made.settings().values()))
         assert all(env["front_camera_pitch_deg"] is None for env in met[0])
         assert all(of_arm == met[0] for of_arm in met)
@@ -60,7 +60,7 @@ def test_all_arms_meet_the_same_conditions(first_seed):
 def test_arms_are_told_wrongly_in_training_alone(first_seed):
     """Each is another arm but for that, and evaluated with what the curve says."""
     settings, out, runs = first_seed
-    jobs = {stages[0].arm.name: stages[0].job for stages in runs}
+    jobs = {stages[0].variant.name: stages[0].job for stages in runs}
     wrong = [name for name in jobs if name.endswith("told wrongly in training")]
     assert len(wrong) == 5
     for name in wrong:
@@ -71,9 +71,9 @@ def test_arms_are_told_wrongly_in_training_alone(first_seed):
     (curve,) = (one for one in settings.curves if one.name == "wrongly told pitch")
     run = runs[list(jobs).index(wrong[0])][0]
     where = (run.directory.name, run.job.env_id, run.job.env, run.directory)
-    found = Conditions(settings, out, *where, curve).settings().values()
+    found = EvaluationJob(settings, out, *where, curve).settings().values()
     assert [env["camera_pose_error_deg"][0] for env in found] == [-12, -8, -4, 4, 8, 12]
-    task = Conditions(settings, out, *where).settings().values()
+    task = EvaluationJob(settings, out, *where).settings().values()
     assert [env["camera_pose_error_deg"] for env in task] == [[0.0, 0.0]]
 
 
@@ -87,7 +87,7 @@ def test_other_studies_of_memories_can_be_run(tmp_path, name):
         check_policies(stages, settings.curves)
     for curve in (None, *settings.curves):
         met = [
-            list(Conditions(settings, tmp_path, run.directory.name, run.job.env_id, run.job.env,
+            list(EvaluationJob(settings, tmp_path, run.directory.name, run.job.env_id, run.job.env,
                             run.directory, curve).settings().values())
             for (run,) in runs
         ]  # fmt: skip
@@ -99,7 +99,7 @@ def test_the_other_camera_is_another_one():
     path = FOLDER / "another_camera.yaml"
     settings = study.load_config(path, ["seeds=[0]"])
     runs = all_runs(settings, path, Path("out"))
-    (learned,) = (stages[0].job for stages in runs if stages[0].arm.name == settings.headline)
+    (learned,) = (stages[0].job for stages in runs if stages[0].variant.name == settings.headline)
     shipped = bc.load_config(path.parents[1] / "stepping_stones_memory_learned.yaml", [])
     assert learned.policy == shipped.policy
     camera, usual = learned.env["front_camera"], shipped.env["front_camera"]

@@ -24,8 +24,10 @@ from tests.training.study_jobs import (
     write_study,
 )
 from training import demos, study
-from training.compare.evaluations import Conditions
-from training.compare.plan import all_runs, plan
+from training.compare.evaluations import EvaluationJob
+from training.compare.jobs import MISSING
+from training.compare.runs import all_runs
+from training.compare.study import plan
 from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,7 +96,7 @@ def test_info_does_not_replace_what_an_evaluation_measured(tmp_path, monkeypatch
 
     monkeypatch.setattr(walk_env.WalkEnv, "step", tell)
     settings = study.load_config(write_study(tmp_path))
-    Conditions(settings, tmp_path, "oracle", WALK, {}).do()
+    EvaluationJob(settings, tmp_path, "oracle", WALK, {}).execute()
     entry = figures(tmp_path)["oracle.json"]
     assert [record["seed"] for record in entry["records"]] == entry["seeds"]
     assert {record["steps"] for record in entry["records"]} == {10}
@@ -255,7 +257,7 @@ MISTAKES = [
     ({"baseline": "softmax"}, "baseline must be one of the arms FAVOR+ m = 16, exact, got"),
     ({"headline": "softmax"}, "headline must be one of the arms"),
     ({"arms": [*STUDY["arms"], {"name": "x", "set": {"popzise": 2}}]},
-     "arm x: "),
+     "variant x: "),
     ({"arms": [*STUDY["arms"], {"name": "x", "set": {"popzise": 2}}]},
      "unknown key popzise; the keys known there are"),
     ({"arms": [*STUDY["arms"], {"name": "x", "set": {"policy.patch": [0, 5]}}]},
@@ -271,7 +273,7 @@ MISTAKES = [
     ({"device": "abacus"}, "device abacus cannot be used here"),
     ({"stages": [*STUDY["stages"], {"trainer": "es", "config": "es.yaml",
                                     "set": {"policy.hidden": [5]}}]},
-     "arm FAVOR+ m = 16, stage 2: its policy's tensor controller"),
+     "variant FAVOR+ m = 16, stage 2: its policy's tensor controller"),
     ({"demonstrations": "--env 'x"},
      "demonstrations = \"--env 'x\", where arguments of training.demos are needed: No closing"),
     ({"color": "red"}, "unknown key color; the keys known there are arms, baseline"),
@@ -350,7 +352,7 @@ def test_what_was_made_from_a_run_that_is_gone(plain, finished, tmp_path, capsys
         assert (out / "runs" / "exact-s0" / "checkpoints" / f"{iteration}.safetensors").is_file()
     config = first / "config.yaml"
     config.write_bytes((whole / "runs" / "exact-s0-1" / "config.yaml").read_bytes())
-    refused(capsys, path, out, sentence)
+    refused(capsys, path, out, f"= 0 in {config} differs from 1, with which")
 
 
 def test_damaged_files_are_one_sentence(plain, tmp_path, capsys):
@@ -421,7 +423,7 @@ def test_shipped_studies_load(preset, tmp_path):
     runs = all_runs(settings, preset, tmp_path / "out")
     assert len(runs) == len(settings.seeds) * len(settings.arms)
     for unit in plan(settings, tmp_path / "out", runs):
-        unit.check()
+        assert unit.status() == MISSING
 
 
 def test_a_place_that_cannot_be_written(tmp_path, capsys):

@@ -9,7 +9,7 @@ from markupsafe import escape
 
 from training.analysis.intervals import mean_interval
 from training.compare.config import StudyConfig
-from training.compare.evaluations import condition_file
+from training.compare.evaluations import evaluation_file
 from training.compare.tables import controls
 
 SUCCESSES = {
@@ -35,7 +35,7 @@ def study(**changes):
 def out(tmp_path):
     for name, of_seeds in SUCCESSES.items():
         for seed, successes in enumerate(of_seeds):
-            path = condition_file(tmp_path, f"{name}-s{seed}", "wind", 2.0)
+            path = evaluation_file(tmp_path, f"{name}-s{seed}", "wind", 2.0)
             path.parent.mkdir(exist_ok=True)
             records = [{"reward": 1.0, "success": float(one)} for one in successes]
             path.write_text(json.dumps({"records": records}))
@@ -54,7 +54,7 @@ def test_the_difference_is_that_of_paired_episodes(out):
 
 
 def test_nothing_before_all_are_evaluated(out):
-    condition_file(out, "none-s1", "wind", 2.0).unlink()
+    evaluation_file(out, "none-s1", "wind", 2.0).unlink()
     config = study()
     assert controls(config, config.curves[0], out) is None
 

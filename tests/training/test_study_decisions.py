@@ -8,9 +8,8 @@ from markupsafe import escape
 from tests.training.published import ROOT, needs_studies, published, unpacked
 from training.algorithms.bc_config import BCConfig
 from training.compare.config import StudyConfig
-from training.compare.plan import all_runs
 from training.compare.results import Scores
-from training.compare.runs import Run
+from training.compare.runs import TrainingJob, all_runs
 from training.compare.summary import Row, Summary
 from training.compare.tables import decisions, held_out
 
@@ -67,7 +66,7 @@ def runs(folder, losses):
             directory.mkdir()
             rows = f"iteration,val_loss\n1,9.0\n2,{loss}\n"
             (directory / "metrics.csv").write_text(rows)
-            made.append(Run(arm, seed, 0, directory, "bc", BCConfig(iterations=2)))
+            made.append(TrainingJob(arm, seed, 0, directory, "bc", BCConfig(iterations=2)))
     return made
 
 

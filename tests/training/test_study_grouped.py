@@ -10,11 +10,12 @@ from tests.training import test_bc
 from tests.training.study_jobs import CURVE, STUDY, TWO_STAGES, conduct, files, write_study
 from training.command.errors import UserError
 from training.compare.config import StudyConfig, load_config
-from training.compare.evaluations import condition_file, write_json
+from training.compare.evaluations import evaluation_file, write_json
 from training.compare.grouped import best, best_pairs, group_pairs, groups
+from training.compare.jobs import DONE, MISSING
 from training.compare.page import render
-from training.compare.plan import all_runs, plan
-from training.compare.stopped import Stop, note_stop, stop_of
+from training.compare.runs import Stop, all_runs, read_stop, write_stop
+from training.compare.study import plan
 from training.compare.summary import summarise
 
 RATES = [
@@ -34,7 +35,7 @@ def evaluated(tmp_path):
         for seed, mean in enumerate(means):
             records = [{"reward": mean + more, "success": mean > 2} for more in (-0.5, 0.5)]
             facts = {"records": records, "seeds": [1, 2], "env": "Plain-v0", "env_settings": {}}
-            write_json(condition_file(tmp_path, f"{name}-s{seed}"), facts)
+            write_json(evaluation_file(tmp_path, f"{name}-s{seed}"), facts)
     return study, tmp_path
 
 
@@ -91,7 +92,7 @@ def test_a_loss_that_is_not_finite_stops_a_run_for_good(tmp_path, capsys):
     out, run = tmp_path / "out", tmp_path / "out" / "runs" / "decay-1e-06-s0"
     assert conduct(path, out) == 0
     assert f"stopped for good: train {run.name}" in capsys.readouterr().out
-    stop = stop_of(run)
+    stop = read_stop(run)
     assert stop.iterations == 0
     assert "where finite numbers are needed" in stop.reason
     assert not list(out.glob(f"evaluations/{run.name}*"))
@@ -107,7 +108,7 @@ def test_a_loss_that_is_not_finite_stops_a_run_for_good(tmp_path, capsys):
     record, again = tmp_path / "record", tmp_path / "again"
     assert conduct(path, out, "--record", str(record)) == 0
     assert conduct(path, again, "--unpack", str(record), "--page") == 0
-    assert stop_of(again / "runs" / run.name) == stop
+    assert read_stop(again / "runs" / run.name) == stop
 
 
 def test_what_begins_from_a_stopped_run_stops_too(tmp_path):
@@ -116,15 +117,15 @@ def test_what_begins_from_a_stopped_run_stops_too(tmp_path):
     runs = all_runs(study, path, out)
     first, second = runs[1]
     assert f"evaluate {second.directory.name}" in [unit.label for unit in plan(study, out, runs)]
-    note_stop(first.directory, Stop(0, "loss nan"))
-    assert first.done()
-    assert not second.done()
-    second.do()
-    assert second.done()
+    write_stop(first.directory, Stop(0, "loss nan"))
+    assert first.status() == DONE
+    assert second.status() == MISSING
+    second.execute()
+    assert second.status() == DONE
     assert second.stop == Stop(0, "the stage before stopped: loss nan")
     left = [unit.label for unit in plan(study, out, runs)]
     assert f"evaluate {second.directory.name}" not in left
     assert f"evaluate {runs[0][1].directory.name}" in left
     (second.directory / "stopped.json").write_text(json.dumps({"iterations": -1}))
     with pytest.raises(UserError, match=r"stopped.json is damaged"):
-        second.done()
+        second.status()

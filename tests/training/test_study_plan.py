@@ -9,8 +9,10 @@ from tests.training.published import ROOT, needs_studies, unpacked
 from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
 from training.algorithms import es_config
 from training.compare.config import load_config
-from training.compare.evaluations import Costs, settings_of
-from training.compare.plan import all_runs, plan
+from training.compare.evaluations import CostJob, settings_of
+from training.compare.jobs import DONE
+from training.compare.runs import all_runs
+from training.compare.study import plan
 from training.io import checkpoint
 
 
@@ -73,7 +75,7 @@ def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, cap
     path = write_study(tmp_path, job, curves=[curve], references=[])
     assert conduct(path, tmp_path / "out") == 2
     said = capsys.readouterr().err
-    assert "arm FAVOR+ m = 16, stage 1: " in said
+    assert "variant FAVOR+ m = 16, stage 1: " in said
     assert "repair must be none without depth pictures" in said
     assert not (tmp_path / "out").exists()
 
@@ -85,7 +87,8 @@ def test_costs_of_published_studies_are_not_measured_again(name):
     path, out = ROOT / "configs" / "studies" / f"{name}.yaml", unpacked(name)
     config = load_config(path)
     runs = all_runs(config, path, out)
-    assert Costs(config, out, tuple(stages[-1] for stages in runs[: len(config.arms)])).done()
+    costs = CostJob(config, out, tuple(stages[-1] for stages in runs[: len(config.arms)]))
+    assert costs.status() == DONE
 
 
 def test_without_checkpoints_a_finished_study_stays_finished(light, capsys):

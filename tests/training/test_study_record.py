@@ -15,8 +15,8 @@ from tests.page_tables import differences, tables
 from tests.training.published import ROOT, STUDIES, needs_studies, unpacked
 from training import study
 from training.compare.config import load_config
-from training.compare.record import EPISODES, FACTS, ITERATIONS, Told, pack, unpack
-from training.compare.study import begin_with
+from training.compare.record import EPISODES, FACTS, ITERATIONS, Contents, pack, unpack
+from training.compare.study import Study
 from training.io.config import UserError
 
 CONFIG = ROOT / "configs" / "studies" / "car_racing.yaml"
@@ -27,7 +27,9 @@ def table(path):
         return list(csv.DictReader(file))
 
 
-TOLD = Told({"an-arm-s0": {"arm": "an arm", "training_seed": 0}}, {"an-arm-s0": {"arm": "an arm"}})
+CONTENTS = Contents(
+    {"an-arm-s0": {"arm": "an arm", "training_seed": 0}}, {"an-arm-s0": {"arm": "an arm"}}
+)
 
 
 def small(out):
@@ -56,7 +58,7 @@ def packed(tmp_path):
     small(tmp_path / "out")
     (tmp_path / "out" / "evaluations" / "notes (copy).json").write_text("of mine")
     (tmp_path / "out" / "runs" / ".trash").mkdir()
-    pack(tmp_path / "out", tmp_path / "record", TOLD)
+    pack(tmp_path / "out", tmp_path / "record", CONTENTS)
     return tmp_path / "record"
 
 
@@ -97,14 +99,14 @@ def test_a_record_of_before_is_read_and_replaced(tmp_path):
     unpack(record, tmp_path / "back")
     for name, text in small(tmp_path / "again").items():
         assert (tmp_path / "back" / name).read_text() == text
-    pack(tmp_path / "back", record, TOLD)
+    pack(tmp_path / "back", record, CONTENTS)
     assert {path.name: path.read_bytes() for path in record.iterdir()} == now
 
 
 def test_a_record_is_the_same_for_the_same_study(tmp_path):
     small(tmp_path / "out")
     for name in ("one", "two"):
-        pack(tmp_path / "out", tmp_path / name, TOLD)
+        pack(tmp_path / "out", tmp_path / name, CONTENTS)
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
@@ -113,7 +115,7 @@ def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path):
     small(tmp_path / "out")
     with (tmp_path / "out" / "runs" / "an-arm-s0" / "metrics.csv").open("a") as file:
         file.write("3")
-    pack(tmp_path / "out", tmp_path / "record", TOLD)
+    pack(tmp_path / "out", tmp_path / "record", CONTENTS)
     assert [row["iteration"] for row in table(tmp_path / "record" / ITERATIONS)] == ["1", "2"]
 
 
@@ -129,7 +131,7 @@ def test_a_study_that_is_damaged_is_told(tmp_path, name, data):
     small(tmp_path / "out")
     (tmp_path / "out" / name).write_bytes(data)
     with pytest.raises(UserError, match=f"{name} is damaged"):
-        pack(tmp_path / "out", tmp_path / "record", TOLD)
+        pack(tmp_path / "out", tmp_path / "record", CONTENTS)
 
 
 def again(name, folder, *more):
@@ -167,12 +169,8 @@ def test_evaluations_of_another_number_of_episodes_are_told(tmp_path, capsys):
     path = ROOT / "configs" / "studies" / f"{SMALLEST}.yaml"
     own = load_config(path).episodes
     for asked in (own, own + 1):
-        begin_with(
-            STUDIES / SMALLEST,
-            load_config(path, [f"episodes={asked}"]),
-            path,
-            tmp_path / f"{asked}",
-        )
+        settings = load_config(path, [f"episodes={asked}"])
+        Study(settings, path, tmp_path / f"{asked}").unpack(STUDIES / SMALLEST)
     told = capsys.readouterr().out
     assert told.count("note: ") == 1
     assert f"{own + 1} are asked for" in told

@@ -14,7 +14,7 @@ from training.analysis.intervals import (
     t_quantile,
 )
 from training.compare.config import StudyConfig
-from training.compare.evaluations import Evaluation, condition_file, write_json
+from training.compare.evaluations import Evaluation, evaluation_file, write_json
 from training.compare.results import Scores, pareto_front, read_scores, training_spread
 from training.compare.summary import Row, Summary, at_ceiling, headline, of_controls, summarise
 from training.io.config import UserError
@@ -296,7 +296,7 @@ def test_against_a_baseline_without_attention_nothing_is_saved(tmp_path):
     costs = {"base": 0, "look": 100}
     for name in costs:
         records = [{"reward": 2.0 + scene / 100} for scene in range(2)]
-        write_json(condition_file(tmp_path, f"{name}-s0"), {"records": records})
+        write_json(evaluation_file(tmp_path, f"{name}-s0"), {"records": records})
     found = {
         name: {"attention": attention, "total": 200, "latency_ms": 1.0, "parameters": 3}
         for name, attention in costs.items()

@@ -9,7 +9,8 @@ from tests.training import walk_env
 from tests.training.background import start, wait_for
 from tests.training.study_jobs import WALK, checkpoints, conduct, figures, write_study
 from training import study
-from training.compare.evaluations import Conditions, condition_file, unfinished
+from training.compare.evaluations import EvaluationJob, evaluation_file, unfinished
+from training.compare.jobs import MISSING
 from training.io import checkpoint
 
 SEEDS = [100_000, 100_001, 100_002, 100_003, 100_004]
@@ -41,7 +42,7 @@ def test_control_c_says_how_to_go_on(tmp_path):
     process.send_signal(signal.SIGINT)
     printed, _ = process.communicate(timeout=180)
     assert process.returncode == 130
-    assert f"go on with: python -m training.study --config {path} --out {out}" in printed
+    assert f"resume with: python -m training.study --config {path} --out {out}" in printed
     assert "Traceback" not in printed
 
 
@@ -99,7 +100,7 @@ def played(monkeypatch):
 def evaluation(folder):
     """That of the oracle in a new folder."""
     folder.mkdir()
-    return Conditions(study.load_config(write_study(folder)), folder, "oracle", WALK, {})
+    return EvaluationJob(study.load_config(write_study(folder)), folder, "oracle", WALK, {})
 
 
 def stopped(folder, played):
@@ -107,18 +108,18 @@ def stopped(folder, played):
     conditions = evaluation(folder)
     played.stop_at = SEEDS[3]
     with pytest.raises(KeyboardInterrupt):
-        conditions.do()
+        conditions.execute()
     assert played == SEEDS[:3]
-    assert not conditions.done()
+    assert conditions.status() == MISSING
     played.clear()
     played.stop_at = None
-    return conditions, unfinished(condition_file(folder, "oracle"))
+    return conditions, unfinished(evaluation_file(folder, "oracle"))
 
 
 @pytest.fixture
 def whole(tmp_path, played):
     """What an evaluation comes to that was not stopped."""
-    evaluation(tmp_path / "whole").do()
+    evaluation(tmp_path / "whole").execute()
     assert played == SEEDS
     played.clear()
     return figures(tmp_path / "whole")
@@ -126,7 +127,7 @@ def whole(tmp_path, played):
 
 def test_it_goes_on(tmp_path, played, whole):
     conditions, file = stopped(tmp_path / "out", played)
-    conditions.do()
+    conditions.execute()
     assert played == SEEDS[3:]
     assert figures(tmp_path / "out") == whole
     assert not file.exists()
@@ -149,7 +150,7 @@ def test_what_is_no_episode_of_it_is_played_again(tmp_path, played, whole, damag
     text = file.read_text()
     assert text != damage(text)
     file.write_text(damage(text))
-    conditions.do()
+    conditions.execute()
     assert played == SEEDS[left:]
     assert figures(tmp_path / "out") == whole
 
@@ -157,6 +158,6 @@ def test_what_is_no_episode_of_it_is_played_again(tmp_path, played, whole, damag
 def test_bytes_that_are_no_text(tmp_path, played, whole):
     conditions, file = stopped(tmp_path / "out", played)
     file.write_bytes(file.read_bytes()[:-9] + b"\xff\xfe")
-    conditions.do()
+    conditions.execute()
     assert played == SEEDS[2:]
     assert figures(tmp_path / "out") == whole

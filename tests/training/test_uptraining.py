@@ -13,8 +13,8 @@ from training.algorithms.lifecycle import Job
 from training.algorithms.registry import load_any_config
 from training.command.errors import UserError
 from training.compare.config import load_config
-from training.compare.plan import all_runs
-from training.compare.runs import check_policies
+from training.compare.jobs import DONE
+from training.compare.runs import all_runs, check_policies
 from training.io import checkpoint
 from training.io import config as configuration
 
@@ -156,19 +156,19 @@ def test_arms_of_a_study_go_on_from_exact_attention_with_their_own_maps(tmp_path
     check_policies(runs[0])
     before, after = runs[0]
     for run in (before, after):
-        run.do()
+        run.execute()
     end, start = (
         checkpoint.load(checkpoint.resolve(before.directory)).policy,
         begun(after.directory),
     )
     assert start.keys() - end.keys() == {"selection.features.omega"}
     assert all(torch.equal(start[key], end[key]) for key in end)
-    after.check()
+    assert after.status() == DONE
     moved = {name: tensor + 1 for name, tensor in end.items()}
     whole = checkpoint.load(checkpoint.resolve(before.directory))
     checkpoint.save(whole.path, moved, {}, whole.config, whole.state)
-    with pytest.raises(UserError, match=r"was trained from another policy than .* has now"):
-        after.check()
+    assert after.status().state == "stale"
+    assert "was trained from another policy than" in after.status().reason
     stages[1]["always"] = {"policy.hidden": [5]}
     path = write_study(tmp_path, stages=stages, seeds=[0])
     runs = all_runs(load_config(path), path, tmp_path / "other")

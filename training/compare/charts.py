@@ -14,7 +14,7 @@ from training.compare.config import CurveConfig, StudyConfig
 from training.compare.grouped import Pairs
 from training.compare.line_charts import OVERLAID, Line, draw_lines
 from training.compare.results import Scores, finished_runs, training_spread
-from training.compare.runs import Run
+from training.compare.runs import TrainingJob
 from training.compare.scatter import Point, draw_picture, draw_points
 from training.compare.summary import Summary, scores_of
 from training.reports.plots import panels
@@ -29,7 +29,7 @@ REWARD_LABEL = "reward per episode"
 
 
 def training_charts(
-    study: StudyConfig, runs: Sequence[Run], pairs: Pairs | None = None, of: str = ""
+    study: StudyConfig, runs: Sequence[TrainingJob], pairs: Pairs | None = None, of: str = ""
 ) -> list[str]:
     """A chart for every stage and column of its metrics that has values.
 

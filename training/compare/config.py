@@ -22,11 +22,11 @@ from training.io import config as configuration
 from training.io.config import UserError
 
 __all__ = [
-    "ArmConfig",
     "CurveConfig",
     "PointConfig",
     "StageConfig",
     "StudyConfig",
+    "VariantConfig",
     "load_config",
     "place_name",
     "slug",
@@ -60,7 +60,7 @@ class StageConfig:
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
-class ArmConfig:
+class VariantConfig:
     """One of the things that are compared."""
 
     name: str = Field(min_length=1)
@@ -114,7 +114,7 @@ class StudyConfig:
     stages: tuple[StageConfig, ...] = Field(min_length=1, max_length=16)
     """Training runs in turn, each but the first from the policy of the one before; the last one's
     policy is the arm's."""
-    arms: tuple[ArmConfig, ...] = Field(min_length=1, max_length=1000)
+    arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
     """What is compared."""
     leading_arms: int | None = Field(default=None, ge=1, le=1000)
     """How many of them, the first, have all their seeds and curves before the others begin; null:

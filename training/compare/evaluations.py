@@ -28,7 +28,8 @@ from training.collect.episode import Episode
 from training.command.files import write_atomically
 from training.compare.config import CurveConfig, PointConfig, StudyConfig, place_name, slug
 from training.compare.episode_lines import play_on
-from training.compare.runs import Run, iterations_made
+from training.compare.jobs import DONE, MISSING, Job, Status
+from training.compare.runs import TrainingJob, iterations_made
 from training.io import checkpoint
 from training.io import config as configuration
 from training.io.config import UserError
@@ -37,13 +38,13 @@ from training.io.run_log import Provenance, provenance
 from training.io.state_files import Count, Finite, State, read_json
 
 __all__ = [
-    "Conditions",
-    "Costs",
+    "CostJob",
     "Evaluation",
+    "EvaluationJob",
     "Measured",
-    "check_there",
-    "condition_file",
     "episodes_in",
+    "evaluation_file",
+    "run_is_gone",
     "settings_of",
     "unfinished",
     "write_json",
@@ -94,9 +95,9 @@ class Measured:
     """The file of the costs."""
 
     measured: dict[str, Any]
-    """By arm, all that they follow from."""
+    """By variant, all that they follow from."""
     costs: dict[str, Cost]
-    """By arm."""
+    """By variant."""
     provenance: Provenance
 
 
@@ -107,7 +108,7 @@ def write_json(path: Path, data: Any) -> None:
     write_atomically(path, text.encode())
 
 
-def condition_file(out: Path, who: str, curve: str | None = None, x: float = 0.0) -> Path:
+def evaluation_file(out: Path, who: str, curve: str | None = None, x: float = 0.0) -> Path:
     """Where the evaluation of a policy lies, on the task itself or at a point of a curve."""
     where = "" if curve is None else f"--{slug(curve)}-{place_name(x)}"
     return out / "evaluations" / f"{who}{where}.json"
@@ -130,31 +131,27 @@ def settings_of(env_id: str, robot: dict[str, Any], *changes: dict[str, Any]) ->
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """One policy on the task itself, or at the points of one curve."""
+class EvaluationJob(Job):
+    """Evaluates a policy on the task itself, or at the points of one curve."""
 
     study: StudyConfig
     out: Path
     who: str
-    """An arm's file name with its seed, or a reference."""
+    """A variant's file name with its seed, or a reference."""
     env_id: str
     robot: dict[str, Any] = field(repr=False)
     """The environment's settings in training, of which the robot's are taken over."""
     run: Path | None = None
     """The run whose last policy it is; None for a reference."""
     curve: CurveConfig | None = None
-    trained = None
-    alone = False
 
     @property
     def label(self) -> str:
-        """What is printed before it, and what the page calls it."""
         where = "" if self.curve is None else f" along {self.curve.name}"
         return f"evaluate {self.who}{where}"
 
     @property
-    def start(self) -> Path | None:
-        """The run that it needs."""
+    def requires(self) -> Path | None:
         return self.run
 
     @property
@@ -171,9 +168,9 @@ class Conditions:
         """Points of the curve by result file, but for those that change nothing, where the task
         itself is measured already; None of the task itself."""
         if self.curve is None:
-            return {condition_file(self.out, self.who): None}
+            return {evaluation_file(self.out, self.who): None}
         return {
-            condition_file(self.out, self.who, self.curve.name, point.x): point
+            evaluation_file(self.out, self.who, self.curve.name, point.x): point
             for point in filterfalse(self.curve.is_of_the_task, self.curve.points)
         }
 
@@ -193,33 +190,35 @@ class Conditions:
                 raise UserError(f"{where}: {error}") from None
         return found
 
-    def done(self) -> bool:
-        """Whether every result is there, of as many episodes as are wanted or more."""
-        return all(episodes_in(path) >= len(self._seeds) for path in self.points())
-
-    def check(self) -> None:
-        """UserError when a result is there that the study would not come to now."""
+    def status(self) -> Status:
+        """Stale: a result has other settings, scenes or another policy. Missing: it has too few
+        episodes. Raises UserError for a setting that the environment does not know."""
         there = [] if self.run is None else checkpoint.in_run(self.run)
+        done = True
         for path, settings in self.settings(make=True).items():
             if not path.is_file():
+                done = False
                 continue
             before = dataclasses.asdict(read_json(Evaluation, path))
-            if self.run is not None:
-                check_there(path, self.run)
+            if self.run is not None and not iterations_made(self.run):
+                return run_is_gone(path, self.run)
+            done = done and len(before["seeds"]) >= len(self._seeds)
             seeds = self._seeds[: len(before["seeds"])]  # more can follow, or be left out
             before["seeds"] = before["seeds"][: len(seeds)]
             before["env_settings"] = environments.completed(self.env_id, before["env_settings"])
             now = {**before, "env_settings": settings, "seeds": seeds, "repair": self._repair}
             now["checkpoint_sha256"] = there[-1] if there else before["checkpoint_sha256"]
             for change in differences(fingerprint(before), fingerprint(now)):
-                raise UserError(
+                reason = (
                     f"{path} was measured with {change.told('the study now has')}; give another "
                     "--out, or move that file away"
                 )
+                return Status("stale", reason, change)
+        return DONE if done else MISSING
 
-    def do(self) -> None:
-        """Measure what is missing, each episode and result written as soon as it is there. A
-        result of fewer episodes than are wanted is gone on with."""
+    def execute(self) -> None:
+        """Play the missing episodes; each episode and each result is written at once. A result of
+        fewer episodes than are wanted is extended."""
         wanted = len(self._seeds)
         missing = {p: s for p, s in self.settings().items() if episodes_in(p) < wanted}
         file = None if self.run is None else checkpoint.resolve(self.run)
@@ -258,32 +257,35 @@ def _played(agent: Agent, there: Episodes, path: Path) -> list[Episode]:
         raise UserError(f"{path} is damaged: an episode has no {error}") from None
 
 
-def check_there(path: Path, run: Path) -> None:
-    """UserError when the run that `path` was made from is gone."""
-    if not iterations_made(run):
-        raise UserError(
-            f"{path} was made from the policy of {run}, which is not there any more; bring that "
-            "run back, or move that file away too"
-        )
+def run_is_gone(path: Path, run: Path) -> Status:
+    """Of a file that was made from a run that does not exist any more."""
+    return Status(
+        "stale",
+        f"{path} was made from the policy of {run}, which is not there any more; bring that "
+        "run back, or move that file away too",
+    )
 
 
 @dataclass(frozen=True)
-class Costs:
-    """FLOPs, times, size and memory of a step of every arm, timed in turn in this process.
+class CostJob(Job):
+    """Measures FLOPs, times, size and memory of a step of every variant, timed in turn here.
 
-    They follow from an arm's configuration: training changes the numbers in a policy, not what it
-    computes. So they are there before the first run, on policies as they are initialised.
+    They follow from a variant's configuration: training changes the numbers in a policy, not what
+    it computes. So they are measured before the first run, on policies as they are initialised.
     """
 
     study: StudyConfig
     out: Path
-    runs: tuple[Run, ...] = field(repr=False)
-    """The last run of each arm, of any seed."""
-    label: str = "measure the cost of a step of every arm"
-    start: Path | None = None
-    """It needs no run."""
-    trained = None
-    alone = True
+    runs: tuple[TrainingJob, ...] = field(repr=False)
+    """The last stage of each variant, of any seed."""
+
+    @property
+    def label(self) -> str:
+        return "measure the cost of a step of every variant"
+
+    @property
+    def exclusive(self) -> bool:
+        return True
 
     @property
     def path(self) -> Path:
@@ -291,24 +293,24 @@ class Costs:
         return self.out / "costs.json"
 
     def _measured(self) -> dict[str, Any]:
-        """By arm, all that the costs follow from."""
+        """By variant, all that the costs follow from."""
         measured = {}
         for run in self.runs:
             policy = _policy_facts(run.job.policy)
             env = settings_of(run.job.env_id, run.job.env, self.study.env)
-            measured[run.arm.name] = {"policy": policy, "env": env, "device": self.study.device}
+            measured[run.variant.name] = {"policy": policy, "env": env, "device": self.study.device}
         return measured
 
-    def done(self) -> bool:
-        """Whether every arm as it is now was measured, and among the others."""
+    def status(self) -> Status:
+        """Missing: a variant as it is now was not measured; then all are measured again."""
         if not self.path.is_file():
-            return False
+            return MISSING
         here, there = fingerprint(self._measured()), read_json(Measured, self.path).measured
-        return not differences({name: self._completed(there.get(name)) for name in here}, here)
+        same = not differences({name: self._completed(there.get(name)) for name in here}, here)
+        return DONE if same else MISSING
 
     def _completed(self, facts: Any) -> Any:
-        """What an arm was measured with, and the defaults of what was added since; what is no such
-        thing, as it is."""
+        """What a variant was measured with, completed by the defaults of settings added since."""
         if not isinstance(facts, dict):
             return facts
         policy: Any = facts.get("policy")
@@ -317,17 +319,14 @@ class Costs:
         env = environments.completed(self.runs[0].job.env_id, facts.get("env"))
         return fingerprint({**facts, "env": env, "policy": policy})
 
-    def check(self) -> None:
-        """Nothing to refuse: costs are measured again when arms change."""
-
-    def do(self) -> None:
-        """Measure all arms, old ones too, so that latencies can be compared."""
+    def execute(self) -> None:
+        """Measure all variants, old ones too, so that latencies can be compared."""
         torch.set_num_threads(1)
         measured = self._measured()
         observed: dict[str, list[Any]] = {}  # by environment
-        walks: dict[str, tuple[Any, list[Any]]] = {}
+        rollouts: dict[str, tuple[Any, list[Any]]] = {}
         for run in self.runs:
-            env_id, settings = run.job.env_id, measured[run.arm.name]["env"]
+            env_id, settings = run.job.env_id, measured[run.variant.name]["env"]
             key = repr((env_id, settings))
             with make_env(env_id, settings) as env:
                 policy = build_for(run.job.policy, env)
@@ -335,12 +334,12 @@ class Costs:
                 if key not in observed:
                     observed[key] = self._observed(env, policy)
             policy.reset()
-            walks[run.arm.name] = policy, observed[key]
+            rollouts[run.variant.name] = policy, observed[key]
         device = self.study.device
-        first = {name: (policy, seen[0]) for name, (policy, seen) in walks.items()}
+        first = {name: (policy, seen[0]) for name, (policy, seen) in rollouts.items()}
         costs = measure_all(first, device, TIMED_CALLS)
         found = {}
-        for name, times_ms in decisions_ms(walks, device, TIMED_CALLS).items():
+        for name, times_ms in decisions_ms(rollouts, device, TIMED_CALLS).items():
             cost = costs[name]
             p50_ms, p99_ms = map(float, np.quantile(times_ms, (0.5, 0.99)))
             found[name] = dataclasses.asdict(cost) | {
@@ -353,13 +352,13 @@ class Costs:
     def _observed(self, env: Any, policy: Any) -> list[Any]:
         """What is observed in an episode, at most so often as is timed: of the expert, or of the
         policy where there is none."""
-        walker = Oracle(env) if env.has_wrapper_attr("expert_action") else policy
+        actor = Oracle(env) if env.has_wrapper_attr("expert_action") else policy
         observation, _ = env.reset(seed=self.study.evaluation_seed)
         seen, ended = [copy.deepcopy(observation)], False
-        walker.reset()
+        actor.reset()
         with contextlib.suppress(Exception):  # its evaluation says why an environment breaks
             while not ended and len(seen) < TIMED_CALLS:
-                observation, _, terminated, truncated, _ = env.step(walker.act(observation))
+                observation, _, terminated, truncated, _ = env.step(actor.act(observation))
                 ended = terminated or truncated
                 seen.append(copy.deepcopy(observation))
         return seen

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from training.compare.config import StudyConfig, slug
 from training.compare.results import Scores
-from training.compare.runs import Run
+from training.compare.runs import TrainingJob
 from training.compare.summary import Summary, scores_at
 from training.reports.html import Column, Table, table_of
 
@@ -72,14 +72,14 @@ def group_pairs(study: StudyConfig) -> Pairs:
     return found
 
 
-def groups(summary: Summary, runs: Sequence[Run], pairs: Pairs) -> Table | None:
+def groups(summary: Summary, runs: Sequence[TrainingJob], pairs: Pairs) -> Table | None:
     """The mean over the arms of every group that were evaluated; None without groups."""
     if not pairs:
         return None
-    trained: dict[str | None, list[Run]] = {}
+    trained: dict[str | None, list[TrainingJob]] = {}
     for run in runs:
-        if run.done():
-            trained.setdefault(run.arm.group, []).append(run)
+        if run.finished:
+            trained.setdefault(run.variant.group, []).append(run)
     rows: list[tuple[str, list[str], list[Scores]]] = []
     for group, own in pairs.items():
         names = [*dict.fromkeys(name for name, _ in own)]
@@ -102,17 +102,17 @@ def groups(summary: Summary, runs: Sequence[Run], pairs: Pairs) -> Table | None:
     return table_of(columns, rows)
 
 
-def _stopped(trained: Sequence[Run]) -> str:
-    names = [run.arm.name for run in trained if run.stop is not None]
+def _stopped(trained: Sequence[TrainingJob]) -> str:
+    names = [run.variant.name for run in trained if run.stop is not None]
     of = f"{len(names)} of {len(trained)}"
     return f"{of}: {', '.join(dict.fromkeys(names))}" if names else of
 
 
-def stops(runs: Sequence[Run]) -> Table | None:
+def stops(runs: Sequence[TrainingJob]) -> Table | None:
     """Runs that stopped for good, and why; None without any."""
     found = [(run, run.stop) for run in runs]
     rows = [
-        [run.arm.name, run.seed, f"{run.stage + 1} ({run.trainer})",
+        [run.variant.name, run.seed, f"{run.stage + 1} ({run.trainer})",
          f"{stop.iterations} of {run.job.iterations}", stop.reason]
         for run, stop in found if stop is not None
     ]  # fmt: skip

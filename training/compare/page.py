@@ -15,7 +15,7 @@ from training.compare.charts import curve_charts, pareto_charts, training_charts
 from training.compare.config import CurveConfig, StudyConfig
 from training.compare.line_charts import OVERLAID
 from training.compare.results import commits
-from training.compare.runs import Run
+from training.compare.runs import TrainingJob
 from training.compare.summary import Summary, at_ceiling, headline, of_controls
 from training.reports.figures import look
 from training.reports.html import Table, page
@@ -29,8 +29,10 @@ _SHAPES = {
 """Outlines of the points' shapes in the legend."""
 
 
-def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: Sequence[Run],
-           missing: Sequence[str], failed: Sequence[str] = ()) -> str:  # fmt: skip
+def render(
+    study: StudyConfig, out: Path, summary: Summary, command: str, runs: Sequence[TrainingJob],
+    missing: Sequence[str], failed: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The page as text, the same for the same files; its words are in `study.html` of the pages.
 
     Args:
@@ -88,7 +90,7 @@ def render(study: StudyConfig, out: Path, summary: Summary, command: str, runs: 
 
 
 def _averaged(
-    study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run]
+    study: StudyConfig, out: Path, summary: Summary, runs: Sequence[TrainingJob]
 ) -> dict[str, Any]:
     """The sections of the best seeds and of groups of arms; their tables are None without any."""
 
@@ -118,12 +120,12 @@ def _scene(task: Task | None) -> str:
     return base64.b64encode(task.scene.read_bytes()).decode()
 
 
-def _trained_on(curve: CurveConfig, runs: Sequence[Run]) -> str:
+def _trained_on(curve: CurveConfig, runs: Sequence[TrainingJob]) -> str:
     """What the first arm's stages had for the settings that a curve changes."""
     keys = list(dict.fromkeys(key for point in curve.points for key in point.set))
     stages = []
     for run in runs:
-        if (run.arm.name, run.seed) != (runs[0].arm.name, runs[0].seed) or not keys:
+        if (run.variant.name, run.seed) != (runs[0].variant.name, runs[0].seed) or not keys:
             continue
         settings = environments.resolved(run.job.env_id, run.job.env)
         values = (f"{key} = {json.dumps(settings.get(key, 'the default'))}" for key in keys)

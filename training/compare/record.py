@@ -28,7 +28,7 @@ from training.io.config import UserError
 from training.io.fingerprint import sha256_of
 from training.io.state_files import check
 
-__all__ = ["EPISODES", "FACTS", "ITERATIONS", "Told", "pack", "unpack"]
+__all__ = ["EPISODES", "FACTS", "ITERATIONS", "Contents", "pack", "unpack"]
 
 EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
@@ -61,26 +61,26 @@ class Facts:
 Row = dict[str, str]
 
 
-class Told(NamedTuple):
+class Contents(NamedTuple):
     """What a record is made of and, for whoever reads the tables, columns that say what it is."""
 
     runs: Mapping[str, Mapping[str, Any]]
     evaluations: Mapping[str, Mapping[str, Any]]
 
 
-def pack(out: Path, record: Path, told: Told) -> None:
+def pack(out: Path, record: Path, contents: Contents) -> None:
     """Write the record of a study's directory.
 
     Args:
         out: the study's directory.
         record: the directory of the record, made where it is not there.
-        told: runs and evaluations by the names of their files, those that are not there too.
+        contents: runs and evaluations by the names of their files, those that are not there too.
 
     Raises UserError where a file is damaged, OSError where nothing can be written.
     """
-    episodes, numbers, evaluations = _evaluations(out, told)
-    iterations, runs = _runs(out, told)
-    looks = {name: out / "gaze" / f"{name}.json" for name in told.runs}
+    episodes, numbers, evaluations = _evaluations(out, contents)
+    iterations, runs = _runs(out, contents)
+    looks = {name: out / "gaze" / f"{name}.json" for name in contents.runs}
     gaze = {name: _text(path) for name, path in looks.items() if path.is_file()}
     costs = _text(out / _COSTS) if (out / _COSTS).is_file() else None
     files = {_STUDY: _text(out / _STUDY).encode()} if (out / _STUDY).is_file() else {}
@@ -103,12 +103,12 @@ def pack(out: Path, record: Path, told: Told) -> None:
 
 
 def _evaluations(
-    out: Path, told: Told
+    out: Path, contents: Contents
 ) -> tuple[list[tuple[Row, Row]], dict[str, list[str]], dict[str, Any]]:
     """Rows of all episodes; by evaluation, the names of their numbers, and all else."""
     rows: list[tuple[Row, Row]] = []
     numbers, others = dict[str, list[str]](), dict[str, Any]()
-    for name, columns in told.evaluations.items():
+    for name, columns in contents.evaluations.items():
         path = out / "evaluations" / f"{name}.json"
         if not path.is_file():
             continue
@@ -123,11 +123,11 @@ def _evaluations(
     return rows, numbers, others
 
 
-def _runs(out: Path, told: Told) -> tuple[list[tuple[Row, Row]], dict[str, dict[str, str]]]:
+def _runs(out: Path, contents: Contents) -> tuple[list[tuple[Row, Row]], dict[str, dict[str, str]]]:
     """Rows of all iterations; by run, its texts and the head of its metrics."""
     rows: list[tuple[Row, Row]] = []
     texts: dict[str, dict[str, str]] = {}
-    for name, columns in told.runs.items():
+    for name, columns in contents.runs.items():
         folder = out / "runs" / name
         if not folder.is_dir():
             continue

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from envs import Outcome, find_task
 from training.analysis.intervals import Interval, mean_interval, share_interval
-from training.compare.runs import Run, iterations_made
+from training.compare.runs import TrainingJob, iterations_made
 from training.io.config import UserError
 from training.io.metrics import Curve, read_metrics
 from training.io.run_log import PROVENANCE, Provenance
@@ -177,12 +177,12 @@ def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> li
     return front
 
 
-def finished_runs(runs: Sequence[Run], arm: str, stage: int) -> dict[int, Curve]:
+def finished_runs(runs: Sequence[TrainingJob], arm: str, stage: int) -> dict[int, Curve]:
     """The metrics of an arm's finished runs at a stage, by seed, where a row of them is left."""
     curves = {
         run.seed: read_metrics(run.directory)
         for run in runs
-        if (run.arm.name, run.stage) == (arm, stage)
+        if (run.variant.name, run.stage) == (arm, stage)
         and iterations_made(run.directory) == run.job.iterations
     }
     return {seed: curve for seed, curve in curves.items() if len(curve.columns["iteration"])}
@@ -215,7 +215,7 @@ def training_spread(curves: Collection[Curve], column: str) -> Spread | None:
     return Spread(x, mean, mean - sd, mean + sd)
 
 
-def commits(runs: Sequence[Run]) -> list[str]:
+def commits(runs: Sequence[TrainingJob]) -> list[str]:
     """The distinct states of the source that runs began or went on with, in their order."""
     found: dict[str, None] = {}
     for path in (run.directory / PROVENANCE for run in runs):

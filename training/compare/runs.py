@@ -5,123 +5,162 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from training.algorithms import registry as trainers
 from training.algorithms.job_config import JobConfig, missing_keys
-from training.algorithms.lifecycle import Job, build_policy, train
+from training.algorithms.lifecycle import Job as PreparedJob
+from training.algorithms.lifecycle import build_policy, train
 from training.algorithms.registry import load_any_config, trainer_of
 from training.algorithms.resuming import check_same_job
 from training.algorithms.uptraining import check_heads, kernel, renewed, without
 from training.command.errors import NotFiniteError
-from training.command.files import refusal
-from training.compare.config import ArmConfig, CurveConfig, StudyConfig, slug, stage_file
-from training.compare.stopped import Stop, note_stop, stop_of
+from training.command.files import refusal, write_atomically
+from training.compare.config import CurveConfig, StudyConfig, VariantConfig, slug, stage_file
+from training.compare.jobs import DONE, MISSING, Job, Status
 from training.io import checkpoint, run_log
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
 from training.io.metrics import read_metrics
 from training.io.overrides import merge, read_overrides
+from training.io.state_files import Count, State, read_json
 
 __all__ = [
-    "Run",
+    "STOPPED",
+    "Stop",
+    "TrainingJob",
+    "all_runs",
     "check_demonstrations",
     "check_policies",
     "iterations_made",
     "load_jobs",
-    "runs_of",
+    "read_stop",
+    "write_stop",
 ]
 
 
+STOPPED = "stopped.json"
 _OF_THE_STUDY = {"iterations", "demonstrations", "device"}
 """Keys that a resumed run may change, but a study of finished runs may not."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """One stage of one arm and seed."""
+@dataclass(frozen=True, config=State)
+class Stop:
+    """Where and why training ended for good: numbers were not finite, and would be so again."""
 
-    arm: ArmConfig
+    iterations: Count
+    """Iterations made."""
+    reason: str
+
+
+def read_stop(run: Path) -> Stop | None:
+    """Why training in a directory ended for good; None where it did not.
+
+    Raises UserError when the file is damaged.
+    """
+    path = run / STOPPED
+    return read_json(Stop, path) if path.is_file() else None
+
+
+def write_stop(run: Path, stop: Stop) -> None:
+    """Write the file that keeps a study from training on from the last checkpoint."""
+    run.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(dataclasses.asdict(stop), indent=1) + "\n"
+    write_atomically(run / STOPPED, text.encode())
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingJob(Job):
+    """One stage of one variant and seed."""
+
+    variant: VariantConfig
     seed: int
     stage: int
     directory: Path
     trainer: str
     job: JobConfig
     start: Path | None = None
-    """The run that it needs: the stage before, from whose policy it begins."""
-    alone = False
-
-    @property
-    def trained(self) -> Path:
-        """From where others start."""
-        return self.directory
+    """Directory of the stage before, from whose policy it starts."""
 
     @property
     def label(self) -> str:
-        """What is printed before it."""
         return f"train {self.directory.name} ({self.trainer}, {self.job.iterations} iterations)"
 
     @property
+    def requires(self) -> Path | None:
+        return self.start
+
+    @property
+    def model(self) -> Path:
+        return self.directory
+
+    @property
     def stop(self) -> Stop | None:
-        """Why it stopped for good, before its last iteration; None where it did not."""
-        return stop_of(self.directory)
+        """Why it ended for good before its last iteration; None where it did not."""
+        return read_stop(self.directory)
 
-    def done(self) -> bool:
-        """Whether it has made all its iterations, or stopped for good."""
-        made = iterations_made(self.directory)
-        return made == self.job.iterations or self.stop is not None
+    @property
+    def stop_reason(self) -> str | None:
+        return None if self.stop is None else self.stop.reason
 
+    @property
+    def finished(self) -> bool:
+        """Whether it has made all its iterations, or ended for good."""
+        return iterations_made(self.directory) == self.job.iterations or self.stop is not None
+
+    @property
     def has_no_policy(self) -> bool:
-        """Whether it is done and its checkpoints were removed."""
-        return self.done() and not checkpoint.in_run(self.directory)
+        """Whether it is finished and its checkpoints were removed."""
+        return self.finished and not checkpoint.in_run(self.directory)
 
-    def check(self) -> None:
-        """UserError when the directory holds a run of another configuration or another start."""
-        self._check_start()
-        saved = self.directory / run_log.CONFIG
-        if not saved.is_file():
-            return
-        there = configuration.dump(load_any_config(saved, trainer=self.trainer))
-        free = {*trainer_of(self.job).free} | ({"init_from"} if self.stage else set())
-        free -= _OF_THE_STUDY
-        free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
-        for change in differences(there, configuration.dump(self.job), free):
-            raise UserError(
-                f"{self.directory} was trained with {change.told('the study now has')}; give "
-                "another --out, or move that run and what followed from it away"
+    def status(self) -> Status:
+        """Stale: its directory holds a run of another configuration, or from another start."""
+        if self._starts_elsewhere():
+            return Status(
+                "stale",
+                f"{self.directory} was trained from another policy than {self.start} has now; "
+                "bring that run back, or move the one that followed from it away too",
             )
-
-    def check_trained(self) -> None:
-        """UserError when the configuration in the directory is not that of its last checkpoint."""
         saved = self.directory / run_log.CONFIG
-        for newest in checkpoint.in_run(self.directory)[-1:] if saved.is_file() else []:
+        if saved.is_file():
+            there = configuration.dump(load_any_config(saved, trainer=self.trainer))
+            free = {*trainer_of(self.job).free} | ({"init_from"} if self.stage else set())
+            free -= _OF_THE_STUDY
+            free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
+            for change in differences(there, configuration.dump(self.job), free):
+                reason = (
+                    f"{self.directory} was trained with {change.told('the study now has')}; give "
+                    "another --out, or move that run and what followed from it away"
+                )
+                return Status("stale", reason, change)
+            self._check_checkpoint(saved)
+        return DONE if self.finished else MISSING
+
+    def _check_checkpoint(self, saved: Path) -> None:
+        """UserError when the configuration in the directory is not that of its last checkpoint."""
+        for newest in checkpoint.in_run(self.directory)[-1:]:
             own = trainer_of(self.job)
             missing = missing_keys(own.config, configuration.read_yaml(saved))
             there = configuration.dump(load_any_config(saved, missing, self.trainer))
             check_same_job(checkpoint.load(newest), own, there, saved)
 
-    def _check_start(self) -> None:
-        """UserError when it began from another policy than the stage before has now."""
+    def _starts_elsewhere(self) -> bool:
+        """Whether it started from another policy than the stage before has now."""
         own = checkpoint.in_run(self.directory)
         if self.start is None or not own:
-            return
+            return False
         before = checkpoint.in_run(self.start)
-        if not before and iterations_made(self.start):
-            return  # its checkpoints were removed
-        if not before or self._begins_otherwise(
-            checkpoint.load(before[-1]), checkpoint.load(own[0]).policy
-        ):
-            raise UserError(
-                f"{self.directory} was trained from another policy than {self.start} has now; "
-                "bring that run back, or move the one that followed from it away too"
-            )
+        if not before:  # its checkpoints were removed, or all of it
+            return not iterations_made(self.start)
+        return self._begins_otherwise(checkpoint.load(before[-1]), checkpoint.load(own[0]).policy)
 
     def _begins_otherwise(self, before: checkpoint.Checkpoint, first: dict[str, Tensor]) -> bool:
         """Whether this run's `first` policy is not what was trained before; feature maps aside
@@ -134,12 +173,12 @@ class Run:
         both = (without(tensors, prefixes) for tensors in (before.policy, first))
         return bool(differences(*map(fingerprint, both)))
 
-    def do(self) -> None:
-        """Train from the beginning, or from its latest checkpoint. What is not finite stops it for
-        good, and runs that begin from it."""
-        before = None if self.start is None else stop_of(self.start)
+    def execute(self) -> None:
+        """Train from the beginning, or from its latest checkpoint. Numbers that are not finite end
+        it for good, and the stages that start from it."""
+        before = None if self.start is None else read_stop(self.start)
         if before is not None:
-            note_stop(self.directory, Stop(0, f"the stage before stopped: {before.reason}"))
+            write_stop(self.directory, Stop(0, f"the stage before stopped: {before.reason}"))
             return
         begun = (self.directory / run_log.CONFIG).is_file()
         if begun and not checkpoint.in_run(self.directory):  # they were removed: it begins anew
@@ -148,7 +187,7 @@ class Run:
             try:
                 train(self.job, self.directory)
             except NotFiniteError as error:
-                note_stop(self.directory, Stop(iterations_made(self.directory), str(error)))
+                write_stop(self.directory, Stop(iterations_made(self.directory), str(error)))
             except (OSError, MemoryError) as error:
                 raise UserError(refusal(error)) from None
 
@@ -164,8 +203,8 @@ def iterations_made(run: Path) -> int:
     return int(made[-1]) if len(made) else 0
 
 
-def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list[Any]:
-    """The stages' configurations for an arm and seed; UserError when one is bad."""
+def load_jobs(study: StudyConfig, path: Path, variant: VariantConfig, seed: int) -> list[Any]:
+    """The stages' configurations for a variant and seed; UserError when one is bad."""
     jobs: list[Any] = []
     for stage in study.stages:
         file = stage_file(path, stage.config)
@@ -175,10 +214,10 @@ def load_jobs(study: StudyConfig, path: Path, arm: ArmConfig, seed: int) -> list
         if study.ray_address is not None and trainers.named(stage.trainer)[0].has("ray_address"):
             own["ray_address"] = study.ray_address
         try:
-            changes = _in_turn(stage.set, arm.set, stage.always, own)
+            changes = _in_turn(stage.set, variant.set, stage.always, own)
             jobs.append(load_any_config(file, changes, stage.trainer))
         except UserError as error:
-            raise UserError(f"{path}, arm {arm.name}: {error}") from None
+            raise UserError(f"{path}, variant {variant.name}: {error}") from None
     return jobs
 
 
@@ -193,20 +232,31 @@ def _in_turn(*layers: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def runs_of(study: StudyConfig, path: Path, out: Path, arm: ArmConfig, seed: int) -> list[Run]:
-    """The runs of an arm and seed, in turn; all but the last have their stage in the name.
+def all_runs(study: StudyConfig, path: Path, out: Path) -> list[list[TrainingJob]]:
+    """The stages of every seed and variant, seeds outermost.
+
+    Raises UserError when a stage's configuration is wrong.
+    """
+    pairs = [(seed, variant) for seed in study.seeds for variant in study.arms]
+    return [_stages(study, path, out, variant, seed) for seed, variant in pairs]
+
+
+def _stages(
+    study: StudyConfig, path: Path, out: Path, variant: VariantConfig, seed: int
+) -> list[TrainingJob]:
+    """The runs of a variant and seed, in turn; all but the last have their stage in the name.
 
     UserError when a stage's configuration cannot be loaded.
     """
-    runs: list[Run] = []
+    runs: list[TrainingJob] = []
     before: Path | None = None
-    jobs = load_jobs(study, path, arm, seed)
+    jobs = load_jobs(study, path, variant, seed)
     for i, (stage, job) in enumerate(zip(study.stages, jobs, strict=True)):
-        name = f"{slug(arm.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
+        name = f"{slug(variant.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
         if before is not None:
             job = _changed(job, init_from=str(before))
         directory = out / "runs" / name
-        runs.append(Run(arm, seed, i, directory, stage.trainer, job, before))
+        runs.append(TrainingJob(variant, seed, i, directory, stage.trainer, job, before))
         before = directory
     return runs
 
@@ -215,8 +265,8 @@ def _changed(job: Any, **changes: Any) -> Any:
     return dataclasses.replace(job, **changes)
 
 
-def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
-    """Build the policies of an arm's runs, writing nothing, the last with the curves' repairs too.
+def check_policies(runs: list[TrainingJob], curves: Sequence[CurveConfig] = ()) -> None:
+    """Build the policies of a variant's runs, writing nothing; the last with curves' repairs too.
 
     UserError when one cannot be built, or not be begun from the one before it.
     """
@@ -228,7 +278,7 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
             if trainer.has("init_from"):  # which is not there yet
                 job = _changed(job, init_from=None)
             # Nor are recordings.
-            prepare: Any = Job if trainer.clones_recordings else trainer.module.prepare
+            prepare: Any = PreparedJob if trainer.clones_recordings else trainer.module.prepare
             with closing(prepare(job)) as prepared:
                 policy = prepared.policy
             if before is not None:
@@ -237,10 +287,10 @@ def check_policies(runs: list[Run], curves: Sequence[CurveConfig] = ()) -> None:
             if run is runs[-1]:
                 _check_repairs(run, curves)
         except UserError as error:
-            raise UserError(f"arm {run.arm.name}, stage {run.stage + 1}: {error}") from None
+            raise UserError(f"variant {run.variant.name}, stage {run.stage + 1}: {error}") from None
 
 
-def _check_repairs(run: Run, curves: Sequence[CurveConfig]) -> None:
+def _check_repairs(run: TrainingJob, curves: Sequence[CurveConfig]) -> None:
     job: Any = run.job
     for repair in dict.fromkeys(curve.repair for curve in curves):
         if repair is not None:
@@ -264,7 +314,7 @@ def _check_same_policy(before: Any, policy: Any, settings: Any, now: Any) -> Non
             )
 
 
-def check_demonstrations(runs: Sequence[Run], begin: bool) -> None:
+def check_demonstrations(runs: Sequence[TrainingJob], begin: bool) -> None:
     """UserError when runs were, or would be, cloned from different states of a recording.
 
     Args:
@@ -280,7 +330,7 @@ def check_demonstrations(runs: Sequence[Run], begin: bool) -> None:
         key, saved = (job.demonstrations, job.demos_used), checkpoint.in_run(run.directory)
         if saved:
             identity = checkpoint.load(saved[-1]).state.get("basis", {}).get("demonstrations")
-        elif begin and key not in begun and not run.done():
+        elif begin and key not in begun and not run.finished:
             identity = trainer_of(job).module.identity(job)
             begun.add(key)
         else:

@@ -27,6 +27,7 @@ from training.algorithms.lifecycle import train
 from training.algorithms.registry import load_any_config, trainer_of
 from training.command.errors import NotFiniteError
 from training.command.files import write_atomically
+from training.compare.jobs import DONE, MISSING, Job, Status
 from training.compare.search_space import Choice, Interval
 from training.io import config as configuration
 from training.io.config import UserError
@@ -42,7 +43,7 @@ TABLE, RECORD, DATABASE = "trials.csv", "search.json", "search.db"
 
 @dataclass(frozen=True)
 class Trial:
-    """What a trial came to."""
+    """The result of a trial."""
 
     number: int
     run: Path
@@ -50,7 +51,51 @@ class Trial:
     value: float
     """NaN where it has none."""
     reason: str = ""
-    """Why not."""
+    """Why it has none."""
+
+
+@dataclass(frozen=True)
+class TrialJob(Job):
+    """Trains one configuration that Optuna chose and reports its value."""
+
+    search: Search = field(repr=False)
+    study: Any = field(repr=False)
+    """Of Optuna."""
+    trial: Any = field(repr=False)
+
+    @property
+    def model(self) -> Path:
+        return self.search.place(self.trial.number)
+
+    @property
+    def label(self) -> str:
+        chosen = ", ".join(f"{key} = {value}" for key, value in self.trial.params.items())
+        return f"trial {self.trial.number:04d}: {chosen}"
+
+    def status(self) -> Status:
+        """Done once Optuna has its value, or the reason why it has none."""
+        found = self.study.trials[self.trial.number]
+        return DONE if found.state.is_finished() else MISSING
+
+    def execute(self) -> None:
+        """Train it, or resume training it, and report the value to Optuna."""
+        import optuna
+
+        number, search = self.trial.number, self.search
+        try:
+            train(search.load(self.trial.params), self.model)
+            value, reason = search.value_of(self.model)
+        except UserError as error:
+            if not isinstance(error, NotFiniteError) and has_rows(self.model):
+                raise  # the run's files are wrong, and can be repaired
+            value, reason = math.nan, " ".join(str(error).split())
+        if math.isnan(value):
+            print(f"failed: {reason}", flush=True)
+            self.trial.set_user_attr("reason", reason)
+            self.study.tell(number, state=optuna.trial.TrialState.FAIL)
+        else:
+            print(f"trial {number:04d}: {search.metric} = {value:.6g}", flush=True)
+            self.study.tell(number, value)
 
 
 @dataclass(frozen=True)
@@ -77,7 +122,7 @@ class Search:
         for key, values in self.space.items():
             for value in values.ends:
                 first = {name: one.ends[0] for name, one in self.space.items()}
-                self._load({**first, key: value})
+                self.load({**first, key: value})
         inputs = self._inputs()
         path = self.out / RECORD
         if path.exists():
@@ -102,10 +147,11 @@ class Search:
 
     @property
     def direction(self) -> Literal["maximize", "minimize"]:
-        """As Optuna has it."""
+        """In Optuna's words."""
         return "maximize" if self.maximise else "minimize"
 
-    def _load(self, chosen: dict[str, Any]) -> Any:
+    def load(self, chosen: dict[str, Any]) -> Any:
+        """The configuration of a trial."""
         words = [self.space[key].setting(key, value) for key, value in chosen.items()]
         return load_any_config(self.config, [*self.settings, *words])
 
@@ -133,16 +179,25 @@ class Search:
             storage=url, study_name="search", direction=self.direction, load_if_exists=True
         )
         space = {key: one.distribution(optuna) for key, one in self.space.items()}
-        begun = [t for t in study.trials if not t.state.is_finished()]
-        for trial in begun:
+        for trial in study.trials:
+            if trial.state.is_finished():
+                continue
             if trial.params.keys() == space.keys():
-                self._make(study, optuna.trial.Trial(study, trial._trial_id), trials)
+                self._make(
+                    TrialJob(self, study, optuna.trial.Trial(study, trial._trial_id)), trials
+                )
             else:  # killed while it was chosen
                 study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         while len(self.made(study)) < trials:
             study.sampler = self._sampler(optuna, len(study.trials))
-            self._make(study, study.ask(space), trials)
+            self._make(TrialJob(self, study, study.ask(space)), trials)
         return self.made(study)
+
+    def _make(self, job: TrialJob, trials: int) -> None:
+        """Run one of so many trials and write the table anew."""
+        print(f"[{len(self.made(job.study)) + 1}/{trials}] {job.label}", flush=True)
+        job.execute()
+        self._write(self.made(job.study))
 
     def _sampler(self, optuna: Any, number: int) -> Any:
         """That of a trial, whoever made those before."""
@@ -155,31 +210,8 @@ class Search:
         """The run directory of a trial."""
         return self.out / "trials" / f"{number:04d}"
 
-    def _make(self, study: Any, trial: Any, trials: int) -> None:
-        """Train a trial, or go on with it, and tell what it came to."""
-        import optuna
-
-        number, chosen = trial.number, trial.params
-        told = ", ".join(f"{key} = {value}" for key, value in chosen.items())
-        print(f"[{len(self.made(study)) + 1}/{trials}] trial {number:04d}: {told}", flush=True)
-        run = self.place(number)
-        try:
-            train(self._load(chosen), run)
-            value, reason = self._value(run)
-        except UserError as error:
-            if not isinstance(error, NotFiniteError) and has_rows(run):
-                raise  # of the run's files, which can be mended
-            value, reason = math.nan, " ".join(str(error).split())
-        if math.isnan(value):
-            print(f"failed: {reason}", flush=True)
-            trial.set_user_attr("reason", reason)
-            study.tell(number, state=optuna.trial.TrialState.FAIL)
-        else:
-            print(f"trial {number:04d}: {self.metric} = {value:.6g}", flush=True)
-            study.tell(number, value)
-        self._write(self.made(study))
-
-    def _value(self, run: Path) -> tuple[float, str]:
+    def value_of(self, run: Path) -> tuple[float, str]:
+        """The value of a finished run, and why it has none."""
         curve = read_metrics(run)
         values = curve.columns[self.metric][-self.over :]
         values = values[np.isfinite(values)]

@@ -1,208 +1,255 @@
-"""A study as a whole: what is missing is made, then the page and the record are written."""
+"""A study: the matrix of its jobs, its directory, and its record."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from training.analysis.agents import check_device
+from training.collect.environments import make_env, render_modes
 from training.command.command_lines import command_line
-from training.command.files import lock, write_atomically
+from training.command.files import read_bytes, write_atomically
 from training.compare.charts import pareto_picture
-from training.compare.config import StudyConfig
-from training.compare.directory import (
-    PAGE,
-    PICTURE,
-    STUDY,
-    check_directory,
-    clean,
-    make_directory,
-    write_config,
-)
+from training.compare.comparison import PAGE, Comparison, check_owner
+from training.compare.config import CurveConfig, StudyConfig
+from training.compare.evaluations import CostJob, EvaluationJob, episodes_in, unfinished
+from training.compare.jobs import Job
+from training.compare.model_files import GazeJob, PolicyJob, VideoJob, has_gaze
 from training.compare.page import render
-from training.compare.plan import all_runs, plan, told
-from training.compare.record import pack, unpack
-from training.compare.runs import Run, check_demonstrations, check_policies
-from training.compare.schedule import Failures, Unit, chosen, make
+from training.compare.record import Contents, pack, unpack
+from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies
 from training.compare.summary import summarise
 from training.demonstrations.request import parser
 from training.demonstrations.request import plan as plan_recording
 from training.demonstrations.session import record_all
 from training.io import config as configuration
 from training.io.config import UserError
+from training.io.fingerprint import differences
 
-__all__ = ["Page", "begin_with", "check_record", "command_of", "make_study", "write_record"]
+__all__ = ["PICTURE", "STUDY", "Study", "check_directory", "plan"]
 
+STUDY, PICTURE = "study.yaml", "pareto.png"
 FOLDERS = ("runs", "evaluations")
 
 
 @dataclass(frozen=True)
-class Page:
-    """The page and its picture, and where they are written."""
+class Study(Comparison):
+    """Variants that are trained alike and evaluated on the same scenes."""
 
-    study: StudyConfig
+    settings: StudyConfig
+    path: Path
+    """Its configuration file."""
     out: Path
-    command: str
-    runs: list[list[Run]] = field(repr=False)
+    overrides: Sequence[str] = ()
+    """Words of `--set`, for the command on the page."""
+    noun, config_file = "study", STUDY
 
-    def write(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
-        """Write it if that changes it, and say whether it did.
+    @property
+    def parallel(self) -> int:
+        return self.settings.parallel
 
-        Args:
-            missing: what is not done yet.
-            failed: what of it was tried, and why it failed.
-        """
-        runs = [run for stages in self.runs for run in stages]
-        summary = summarise(self.study, self.out)
-        page = render(self.study, self.out, summary, self.command, runs, missing, failed).encode()
+    @cached_property
+    def runs(self) -> list[list[TrainingJob]]:
+        """The stages of every seed and variant."""
+        return all_runs(self.settings, self.path, self.out)
+
+    @property
+    def _every_run(self) -> list[TrainingJob]:
+        return [run for stages in self.runs for run in stages]
+
+    def jobs(self) -> Sequence[Job]:
+        check_device(self.settings.device)
+        check_directory(self.out, self.settings)
+        check_demonstrations(self._every_run, begin=False)
+        return plan(self.settings, self.out, self.runs)
+
+    def config_text(self) -> str:
+        data = configuration.dump(self.settings)
+        for key, parts in (
+            ("repair", data["curves"]), ("group", data["arms"]), ("best_seeds", [data]),
+            ("always", data["stages"]),
+        ):  # fmt: skip
+            for part in parts:
+                if not part[key]:  # files of studies without them stay as they are
+                    del part[key]
+        return configuration.to_yaml(
+            data, "Resolved configuration of this study, every default filled in."
+        )
+
+    def check(self, missing: Sequence[Job]) -> None:
+        for stages in self._to_train(missing):
+            check_policies(stages, self.settings.curves)
+
+    def prepare(self, missing: Sequence[Job]) -> None:
+        _clean(self.out)
+        if not self._to_train(missing):
+            return
+        if self.settings.demonstrations is not None:
+            words = parser().parse_args(shlex.split(self.settings.demonstrations))
+            record_all(plan_recording(words), words.episodes, words.workers, words.valid_share)
+        check_demonstrations(self._every_run, begin=True)
+
+    def _to_train(self, missing: Sequence[Job]) -> list[list[TrainingJob]]:
+        """The stages of one seed of every variant that has a run to train."""
+        places = {job.model for job in missing if job.model is not None}
+        found: dict[str, list[TrainingJob]] = {}
+        for stages in self.runs:
+            if any(run.directory in places for run in stages):
+                found.setdefault(stages[0].variant.name, stages)
+        return list(found.values())
+
+    def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
+        command, summary = self.command(), summarise(self.settings, self.out)
+        text = render(
+            self.settings, self.out, summary, command, self._every_run, missing, failed
+        ).encode()
         path = self.out / PAGE
-        same = path.is_file() and path.read_bytes() == page
+        same = path.is_file() and path.read_bytes() == text
         if same and (self.out / PICTURE).is_file():
             return False
-        picture = pareto_picture(self.study, summary)
+        picture = pareto_picture(self.settings, summary)
         if same and picture is None:
             return False
         if picture is not None:
             write_atomically(self.out / PICTURE, picture)
-        write_atomically(path, page)
+        write_atomically(path, text)
         return True
 
+    def command(self, out: Path | None = None, only: Sequence[str] = ()) -> str:
+        words = ["--config", str(self.path), *(["--out", str(out)] if out else [])]
+        words += ["--only", *only] if only else []
+        words += ["--set", *self.overrides] if self.overrides else []
+        return command_line("training.study", *words)
 
-def _unfinished(runs: list[list[Run]], now: Sequence[Unit]) -> list[list[Run]]:
-    """The stages of a seed of every arm that has a run to make now."""
-    arms: dict[str, list[Run]] = {}
-    for stages in runs:
-        if any(not run.done() and run in now for run in stages):
-            arms.setdefault(stages[0].arm.name, stages)
-    return list(arms.values())
-
-
-def _record(study: StudyConfig) -> None:
-    """Record what is cloned, as far as it is not there."""
-    if study.demonstrations is not None:
-        words = parser().parse_args(shlex.split(study.demonstrations))
-        record_all(plan_recording(words), words.episodes, words.workers, words.valid_share)
-
-
-def check_record(record: Path, study: StudyConfig, out: Path) -> None:
-    """UserError where the record would be written over something else."""
-    if record.resolve() == out.resolve() or any((record / n).exists() for n in FOLDERS):
-        raise UserError(f"--record {record} is a study's own directory: give another one")
-    check_directory(record, study, "--record")
-
-
-def write_record(
-    study: StudyConfig, path: Path, out: Path, overrides: Sequence[str], record: Path
-) -> None:
-    """The record of what is there, and the page as it is written from it."""
-    runs = all_runs(study, path, out)
-    pack(out, record, told(plan(study, out, runs), runs))
-    with tempfile.TemporaryDirectory() as folder:
-        unpacked = Path(folder) / out.name
-        unpack(record, unpacked)
-        runs = all_runs(study, path, unpacked)
-        missing = [unit.label for unit in plan(study, unpacked, runs) if not unit.done()]
-        Page(study, unpacked, command_of(path, overrides), runs).write(missing)
-        write_atomically(record / PAGE, (unpacked / PAGE).read_bytes())
-        (record / PICTURE).unlink(missing_ok=True)  # of a record of before: the page shows it
-    print(f"wrote {record}")
-
-
-def begin_with(record: Path, study: StudyConfig, path: Path, out: Path) -> None:
-    """Begin a directory with a record, where it is not begun yet. UserError when it cannot be."""
-    if not (out / STUDY).is_file():
-        check_directory(record, study, "--unpack")
-        all_runs(study, path, out)
-        unpack(record, out)
-        if (out / STUDY).is_file():  # which no record of long ago has
-            made, asked = configuration.read_yaml(out / STUDY).get("episodes"), study.episodes
-            if made != asked:
+    def unpack(self, record: Path) -> None:
+        """Start the directory with a record, unless it exists. UserError when it cannot be."""
+        if (self.out / STUDY).is_file():
+            return
+        check_directory(record, self.settings, "--unpack")
+        all_runs(self.settings, self.path, self.out)  # which checks the stages
+        unpack(record, self.out)
+        if (self.out / STUDY).is_file():  # absent in the oldest records
+            made = configuration.read_yaml(self.out / STUDY).get("episodes")
+            if made != self.settings.episodes:
                 print(
-                    f"note: evaluations of {record} have {made} episodes, {asked} are asked for, "
-                    f"so they do not count; they do with --set episodes={made}"
+                    f"note: evaluations of {record} have {made} episodes, "
+                    f"{self.settings.episodes} are asked for, so they do not count; they do with "
+                    f"--set episodes={made}"
                 )
 
+    def check_record(self, record: Path) -> None:
+        """UserError where the record would be written over something else."""
+        if record.resolve() == self.out.resolve() or any((record / n).exists() for n in FOLDERS):
+            raise UserError(f"--record {record} is a study's own directory: give another one")
+        check_directory(record, self.settings, "--record")
 
-def command_of(
-    path: Path, overrides: Sequence[str], out: Path | None = None, only: Sequence[str] = ()
-) -> str:
-    """What runs the study, as a shell takes it."""
-    words = ["--config", str(path), *(["--out", str(out)] if out else [])]
-    words += ["--only", *only] if only else []
-    return command_line("training.study", *words, *(["--set", *overrides] if overrides else []))
+    def write_record(self, record: Path) -> None:
+        """Write the record of the results that exist, and the page as it follows from it."""
+        pack(self.out, record, self._contents())
+        with tempfile.TemporaryDirectory() as folder:
+            unpacked = Study(self.settings, self.path, Path(folder) / self.out.name, self.overrides)
+            unpack(record, unpacked.out)
+            jobs = plan(unpacked.settings, unpacked.out, unpacked.runs)
+            unpacked.write_page([job.label for job in jobs if job.status().state != "done"])
+            write_atomically(record / PAGE, (unpacked.out / PAGE).read_bytes())
+        (record / PICTURE).unlink(missing_ok=True)  # of an older record; the page shows it
+        print(f"wrote {record}")
 
-
-def make_study(
-    study: StudyConfig,
-    path: Path,
-    out: Path,
-    overrides: Sequence[str],
-    page_alone: bool,
-    only: Sequence[str] = (),
-) -> int:
-    """Make what is not there yet, or the page alone; the exit status, 2 where parts failed.
-
-    Args:
-        study: as it is resolved.
-        path: its file.
-        out: its directory.
-        overrides: of `--set`, for the command that is told.
-        page_alone: write the page from what is there.
-        only: words of the parts to make, with the runs that they need; empty: all parts.
-
-    Raises:
-        UserError: a configuration is bad, the directory is another's, or no part has a word.
-    """
-    check_device(study.device)
-    check_directory(out, study)
-    runs = all_runs(study, path, out)
-    every = [run for stages in runs for run in stages]
-    units = plan(study, out, runs)
-    for unit in units:
-        unit.check()
-    for run in every:
-        run.check_trained()
-    check_demonstrations(every, begin=False)
-    page = Page(study, out, command_of(path, overrides), runs)
-    now = chosen(units, only) if only else units
-    undone = [unit for unit in units if not unit.done()]
-    missing = [unit.label for unit in undone]
-    later = [unit.label for unit in undone if unit not in now]
-    if page_alone or len(missing) == len(later):
-        make_directory(out)
-        if not (out / STUDY).is_file() or not missing:
-            write_config(out, study)
-        written = page.write(missing)
-        print(f"{'wrote' if written else 'nothing to do; see'} {out / PAGE}")
-        return 0
-    unfinished = _unfinished(runs, now)
-    for stages in unfinished:
-        check_policies(stages, study.curves)
-    make_directory(out)
-    with lock(out):
-        write_config(out, study)
-        clean(out)
-        if unfinished:
-            _record(study)
-            check_demonstrations(every, begin=True)
-        failures = make(
-            now, lambda missing, failed: page.write([*missing, *later], failed), study.parallel
-        )
-    command = command_of(path, overrides, out, only if failures.reasons else ())
-    print(_told(out, failures, len(later), command), flush=True)
-    return 2 if failures.reasons else 0
+    def _contents(self) -> Contents:
+        """The runs and evaluations, with columns that say of which variant each is."""
+        of_run: dict[str, dict[str, object]] = {
+            run.directory.name: {
+                "arm": run.variant.name, "training_seed": run.seed, "stage": run.stage + 1,
+            }
+            for run in self._every_run
+        }  # fmt: skip
+        evaluations: dict[str, dict[str, object]] = {}
+        for job in plan(self.settings, self.out, self.runs):
+            if isinstance(job, EvaluationJob):
+                of_policy = of_run.get(job.who, {"arm": job.who})
+                for path, point in job.points().items():
+                    where = {"curve": job.curve.name, "x": point.x} if job.curve and point else {}
+                    evaluations[path.stem] = of_policy | where
+        return Contents(of_run, evaluations)
 
 
-def _told(out: Path, failures: Failures, later: int, command: str) -> str:
-    """The last line of a command: what came of it, and what goes on."""
-    if failures.reasons:
-        return (
-            f"{len(failures.reasons)} parts failed, {out / PAGE} lists them; try them again with: "
-            f"{command}"
-        )
-    if later:
-        return f"{later} parts are left, {out / PAGE} lists them; make them with: {command}"
-    return f"done: {out / PAGE}"
+def plan(study: StudyConfig, out: Path, runs: list[list[TrainingJob]]) -> list[Job]:
+    """All jobs in order: leading variants first, of each seed all of them, then the curves."""
+    first = [stages[-1] for stages in runs[: len(study.arms)]]
+    base = next(run for run in first if run.variant.name == study.baseline)
+
+    def evaluated(run: TrainingJob, curve: CurveConfig | None = None) -> EvaluationJob:
+        job, name = run.job, run.directory.name
+        return EvaluationJob(study, out, name, job.env_id, job.env, run.directory, curve)
+
+    def scripted(curve: CurveConfig | None = None) -> list[EvaluationJob]:
+        job = base.job  # in the baseline's environment
+        names = study.references
+        return [EvaluationJob(study, out, n, job.env_id, job.env, None, curve) for n in names]
+
+    videos = study.videos and _renders(base)
+    jobs: list[Job] = [CostJob(study, out, tuple(first)), *scripted()]
+    leading = study.arms[: study.leading_arms]
+    for group in (leading, study.arms[len(leading) :]):
+        of_group = [stages for stages in runs if stages[0].variant in group]
+        last = [stages[-1] for stages in of_group]
+        compared = study.headline if study.compare_stages else None
+        earlier = [run for stages in of_group for run in stages[:-1]
+                   if run.variant.name == compared]  # fmt: skip
+        lasting = [run for run in (*last, *earlier) if run.stop is None]
+        for stages, run in zip(of_group, last, strict=True):
+            jobs += [*stages, *([evaluated(run)] if run in lasting else [])]
+            if run.stop is not None or run.has_no_policy:
+                continue
+            jobs += [GazeJob(study, run)] if has_gaze(run) else []
+            if run.seed == study.seeds[0]:
+                jobs.append(PolicyJob(study, run))
+                jobs += [VideoJob(study, run)] if videos else []
+        jobs += [evaluated(run) for run in earlier if run in lasting]
+        for curve in study.curves:
+            jobs += [evaluated(run, curve) for run in lasting]
+            jobs += scripted(curve) if group == leading else []
+    return jobs
+
+
+def _renders(run: TrainingJob) -> bool:
+    with closing(make_env(run.job.env_id, run.job.env)) as env:
+        return "rgb_array" in render_modes(env)
+
+
+def check_directory(out: Path, study: StudyConfig, option: str = "--out") -> None:
+    """UserError when the directory that an option names belongs to something else."""
+    if not check_owner(out, STUDY, study.title, "study", option):
+        return
+    there = {"demonstrations": configuration.read_yaml(out / STUDY).get("demonstrations")}
+    for change in differences(there, {"demonstrations": study.demonstrations}):
+        folder = out / "runs"
+        runs = list(folder.iterdir()) if folder.is_dir() else []
+        if change.before is not None and any(path.name[0] != "." for path in runs):
+            raise UserError(
+                f"{out} has runs with {change.told('the study now has')}; give another --out"
+            )
+
+
+def _clean(out: Path) -> None:
+    """Remove what a killed process left: half a file by the names that the study itself gives,
+    episodes of an evaluation whose result exists."""
+    for folder, names in (
+        (out, "|".join(map(re.escape, (STUDY, PAGE, PICTURE, "costs.json")))),
+        (out / "evaluations", r"[a-z0-9.+-]+\.jsonl?"),
+        (out / "policies", r"[a-z0-9-]+\.safetensors"),
+        (out / "gaze", r"[a-z0-9-]+\.json"),
+    ):
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if re.fullmatch(rf"\.({names})\.\d+", path.name):
+                path.unlink()
+    for path in (out / "evaluations").glob("*.json"):
+        left = unfinished(path)
+        if left.is_file() and len(read_bytes(left).splitlines()) <= episodes_in(path) + 1:
+            left.unlink()  # and none where more episodes follow

@@ -10,7 +10,7 @@ from typing import Any
 
 from training.analysis.intervals import Interval, mean_interval, ratio_interval
 from training.compare.config import CurveConfig, PointConfig, StudyConfig, slug
-from training.compare.evaluations import Measured, condition_file
+from training.compare.evaluations import Measured, evaluation_file
 from training.compare.results import Scores, pareto_front, read_scores
 from training.io.state_files import read_json
 
@@ -82,8 +82,8 @@ def scores_at(
     """
     episodes = study.episodes if curve is None else curve.episodes
     if curve is None or point is None or curve.is_of_the_task(point):
-        return read_scores([condition_file(out, one) for one in who], episodes)
-    return read_scores([condition_file(out, one, curve.name, point.x) for one in who], episodes)
+        return read_scores([evaluation_file(out, one) for one in who], episodes)
+    return read_scores([evaluation_file(out, one, curve.name, point.x) for one in who], episodes)
 
 
 def summarise(study: StudyConfig, out: Path) -> Summary:

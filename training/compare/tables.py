@@ -15,9 +15,9 @@ from envs import Outcome
 from training.analysis.gaze import Gaze, depth_edges
 from training.analysis.intervals import mean_interval, seeds_interval
 from training.compare.config import CurveConfig, PointConfig, StudyConfig
+from training.compare.model_files import GazeJob, PolicyJob, VideoJob
 from training.compare.results import Scores, finished_runs
-from training.compare.runs import Run
-from training.compare.shares import Film, Look, Share
+from training.compare.runs import TrainingJob
 from training.compare.summary import Row, Summary, at_ceiling, scores_at, scores_of
 from training.io.state_files import read_json
 from training.reports.html import Column, Table, around, between, millions, table_of
@@ -25,7 +25,9 @@ from training.reports.html import Column, Table, around, between, millions, tabl
 __all__ = ["budget", "controls", "decisions", "gaze", "held_out", "results", "stages"]
 
 
-def results(study: StudyConfig, out: Path, summary: Summary, runs: Sequence[Run]) -> Table | None:
+def results(
+    study: StudyConfig, out: Path, summary: Summary, runs: Sequence[TrainingJob]
+) -> Table | None:
     """What every arm and scripted policy came to on the task, and what it costs."""
     rows = [*summary.arms.values(), *summary.references.values()]
     ceiling, numbers = at_ceiling(summary), [arm.name for arm in study.arms]
@@ -82,10 +84,10 @@ def _reward(row: Row) -> str:
     return reward if sd is None else Markup("{} <small>± {:.3f}</small>").format(reward, sd)
 
 
-def _files(out: Path, name: str, runs: Sequence[Run]) -> str:
-    directories = [run.directory for run in runs if run.arm.name == name]
+def _files(out: Path, name: str, runs: Sequence[TrainingJob]) -> str:
+    directories = [run.directory for run in runs if run.variant.name == name]
     links = []
-    for kind, product in (("video", Film), ("policy", Share)):
+    for kind, product in (("video", VideoJob), ("policy", PolicyJob)):
         found = [path for path in map(product.path_of, directories) if path.is_file()]
         if found:
             place = found[0].relative_to(out).as_posix()
@@ -180,7 +182,7 @@ def decisions(summary: Summary) -> Table | None:
     return table_of([("arm", "", lambda one: one[0]), *map(cell, kinds)], costs.items())
 
 
-def held_out(study: StudyConfig, runs: Sequence[Run]) -> list[Table]:
+def held_out(study: StudyConfig, runs: Sequence[TrainingJob]) -> list[Table]:
     """The last held-out loss of every run that cloned, by arm, a table for every stage that did."""
     tables = []
     for stage in range(len(study.stages)):
@@ -203,7 +205,7 @@ def held_out(study: StudyConfig, runs: Sequence[Run]) -> list[Table]:
     return tables
 
 
-def _last_losses(runs: Sequence[Run], arm: str, stage: int) -> dict[int, float]:
+def _last_losses(runs: Sequence[TrainingJob], arm: str, stage: int) -> dict[int, float]:
     """The last held-out loss of an arm's finished runs, by seed."""
     columns = {seed: one.columns for seed, one in finished_runs(runs, arm, stage).items()}
     last = {seed: float(one["val_loss"][-1]) for seed, one in columns.items() if "val_loss" in one}
@@ -215,12 +217,12 @@ def _over_seeds(values: Sequence[float], form: str) -> str:
     return around(float(np.mean(values)), seeds_interval(np.array(values)), form)
 
 
-def stages(study: StudyConfig, out: Path, runs: Sequence[Run]) -> Table | None:
+def stages(study: StudyConfig, out: Path, runs: Sequence[TrainingJob]) -> Table | None:
     """The headline arm's policy after each stage, on the task and along the curves; None where
     earlier stages are not evaluated. UserError when a file is damaged."""
     if not study.compare_stages or study.headline is None:
         return None
-    of_arm = [run for run in runs if run.arm.name == study.headline]
+    of_arm = [run for run in runs if run.variant.name == study.headline]
     by_stage = [
         [run.directory.name for run in of_arm if run.stage == i] for i in range(len(study.stages))
     ]
@@ -260,15 +262,17 @@ _ACROSS = (
 )
 
 
-def gaze(study: StudyConfig, runs: Sequence[Run]) -> dict[str, Any] | None:
+def gaze(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | None:
     """Where policies look, and the words of the remark below; None where it is not measured."""
     measured = [
         (run, read_json(Gaze, path))
         for run in runs
-        if (path := Look.path_of(run.directory)).is_file()
+        if (path := GazeJob.path_of(run.directory)).is_file()
     ]
     arms = {f"{i + 1}. {arm.name}": arm for i, arm in enumerate(study.arms)}
-    by_arm = {name: [one for run, one in measured if run.arm == arm] for name, arm in arms.items()}
+    by_arm = {
+        name: [one for run, one in measured if run.variant == arm] for name, arm in arms.items()
+    }
     rows = [(name, found) for name, found in by_arm.items() if found]
     if not rows:
         return None
@@ -295,10 +299,10 @@ def gaze(study: StudyConfig, runs: Sequence[Run]) -> dict[str, Any] | None:
         (edges.past, "of the pixels kept", share("past_kept")),
         ("chance", "of all pixels", share("past")),
     ]  # fmt: skip
-    policies = [(run.seed, one) for run, one in measured if not run.arm.control]
+    policies = [(run.seed, one) for run, one in measured if not run.variant.control]
     return {
         "table": table_of(columns, rows), "edge": edge, "past_m": f"{edges.past_m:g}",
-        "between": edges.between, "episodes": Look.episodes,
+        "between": edges.between, "episodes": GazeJob.episodes,
         "neighbours": "from one pixel to the next ahead" if ahead else _ACROSS,
         "together": _together(policies, edge, edges.past) if policies else "",
     }  # fmt: skip
@@ -327,7 +331,7 @@ _SPENT = {
 """What a run took: column of metrics.csv and what the page calls it."""
 
 
-def budget(study: StudyConfig, runs: Sequence[Run]) -> dict[str, Any] | None:
+def budget(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | None:
     """What finished runs took, by arm and stage, and a sentence of what was the same for all."""
     rows = []
     same: dict[str, bool] = {}

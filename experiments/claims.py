@@ -16,7 +16,7 @@ from experiments.task import Measure
 from training.command.files import read_bytes
 from training.io.config import UserError
 
-__all__ = ["read_table", "tell_orders"]
+__all__ = ["print_claims", "read_table"]
 
 
 def read_table(path: Path) -> dict[str, Models]:
@@ -56,7 +56,7 @@ def _finite(value: str) -> float:
     return number
 
 
-def tell_orders(experiment: ExperimentConfig, path: Path, known: Sequence[str]) -> None:
+def print_claims(experiment: ExperimentConfig, path: Path, known: Sequence[str]) -> None:
     """Print every pair that a paper orders, by how much it holds, and how many do.
 
     Args:

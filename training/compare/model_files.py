@@ -1,4 +1,4 @@
-"""What a study makes once of a finished run: a film, the policy alone, where it looks."""
+"""Files that a study makes of a finished run: a video, the policy alone, gaze statistics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import io
 import json
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -16,27 +15,22 @@ from policies import PolicyConfig
 from training.analysis.agents import find_agents
 from training.analysis.gaze import axes_ahead, depth_edges, gaze, oracle_views
 from training.compare.config import StudyConfig
-from training.compare.evaluations import (
-    check_there,
-    settings_of,
-    write_json,
-)
-from training.compare.runs import Run
+from training.compare.evaluations import run_is_gone, settings_of, write_json
+from training.compare.jobs import DONE, MISSING, Job, Status
+from training.compare.runs import TrainingJob, iterations_made
 from training.io import checkpoint
 from training.io.fingerprint import sha256_of
 from training.video.rollout import roll
 
-__all__ = ["Film", "Look", "Product", "Share", "has_gaze"]
+__all__ = ["GazeJob", "ModelFileJob", "PolicyJob", "VideoJob", "has_gaze"]
 
 
 @dataclass(frozen=True)
-class Product(ABC):
-    """A file that is made from the last policy of a run; a finished run never changes."""
+class ModelFileJob(Job):
+    """Makes a file from the last policy of a run; a finished run never changes."""
 
     study: StudyConfig = field(repr=False)
-    run: Run = field(repr=False)
-    trained = None
-    alone = False
+    run: TrainingJob = field(repr=False)
     folder: ClassVar[str]
     """Directory of the study that such files are in."""
     suffix: ClassVar[str]
@@ -56,63 +50,55 @@ class Product(ABC):
 
     @property
     def label(self) -> str:
-        """What is printed before it, and what the page calls it."""
         return self.words.format(self.run.directory.name)
 
     @property
-    def start(self) -> Path:
-        """The run that it needs."""
+    def requires(self) -> Path:
         return self.run.directory
 
-    def done(self) -> bool:
-        """Whether it is there."""
-        return self.path.is_file()
-
-    def check(self) -> None:
-        """UserError when the run that it was made from is gone."""
-        if self.done():
-            check_there(self.path, self.run.directory)
-
-    @abstractmethod
-    def do(self) -> None:
-        """Make it."""
+    def status(self) -> Status:
+        """Stale: the run that the file was made from is gone."""
+        if not self.path.is_file():
+            return MISSING
+        directory = self.run.directory
+        return DONE if iterations_made(directory) else run_is_gone(self.path, directory)
 
 
-class Film(Product):
-    """A video of an arm's policy in the first evaluation scene."""
+class VideoJob(ModelFileJob):
+    """A video of a variant's policy in the first evaluation scene."""
 
-    folder, suffix, words = "videos", ".mp4", "film {}"
+    folder, suffix, words = "videos", ".mp4", "record a video of {}"
 
-    def do(self) -> None:
-        """Film it. Raises UserError when the environment cannot be filmed after all."""
+    def execute(self) -> None:
+        """Record it. Raises UserError when the environment cannot be rendered after all."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         settings = [f"{key}={json.dumps(value)}" for key, value in self.study.env.items()]
         files, env_id = [str(self.run.directory)], self.run.job.env_id
         (agent,) = find_agents(files, [], env_id, settings, self.study.device)
-        with contextlib.redirect_stdout(io.StringIO()):  # where the page is all that is told
+        with contextlib.redirect_stdout(io.StringIO()):  # a study prints its jobs alone
             roll(agent, [self.study.evaluation_seed], self.path)
 
 
-class Share(Product):
-    """An arm's policy as a checkpoint without the search or the optimiser: a smaller file."""
+class PolicyJob(ModelFileJob):
+    """A variant's policy as a checkpoint without the search or the optimiser: a smaller file."""
 
-    folder, suffix, words = "policies", ".safetensors", "put aside the policy of {}"
+    folder, suffix, words = "policies", ".safetensors", "save the policy of {}"
 
-    def do(self) -> None:
+    def execute(self) -> None:
         """Write it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         whole = checkpoint.load(checkpoint.resolve(self.run.directory))
         checkpoint.save(self.path, whole.policy, {}, whole.config, {})
 
 
-class Look(Product):
+class GazeJob(ModelFileJob):
     """What the policy of a run keeps, in what the oracle sees."""
 
-    folder, suffix, words = "gaze", ".json", "measure where {} looks"
+    folder, suffix, words = "gaze", ".json", "measure the gaze of {}"
     episodes = 4
     """Terrains that the oracle walks, the first of the evaluation."""
 
-    def do(self) -> None:
+    def execute(self) -> None:
         """Measure it."""
         settings = settings_of(self.run.job.env_id, self.run.job.env, self.study.env)
         first = self.study.evaluation_seed
@@ -125,7 +111,7 @@ class Look(Product):
         write_json(self.path, {**found, "checkpoint_sha256": sha256, "views": len(views)})
 
 
-def has_gaze(run: Run) -> bool:
+def has_gaze(run: TrainingJob) -> bool:
     """Whether a run's policy chooses among tokens of depth images."""
     policy = run.job.policy
     task = envs.find_task(run.job.env_id)
