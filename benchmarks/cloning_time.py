@@ -21,10 +21,10 @@ from collections.abc import Sequence
 import torch
 
 from training.algorithms import bc_config, cloning
-from training.algorithms.labelled_walks import Demonstrations
-from training.algorithms.lifecycle import build_policy
+from training.algorithms.labelled_rollouts import Demonstrations
 from training.collect.environments import make_env
 from training.io.config import ArgumentParser, exit_status
+from training.runner import build_policy
 
 PARTS = (8, 16, 32, 128)
 ARMS = {

@@ -27,14 +27,14 @@ from benchmarks import report
 from policies.place_memory.config import PlaceMemoryConfig
 from training.algorithms.bc_config import BCConfig
 from training.algorithms.cloning import fit, validate
-from training.algorithms.labelled_walks import Demonstrations, Task, Walker
-from training.algorithms.lifecycle import build_policy
+from training.algorithms.labelled_rollouts import Demonstrations, LabellingWorker, Task
 from training.analysis.agents import positive
 from training.collect.seeds import VALIDATION_SEEDS_FROM
 from training.compare.config import load_config, study_file
 from training.compare.runs import load_jobs
 from training.io import config as configuration
 from training.io.config import UserError, exit_status
+from training.runner import build_policy
 
 STUDY = "configs/studies/remembered_terrain.yaml"
 WIDTHS_M = (0.02, 0.03, 0.042, 0.06, 0.09, 0.16)
@@ -69,7 +69,7 @@ def collected(job: BCConfig, walks: int) -> Demonstrations:
     seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + walks)
     tasks = [Task(seed, job.disturbance, job.disturbance_steps) for seed in seeds]
     plain = configuration.dump(job)["policy"]
-    with closing(Walker(job.env_id, job.env, plain)) as walker:
+    with closing(LabellingWorker(job.env_id, job.env, plain)) as walker:
         return Demonstrations.of([walker.run(task) for task in tasks], HELD_OUT, True)
 
 

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from tests.training.test_es import SMALL
+from training.algorithms.command import make_parser
 from training.algorithms.es_config import ESConfig
-from training.algorithms.job_config import make_parser
 from training.io import checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]

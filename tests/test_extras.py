@@ -237,21 +237,6 @@ def test_an_environment_of_another_library_is_explained_too() -> None:
     assert foveate_extras.explained("x", ModuleNotFoundError("no", name="of_ones_own")) is None
 
 
-ALONE = """
-import sys
-from training import es
-sys.exit(es.main(sys.argv[1:])
-         or sys.modules["ray"] is not None or "evotorch" not in sys.modules)
-"""
-
-
-def test_one_machine_needs_no_ray(job: list[str], tmp_path: Path) -> None:
-    """It is blocked, though EvoTorch imports it by itself."""
-    done = run_without(["ray"], ["-c", ALONE, *job], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "done: 1 iterations" in done.stdout
-
-
 def test_foveate_extras_loads_nothing() -> None:
     code = "import sys; before = set(sys.modules); import foveate_extras\n"
     code += (

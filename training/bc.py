@@ -1,7 +1,7 @@
 """Train a policy by cloning a scripted expert: `python -m training.bc` (docs/training.md).
 
-A policy is cloned while the expert watches it (`training.algorithms.dagger`), an implicit
-Vision-Performer from recorded demonstrations (`training.algorithms.implicit_cloning`);
+A policy is cloned while the expert labels its rollouts (`training.algorithms.dagger`), an implicit
+Vision-Performer from recorded demonstrations (`training.algorithms.implicit_bc`);
 `policy.name` and `policy.form` decide.
 """
 
@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 from pathlib import Path
 
-from training.algorithms import door, registry
+from training.algorithms import command, registry
 from training.algorithms.bc_config import BCConfig
 from training.algorithms.implicit_bc_config import ImplicitBCConfig
 from training.io.overrides import Overrides
@@ -33,4 +33,4 @@ def load_config(path: str | Path, overrides: Overrides = ()) -> BCConfig | Impli
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.bc` and `foveate-bc`; returns the exit status."""
-    return door.main("bc", argv)
+    return command.main("bc", argv)

@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 from pathlib import Path
 
-from training.algorithms import door, registry
+from training.algorithms import command, registry
 from training.algorithms.es_config import ESConfig
 from training.io.overrides import Overrides
 
@@ -27,4 +27,4 @@ def load_config(path: str | Path, overrides: Overrides = ()) -> ESConfig:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.es` and `foveate-es`; returns the exit status."""
-    return door.main("es", argv)
+    return command.main("es", argv)

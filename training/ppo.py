@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 
 from pathlib import Path
 
-from training.algorithms import door, registry
+from training.algorithms import command, registry
 from training.algorithms.ppo_config import PPOConfig
 from training.io.overrides import Overrides
 
@@ -31,4 +31,4 @@ def load_config(path: str | Path, overrides: Overrides = ()) -> PPOConfig:
 
 def main(argv: list[str] | None = None) -> int:
     """Command line of `python -m training.ppo` and `foveate-ppo`; returns the exit status."""
-    return door.main("ppo", argv)
+    return command.main("ppo", argv)

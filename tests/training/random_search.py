@@ -1,4 +1,4 @@
-"""A trainer of one's own, in one file: random search (Rastrigin 1963), the best candidate is kept.
+"""A custom trainer in one file: random search (Rastrigin 1963), which keeps the best candidate.
 
 python -m tests.training.random_search --config FILE
 """
@@ -9,13 +9,11 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from training.algorithms import door
+from training.algorithms import command
 from training.algorithms.job_config import STRICT, JobConfig
-from training.algorithms.lifecycle import Job
 from training.algorithms.trainer import Trainer
 from training.algorithms.workers import EpisodeWorker, Task, get_parameters, set_parameters
-from training.io import checkpoint
-from training.io import config as configuration
+from training.runner import Algorithm
 
 NAME = f"{__spec__.name}:TRAINER"
 
@@ -34,41 +32,39 @@ class RandomSearchConfig(JobConfig):
     """Start from this policy."""
 
 
-def columns(env_id):
-    return "iteration", "reward_max", "wall_s"
+class RandomSearch(Algorithm[RandomSearchConfig]):
+    """The best of the present policy and its neighbours."""
 
+    @classmethod
+    def columns(cls, env_id):
+        return "iteration", "reward_max", "wall_s"
 
-prepare = Job
+    def make_worker(self):
+        return partial(EpisodeWorker, self.policy.state_dict(), *self.settings)
 
+    def tasks(self, outcomes):
+        if outcomes:
+            return []
+        config, center = self.config, get_parameters(self.policy)
+        draw = torch.Generator().manual_seed(1000 * config.seed + self.progress.iteration)
+        noise = torch.randn(config.candidates, len(center), generator=draw, dtype=center.dtype)
+        self.tried = [center, *(center + config.sigma * noise)]
+        statistics = self.policy.normaliser.statistics
+        return [Task(one, statistics, config.seed, {}) for one in self.tried]
 
-def train(job, run):
-    config, policy = job.config, job.policy
-    plain = configuration.dump(config)
-    iteration, best = 0, -torch.inf
-    if job.start is not None:
-        iteration, best = (job.start.state[key] for key in ("progress", "best"))
-        iteration = iteration["iteration"]
-    make = partial(EpisodeWorker, policy.state_dict(), *job.settings)
-    with job.opened(make, run, iteration) as (pool, log):
-        while iteration < config.iterations:
-            iteration += 1
-            draw = torch.Generator().manual_seed(1000 * config.seed + iteration)
-            center, statistics = get_parameters(policy), policy.normaliser.statistics
-            noise = torch.randn(config.candidates, len(center), generator=draw, dtype=center.dtype)
-            tried = [center, *(center + config.sigma * noise)]
-            tasks = [Task(one, statistics, config.seed, {}) for one in tried]
-            rewards = [outcome.episode.reward for outcome in pool.run(tasks)]
-            best = max(rewards)
-            set_parameters(policy, tried[rewards.index(best)])
-            row = {"iteration": iteration, "reward_max": best, "wall_s": 0.0}
-            log.row(row, f"reward {best:.3g}")
-            state = {"progress": {"iteration": iteration}, "best": best}
-            checkpoint.save_in_run(run, iteration, policy, {}, plain, state)
+    def update(self, outcomes):
+        rewards = [outcome.episode.reward for outcome in outcomes]
+        best = max(rewards)
+        set_parameters(self.policy, self.tried[rewards.index(best)])
+        return {"reward_max": best}
 
 
 TRAINER = Trainer(
-    name=NAME, config=RandomSearchConfig, learner=__spec__.name, summary="Random search."
+    name=NAME,
+    config=RandomSearchConfig,
+    algorithm=lambda: RandomSearch,
+    summary="Random search.",
 )
 
 if __name__ == "__main__":
-    raise SystemExit(door.main(NAME))
+    raise SystemExit(command.main(NAME))

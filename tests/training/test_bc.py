@@ -20,14 +20,14 @@ from tests.training.background import wait_for
 from tests.training.test_es import metrics
 from training import bc, es
 from training.algorithms import cloning, dagger
-from training.algorithms import labelled_walks as demonstrations
+from training.algorithms import labelled_rollouts as demonstrations
 from training.algorithms.bc_config import BCConfig, load_config
-from training.algorithms.labelled_walks import Demonstrations
-from training.algorithms.lifecycle import build_policy
+from training.algorithms.labelled_rollouts import Demonstrations
 from training.collect.environments import make_env
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.command.errors import UserError
 from training.io import checkpoint
+from training.runner import build_policy
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = "tests.training.expert_env:Expert-v0"
@@ -62,7 +62,7 @@ def test_it_learns(job, tmp_path):
     """Loss falls on data that it was trained on and on data that it was not."""
     path = job(iterations=3, updates=150, expert_episodes=40, learning_rate=0.003)
     rows = metrics(train(path, tmp_path / "run"), without=())
-    assert tuple(rows[0]) == dagger.columns("Expert-v0")
+    assert tuple(rows[0]) == dagger.DAgger.columns("Expert-v0")
     assert [int(row["episodes"]) for row in rows] == [43, 46, 49]
     assert [int(row["decisions"]) for row in rows] == [300, 320, 340]
     loss, unseen = ([float(row[key]) for row in rows] for key in ("loss", "val_loss"))
@@ -213,21 +213,27 @@ def test_the_learning_rate_is_a_cosine():
     assert rates[8] == pytest.approx(0.0)
 
 
+def tasks_of(config, iteration=0):
+    with closing(dagger.DAgger(config)) as run:
+        run.progress.iteration = iteration
+        return run.tasks([])
+
+
 def test_whole_episodes_are_held_out(job):
     config = load_config(job(), [])
-    with closing(demonstrations.Walker(TOY, {}, {"controller": "mlp"})) as walker:
-        walks = [walker.run(task) for task in dagger.make_tasks(config, 0, {})]
-    data = Demonstrations.of(walks, config.held_out)
+    with closing(demonstrations.LabellingWorker(TOY, {}, {"controller": "mlp"})) as worker:
+        rollouts = [worker.run(task) for task in tasks_of(config)]
+    data = Demonstrations.of(rollouts, config.held_out)
     assert data.held_out.tolist() == [False] * 30 + [True] * 10
     seen, held_out = data.split()
     assert len(seen), len(held_out) == (30, 10)
-    assert torch.equal(held_out.actions, torch.from_numpy(walks[3].actions))
+    assert torch.equal(held_out.actions, torch.from_numpy(rollouts[3].actions))
 
 
 def marks(count, share):
     """Which of `count` episodes of one decision are held out."""
     values = np.zeros((1, 1), np.float32)
-    one = demonstrations.Walk(None, {"observation": values}, values, values)
+    one = demonstrations.LabelledRollout(None, {"observation": values}, values, values)
     return Demonstrations.of([one] * count, share).held_out.tolist()
 
 
@@ -247,19 +253,19 @@ def test_the_expert_is_disturbed_and_its_labels_are_not(job):
     config = load_config(job(disturbance=0.2, expert_episodes=40), [])
     acted = []
 
-    class Recorded(demonstrations._Labelled):
+    class Recorded(demonstrations._Recorder):
         def act(self, observation):
             acted.append(super().act(observation) - self.labels[-1])
             return self.labels[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demonstrations, "_Labelled", Recorded)
-        made = demonstrations.Walker(TOY, {"episode_s": 2.0}, {"controller": "mlp"})
-        with closing(made) as walker:
-            walks = [walker.run(task) for task in dagger.make_tasks(config, 0, {})]
-    for walk in walks:
-        expected = np.clip(0.3 + 0.05 * (walk.observations["proprio"][:, :9] - 2), -1, 1)
-        assert np.allclose(walk.actions, expected, atol=1e-6)
+        patch.setattr(demonstrations, "_Recorder", Recorded)
+        made = demonstrations.LabellingWorker(TOY, {"episode_s": 2.0}, {"controller": "mlp"})
+        with closing(made) as worker:
+            rollouts = [worker.run(task) for task in tasks_of(config)]
+    for rollout in rollouts:
+        expected = np.clip(0.3 + 0.05 * (rollout.observations["proprio"][:, :9] - 2), -1, 1)
+        assert np.allclose(rollout.actions, expected, atol=1e-6)
     noise = np.stack(acted)[:, :9]
     noise = noise[np.abs(noise) > 0]
     assert 0.1 < noise.std() < 0.22  # less than 0.2: it starts at 0, and actions are clipped
@@ -267,7 +273,7 @@ def test_the_expert_is_disturbed_and_its_labels_are_not(job):
 
 def test_seeds_are_those_of_training(job):
     config = load_config(job(), [])
-    tasks = [dagger.make_tasks(config, iteration, {}) for iteration in (0, 1, 2)]
+    tasks = [tasks_of(config, iteration) for iteration in (0, 1, 2)]
     seeds = [task.seed for group in tasks for task in group]
     assert len(set(seeds)) == 4 + 3 + 3
     assert all(seed < EVALUATION_SEEDS_FROM for seed in seeds)
@@ -344,7 +350,7 @@ def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
     saved = checkpoint.load(checkpoint.resolve(run))
     more = ["--resume", str(run), "--set", "iterations=3"]
     for search, state, sentence in (
-        ({}, {}, f"{saved.path} holds no progress of a run, so none can go on from it"),
+        ({}, {}, f"{saved.path} holds no progress of a run, so none can be resumed from it"),
         ({"center": torch.zeros(3)}, saved.state, f"{saved.path} holds 1 tensors of the optimiser"),
         (
             {},
@@ -365,7 +371,9 @@ def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch
     monkeypatch.setattr(dagger, "fit", interrupted)
     assert bc.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
-    assert f"iteration 000000 is saved; go on with: python -m training.bc --resume {run}" in printed
+    assert (
+        f"iteration 000000 is saved; resume with: python -m training.bc --resume {run}" in printed
+    )
 
 
 def test_kill_9_and_fewer_workers_change_nothing(job, tmp_path):

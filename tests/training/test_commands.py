@@ -14,7 +14,7 @@ import envs
 import policies
 from tests.training.video import picture_of
 from training import evaluate, flops, rollout
-from training.algorithms.lifecycle import print_next
+from training.algorithms.command import print_next
 from training.analysis import agents
 from training.analysis.step_cost import ATTENTION, COMPONENTS, count
 from training.collect.environments import make_env

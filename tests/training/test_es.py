@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,10 @@ import pytest
 import torch
 import yaml
 
-import policies
 from tests.training.background import start, wait_for
 from training import es
-from training.algorithms import es_learner
+from training.algorithms import searchers
+from training.algorithms.es import ESProgress, EvolutionStrategies
 from training.algorithms.es_config import load_config
 from training.collect.environments import make_env
 from training.collect.seeds import EVALUATION_SEEDS_FROM
@@ -71,7 +72,7 @@ def refused(capsys, arguments, sentence):
 def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
     run = train(job(), tmp_path / "run")
     rows = metrics(run, without=())
-    assert tuple(rows[0]) == es_learner.columns("Toy-v0")
+    assert tuple(rows[0]) == EvolutionStrategies.columns("Toy-v0")
     assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
     assert int(rows[-1]["episodes"]) == 4 * (1 + 4 * 2)
     assert int(rows[-1]["env_steps"]) == 4 * 9 * 3
@@ -133,12 +134,9 @@ def test_the_normaliser_saw_every_episode(job, tmp_path):
 
 def test_seeds_are_those_of_training_and_shared_as_configured(job):
     def seeds(**changes):
-        config = load_config(job(**changes), [])
-        center, population = torch.zeros(2), torch.arange(8.0).reshape(4, 2)
-        nothing = policies.RunningStatistics.empty(45)
-        progress = es_learner.Progress(iteration=7)
-        tasks = es_learner.make_tasks(config, progress, center, population, nothing)
-        return [task.seed for task in tasks]
+        with closing(EvolutionStrategies(load_config(job(**changes), []))) as search:
+            search.progress.iteration = 7
+            return [task.seed for task in search.tasks([])]
 
     shared, paired = seeds(), seeds(common_terrains="pair")
     assert all(seed < EVALUATION_SEEDS_FROM for seed in shared + paired)
@@ -151,7 +149,7 @@ def test_seeds_are_those_of_training_and_shared_as_configured(job):
 
 def test_the_curriculum_follows_the_success_rate(job):
     config = load_config(job(advance_at=0.5), [])
-    progress = es_learner.Progress()
+    progress = ESProgress()
     levels = []
     for rate in (1.0, 0.4, 0.1, 0.8, 0.9, 0.1, 1.0, 1.0, 1.0):
         progress.advance(config, rate)
@@ -290,7 +288,7 @@ def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
     saved, other = (checkpoint.load(checkpoint.resolve(one)) for one in (run, ars))
     state = saved.state
     for search, found, sentence in (
-        ({}, {}, "holds no progress of a run, so none can go on from it"),
+        ({}, {}, "holds no progress of a run, so none can be resumed from it"),
         (saved.search, state | {"progress": {"iteration": "4"}}, "holds no progress of a run"),
         ({}, state, "holds another searcher: tensor center is absent there"),
         (other.search, other.state, "holds another searcher: tensor stdev is absent there"),
@@ -326,17 +324,19 @@ def test_nan_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
 
 def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch):
     whole = train(job(), tmp_path / "whole")
-    run, tell = tmp_path / "run", es_learner.searchers.PGPE.tell
+    run, tell = tmp_path / "run", searchers.PGPE.tell
 
     def interrupted(self, population, returns):
         if len(checkpoints(run)) == 3:
             raise KeyboardInterrupt
         tell(self, population, returns)
 
-    monkeypatch.setattr(es_learner.searchers.PGPE, "tell", interrupted)
+    monkeypatch.setattr(searchers.PGPE, "tell", interrupted)
     assert es.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
-    assert f"iteration 000002 is saved; go on with: python -m training.es --resume {run}" in printed
+    assert (
+        f"iteration 000002 is saved; resume with: python -m training.es --resume {run}" in printed
+    )
     monkeypatch.undo()
     assert es.main(["--resume", str(run)]) == 0
     assert checkpoints(run) == checkpoints(whole)
@@ -349,13 +349,11 @@ def test_a_run_interrupted_before_its_first_checkpoint_says_how_to_go_on(
         raise KeyboardInterrupt
 
     run = tmp_path / "run"
-    monkeypatch.setattr(es_learner, "save", interrupted)
+    monkeypatch.setattr(EvolutionStrategies, "save", interrupted)
     assert es.main(["--config", job(), "--out", str(run)]) == 130
     printed = capsys.readouterr().out
-    assert (
-        f"interrupted before the first checkpoint; go on with: python -m training.es --resume {run}"
-        in printed
-    )
+    resume = f"resume with: python -m training.es --resume {run}"
+    assert f"interrupted before the first checkpoint; {resume}" in printed
     monkeypatch.undo()
     assert es.main(["--resume", str(run)]) == 0
 

@@ -17,8 +17,7 @@ import yaml
 
 from tests.training.background import wait_for
 from training import bc, demos
-from training.algorithms import implicit_cloning as implicit_bc
-from training.algorithms import implicit_learner as bc_learner
+from training.algorithms import implicit_bc
 from training.algorithms.devices import Group
 from training.algorithms.implicit_bc_config import ImplicitBCConfig, load_config
 from training.collect.environments import make_env
@@ -94,7 +93,7 @@ def test_it_learns_and_acts(job, tmp_path, head):
     path = job({"head": head}, updates=150, iterations=3, learning_rate=0.003, batch_size=32)
     run = train(path, tmp_path / "run")
     rows = metrics(run, without=())
-    assert tuple(rows[0]) == implicit_bc.columns("Picture-v0")
+    assert tuple(rows[0]) == implicit_bc.ImplicitCloning.columns("Picture-v0")
     assert [int(row["frames"]) for row in rows] == [150 * 32, 300 * 32, 450 * 32]
     loss, unseen = ([float(row[key]) for row in rows] for key in ("loss", "val_loss"))
     if head == "explicit":
@@ -187,8 +186,8 @@ def test_each_pass_takes_every_frame_once(size):
 
 
 def test_reading_ahead_keeps_the_order(job):
-    data = bc_learner.Job(load_config(job(), []))
-    frames, held_out = data.train, data.held_out
+    data = implicit_bc.ImplicitCloning(load_config(job(), []))
+    frames, held_out = data.frames, data.held_out
     assert (len(frames), len(held_out)) == (45 * 12, 15 * 12)
     wanted = [frames_of_update(update, 8, len(frames), 0) for update in range(7)]
     prefetcher = Prefetcher(frames, readers=3)
@@ -207,7 +206,7 @@ def test_the_learning_rate_rises_and_falls():
     config = ImplicitBCConfig(
         iterations=10, updates=10, warm_up=20, learning_rate=1.0, final_learning_rate=0.1
     )
-    rates = [bc_learner.learning_rate(config, update) for update in range(101)]
+    rates = [implicit_bc.learning_rate(config, update) for update in range(101)]
     assert rates[0] == pytest.approx(0.05)
     assert rates[19] == rates[20] == 1.0
     assert rates[60] == pytest.approx(0.55)
@@ -228,8 +227,8 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
     poisoned(learner.policy)
     sentence = r"update 6 has loss nan and gradient norm nan, .*; the angular_hybrid attention has"
     with pytest.raises(UserError, match=sentence):
-        learner.fit()
-    (report,) = map(json.loads, (run / bc_learner.NOT_FINITE).read_text().splitlines())
+        learner.learn()
+    (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
     assert report["parameters"] == ["encoder.blocks.0.attention.in_proj_weight"]
     assert [(head["block"], head["head"]) for head in report["attention"]] == [(0, 0), (0, 1)]
     assert report["attention"][0]["non_finite"] > 0
@@ -238,26 +237,30 @@ def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeyp
 def learner_of(run, not_finite):
     start = checkpoint.load(checkpoint.resolve(run))
     config = load_config(run / "config.yaml", [f"not_finite={not_finite}", "iterations=2"])
-    return bc_learner.Learner(bc_learner.Job(config, start), run, Group())
+    learner = implicit_bc.ImplicitCloning(config, start)
+    learner.setup(run)
+    learner.progress.iteration += 1
+    return learner
 
 
 def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
     """One bad frame among many: its batch is left out, the parameters stay finite."""
     run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
     learner = learner_of(run, "skip")
-    bad = frames_of_update(7, 8, len(learner._frames), learner.config.seed)[3]
-    learner._frames.actions[bad] = math.nan
-    fitted = learner.fit()
+    bad = frames_of_update(7, 8, len(learner.frames), learner.config.seed)[3]
+    learner.frames.actions[bad] = math.nan
+    learner.learn()
+    fitted = learner._fit
     assert fitted.skipped == 1
     assert len(fitted.losses) == 5
     assert all(parameter.isfinite().all() for parameter in learner.policy.parameters())
     assert "skipped: update 7 has loss nan" in capsys.readouterr().out
-    (report,) = map(json.loads, (run / bc_learner.NOT_FINITE).read_text().splitlines())
+    (report,) = map(json.loads, (run / implicit_bc.NOT_FINITE).read_text().splitlines())
     assert report["actions_not_finite"] == 3
     learner = learner_of(run, "skip")
-    learner._frames.actions[:] = math.nan
+    learner.frames.actions[:] = math.nan
     with pytest.raises(UserError, match="6 of 6 batches of iteration 2 were not finite"):
-        learner.fit()
+        learner.learn()
 
 
 def test_mixed_precision_learns_too(job, tmp_path):
@@ -326,7 +329,9 @@ def test_a_robot_of_another_kind_is_refused(job, tmp_path, capsys):
     refused(capsys, ["--config", path, "--out", str(tmp_path / "run")], sentence)
 
 
-def test_a_run_goes_on_only_with_its_data_and_processes(job, tmp_path, capsys, recorded):
+def test_a_run_resumes_only_with_its_data_and_processes(
+    job, tmp_path, capsys, recorded, monkeypatch
+):
     run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
     fewer = ["--resume", str(run), "--set", "iterations=2"]
     checkpoints = sorted((run / "checkpoints").iterdir())
@@ -345,8 +350,10 @@ def test_a_run_goes_on_only_with_its_data_and_processes(job, tmp_path, capsys, r
     refused(capsys, fewer, f"{other} holds other demonstrations now than those that")
     config.write_text(text)
     start = checkpoint.load(checkpoint.resolve(run))
+    monkeypatch.setattr(implicit_bc, "current_group", lambda: Group(0, 2))
     with pytest.raises(UserError, match=r"was trained by 1 processes, and a resumed run .* got 2"):
-        bc_learner.Learner(bc_learner.Job(load_config(config, []), start), run, Group(0, 2))
+        implicit_bc.ImplicitCloning(load_config(config, []), start)
+    monkeypatch.undo()
     assert sorted((run / "checkpoints").iterdir()) == checkpoints
     assert bc.main(fewer) == 0
 
@@ -356,7 +363,7 @@ def test_a_run_goes_on_only_with_its_state_and_a_device(job, tmp_path, capsys):
     saved = checkpoint.load(checkpoint.resolve(run))
     more = ["--resume", str(run), "--set", "iterations=2"]
     for state, sentence in (
-        ({}, "holds no progress of a run, so none can go on from it"),
+        ({}, "holds no progress of a run, so none can be resumed from it"),
         ({"progress": {"iteration": 1}}, "basis is missing; it may be another trainer's"),
     ):
         checkpoint.save(saved.path, saved.policy, saved.search, saved.config, state)

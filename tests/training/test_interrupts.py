@@ -100,7 +100,7 @@ def test_training_listens_nowhere_and_sigterm_ends_it_as_control_c_does(job, tmp
     process.send_signal(signal.SIGTERM)
     printed, _ = process.communicate(timeout=180)
     assert process.returncode == 143
-    assert re.search(rf"interrupted; iteration \d+ is saved; go on with: .*--resume {run}", printed)
+    assert re.search(rf"iteration \d+ is saved; resume with: .*--resume {run}", printed)
     wait_for(lambda: not group_lives(process.pid))
 
 

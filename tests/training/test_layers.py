@@ -11,7 +11,7 @@ LAYERS = (
     {"demonstrations", "reports", "video"},
     {"algorithms", "runner"},
     {"interventions"},
-    {"compare"},
+    {"compare", "runs", "settings", "trainers"},
     {"commands"},
 )
 """From the ground up. `commands` are the modules of `training` itself, but for `runner`."""

@@ -19,11 +19,11 @@ from policies.common.feature_maps import map_state
 from tests.training import test_bc, test_es, test_implicit_bc
 from training import bc, es
 from training.algorithms.es_config import load_config
-from training.algorithms.lifecycle import build_policy
 from training.algorithms.workers import EpisodeWorker, Task, get_parameters
 from training.collect.environments import make_env
 from training.io import checkpoint
 from training.io import config as configuration
+from training.runner import build_policy
 
 recorded = test_implicit_bc.recorded
 CLUSTERED = {

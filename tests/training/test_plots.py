@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 import envs
-from training.algorithms import dagger, es_learner
-from training.algorithms import implicit_cloning as implicit_bc
+from training.algorithms.dagger import DAgger
+from training.algorithms.es import EvolutionStrategies
+from training.algorithms.implicit_bc import ImplicitCloning
 from training.io.config import UserError
 from training.io.metrics import read_metrics
 from training.plots import main
 from training.reports import plots
 from training.reports.plots import plot_pareto
 
-COLUMNS = es_learner.columns(envs.STEPPING_STONES)
-SWEEP_COLUMNS = implicit_bc.columns(envs.BIMANUAL_SWEEP)
+COLUMNS = EvolutionStrategies.columns(envs.STEPPING_STONES)
+SWEEP_COLUMNS = ImplicitCloning.columns(envs.BIMANUAL_SWEEP)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_the_panels_are_of_columns_that_training_writes():
     for task in envs.tasks():
         written = {
             name
-            for trainer in (es_learner, implicit_bc, dagger)
+            for trainer in (EvolutionStrategies, ImplicitCloning, DAgger)
             for name in trainer.columns(task.env_id)
         }
         drawn = plots.panels(task.outcomes)

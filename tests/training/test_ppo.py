@@ -26,7 +26,7 @@ from training.io import checkpoint
 pytest.importorskip("stable_baselines3")
 
 from training import ppo
-from training.algorithms import ppo_learner
+from training.algorithms.ppo import ProximalPolicyOptimisation
 from training.algorithms.ppo_update import _buffer, discounted
 
 DOT = "tests.training.dot_env:Dot-v0"
@@ -126,13 +126,13 @@ def test_samples_have_the_probabilities_that_they_are_drawn_by(kind, temperature
 def learner(job, **changes):
     config = load_any_config(job(**changes), [])
     assert isinstance(config, PPOConfig)
-    return config, ppo_learner.prepare(config)
+    return config, ProximalPolicyOptimisation(config)
 
 
 def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(job):
     config, made = learner(job, gamma=0.9, gae_lambda=0.8)
     explorer = Explorer(1.0, config.env_id, config.env, {"patch": [4, 4]})
-    state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
+    state = {name: tensor.numpy() for name, tensor in made.policy.state_dict().items()}
     rollouts = [explorer.run(Task(seed, state, made.log_std.numpy())) for seed in (1, 2)]
     assert not rollouts[0].terminated
     ended = [rollouts[0], rollouts[1].__class__(**{**vars(rollouts[1]), "terminated": True})]
@@ -155,7 +155,7 @@ def test_an_episode_that_is_cut_off_is_worth_what_its_last_observation_promises(
 def test_probabilities_are_as_they_were_when_the_actions_were_drawn(job):
     config, made = learner(job)
     explorer = Explorer(1.0, config.env_id, config.env, {"patch": [4, 4]})
-    state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
+    state = {name: tensor.numpy() for name, tensor in made.policy.state_dict().items()}
     rollout = explorer.run(Task(3, state, made.log_std.numpy()))
     buffer = _buffer(made.model, [rollout], 1.0)
     for batch in buffer.get(2):
@@ -172,18 +172,18 @@ def test_the_action_before_is_what_was_taken_not_what_the_policy_alone_would_hav
     config, made = learner(job, **changes, exploration=0.7)
     explorer = Explorer(1.0, config.env_id, config.env, policy)
     with torch.no_grad():  # so that it matters
-        made.actor.controller.layers[0].weight[:, -made.actor.head.coded :] = 1.0
-    state = {name: tensor.numpy() for name, tensor in made.actor.state_dict().items()}
+        made.policy.controller.layers[0].weight[:, -made.policy.head.coded :] = 1.0
+    state = {name: tensor.numpy() for name, tensor in made.policy.state_dict().items()}
     rollout = explorer.run(Task(3, state, made.log_std.numpy()))
     samples = torch.from_numpy(rollout.samples)
     taken = samples.long()[:, 0] if choices else samples.clamp(-1, 1)
     seen = {k: torch.from_numpy(v[:-1]).unsqueeze(0) for k, v in rollout.observations.items()}
     starts = torch.arange(len(taken)).unsqueeze(0) == 0
     with torch.no_grad():
-        decision, _ = made.actor.unroll(seen, taken.unsqueeze(0), starts, made.actor.start(1))
+        decision, _ = made.policy.unroll(seen, taken.unsqueeze(0), starts, made.policy.start(1))
         expected, _ = log_probability(decision, made.log_std, samples)
         alone = {key: part[0] for key, part in seen.items()}
-        without, _ = log_probability(made.actor.decide(alone), made.log_std, samples)
+        without, _ = log_probability(made.policy.decide(alone), made.log_std, samples)
     found = _buffer(made.model, [rollout], 1.0).log_probs[:, 0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert np.abs(found[1:] - without[1:].numpy()).max() > 0.1
@@ -198,7 +198,7 @@ def test_the_action_before_is_what_was_taken_not_what_the_policy_alone_would_hav
 def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
     run = train(job(), tmp_path / "run")
     rows = metrics(run, without=())
-    assert tuple(rows[0]) == ppo_learner.columns("Toy-v0")
+    assert tuple(rows[0]) == ProximalPolicyOptimisation.columns("Toy-v0")
     assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
     assert int(rows[-1]["episodes"]) == 4 * (1 + 8)  # two waves of four: 24 steps
     assert int(rows[-1]["env_steps"]) == 4 * 9 * 3
@@ -291,7 +291,7 @@ def test_sigterm_ends_it_in_one_line(job, tmp_path):
     process.send_signal(signal.SIGTERM)
     printed, _ = process.communicate(timeout=180)
     assert process.returncode == 143
-    assert re.search(rf"interrupted; iteration \d+ is saved; go on with: .*--resume {run}", printed)
+    assert re.search(rf"iteration \d+ is saved; resume with: .*--resume {run}", printed)
     assert "Traceback" not in printed
 
 

@@ -234,8 +234,8 @@ def test_a_run_never_goes_on_over_rows_that_are_missing(run, whole, capsys, dama
     error = refused(
         capsys, ["--resume", run, "--set", "iterations=8"],
         f"{run / 'metrics.csv'} must hold a whole row of each of the first 7 iterations, in their "
-        "order, but holds only those of the first 3; the newest checkpoint that this run can go on "
-        f"from is {at(run, 3)}: python -m",
+        "order, but holds only those of the first 3; the newest checkpoint that this run can "
+        f"resume from is {at(run, 3)}: python -m",
     )  # fmt: skip
     assert lines(run) == before
     paste(error.replace("iterations=8", "iterations=7"))
@@ -297,7 +297,7 @@ def test_a_damaged_checkpoint_is_refused_with_the_command_that_goes_on(run, whol
         at(run, iteration).write_bytes(damage(at(run, iteration).read_bytes()))
     error = refused(
         capsys, ["--resume", run, "--set", "workers=1", "iterations=7"], f"{at(run, 7)} is ",
-        f"; the newest checkpoint that this run can go on from is {at(run, 5)}: python -m "
+        f"; the newest checkpoint that this run can resume from is {at(run, 5)}: python -m "
         f"training.es --resume '{at(run, 5)}' --set workers=1 iterations=7",
     )  # fmt: skip
     for main in (rollout.main, evaluate.main, flops.main):
@@ -320,7 +320,7 @@ def test_where_no_checkpoint_is_whole_none_is_named(run, capsys):
 def test_a_run_goes_on_from_any_of_its_checkpoints(run, whole, capsys):
     (run / "checkpoints" / "000005.safetensors.mine").write_bytes(b"not the run's")
     es.main(["--resume", str(at(run, 4)), "--set", "iterations=5"])
-    assert f"going on from {at(run, 4)}; later checkpoints are kept as *.aside" in (
+    assert f"resuming from {at(run, 4)}; later checkpoints are kept as *.aside" in (
         capsys.readouterr().out
     )
     assert [path.stem[-1] for path in in_run(run)] == list("0345")

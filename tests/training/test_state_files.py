@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from tests.training.study_jobs import conduct
 from tests.training.test_full_disk import BC, ES
 from training import bc, es, evaluate, flops, plots, rollout
-from training.algorithms import es_learner
+from training.algorithms.es import EvolutionStrategies
 from training.analysis.gaze import Gaze
 from training.command.errors import UserError
 from training.io import checkpoint
@@ -87,8 +87,9 @@ def test_a_run_whose_search_is_damaged(runs, tmp_path, capsys, search, sentence)
     path, whole = latest(runs["es"], tmp_path / "run")
     state = {**whole.state, "search": search}
     checkpoint.save(path, whole.policy, whole.search, whole.config, state)
+    config = es.load_config(tmp_path / "run" / "config.yaml")
     with pytest.raises(UserError) as caught:
-        es_learner.prepare(es.load_config(tmp_path / "run" / "config.yaml"), checkpoint.load(path))
+        EvolutionStrategies(config, checkpoint.load(path))
     assert str(path) in str(caught.value)
     assert sentence.partition(" is of type")[0] in str(caught.value)
 

@@ -15,7 +15,7 @@ import torch
 from tests.training import own_tracker, random_search, test_es, test_trainers
 from tests.training.test_trainers import files, written
 from training import es
-from training.algorithms import door
+from training.algorithms.command import main
 from training.command.signals import Interrupted
 from training.io import checkpoint, run_log, trackers
 from training.io.config import UserError
@@ -115,7 +115,7 @@ def test_what_a_tracker_draws_is_put_back(run):
 def test_a_tracked_run_is_the_same_bit_for_bit_and_tracked_once(tmp_path, monkeypatch, kind):
     """The first part ends after an iteration is tracked, and before its checkpoint is there."""
     job = {**(test_trainers.SEARCH if kind == "own" else test_trainers.JOBS[kind]), "workers": 1}
-    command = partial(door.main, random_search.NAME if kind == "own" else kind)
+    command = partial(main, random_search.NAME if kind == "own" else kind)
     words = ["--config", str(written(tmp_path, {**job, "iterations": 2}))]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert command([*words, "--out", str(whole)]) == 0
@@ -144,7 +144,7 @@ def test_a_tracked_run_is_the_same_bit_for_bit_and_tracked_once(tmp_path, monkey
 def test_a_run_s_file_imports_no_tracker(tmp_path, capsys):
     """Somebody else may have written it; the command that goes on names it."""
     path, run = written(tmp_path, {**test_trainers.SEARCH, "iterations": 1}), tmp_path / "run"
-    command = partial(door.main, random_search.NAME)
+    command = partial(main, random_search.NAME)
     assert command(["--config", str(path), "--out", str(run)]) == 0
     text = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(text.replace("tracker: none", "tracker: unimported_one:X"))

@@ -11,11 +11,11 @@ import yaml
 from tests.training import counted_env, random_search, test_bc, test_es, test_implicit_bc, test_ppo
 from tests.training.study_jobs import conduct, write_study
 from training import bc, demos, es, ppo
-from training.algorithms import door
-from training.algorithms.lifecycle import train
+from training.algorithms.command import main as run_trainer
 from training.algorithms.registry import TRAINERS, load_any_config, trainer_of
 from training.io import checkpoint
 from training.io.config import UserError
+from training.runner import train
 
 EXPERT, PICTURE = (f"tests.training.counted_env:Counted{name}-v0" for name in ("Expert", "Picture"))
 SEARCH = {
@@ -48,14 +48,14 @@ def rewards(run):
 def test_a_trainer_of_one_file_learns_and_goes_on_bit_for_bit(tmp_path, capsys):
     path, whole, parts = written(tmp_path, SEARCH), tmp_path / "whole", tmp_path / "parts"
     words = ["--config", str(path), "--out"]
-    assert door.main(random_search.NAME, [*words, str(whole)]) == 0
+    assert run_trainer(random_search.NAME, [*words, str(whole)]) == 0
     told = capsys.readouterr().out
     assert f"python -m tests.training.random_search --resume {whole}" in told
     assert rewards(whole) == sorted(rewards(whole))
     assert rewards(whole)[-1] > rewards(whole)[0]
-    assert door.main(random_search.NAME, [*words, str(parts), "--set", "iterations=2"]) == 0
+    assert run_trainer(random_search.NAME, [*words, str(parts), "--set", "iterations=2"]) == 0
     words = ["--resume", str(parts), "--set", "iterations=4"]
-    assert door.main(random_search.NAME, words) == 0
+    assert run_trainer(random_search.NAME, words) == 0
     assert files(parts)["000004.safetensors"] == files(whole)["000004.safetensors"]
 
 
@@ -123,7 +123,7 @@ def test_a_run_of_another_trainer_is_not_gone_on_with(tmp_path, capsys):
         (3, "trainer must be one of es, bc, ppo, got 3; one of your own is named module:NAME$"),
         ("no.such:TRAINER", "no.such:TRAINER: there is no module no on Python's path"),
         ("tests.training.random_search:SEARCH", "has no SEARCH"),
-        ("tests.training.random_search:columns", "trainer must be one of es, bc, ppo, got 'tests."),
+        ("tests.training.random_search:NAME", "trainer must be one of es, bc, ppo, got 'tests."),
     ],
 )
 def test_a_trainer_that_is_none_is_one_sentence(tmp_path, value, sentence):

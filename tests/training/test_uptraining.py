@@ -9,7 +9,6 @@ import yaml
 from tests.training import test_bc, test_es, test_implicit_bc, test_ppo
 from tests.training.study_jobs import TWO_STAGES, write_study
 from training import bc, es, ppo
-from training.algorithms.lifecycle import Job
 from training.algorithms.registry import load_any_config
 from training.command.errors import UserError
 from training.compare.config import load_config
@@ -17,6 +16,7 @@ from training.compare.jobs import DONE
 from training.compare.runs import all_runs, check_policies
 from training.io import checkpoint
 from training.io import config as configuration
+from training.runner import Algorithm
 
 recorded = test_implicit_bc.recorded
 EXACT = {"controller": "mlp", "hidden": [8], "patch": [8, 8], "feature_map": "softmax"}
@@ -134,7 +134,9 @@ def test_a_place_memory_takes_another_map_but_no_other_reads(tmp_path):
     def policy(**changes):
         keys = {"policy.name": "place_memory", "policy.memory": "linear"}
         keys |= {key if key == "init_from" else f"policy.{key}": v for key, v in changes.items()}
-        with closing(Job(load_any_config("configs/stepping_stones_memory_es.yaml", keys))) as job:
+        with closing(
+            Algorithm(load_any_config("configs/stepping_stones_memory_es.yaml", keys))
+        ) as job:
             return configuration.dump(job.config), job.policy.state_dict()
 
     config, first = policy(feature_map="harmonic")

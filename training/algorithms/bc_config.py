@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -68,10 +68,16 @@ def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
     return [(command, "improve it by evolution strategies")]
 
 
+def _algorithm() -> Any:
+    from training.algorithms.dagger import DAgger
+
+    return DAgger
+
+
 BC = Trainer(
     name="bc",
     config=BCConfig,
-    learner="training.algorithms.dagger",
+    algorithm=_algorithm,
     summary="Train a policy by cloning a scripted expert.",
     preset="stepping_stones_clone.yaml",
     following=_following,

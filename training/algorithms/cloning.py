@@ -1,6 +1,10 @@
-"""Behaviour cloning: one round of gradient steps, and what it came to.
+"""Behaviour cloning: one round of gradient steps, and its losses.
 
-The policy's head gives the loss (`policies.common.heads`, `policies.footholds.head`).
+The policy's head gives the loss (`policies.common.heads`, `policies.footholds.head`). Policies that
+remember are trained by truncated backpropagation through time (Williams and Peng 1990): whole
+episodes, shuffled, stand one behind the other in lanes; a gradient step goes through the next
+`sequence` decisions of every lane, from the memory before them, which is emptied where an episode
+begins.
 """
 
 from __future__ import annotations
@@ -15,16 +19,15 @@ from torch import Tensor, nn
 
 from policies.common.seeing import SeeingPolicy
 from training.algorithms.bc_config import BCConfig
-from training.algorithms.labelled_walks import Demonstrations
+from training.algorithms.labelled_rollouts import Demonstrations
 from training.algorithms.map_fitting import OBSERVATIONS, sound
-from training.algorithms.sequences import in_lanes, judged
 from training.command.errors import NotFiniteError
 
 __all__ = ["Fit", "batches", "fit", "learning_rate", "validate"]
 
 PART = 16
 """Decisions whose gradient is computed at once: what they need stays in the cache."""
-_CHUNK = 1024  # decisions validated at once
+_CHUNK, _CHUNK_IN_ORDER = 1024, 256  # decisions validated at once
 
 
 def learning_rate(peak: float, update: int, updates: int) -> float:
@@ -68,7 +71,7 @@ def fit(
     losses, norms = [], []
     parameters = list(policy.parameters())
     made = (
-        in_lanes(policy, data, config, generator)
+        _in_lanes(policy, data, config, generator)
         if policy.unrolls
         else _in_parts(policy, data, config, generator, part_size)
     )
@@ -126,7 +129,7 @@ def validate(
     """Mean loss on demonstrations, and the share of the actions' numbers that are near the
     expert's; NaN where a policy of the user's own does not say what it decided."""
     if policy.unrolls:
-        return judged(policy, data, speed_weight)
+        return _validate_in_order(policy, data, speed_weight)
     loss, right = 0.0, 0.0 if hasattr(policy, "decide") else math.nan
     generator = torch.Generator().manual_seed(0)
     for index in torch.arange(len(data)).split(_CHUNK):
@@ -137,4 +140,63 @@ def validate(
         decision = policy.decide(batch.observations)
         loss += float(decision.loss(batch.actions, speed_weight)) * len(index)
         right += float(decision.right(batch.actions)) * len(index)
+    return loss / len(data), right / len(data)
+
+
+def _in_lanes(
+    policy: SeeingPolicy, data: Demonstrations, config: BCConfig,
+    generator: torch.Generator,
+) -> Iterator[tuple[float, Tensor]]:  # fmt: skip
+    """For each update of a round, once its gradient is added to the parameters': the loss, and
+    which decisions it is of."""
+    steps = min(config.sequence, config.batch_size)
+    count = max(1, config.batch_size // steps)
+    lanes, starts = _lanes(data, count, steps * config.updates, generator)
+    memory = policy.start(count)
+    for first in range(0, lanes.shape[1], steps):
+        index = lanes[:, first : first + steps]
+        batch = data[index]
+        assert batch.taken is not None
+        decision, memory = policy.unroll(
+            batch.observations, batch.taken, starts[:, first : first + steps], memory
+        )
+        loss = decision.loss(batch.actions.flatten(0, 1), config.speed_weight)
+        loss.backward()
+        yield loss.item(), index.flatten()
+
+
+def _lanes(
+    data: Demonstrations, count: int, steps: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Decisions (count, steps), whole episodes in shuffled passes, and where one begins; at the
+    beginning of a lane one does, whole or not."""
+    assert data.starts is not None
+    begins = data.starts.nonzero().flatten()
+    episodes = [*torch.arange(len(data)).tensor_split(begins[1:])]
+    order: list[Tensor] = []
+    length = 0
+    while length < count * steps:
+        for i in torch.randperm(len(episodes), generator=generator).tolist():
+            order.append(episodes[i])
+            length += len(episodes[i])
+    lanes = torch.cat(order)[: count * steps].view(count, steps)
+    starts = data.starts[lanes]
+    starts[:, 0] = True
+    return lanes, starts
+
+
+@torch.no_grad()
+def _validate_in_order(
+    policy: SeeingPolicy, data: Demonstrations, speed_weight: float
+) -> tuple[float, float]:
+    """Mean loss over whole episodes, and the share of the actions' numbers that are near."""
+    loss, right, memory = 0.0, 0.0, policy.start(1)
+    for index in torch.arange(len(data)).split(_CHUNK_IN_ORDER):
+        batch = data[index.unsqueeze(0)]
+        assert batch.taken is not None
+        assert batch.starts is not None
+        decision, memory = policy.unroll(batch.observations, batch.taken, batch.starts, memory)
+        actions = batch.actions.flatten(0, 1)
+        loss += float(decision.loss(actions, speed_weight)) * len(index)
+        right += float(decision.right(actions)) * len(index)
     return loss / len(data), right / len(data)

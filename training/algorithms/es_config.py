@@ -88,10 +88,16 @@ def _check(config: ESConfig, source: str) -> None:
         configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
 
 
+def _algorithm() -> Any:
+    from training.algorithms.es import EvolutionStrategies
+
+    return EvolutionStrategies
+
+
 ES = Trainer(
     name="es",
     config=ESConfig,
-    learner="training.algorithms.es_learner",
+    algorithm=_algorithm,
     summary="Train a policy by evolution strategies.",
     preset="stepping_stones.yaml",
     free_on_resume=("iterations", "workers", "ray_address"),

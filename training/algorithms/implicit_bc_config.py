@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -88,10 +88,16 @@ class ImplicitBCConfig(JobConfig):
         return self
 
 
+def _algorithm() -> Any:
+    from training.algorithms.implicit_bc import ImplicitCloning
+
+    return ImplicitCloning
+
+
 IMPLICIT_BC = Trainer(
     name="bc",
     config=ImplicitBCConfig,
-    learner="training.algorithms.implicit_cloning",
+    algorithm=_algorithm,
     where="where policy.name is vision_performer, and policy.form not pooled",
     free_on_resume=(
         "iterations",

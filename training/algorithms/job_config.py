@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection, Sequence
 from dataclasses import field
 from importlib import resources
@@ -28,7 +27,6 @@ __all__ = [
     "describe_job",
     "is_of_run",
     "load_job",
-    "make_parser",
     "missing_keys",
     "resolved",
 ]
@@ -210,27 +208,3 @@ def describe_job(cls: type[Any]) -> str:
     """Every field for --help, and those of its default environment: key, default, type, unit."""
     env = configuration.describe(_settings(cls.env_id), "env.")
     return f"{configuration.describe(cls)}\n{env}"
-
-
-def make_parser(
-    command: str, description: str, fields: str, preset: str
-) -> configuration.ArgumentParser:
-    """The parser of what `lifecycle.run_command` reads; `fields` describes the configuration."""
-    parser = configuration.ArgumentParser(
-        prog=f"python -m {command}",
-        description=description,
-        epilog=f"fields of the configuration, for --set and --config, with defaults:\n{fields}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", metavar="FILE", help=f"YAML (default: {preset or 'none'})")
-    parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/<env>-<time>)")
-    parser.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="go on with a run that was stopped, from its newest checkpoint or from the one named",
-    )
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
-        help="set fields of the configuration, dotted where nested",
-    )  # fmt: skip
-    return parser

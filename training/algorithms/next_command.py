@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from training.algorithms.implicit_bc_config import load_config
-from training.algorithms.lifecycle import build_policy
 from training.collect import environments
 from training.command.command_lines import command_line, preset
 from training.demonstrations.reader import DemoReader
 from training.io.config import UserError
 from training.io.overrides import assignment
+from training.runner import build_policy
 
 __all__ = ["cloning_command"]
 

@@ -125,10 +125,16 @@ def critic_settings(
     return found
 
 
+def _algorithm() -> Any:
+    from training.algorithms.ppo import ProximalPolicyOptimisation
+
+    return ProximalPolicyOptimisation
+
+
 PPO = Trainer(
     name="ppo",
     config=PPOConfig,
-    learner="training.algorithms.ppo_learner",
+    algorithm=_algorithm,
     summary="Train a policy by proximal policy optimisation.",
     preset="stepping_stones_ppo.yaml",
     free_on_resume=("iterations", "workers", "ray_address", "device"),

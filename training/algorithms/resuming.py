@@ -1,8 +1,8 @@
-"""What a stopped run goes on from: `--resume RUN`, or one of its checkpoints.
+"""Find what a stopped run resumes from: `--resume RUN`, or one of its checkpoints.
 
 A checkpoint is fit when its file is whole, it is of the run's configuration and of the iteration
 that its name says, and metrics.csv holds the rows of all iterations up to it. Where the newest is
-not, the error names the newest that is, and the command that goes on from it.
+not, the error names the newest that is, and the command that resumes from it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from training.io.overrides import read_overrides
 
 __all__ = [
     "check_same_job",
-    "go_on",
     "iterations_done",
     "resume",
+    "resume_newest",
     "set_aside_later",
 ]
 
@@ -50,13 +50,8 @@ class _Job:
 
     @property
     def file(self) -> Path:
-        """Where that stands."""
+        """Its configuration file."""
         return self.run / run_log.CONFIG
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        """Keys that a resumed run may change."""
-        return self.trainer.free
 
 
 def resume(
@@ -79,7 +74,7 @@ def resume(
     return config, run, _start_of(run, chosen, before, config, words)
 
 
-def go_on(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
+def resume_newest(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
     """What a run goes on with from its newest checkpoint: `config`, but begun where it was, and by
     what it knew of. UserError when it cannot go on."""
     trainer = trainer_of(config)
@@ -99,17 +94,17 @@ def _start_of(
     `config`; UserError when it cannot, `words` being the command line's beside --resume."""
     job = _Job(run, trainer_of(before), configuration.dump(before))
     after, file = configuration.dump(config), job.file
-    changed = differences(job.config, after, job.free)
+    changed = differences(job.config, after, job.trainer.free)
     changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
     for key, there, here in changed:
         raise UserError(
             f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
-            f"{', '.join(job.free)} alone"
+            f"{', '.join(job.trainer.free)} alone"
         )
     if chosen is None and run_log.has_rows(run):  # the first checkpoint comes before the first row
         raise UserError(
-            f"{run} has rows in {run_log.METRICS} but no checkpoint to go on from; bring "
-            f"{run / checkpoint.CHECKPOINTS} back, or begin anew with another --out"
+            f"{run} has rows in {run_log.METRICS} but no checkpoint to resume from; bring "
+            f"{run / checkpoint.CHECKPOINTS} back, or start anew with another --out"
         )
     start = None if chosen is None else _start(chosen, job, words)
     done = iterations_done(start)
@@ -188,7 +183,7 @@ def _start(chosen: Path, job: _Job, words: list[str]) -> Checkpoint:
         instead = next((path for path in others if _is_fit(path, job)), None)
         if instead is not None:
             raise UserError(
-                f"{error}; the newest checkpoint that this run can go on from is {instead}: "
+                f"{error}; the newest checkpoint that this run can resume from is {instead}: "
                 f"{command_line(job.trainer.command, '--resume', instead, *words)}"
             ) from None
         if isinstance(error, _OtherJobError):
@@ -240,7 +235,7 @@ def iterations_done(start: Checkpoint | None) -> int:
     done = progress.get("iteration") if isinstance(progress, dict) else None
     if type(done) is not int or done < 0:
         raise UserError(
-            f"{start.path} holds no progress of a run, so none can go on from it; it may be a "
+            f"{start.path} holds no progress of a run, so none can be resumed from it; it may be a "
             "policy alone"
         )
     return done
@@ -256,6 +251,6 @@ def set_aside_later(start: Checkpoint) -> None:
         ) from None
     if aside:
         print(
-            f"going on from {start.path}; later checkpoints are kept as *.aside until their "
+            f"resuming from {start.path}; later checkpoints are kept as *.aside until their "
             "iterations are done again"
         )

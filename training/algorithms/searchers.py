@@ -7,12 +7,15 @@ searcher's state and the seed, so a run resumes exactly without saving a random 
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from training.algorithms.evo import evotorch_algorithms, quiet
+from foveate_extras import needs
 from training.algorithms.searcher_config import ARSConfig, CMAESConfig, PGPEConfig, SearcherConfig
 
 __all__ = ["ARSConfig", "CMAESConfig", "PGPEConfig", "Searcher", "SearcherConfig", "build"]
@@ -68,6 +71,22 @@ def centered_ranks(returns: Tensor) -> Tensor:
     return (below - above).to(torch.float64) / (2 * max(len(returns) - 1, 1))
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide warnings: EvoTorch uses torch.jit.script, which is deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _evotorch_algorithms(who: str) -> Any:
+    """The module `evotorch.algorithms`; MissingExtraError says that `who` needs it."""
+    with _quiet(), needs(who, "es"):
+        import evotorch.algorithms
+        import evotorch.algorithms.functional
+    return evotorch.algorithms
+
+
 class CMAES:
     """EvoTorch's CMA-ES, asked and told.
 
@@ -86,10 +105,10 @@ class CMAES:
                 f"the policy has {len(center)} parameters, and searcher.name = cmaes takes at most "
                 f"{_MOST_FOR_FULL_COVARIANCE}: set searcher.separable = true, or use pgpe or ars"
             )
-        algorithms = evotorch_algorithms("searcher.name = cmaes")
+        algorithms = _evotorch_algorithms("searcher.name = cmaes")
         from evotorch import Problem
 
-        with quiet():
+        with _quiet():
             logging.getLogger("evotorch").setLevel(logging.WARNING)
             problem = Problem(
                 "max",
@@ -181,7 +200,7 @@ class PGPE:
     antithetic = True
 
     def __init__(self, config: PGPEConfig, center: Tensor, popsize: int) -> None:
-        self._functional = functional = evotorch_algorithms("searcher.name = pgpe").functional
+        self._functional = functional = _evotorch_algorithms("searcher.name = pgpe").functional
         self._popsize = popsize
         self._state = functional.pgpe(
             center_init=center,

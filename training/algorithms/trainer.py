@@ -1,4 +1,4 @@
-"""What a trainer is: the one object by which commands and studies know it."""
+"""The description of a trainer, by which commands and studies know it: `Trainer`."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ __all__ = ["Trainer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """A trainer, which stands in one file; those of one name differ in the policies they take."""
+    """A trainer; several of the same name differ in the policies that they accept."""
 
     name: str
-    """The value of `trainer` in a YAML; "module:NAME" of one that is not in the registry."""
+    """The value of `trainer` in a YAML file; "module:NAME" for a custom trainer."""
     config: type[JobConfig]
     """Class of its configurations, whose `trainer` is its name by default."""
-    learner: str
-    """Module that trains, imported late: `columns(env_id)` of metrics.csv, `prepare(config, start)`
-    that gives a `lifecycle.Job` or raises UserError, and `train(job, run)`."""
+    algorithm: Callable[[], type[Any]] | None = None
+    """Returns its subclass of `training.runner.Algorithm`; that is imported there, so that --help
+    does not wait for PyTorch."""
+    learner: str = ""
+    """Instead of `algorithm`: a module with a training loop of its own, as `columns(env_id)`,
+    `prepare(config, start)`, which returns a `training.runner.Algorithm`, and `train(job, run)`."""
     summary: str = ""
     """What --help says."""
     preset: str = ""
-    """File among the package's configs that its command reads when none is named."""
+    """File among the package's configs that its command reads when none is given."""
     where: str = ""
-    """Which policies it takes, where other trainers of its name take others."""
+    """Which policies it accepts, if other trainers of its name accept others."""
     free_on_resume: tuple[str, ...] = ("iterations", "workers")
-    """Keys that a resumed run may change, beside those that any may, see `free`."""
+    """Keys that a resumed run may change, besides those in `free`."""
     check: Callable[[Any, str], object] | None = None
-    """UserError, which names a source, for a configuration that no type forbids."""
+    """Raises UserError, which names a source, for a configuration that no type forbids."""
     in_processes: bool = False
     """Whether several processes of torchrun may train together."""
     clones_recordings: bool = False
-    """Whether it learns from recorded demonstrations alone; then `learner` has
-    `identity(config)` of them."""
+    """Whether it learns from recorded demonstrations alone; its algorithm then has the class method
+    `identity(config)`."""
     following: Callable[[Any, Path], list[tuple[str, str]]] | None = None
-    """Commands to do next with a run, and what for; None: see its curves, train on."""
+    """Commands to run next, and their purpose; None: show the curves, train longer."""
 
     @property
     def command(self) -> str:
@@ -66,6 +69,31 @@ class Trainer:
         return config
 
     @property
-    def module(self) -> Any:
-        """The learner, imported."""
-        return import_module(self.learner)
+    def _source(self) -> Any:
+        """The algorithm's class, or the learner's module; imported."""
+        return import_module(self.learner) if self.algorithm is None else self.algorithm()
+
+    def columns(self, env_id: str) -> tuple[str, ...]:
+        """Columns of metrics.csv."""
+        columns: tuple[str, ...] = self._source.columns(env_id)
+        return columns
+
+    def prepare(self, config: Any, start: Any = None) -> Any:
+        """The algorithm at the beginning of a run, or at the checkpoint `start`; UserError if it
+        cannot train so."""
+        source = self._source
+        return source.prepare(config, start) if self.algorithm is None else source(config, start)
+
+    def train(self, job: Any, run: Path) -> None:
+        """Train what `prepare` returned in a run directory."""
+        if self.algorithm is None:
+            self._source.train(job, run)
+            return
+        from training.runner import run_loop
+
+        run_loop(job, run)
+
+    def identity(self, config: Any) -> str:
+        """Tells the demonstrations that a run would clone from all others."""
+        identity: str = self._source.identity(config)
+        return identity

@@ -7,8 +7,6 @@ so that a training run is the same bit for bit whatever runs the episodes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,19 +19,16 @@ from torch import Tensor, nn
 import policies
 from policies.common.observation import copied
 from training.algorithms.map_fitting import evenly
-from training.collect.crew import WorkerDiedError
 from training.collect.environments import make_env
 from training.collect.episode import Episode, run_episode
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io.checkpoint import policy_settings
-from training.io.config import UserError
 
 __all__ = [
     "EpisodeWorker",
     "Outcome",
     "PolicyWorker",
     "Task",
-    "explained",
     "get_parameters",
     "set_parameters",
 ]
@@ -143,13 +138,3 @@ class EpisodeWorker(PolicyWorker):
         statistics = empty.update(np.stack(measured))
         kept = [seen[i] for i in evenly(len(seen), task.kept)]
         return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turn what an episode stops training by into a UserError: numbers that are not finite, or
-    workers that die."""
-    try:
-        yield
-    except (FloatingPointError, WorkerDiedError) as error:
-        raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None

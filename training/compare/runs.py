@@ -16,8 +16,6 @@ from torch import Tensor
 
 from training.algorithms import registry as trainers
 from training.algorithms.job_config import JobConfig, missing_keys
-from training.algorithms.lifecycle import Job as PreparedJob
-from training.algorithms.lifecycle import build_policy, train
 from training.algorithms.registry import load_any_config, trainer_of
 from training.algorithms.resuming import check_same_job
 from training.algorithms.uptraining import check_heads, kernel, renewed, without
@@ -32,6 +30,7 @@ from training.io.fingerprint import differences, fingerprint
 from training.io.metrics import read_metrics
 from training.io.overrides import merge, read_overrides
 from training.io.state_files import Count, State, read_json
+from training.runner import Algorithm, build_policy, train
 
 __all__ = [
     "STOPPED",
@@ -278,7 +277,7 @@ def check_policies(runs: list[TrainingJob], curves: Sequence[CurveConfig] = ()) 
             if trainer.has("init_from"):  # which is not there yet
                 job = _changed(job, init_from=None)
             # Nor are recordings.
-            prepare: Any = PreparedJob if trainer.clones_recordings else trainer.module.prepare
+            prepare: Any = Algorithm if trainer.clones_recordings else trainer.prepare
             with closing(prepare(job)) as prepared:
                 policy = prepared.policy
             if before is not None:
@@ -331,7 +330,7 @@ def check_demonstrations(runs: Sequence[TrainingJob], begin: bool) -> None:
         if saved:
             identity = checkpoint.load(saved[-1]).state.get("basis", {}).get("demonstrations")
         elif begin and key not in begun and not run.finished:
-            identity = trainer_of(job).module.identity(job)
+            identity = trainer_of(job).identity(job)
             begun.add(key)
         else:
             continue

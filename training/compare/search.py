@@ -23,7 +23,6 @@ from typing import Any, Literal
 import numpy as np
 
 import foveate_extras
-from training.algorithms.lifecycle import train
 from training.algorithms.registry import load_any_config, trainer_of
 from training.command.errors import NotFiniteError
 from training.command.files import write_atomically
@@ -35,6 +34,7 @@ from training.io.fingerprint import differences, fingerprint
 from training.io.inputs_file import read_inputs, write_inputs
 from training.io.metrics import read_metrics
 from training.io.run_log import has_rows
+from training.runner import train
 
 __all__ = ["Search", "Trial", "metric_of", "table"]
 
@@ -245,7 +245,7 @@ class Search:
 
 def metric_of(config: Any, given: str | None) -> str:
     """The column that a trial is judged by; UserError where the trainer writes no such one."""
-    columns = trainer_of(config).module.columns(config.env_id)
+    columns = trainer_of(config).columns(config.env_id)
     usual = ("center_reward", "success", "reward_max")
     metric = next((name for name in usual if name in columns), None) if given is None else given
     if metric not in columns[1:]:

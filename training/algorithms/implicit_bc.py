@@ -1,4 +1,9 @@
-"""What implicit cloning trains in one process: policy, optimiser and demonstrations."""
+"""Behaviour cloning of recorded demonstrations with a Vision-Performer.
+
+Implicit behavioural cloning (Florence et al. 2021) as in Hybrid Random Features, appendix K.2: the
+policy's head gives its loss, InfoNCE against uniform negatives or, for the explicit baseline,
+squared errors. `python -m training.bc` runs it where `policy.name` is vision_performer.
+"""
 
 from __future__ import annotations
 
@@ -6,82 +11,45 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass as checked_dataclass
-from torch import nn
+from torch import Tensor, nn
 
 import envs
 from policies import VisionPerformerPolicy
 from policies.common.feature_maps import map_state
-from training.algorithms import lifecycle
-from training.algorithms.devices import Group
+from training.algorithms.devices import current_group
 from training.algorithms.exploration import Explorer, Rollout, Task
 from training.algorithms.implicit_bc_config import ImplicitBCConfig
-from training.algorithms.lifecycle import state_of
 from training.algorithms.map_fitting import OBSERVATIONS, is_due, sound
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
-from training.algorithms.workers import explained
 from training.collect import environments
-from training.collect.crew import Pool
 from training.collect.outcomes import mean_of, mean_success, outcomes_of
 from training.collect.seeds import VALIDATION_SEEDS_FROM
 from training.command.errors import NotFiniteError
 from training.demonstrations.batches import Batch, FrameSet, Prefetcher, frames_of_update
 from training.demonstrations.reader import DemoReader
-from training.io import checkpoint
-from training.io import config as configuration
+from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
 from training.io.fingerprint import differences, sha256_of
 from training.io.state_files import Count, State
+from training.runner import Algorithm, Saved
 
-__all__ = ["NOT_FINITE", "Fit", "Job", "Learner", "learning_rate"]
+__all__ = ["NOT_FINITE", "Fit", "ImplicitCloning", "learning_rate"]
 
 NOT_FINITE = "not_finite.jsonl"
-"""File of a run directory: what was found in batches whose loss or gradient was not finite."""
+"""File of a run directory: reports of batches whose loss or gradient was not finite."""
 _TRAINING, _VALIDATION = 0, 1  # streams of random numbers
 _MOST_SKIPPED = 0.5  # of a round's batches; beyond, nothing is learned
-
-
-class Job(lifecycle.Job[ImplicitBCConfig]):
-    """What a run begins with, and what its policy may learn from."""
-
-    policy: VisionPerformerPolicy
-    """With the statistics of the frames to train on."""
-    train: FrameSet
-    held_out: FrameSet
-    identity: str
-    """SHA-256 over all of the demonstrations used but their frames: a run may only go on with the
-    same ones."""
-
-    def prepare(self) -> None:
-        """UserError when the demonstrations are not fit for the run."""
-        config = self.config
-        reader = DemoReader(
-            config.demonstrations,
-            env_id=config.env_id,
-            observation_space=self.env.observation_space,
-            action_space=self.env.action_space,
-        )
-        _check_recording(config, reader)
-        chosen, held_out = reader.mask("train")[: config.demos_used], reader.mask("valid")
-        if not chosen or not held_out:
-            raise UserError(
-                f"{config.demonstrations} has {len(chosen)} demonstrations to train on and "
-                f"{len(held_out)} held out, where at least one of each is needed"
-            )
-        self.train, self.held_out = FrameSet(reader, chosen), FrameSet(reader, held_out)
-        self.identity = _identity(reader, chosen, held_out)
-        if self.start is None and config.init_from is None:
-            self.policy.set_statistics(self.train.pose, self.train.actions)
 
 
 def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str:
@@ -122,28 +90,18 @@ def learning_rate(config: ImplicitBCConfig, update: int) -> float:
 
 @checked_dataclass(frozen=True, config=State)
 class Basis:
-    """What a run may not change."""
+    """What a resumed run may not change."""
 
     demonstrations: str
-    """Their identity, see `Data`."""
+    """Their identity, see `ImplicitCloning.identity`."""
     processes: Count
     """How many train."""
 
 
-@checked_dataclass(frozen=True, config=ConfigDict(extra="forbid"))
-class Progress:
-    """Counters of a run."""
-
-    iteration: Count
-    fitted: bool = False
-    """Whether the policy's feature maps are fitted to its queries and keys."""
-
-
 @checked_dataclass(frozen=True, config=State)
-class _Saved:
-    """What a run goes on from, beside tensors."""
+class ImplicitSaved(Saved):
+    """The plain data of a checkpoint."""
 
-    progress: Progress
     basis: Basis
     optimiser_tensors: Count | None = None
     """How many there are; null in checkpoints from before they were counted."""
@@ -160,81 +118,133 @@ class Fit:
     took_s: float = 0.0
 
 
-class Learner:
-    """What trains in one process of a group.
+class ImplicitCloning(Algorithm[ImplicitBCConfig]):
+    """Trains a Vision-Performer on recorded demonstrations, in one process or a group of them."""
 
-    UserError when the run cannot go on from `start` with these data and processes.
-    """
+    Saved = ImplicitSaved
+    opens_pool = False  # closed-loop evaluations are rare
+    policy: VisionPerformerPolicy
+    """With the statistics of the frames to train on."""
 
-    def __init__(self, job: Job, run: Path, group: Group) -> None:
-        config, start = job.config, job.start
-        self.config, self._job, self._run, self._group = config, job, run, group
-        self._frames, self._held_out, policy = job.train, job.held_out, job.policy
-        if len(self._frames) < group.size:
+    @classmethod
+    def columns(cls, env_id: str) -> tuple[str, ...]:
+        """Of metrics.csv; outcomes are those of the evaluation in training."""
+        return (
+            "iteration", "frames", "loss", "val_loss", "grad_norm", "learning_rate", "skipped",
+            "data_share", "success", *_outcomes(env_id), "wall_s",
+        )  # fmt: skip
+
+    @classmethod
+    def identity(cls, config: ImplicitBCConfig) -> str:
+        """SHA-256 over the demonstrations that a run would clone, but for their frames."""
+        with closing(cls(config)) as job:
+            return job.basis.demonstrations
+
+    def prepare(self) -> None:
+        """Demonstrations and optimiser; UserError when the demonstrations do not suit the run."""
+        config, self._group = self.config, current_group()
+        reader = DemoReader(
+            config.demonstrations,
+            env_id=config.env_id,
+            observation_space=self.env.observation_space,
+            action_space=self.env.action_space,
+        )
+        _check_recording(config, reader)
+        chosen, held_out = reader.mask("train")[: config.demos_used], reader.mask("valid")
+        if not chosen or not held_out:
             raise UserError(
-                f"{config.demonstrations} has {len(self._frames)} frames to train on, fewer than "
-                f"the {group.size} processes"
+                f"{config.demonstrations} has {len(chosen)} demonstrations to train on and "
+                f"{len(held_out)} held out, where at least one of each is needed"
             )
-        self.frames_per_update = min(config.batch_size, len(self._frames))
-        self._basis = Basis(job.identity, group.size)
-        self._pool: Pool[Task, Rollout] | None = None
-        self.iteration, self.fitted = 0, job.fitted
-        if start is not None:
-            saved = state_of(start, _Saved)
-            self._check_basis(start.path, saved.basis)
-            self.iteration, self.fitted = saved.progress.iteration, saved.progress.fitted
-        self.device = group.device(config.device)
-        self.policy = policy.to(self.device)
-        self._model = group.wrap(self.policy)
+        self.frames, self.held_out = FrameSet(reader, chosen), FrameSet(reader, held_out)
+        if len(self.frames) < self._group.size:
+            raise UserError(
+                f"{config.demonstrations} has {len(self.frames)} frames to train on, fewer than "
+                f"the {self._group.size} processes"
+            )
+        self.basis = Basis(_identity(reader, chosen, held_out), self._group.size)
+        if self.start is None and config.init_from is None:
+            self.policy.set_statistics(self.frames.pose, self.frames.actions)
+        self.device = self._group.device(config.device)
+        self.policy.to(self.device)
         self.optimiser = torch.optim.AdamW(
             self.policy.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
         )
-        if start is not None:
-            set_optimiser(self.optimiser, start, saved.optimiser_tensors)
-        pinned = self.device.type == "cuda"
-        self._prefetcher = Prefetcher(self._frames, config.readers, pinned=pinned)
-        first, last = (n * config.updates for n in (self.iteration, config.iterations))
-        self._batches: Iterator[Batch] = self._prefetcher.batches(
-            self._indices(update) for update in range(first, last)
-        )
 
-    def _check_basis(self, path: Path, before: Basis) -> None:
-        for key, was, now in differences(*map(dataclasses.asdict, (before, self._basis))):
-            if key == "processes":
-                raise UserError(
-                    f"{path} was trained by {was} processes, and a resumed run needs as many, got "
-                    f"{now}"
-                )
+    def restore(self, start: Checkpoint, saved: ImplicitSaved) -> None:
+        """Set the optimiser; UserError for other demonstrations or another number of processes."""
+        was, now = saved.basis, self.basis
+        if was.demonstrations != now.demonstrations:
             raise UserError(
                 f"{self.config.demonstrations} holds other demonstrations now than those that "
-                f"{path} was trained on, and a resumed run needs the same"
+                f"{start.path} was trained on, and a resumed run needs the same"
             )
+        if was.processes != now.processes:
+            raise UserError(
+                f"{start.path} was trained by {was.processes} processes, and a resumed run needs "
+                f"as many, got {now.processes}"
+            )
+        set_optimiser(self.optimiser, start, saved.optimiser_tensors)
 
-    def fit(self) -> Fit:
+    def describe(self) -> str:
+        """Count of the parameters, and the head."""
+        return f"{super().describe()}, {self.config.policy.head} head"
+
+    @property
+    def workers(self) -> int:
+        """Of the closed-loop evaluation."""
+        return min(self.config.workers, self.config.episodes)
+
+    def make_worker(self) -> Any:
+        """A worker that runs episodes without exploration."""
+        return partial(Explorer, 1.0, *self.settings)
+
+    def setup(self, run: Path) -> None:
+        """Where reports are written."""
+        self._run = run
+
+    @cached_property
+    def _model(self) -> nn.Module:
+        """The policy with gradients that are means over the group, whose processes meet here."""
+        return self._group.wrap(self.policy)
+
+    @cached_property
+    def _prefetcher(self) -> Prefetcher:
+        pinned = self.device.type == "cuda"
+        return Prefetcher(self.frames, self.config.readers, pinned=pinned)
+
+    @cached_property
+    def _batches(self) -> Iterator[Batch]:
+        """Those of the iterations that are left, the present one included."""
+        config = self.config
+        first = (self.progress.iteration - 1) * config.updates
+        updates = range(first, config.iterations * config.updates)
+        return self._prefetcher.batches(self._indices(update) for update in updates)
+
+    def learn(self) -> None:
         """Take a round of gradient steps; the policy is left as it is by batches that fail."""
-        config, result = self.config, Fit()
+        config, iteration = self.config, self.progress.iteration
+        self._fit = result = Fit()
         began = time.perf_counter()
-        first = self.iteration * config.updates
+        first = (iteration - 1) * config.updates
         for update in range(first, first + config.updates):
             waits = time.perf_counter()
             batch = next(self._batches).to(self.device)
             result.waited_s += time.perf_counter() - waits
             learned = self._step(update, batch, result)
-            if learned and is_due(config.fit_after, self.fitted, update + 1):
+            if learned and is_due(config.fit_after, self.progress.fitted, update + 1):
                 self._fit_maps(batch)
         result.took_s = time.perf_counter() - began
         if result.skipped > _MOST_SKIPPED * config.updates:
             raise NotFiniteError(
-                f"{result.skipped} of {config.updates} batches of iteration {self.iteration + 1} "
-                f"were not finite ({self._run / NOT_FINITE} says where); the last checkpoint is "
-                "intact"
+                f"{result.skipped} of {config.updates} batches of iteration {iteration} were not "
+                f"finite ({self._run / NOT_FINITE} says where); the last checkpoint is intact"
             )
-        return result
 
     def _indices(self, update: int) -> np.ndarray:
         """Frames of this process's part of an update."""
         config = self.config
-        chosen = frames_of_update(update, config.batch_size, len(self._frames), config.seed)
+        chosen = frames_of_update(update, config.batch_size, len(self.frames), config.seed)
         return chosen[self._group.rank :: self._group.size]
 
     def _fit_maps(self, batch: Batch) -> None:
@@ -251,7 +261,7 @@ class Learner:
         if isinstance(found, UserError):
             raise found
         self.policy.load_state_dict(found, strict=False)
-        self.fitted = True
+        self.progress.fitted = True
 
     def _step(self, update: int, batch: Batch, result: Fit) -> bool:
         """Take a gradient step; False where the batch is skipped."""
@@ -301,55 +311,73 @@ class Learner:
         print(f"skipped: {summary}", flush=True)
 
     @torch.no_grad()
-    def validate(self) -> float:
+    def _validate(self) -> float:
         """Mean loss on frames spread evenly over the held-out demonstrations."""
         config, total, count = self.config, 0.0, 0
-        number = min(config.val_frames, len(self._held_out))
-        chosen = np.linspace(0, len(self._held_out) - 1, number).round().astype(np.int64)
+        number = min(config.val_frames, len(self.held_out))
+        chosen = np.linspace(0, len(self.held_out) - 1, number).round().astype(np.int64)
         for part in np.array_split(chosen, math.ceil(number / config.batch_size)):
-            batch = self._held_out.read(part).to(self.device)
+            batch = self.held_out.read(part).to(self.device)
             generator = _generator(config.seed, _VALIDATION, count, 0)
             with self._autocast():
                 loss = self.policy(batch.rgb, batch.pose, batch.actions, generator)
             total, count = total + float(loss) * len(part), count + len(part)
         return total / count
 
-    def save(self) -> None:
-        """Write the iteration's checkpoint; drop old ones."""
-        tensors, plain = optimiser_tensors(self.optimiser), configuration.dump(self.config)
-        state = {
-            "progress": dataclasses.asdict(Progress(self.iteration, self.fitted)),
-            "basis": dataclasses.asdict(self._basis),
-            "optimiser_tensors": len(tensors),
-        }
-        checkpoint.save_in_run(self._run, self.iteration, self.policy, tensors, plain, state)
-
-    def evaluate(self) -> dict[str, float]:
-        """Success rate and mean outcomes of the present policy, in closed loop, by name."""
-        config, threads = self.config, torch.get_num_threads()
-        torch.set_num_threads(1)
-        if self._pool is None:
-            most = min(config.workers, config.episodes)
-            make = partial(Explorer, 1.0, *self._job.settings)
-            self._pool = self._job.open_pool(make, most)
-        state = {name: part.numpy(force=True) for name, part in self.policy.state_dict().items()}
+    def tasks(self, outcomes: Sequence[Rollout]) -> list[Task]:
+        """The episodes of a closed-loop evaluation, when one is due."""
+        config, iteration = self.config, self.progress.iteration
+        every = config.evaluate_every
+        due = every and (iteration % every == 0 or iteration == config.iterations)
+        if outcomes or not due:
+            return []
+        state = {name: t.numpy(force=True) for name, t in self.policy.state_dict().items()}
         seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config.episodes)
-        with explained():
-            played = self._pool.run([Task(seed, state, None) for seed in seeds])
-        episodes = [rollout.episode for rollout in played]
-        torch.set_num_threads(threads)
-        names = [outcome.name for outcome in outcomes_of(envs.find_task(config.env_id))]
-        return {"success": mean_success(episodes), **{n: mean_of(episodes, n) for n in names}}
+        return [Task(seed, state, None) for seed in seeds]
+
+    def update(self, outcomes: list[Rollout]) -> dict[str, float]:
+        """Validate; returns the row."""
+        config, iteration, fitted = self.config, self.progress.iteration, self._fit
+        names = _outcomes(config.env_id)
+        found = dict.fromkeys(("success", *names), math.nan)
+        if outcomes:
+            episodes = [rollout.episode for rollout in outcomes]
+            found = {n: mean_of(episodes, n) for n in names}
+            found = {"success": mean_success(episodes), **found}
+        return {
+            "frames": iteration * config.updates * min(config.batch_size, len(self.frames)),
+            "loss": float(np.mean(fitted.losses)),
+            "val_loss": self._validate(),
+            "grad_norm": float(np.mean(fitted.norms)),
+            "learning_rate": learning_rate(config, iteration * config.updates - 1),
+            "skipped": fitted.skipped,
+            "data_share": fitted.waited_s / fitted.took_s,
+            **found,
+        }
+
+    def summary(self, row: dict[str, float], seconds: float) -> str:
+        """Losses."""
+        return f"loss {row['loss']:.3g}, held out {row['val_loss']:.3g}"
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The optimiser's, and what may not change."""
+        tensors = optimiser_tensors(self.optimiser)
+        basis = dataclasses.asdict(self.basis)
+        return tensors, {"basis": basis, "optimiser_tensors": len(tensors)}
 
     def close(self) -> None:
-        """End the reading threads and the evaluation's workers."""
-        self._prefetcher.close()
-        if self._pool is not None:
-            self._pool.close()
+        """End the reading threads too."""
+        if "_prefetcher" in self.__dict__:
+            self._prefetcher.close()
+        super().close()
 
     def _autocast(self) -> torch.autocast:
         mixed = self.config.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=mixed)
+
+
+def _outcomes(env_id: str) -> tuple[str, ...]:
+    return tuple(outcome.name for outcome in outcomes_of(envs.find_task(env_id)))
 
 
 def _soundness(feature_map: str, heads: list[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Episodes labelled by the expert: who walks in them, how they are collected, kept and read.
+"""Rollouts labelled by the expert: how they are collected, stored and read.
 
 An episode depends on its `Task` alone and episodes come back in the order of their tasks, so a
 data set is the same bit for bit however many processes collect it.
@@ -22,8 +22,7 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from policies.common.observation import copied, parts_of
-from training.algorithms.workers import PolicyWorker, explained
-from training.collect.crew import Pool
+from training.algorithms.workers import PolicyWorker
 from training.collect.episode import Episode, Policy, run_episode
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.command.files import check_regular, write_atomically
@@ -31,7 +30,7 @@ from training.io.checkpoint import check_tensors
 from training.io.config import UserError
 from training.io.fingerprint import sha256_of
 
-__all__ = ["Demonstrations", "Layout", "Task", "Walk", "Walker", "layout_of", "walked"]
+__all__ = ["Demonstrations", "LabelledRollout", "LabellingWorker", "Layout", "Task", "layout_of"]
 
 Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 """Shape and type of what is stored of a decision, by its name in a file."""
@@ -78,22 +77,24 @@ class Demonstrations:
     starts: Tensor | None = None
 
     @classmethod
-    def of(cls, walks: Sequence[Walk], held_out: float, remembers: bool = False) -> Demonstrations:
+    def of(
+        cls, rollouts: Sequence[LabelledRollout], held_out: float, remembers: bool = False
+    ) -> Demonstrations:
         """Those of several episodes, the share `held_out` of them, rounded down, held out: spread
         evenly, and at least the last; for a policy that remembers or does not."""
-        lengths = torch.tensor([len(walk.actions) for walk in walks])
-        due = torch.arange(len(walks) + 1, dtype=torch.float64) * held_out
+        lengths = torch.tensor([len(rollout.actions) for rollout in rollouts])
+        due = torch.arange(len(rollouts) + 1, dtype=torch.float64) * held_out
         marks = (due + 1e-9).floor().diff() > 0  # 100 * 0.29 is a little less than 29
         marks[-1] |= not marks.any()
         parts = {
-            key: torch.from_numpy(np.concatenate([walk.observations[key] for walk in walks]))
-            for key in walks[0].observations
+            key: torch.from_numpy(np.concatenate([one.observations[key] for one in rollouts]))
+            for key in rollouts[0].observations
         }
-        actions = torch.from_numpy(np.concatenate([walk.actions for walk in walks]))
+        actions = torch.from_numpy(np.concatenate([rollout.actions for rollout in rollouts]))
         marks = marks.repeat_interleave(lengths)
         if not remembers:
             return cls(parts, actions, marks)
-        taken = torch.from_numpy(np.concatenate([walk.taken for walk in walks]))
+        taken = torch.from_numpy(np.concatenate([rollout.taken for rollout in rollouts]))
         starts = torch.zeros(len(actions), dtype=torch.bool)
         starts[lengths.cumsum(0)[:-1]] = True
         starts[0] = True
@@ -183,7 +184,7 @@ class Demonstrations:
 
 @dataclass(frozen=True)
 class Task:
-    """One episode to walk."""
+    """One episode to rollout."""
 
     seed: int
     disturbance: float = 0.0
@@ -199,7 +200,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Walk:
+class LabelledRollout:
     """An episode, what was seen at each decision, and what the expert would have done."""
 
     episode: Episode
@@ -209,8 +210,8 @@ class Walk:
     """What was done, where `actions` are what the expert would have done."""
 
 
-class _Labelled:
-    """A walker whose every observation is kept with the expert's action in its place."""
+class _Recorder:
+    """Acts, and records every observation with the expert's action for it."""
 
     def __init__(self, env: gymnasium.Env, learner: Policy | None, task: Task) -> None:
         self.seen: list[dict[str, NDArray[Any]]] = []
@@ -248,31 +249,29 @@ class _Labelled:
         return np.clip(action + half * self._noise, space.low, space.high).astype(space.dtype)
 
 
-class Walker(PolicyWorker):
-    """Walks with the expert beside it."""
+class LabellingWorker(PolicyWorker):
+    """Runs episodes of the policy or the expert, and labels every observation."""
 
     def __init__(self, *settings: Any) -> None:
         super().__init__(*settings)
         self._layout = layout_of(self._env)
 
-    def run(self, task: Task) -> Walk:
-        """Walk a task."""
+    def run(self, task: Task) -> LabelledRollout:
+        """Run a task's episode."""
         assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         if task.learner is not None:
             self.set_state(task.learner)
         learner = None if task.learner is None else self._policy
-        walker = _Labelled(self._env, learner, task)
-        episode = run_episode(self._env, walker, task.seed)
+        recorder = _Recorder(self._env, learner, task)
+        episode = run_episode(self._env, recorder, task.seed)
         parts = {
-            key: np.stack([seen[key] for seen in walker.seen]).astype(self._layout[_PART + key][1])
-            for key in walker.seen[0]
+            key: np.stack([seen[key] for seen in recorder.seen]).astype(
+                self._layout[_PART + key][1]
+            )
+            for key in recorder.seen[0]
         }
         action_type = self._layout[_ACTIONS][1]
-        actions, taken = (np.stack(a).astype(action_type) for a in (walker.labels, walker.taken))
-        return Walk(dataclasses.replace(episode, info={}), parts, actions, taken)
-
-
-def walked(pool: Pool[Task, Walk], tasks: Sequence[Task]) -> list[Walk]:
-    """Episodes in the order of the tasks; UserError when the policy's action is not finite."""
-    with explained():
-        return pool.run(tasks)
+        actions, taken = (
+            np.stack(a).astype(action_type) for a in (recorder.labels, recorder.taken)
+        )
+        return LabelledRollout(dataclasses.replace(episode, info={}), parts, actions, taken)

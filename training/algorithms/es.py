@@ -1,0 +1,205 @@
+"""Evolution strategies: ask a searcher for candidates, run their episodes, tell it the returns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+import envs
+from policies.common.feature_maps import map_state
+from training.algorithms import searchers
+from training.algorithms.es_config import ESConfig
+from training.algorithms.map_fitting import OBSERVATIONS, evenly, is_due, sound
+from training.algorithms.workers import (
+    EpisodeWorker,
+    Outcome,
+    Task,
+    get_parameters,
+    set_parameters,
+)
+from training.collect import environments
+from training.collect.outcomes import episode_columns, episode_values
+from training.collect.seeds import derived_seeds
+from training.io.checkpoint import Checkpoint, check_tensors
+from training.io.config import UserError
+from training.io.state_files import Count, Finite, State
+from training.runner import Algorithm, Progress, Saved
+
+__all__ = ["ESProgress", "EvolutionStrategies"]
+
+_MOST_POPULATION = 5 * 10**7
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
+class ESProgress(Progress):
+    """Counters of a run; with the policy and the searcher, all that a checkpoint holds."""
+
+    env_steps: Count = 0
+    episodes: Count = 0
+    level: Count = 0
+    recent_success: list[Finite] = field(default_factory=list)
+    """Population's success rates at this level, the last `advance_window` of them."""
+
+    def advance(self, config: ESConfig, success_rate: float) -> None:
+        """Go to the next level of the curriculum when this one is mastered."""
+        self.recent_success = [*self.recent_success, success_rate][-config.advance_window :]
+        mastered = (
+            len(self.recent_success) == config.advance_window
+            and float(np.mean(self.recent_success)) >= config.advance_at
+        )
+        if mastered and self.level + 1 < len(config.curriculum):
+            self.level += 1
+            self.recent_success = []
+
+
+@dataclass(frozen=True, config=State)
+class ESSaved(Saved):
+    """The plain data of a checkpoint."""
+
+    progress: ESProgress
+    search: dict[str, Finite]
+
+
+_SEARCH, _CENTER, _POPULATION, _FIRST_PAIR = 0, 1, 2, 3
+
+
+class EvolutionStrategies(Algorithm[ESConfig]):
+    """Searches the policy's parameters by the returns of whole episodes."""
+
+    Progress, Saved = ESProgress, ESSaved
+    progress: ESProgress
+
+    @classmethod
+    def columns(cls, env_id: str) -> tuple[str, ...]:
+        """Of metrics.csv."""
+        return (*episode_columns(envs.find_task(env_id)), "level", "sigma", "wall_s")
+
+    def prepare(self) -> None:
+        """Build the searcher around the policy's parameters."""
+        config, parameters = self.config, get_parameters(self.policy)
+        self._step_s, self._steps = environments.step_s(self.env), 0
+        numbers = config.popsize * len(parameters)
+        if numbers > _MOST_POPULATION:
+            raise UserError(
+                f"popsize = {config.popsize} candidates of the policy's {len(parameters)} "
+                f"parameters are {numbers} numbers, where there can be at most {_MOST_POPULATION}"
+            )
+        try:
+            self.searcher = searchers.build(config.searcher, parameters, config.popsize)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+
+    def restore(self, start: Checkpoint, saved: ESSaved) -> None:
+        """Set the searcher to its state; UserError for another searcher's."""
+        tensors, numbers = self.searcher.state()
+        check_tensors(start.path, "searcher", start.search, tensors)
+        if saved.search.keys() != numbers.keys():
+            raise UserError(
+                f"{start.path} is of another searcher: search holds the numbers "
+                f"{', '.join(saved.search) or 'none'}, where {', '.join(numbers) or 'none'} are "
+                "needed"
+            )
+        if saved.progress.level >= max(1, len(self.config.curriculum)):
+            raise UserError(
+                f"{start.path} is at level {saved.progress.level}, which the curriculum does not "
+                "have"
+            )
+        self.searcher.load_state(start.search, saved.search)
+
+    def describe(self) -> str:
+        """Count of the searched parameters, and the searcher."""
+        return f"{len(self.searcher.center)} parameters, {self.config.searcher.name}"
+
+    def make_worker(self) -> Any:
+        """A worker that runs episodes of candidates."""
+        return partial(EpisodeWorker, self.policy.state_dict(), *self.settings)
+
+    def tasks(self, outcomes: Sequence[Outcome]) -> list[Task]:
+        """The centre's episodes, then every candidate's, terrain by terrain."""
+        if outcomes:
+            return []
+        config, progress = self.config, self.progress
+        self._population = self.searcher.ask(self._seeds(_SEARCH, 1)[0])
+        due = is_due(config.fit_after, progress.fitted, progress.iteration)
+        kept = math.ceil(OBSERVATIONS / config.center_terrains) if due else 0
+        options = dict(config.curriculum[progress.level]) if config.curriculum else {}
+        statistics = self.policy.normaliser.statistics
+        maps = map_state(self.policy) if progress.fitted else {}
+        tasks = [
+            Task(self.searcher.center, statistics, seed, options, maps, kept)
+            for seed in self._seeds(_CENTER, config.center_terrains)
+        ]
+        pairs = config.common_terrains == "pair"
+        # Copies: a view of the population would be sent to a worker with all of it.
+        for index, candidate in enumerate([candidate.clone() for candidate in self._population]):
+            group = _FIRST_PAIR + index // 2 if pairs else _POPULATION
+            tasks += [
+                Task(candidate, statistics, seed, options, maps)
+                for seed in self._seeds(group, config.terrains)
+            ]
+        return tasks
+
+    def _seeds(self, group: int, count: int) -> list[int]:
+        return derived_seeds(self.config.seed, self.progress.iteration, group, count)
+
+    def update(self, outcomes: list[Outcome]) -> dict[str, float]:
+        """Tell the searcher the returns; returns the row."""
+        config, progress = self.config, self.progress
+        center = [outcome.episode for outcome in outcomes[: config.center_terrains]]
+        candidates = [outcome.episode for outcome in outcomes[config.center_terrains :]]
+        rewards = np.array([e.reward for e in candidates]).reshape(config.popsize, -1)
+        returns = torch.from_numpy(rewards.mean(1))
+        self.searcher.tell(self._population, returns)
+        total = self.policy.normaliser.statistics
+        for outcome in outcomes:
+            total = total.merge(outcome.statistics)
+        self.policy.normaliser.statistics = total
+        if is_due(config.fit_after, progress.fitted, progress.iteration):
+            self._fit_maps(outcomes)
+        self._steps = sum(outcome.episode.steps for outcome in outcomes)
+        progress.env_steps += self._steps
+        progress.episodes += len(outcomes)
+        values = episode_values(envs.find_task(config.env_id), center, candidates)
+        row = {
+            "env_steps": progress.env_steps,
+            "episodes": progress.episodes,
+            "reward_mean": float(returns.mean()),
+            "reward_max": float(returns.max()),
+            **values,
+            "level": progress.level,
+            "sigma": self.searcher.sigma,
+        }
+        success_rate = values["success_rate"]
+        progress.advance(config, 0.0 if math.isnan(success_rate) else success_rate)
+        return row
+
+    def _fit_maps(self, outcomes: list[Outcome]) -> None:
+        """Fit the centre's feature maps to what its episodes saw."""
+        seen = [observation for outcome in outcomes for observation in outcome.observations]
+        chosen = [seen[i] for i in evenly(len(seen), OBSERVATIONS)]
+        parts = {key: torch.from_numpy(np.stack([one[key] for one in chosen])) for key in chosen[0]}
+        set_parameters(self.policy, self.searcher.center)
+        with sound():
+            self.policy.fit_attention(parts)
+        self.progress.fitted = True
+
+    def summary(self, row: dict[str, float], seconds: float) -> str:
+        """Reward of the centre, level, and simulated seconds (or steps) a second."""
+        speed, step_s = self._steps / seconds, self._step_s
+        rate = f"{speed:.0f} steps/s" if math.isnan(step_s) else f"{speed * step_s:.1f} sim-s/s"
+        level = f"level {row['level']}, " if self.config.curriculum else ""
+        return f"reward {row['center_reward']:.3g}, {level}{rate}"
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """The searcher's; the policy that is saved is the one at its centre."""
+        set_parameters(self.policy, self.searcher.center)
+        tensors, numbers = self.searcher.state()
+        return tensors, {"search": numbers}

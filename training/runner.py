@@ -1,0 +1,380 @@
+"""The loop that every trainer runs: learn, collect episodes, write a row, write a checkpoint.
+
+An algorithm is a configuration (`training.algorithms.job_config.JobConfig`) and a subclass of
+`Algorithm` with three methods: `tasks` (the episodes to collect), `update` (learn from their
+outcomes and return the row of metrics.csv) and `state` (what a checkpoint holds beside the policy).
+`train` runs it in a run directory, from the beginning or from the newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import gymnasium
+import torch
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+from torch import Tensor
+
+import policies
+from training.algorithms.devices import current_group
+from training.algorithms.job_config import JobConfig
+from training.algorithms.map_fitting import announce
+from training.algorithms.registry import trainer_of
+from training.algorithms.resuming import iterations_done, resume_newest, set_aside_later
+from training.algorithms.uptraining import begin_from
+from training.analysis.agents import check_device
+from training.collect import environments, pool
+from training.collect.crew import InProcessPool, Pool, Worker, WorkerDiedError
+from training.collect.environments import make_env
+from training.command.files import lock
+from training.io import checkpoint, run_log, trackers
+from training.io import config as configuration
+from training.io.checkpoint import Checkpoint
+from training.io.config import UserError
+from training.io.state_files import Count, State, check
+from training.io.trackers import Tracking
+
+__all__ = [
+    "Algorithm",
+    "Collect",
+    "Progress",
+    "Saved",
+    "begin",
+    "build_policy",
+    "explained",
+    "in_directory",
+    "run_loop",
+    "train",
+]
+
+C = TypeVar("C", bound=JobConfig)
+K = TypeVar("K")
+R = TypeVar("R")
+Collect = Callable[[Sequence[Any]], list[Any]]
+"""Runs tasks and returns their outcomes in the same order."""
+
+
+@dataclass(config=ConfigDict(extra="forbid"))
+class Progress:
+    """How far a run is; an algorithm that counts more has a subclass."""
+
+    iteration: Count = 0
+    fitted: bool = False
+    """Whether the policy's feature maps are fitted to its own queries and keys."""
+
+
+@dataclass(frozen=True, config=State)
+class Saved:
+    """The plain data of a checkpoint; an algorithm that saves more has a subclass."""
+
+    progress: Progress
+
+
+class Algorithm(Generic[C]):
+    """A training run: its configuration, environment (open), policy and progress.
+
+    The policy is a new one, that of `init_from`, or that of the checkpoint `start`.
+
+    Raises:
+        UserError: the environment cannot be made, the policy does not fit it, or the checkpoint is
+            not one of this algorithm.
+    """
+
+    Progress: ClassVar[type[Any]] = Progress
+    """Class of `progress`."""
+    Saved: ClassVar[type[Any]] = Saved
+    """What `state` returns as plain data, with `progress`: a frozen pydantic dataclass."""
+    opens_pool: ClassVar[bool] = True
+    """Whether workers start before the first iteration; otherwise with the first tasks."""
+
+    def __init__(self, config: C, start: Checkpoint | None = None) -> None:
+        self.config, self.start = config, start
+        device = getattr(config, "device", None)
+        if device is not None and current_group().is_first:  # the others do not touch its GPU
+            check_device(device)
+        self.env, self._env_passed_on = make_env(config.env_id, config.env), False
+        self.progress: Any = self.Progress()
+        try:
+            self.policy: Any = _build(config.env_id, config.policy, self.env)
+            self._load()
+            self.prepare()
+            if start is not None:
+                saved = self._saved(start)
+                self.progress = saved.progress
+                self.restore(start, saved)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- what an algorithm defines ---
+
+    @classmethod
+    def columns(cls, env_id: str) -> tuple[str, ...]:
+        """Columns of metrics.csv: `iteration`, those that `update` returns, `wall_s`."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Build what training needs beside the policy; UserError if it cannot be trained."""
+
+    def restore(self, start: Checkpoint, saved: Any) -> None:
+        """Set everything but the policy and `progress` to what `state` saved; UserError if the
+        checkpoint is another algorithm's."""
+
+    def make_worker(self) -> Callable[[gymnasium.Env | None], Worker[Any, Any]]:
+        """Function that builds a worker from an open environment, or opens one itself when it is
+        given None; it is pickled for other processes."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """What is trained, for the first line of output."""
+        return f"{sum(p.numel() for p in self.policy.parameters())} parameters"
+
+    def setup(self, run: Path) -> None:
+        """Called once, in every process of a group, when training in `run` starts."""
+
+    def first(self, collect: Collect) -> None:
+        """Collect what a new run needs before its first checkpoint."""
+
+    def learn(self) -> None:
+        """Learn before this iteration's episodes are collected, in every process of a group."""
+
+    def tasks(self, outcomes: Sequence[Any]) -> Sequence[Any]:
+        """The next episodes to collect in this iteration, after these outcomes; none when they are
+        enough."""
+        return ()
+
+    def update(self, outcomes: list[Any]) -> dict[str, float]:
+        """Learn from an iteration's outcomes; returns the row without `iteration` and `wall_s`."""
+        raise NotImplementedError
+
+    def summary(self, row: dict[str, float], seconds: float) -> str:
+        """What the progress bar shows of a row that took `seconds`."""
+        return ""
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain data that a checkpoint holds beside the policy and `progress`."""
+        return {}, {}
+
+    # --- what the runner does with it ---
+
+    def _load(self) -> None:
+        init_from = getattr(self.config, "init_from", None)
+        if self.start is not None:
+            checkpoint.load_into(self.policy, self.start)
+        elif init_from is not None:
+            before = checkpoint.load(checkpoint.resolve(init_from))
+            renewed = begin_from(self.policy, before, self.config.policy)
+            self.progress.fitted = before.has_fitted_maps and not renewed
+            if renewed and current_group().is_first:
+                print(renewed, flush=True)
+
+    def _saved(self, start: Checkpoint) -> Any:
+        try:
+            return check(self.Saved, start.state, start.path)
+        except UserError as error:
+            raise UserError(f"{error}; it may be another trainer's") from None
+
+    def save(self, run: Path) -> None:
+        """Write the iteration's checkpoint; drop old ones."""
+        tensors, state = self.state()
+        plain = configuration.dump(self.config)
+        progress = dataclasses.asdict(self.progress)
+        checkpoint.save_in_run(
+            run, self.progress.iteration, self.policy, tensors, plain,
+            {"progress": progress, **state},
+        )  # fmt: skip
+
+    @property
+    def settings(self) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        """Environment id, its settings and the policy's, as plain data: what a `PolicyWorker`
+        takes."""
+        plain = configuration.dump(self.config)
+        return plain["env_id"], plain["env"], plain["policy"]
+
+    @property
+    def workers(self) -> int:
+        """How many workers collect episodes."""
+        return self.config.workers
+
+    def open_pool(
+        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], workers: int | None = None
+    ) -> Pool[K, R]:
+        """A pool that runs the run's episodes, to be closed; see `make_worker`."""
+        workers = self.workers if workers is None else workers
+        address = getattr(self.config, "ray_address", None)
+        if workers == 1 and address is None:
+            self._env_passed_on = True  # the worker closes it
+            return InProcessPool(partial(make, self.env))
+        self._close_env()
+        print(f"starting {workers} workers on {address or 'this machine'} ...", flush=True)
+        return pool.open_pool(partial(make, None), workers, address)
+
+    def open_log(self, run: Path, iteration: int) -> run_log.RunLog:
+        """The log of a run from an iteration, with the configured tracker; to be closed."""
+        config = self.config
+        columns = trainer_of(config).columns(config.env_id)
+        tracking = Tracking(config.tracker, run, configuration.dump(config))
+        return run_log.RunLog(
+            run, columns, iteration=iteration, total=config.iterations, tracking=tracking
+        )
+
+    @contextmanager
+    def opened(
+        self, make: Callable[[gymnasium.Env | None], Worker[K, R]], run: Path, iteration: int
+    ) -> Iterator[tuple[Pool[K, R], run_log.RunLog]]:
+        """Pool and log together, for a trainer with a loop of its own."""
+        with closing(self.open_pool(make)) as pool, closing(self.open_log(run, iteration)) as log:
+            yield pool, log
+
+    def _close_env(self) -> None:
+        if not self._env_passed_on:
+            self._env_passed_on = True
+            self.env.close()
+
+    def close(self) -> None:
+        """Release the environment, unless a worker has it, and whatever else is open."""
+        self._close_env()
+
+
+class _Collector:
+    """Runs an algorithm's tasks on a pool of workers, with one thread a process."""
+
+    def __init__(self, algorithm: Algorithm[Any], threads: int) -> None:
+        self._algorithm, self._threads = algorithm, threads
+        self._pool: Pool[Any, Any] | None = None
+
+    def open(self) -> Pool[Any, Any]:
+        if self._pool is None:
+            self._pool = self._algorithm.open_pool(self._algorithm.make_worker())
+        return self._pool
+
+    def run(self, tasks: Sequence[Any]) -> list[Any]:
+        torch.set_num_threads(1)
+        try:
+            with explained():
+                return self.open().run(tasks)
+        finally:
+            torch.set_num_threads(self._threads)
+
+    def iteration(self) -> list[Any]:
+        """All outcomes of an iteration."""
+        outcomes: list[Any] = []
+        while tasks := self._algorithm.tasks(outcomes):
+            outcomes += self.run(tasks)
+        return outcomes
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what stops an episode into a UserError: numbers that are not finite, dying workers."""
+    try:
+        yield
+    except (FloatingPointError, WorkerDiedError) as error:
+        raise UserError(f"training stopped: {error}; the last checkpoint is intact") from None
+
+
+def run_loop(algorithm: Algorithm[Any], run: Path) -> None:
+    """Run all iterations that are left, in a run directory that exists."""
+    config, progress, group = algorithm.config, algorithm.progress, current_group()
+    threads = getattr(config, "threads", 1)
+    if group.is_first:
+        print(f"{algorithm.describe()}, in {run}", flush=True)
+    if progress.iteration >= config.iterations:
+        return
+    torch.set_num_threads(threads)
+    algorithm.setup(run)
+    if not group.is_first:
+        while progress.iteration < config.iterations:
+            progress.iteration += 1
+            algorithm.learn()
+            group.share(None)  # wait until the first process has evaluated and saved
+        return
+    if hasattr(config, "fit_after"):
+        updates = config.iterations * getattr(config, "updates", 1)
+        announce(algorithm.policy, config.fit_after, progress.fitted, updates)
+    began = time.perf_counter()
+    with closing(_Collector(algorithm, threads)) as collector:
+        if algorithm.start is None:
+            algorithm.first(collector.run)
+            algorithm.save(run)
+        if algorithm.opens_pool:
+            collector.open()
+            torch.set_num_threads(threads)
+        with closing(algorithm.open_log(run, progress.iteration)) as log:
+            earlier_s = float(log.last.get("wall_s", 0.0))
+            while progress.iteration < config.iterations:
+                lap = time.perf_counter()
+                progress.iteration += 1
+                algorithm.learn()
+                row = {"iteration": progress.iteration, **algorithm.update(collector.iteration())}
+                now = time.perf_counter()
+                row["wall_s"] = round(earlier_s + now - began, 3)
+                log.row(row, algorithm.summary(row, now - lap))
+                algorithm.save(run)
+                group.share(None)
+
+
+def build_policy(env_id: str, env: dict[str, Any], config: policies.AnyPolicyConfig) -> Any:
+    """The initial policy for an environment; UserError when it does not fit, or the environment
+    cannot be made."""
+    with make_env(env_id, env) as opened:
+        return _build(env_id, config, opened)
+
+
+def _build(env_id: str, config: policies.AnyPolicyConfig, env: gymnasium.Env) -> Any:
+    with checkpoint.fitting(f"cannot build the policy for {env_id}"):
+        return policies.build_for(config, env, typed=False)
+
+
+def train(config: JobConfig, run: str | Path) -> None:
+    """Train in the directory `run`: from the beginning, or from the newest checkpoint of the run
+    that it holds.
+
+    What the configuration names as "module:Class" is imported. UserError when the run cannot start
+    or resume, or stops; what is done is kept, after an interrupt too.
+    """
+    from policies.common.own import admit
+
+    run, start = Path(run), None
+    environments.find_task(config.env_id)
+    admit(configuration.dump(config.policy))
+    trackers.admit(config.tracker)
+    resumed = (run / run_log.CONFIG).is_file()
+    if resumed:
+        config, start = resume_newest(config, run)
+    with closing(begin(config, run, start, resumed)) as job:
+        in_directory(job, run, resumed)
+
+
+def begin(config: JobConfig, run: Path, start: Checkpoint | None, resumed: bool) -> Any:
+    """The algorithm of a configuration and, unless the run is resumed, its run directory."""
+    trackers.maker(config.tracker)  # refuse before anything is written
+    job = trainer_of(config).prepare(config, start)
+    try:
+        if not resumed:
+            run_log.create(run, configuration.dump(config))
+    except BaseException:
+        job.close()
+        raise
+    return job
+
+
+def in_directory(job: Any, run: Path, resumed: bool) -> None:
+    """Train in a run directory while no other process can."""
+    with lock(run):
+        if resumed:
+            run_log.record_resume(run, iterations_done(job.start), configuration.dump(job.config))
+        if job.start is not None:
+            set_aside_later(job.start)
+        trainer_of(job.config).train(job, run)

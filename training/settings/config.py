@@ -1,0 +1,3 @@
+"""Former path of `training.io.config`."""
+
+from training.io.config import *  # noqa: F403

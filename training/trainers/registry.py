@@ -1,0 +1,3 @@
+"""Former path of `training.algorithms.registry`."""
+
+from training.algorithms.registry import *  # noqa: F403
