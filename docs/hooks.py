@@ -35,16 +35,17 @@ API = {
         *("", "compositional", "kernels", "recurrent", "theory", "theory.relative_error"),
         "estimators.RandomFeatures",
     ),
-    "policies": ("", "contract", "extractor"),
+    "policies": ("", "common.contract", "implicit_attention.extractor"),
     "envs": (
         *("", "settings", "bullet", "cameras", "geometry", "camera_reader"),
         *("stepping_stones", "bimanual_sweep", "car_racing"),
     ),
     "training": (
         *("es", "bc", "ppo", "demos", "rollout", "evaluate", "sight", "flops", "plots", "study"),
-        *("lerobot", "search", "runs.trackers"),
-        *("episode", "trainers.es_config", "trainers.bc_config", "trainers.implicit_bc_config"),
-        *("trainers.ppo_config", "studies.config", "runs.checkpoint", "command.errors"),
+        *("lerobot", "search", "io.trackers"),
+        *("episode", "algorithms.es_config", "algorithms.bc_config"),
+        *("algorithms.implicit_bc_config", "algorithms.ppo_config", "compare.config"),
+        *("io.checkpoint", "command.errors"),
     ),
     "deploy": ("export", "runtime", "loop"),
 }
