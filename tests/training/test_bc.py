@@ -1,7 +1,6 @@
 """Behaviour cloning: it learns, resumes bit for bit, and is careful with bad input."""
 
 import math
-import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -10,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 
 import policies
 from benchmarks.cloning_time import random_data
 from policies.footholds.head import FootholdVotes, two_bin_labels
+from tests.helpers import metrics, refused, tensor_files, train
 from tests.training.background import wait_for
-from tests.training.test_es import metrics
 from training import bc, es
 from training.algorithms import cloning, dagger
 from training.algorithms import labelled_rollouts as demonstrations
@@ -38,30 +36,10 @@ SMALL = {
 }  # fmt: skip
 
 
-def train(job, run, *arguments):
-    assert bc.main(["--config", job, "--out", str(run), *arguments]) == 0
-    return run
-
-
-def files(run):
-    return {path.name: path.read_bytes() for path in sorted(run.glob("*/*.safetensors"))}
-
-
-def refused(capsys, arguments, sentence):
-    capsys.readouterr()
-    status = bc.main(arguments)
-    error = capsys.readouterr().err
-    assert status == 2
-    last = error.splitlines()[-1]  # a progress bar may stand before it
-    assert "Traceback" not in error
-    assert last.startswith("error: ")
-    assert sentence in last
-
-
 def test_it_learns(job, tmp_path):
     """Loss falls on data that it was trained on and on data that it was not."""
     path = job(iterations=3, updates=150, expert_episodes=40, learning_rate=0.003)
-    rows = metrics(train(path, tmp_path / "run"), without=())
+    rows = metrics(train(bc, path, tmp_path / "run"), without=())
     assert tuple(rows[0]) == dagger.DAgger.columns("Expert-v0")
     assert [int(row["episodes"]) for row in rows] == [43, 46, 49]
     assert [int(row["decisions"]) for row in rows] == [300, 320, 340]
@@ -84,24 +62,9 @@ def test_it_clones_the_real_expert(tmp_path):
     assert float(policy.normaliser.count) == int(row["decisions"])
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path):
-    whole = train(job(), tmp_path / "whole", "--set", "iterations=3")
-    resumed = train(job(), tmp_path / "resumed", "--set", "iterations=1")
-    with open(resumed / "metrics.csv", "a") as file:
-        file.write("2,1,")  # as kill -9 in the middle of a row leaves it
-    (resumed / "data" / "000002.safetensors").write_bytes(b"collected, but not trained on")
-    assert bc.main(["--resume", str(resumed), "--set", "iterations=3"]) == 0
-    assert metrics(whole) == metrics(resumed)
-    assert files(whole).keys() == files(resumed).keys()
-    ours, theirs = (checkpoint.load(checkpoint.resolve(run)) for run in (whole, resumed))
-    assert ours.path.read_bytes() == theirs.path.read_bytes()
-    assert ours.search["0/step"] == 60
-    assert files(whole)["000003.safetensors"] == files(resumed)["000003.safetensors"]
-
-
 def test_pixels_are_standardised_by_the_demonstrations(job, tmp_path):
     policy = {**SMALL["policy"], "standardise": True}
-    run = train(job(policy=policy), tmp_path / "run", "--set", "iterations=1")
+    run = train(bc, job(policy=policy), tmp_path / "run", "--set", "iterations=1")
     data = Demonstrations.load(run / "data" / "000000.safetensors").split()[0]
     tensors = checkpoint.load(checkpoint.resolve(run)).policy
     depth = data.observations["depth"].double()
@@ -113,20 +76,10 @@ def test_pixels_are_standardised_by_the_demonstrations(job, tmp_path):
     assert saved.tokens.zero_m.equal(tensors["tokens.zero_m"])
 
 
-def test_a_run_killed_before_its_first_checkpoint_resumes(job, tmp_path):
-    whole = train(job(), tmp_path / "whole")
-    killed = tmp_path / "killed"
-    (killed / "checkpoints").mkdir(parents=True)
-    for name in ("config.yaml", "provenance.json"):
-        (killed / name).write_bytes((whole / name).read_bytes())
-    assert bc.main(["--resume", str(killed)]) == 0
-    assert files(killed) == files(whole)
-
-
 def test_an_unfinite_loss_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
     run = tmp_path / "run"
     refused(
-        capsys, ["--config", job(env={"nan_after": 9}), "--out", str(run)],
+        capsys, bc, ["--config", job(env={"nan_after": 9}), "--out", str(run)],
         "of iteration 1 has loss nan and gradient norm nan, where finite numbers are needed",
     )  # fmt: skip
     assert [path.name for path in checkpoint.in_run(run)] == ["000000.safetensors"]
@@ -288,18 +241,6 @@ def test_the_presets_fit_together():
     assert clone.env_id == finetune.env_id
 
 
-def test_es_starts_from_a_clone(job, tmp_path):
-    run = train(job(), tmp_path / "run")
-    recipe = tmp_path / "es.yaml"
-    settings = {key: SMALL[key] for key in ("env_id", "policy", "workers")}
-    recipe.write_text(yaml.safe_dump(settings | {"iterations": 1, "searcher": {"name": "ars"}}))
-    arguments = ["--config", str(recipe), "--out", str(tmp_path / "es"), "--set"]
-    assert es.main([*arguments, f"init_from={run}"]) == 0
-    start = checkpoint.load(tmp_path / "es" / "checkpoints" / "000000.safetensors").policy
-    clone = checkpoint.load(checkpoint.resolve(run)).policy
-    assert all(torch.equal(start[name], clone[name]) for name in clone)
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -312,41 +253,32 @@ def test_es_starts_from_a_clone(job, tmp_path):
     ],
 )
 def test_bad_configurations(job, tmp_path, capsys, changes, sentence):
-    refused(capsys, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
+    refused(capsys, bc, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
     assert not (tmp_path / "run").exists()
 
 
 def test_resume_refuses_what_does_not_fit(job, tmp_path, capsys):
-    run = train(job(), tmp_path / "run")
-    before = files(run)
-    refused(capsys, ["--config", job(), "--out", str(run)], f"--resume {run}")
-    refused(capsys, ["--resume", str(run), "--set", "updates=9"], "updates = 9 differs from 20")
-    refused(capsys, ["--resume", str(tmp_path)], "holds no run to resume")
+    run = train(bc, job(), tmp_path / "run")
+    before = tensor_files(run)
+    refused(capsys, bc, ["--config", job(), "--out", str(run)], f"--resume {run}")
+    refused(capsys, bc, ["--resume", str(run), "--set", "updates=9"], "updates = 9 differs from 20")
+    refused(capsys, bc, ["--resume", str(tmp_path)], "holds no run to resume")
     sweep = str(ROOT / "configs" / "bimanual_sweep.yaml")
     refused(
-        capsys, ["--resume", str(run), "--config", sweep],
+        capsys, bc, ["--resume", str(run), "--config", sweep],
         "policy.name = 'vision_performer' differs from 'implicit_attention' in",
     )  # fmt: skip
-    assert files(run) == before
+    assert tensor_files(run) == before
     damaged = run / "data" / "000001.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:100])
     more = ["--resume", str(run), "--set", "iterations=3"]
-    refused(capsys, more, f"cannot read the demonstrations {damaged}")
+    refused(capsys, bc, more, f"cannot read the demonstrations {damaged}")
     damaged.unlink()
-    refused(capsys, more, "No such file or directory")
-
-
-def test_resume_refuses_a_run_whose_checkpoints_are_gone(job, tmp_path, capsys):
-    run = train(job(), tmp_path / "run")
-    shutil.rmtree(run / "checkpoints")
-    before = (run / "metrics.csv").read_bytes()
-    refused(capsys, ["--resume", str(run)], f"{run} has rows in metrics.csv but no checkpoint to")
-    assert (run / "metrics.csv").read_bytes() == before
-    assert not (run / "checkpoints").exists()
+    refused(capsys, bc, more, "No such file or directory")
 
 
 def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
-    run = train(job(), tmp_path / "run")
+    run = train(bc, job(), tmp_path / "run")
     saved = checkpoint.load(checkpoint.resolve(run))
     more = ["--resume", str(run), "--set", "iterations=3"]
     for search, state, sentence in (
@@ -359,7 +291,7 @@ def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
         ),
     ):
         checkpoint.save(saved.path, saved.policy, search, saved.config, state)
-        refused(capsys, more, sentence)
+        refused(capsys, bc, more, sentence)
 
 
 def test_an_interrupted_run_says_how_to_go_on(job, tmp_path, capsys, monkeypatch):
@@ -393,7 +325,7 @@ def test_kill_9_and_fewer_workers_change_nothing(job, tmp_path):
     done = int(checkpoint.resolve(run).stem)
     more = ["--set", f"iterations={done + 1}", "workers=1"]
     assert bc.main(["--resume", str(run), *more]) == 0
-    whole = train(path, tmp_path / "whole", *more)
+    whole = train(bc, path, tmp_path / "whole", *more)
     assert metrics(run) == metrics(whole)
     ours, theirs = (checkpoint.load(checkpoint.resolve(r)) for r in (run, whole))
     assert all(torch.equal(ours.policy[name], theirs.policy[name]) for name in ours.policy)
@@ -414,8 +346,8 @@ def test_help_lists_every_field(capsys):
 
 def test_demonstrations_of_earlier_versions_are_read(job, tmp_path):
     """Their parts had other names; a run goes on with them as with its own."""
-    run = train(job(), tmp_path / "run")
-    whole = train(job(), tmp_path / "whole", "--set", "iterations=3")
+    run = train(bc, job(), tmp_path / "run")
+    whole = train(bc, job(), tmp_path / "whole", "--set", "iterations=3")
     names = {"observation/depth": "depth_m", "observation/proprio": "proprio"}
     for path in (run / "data").iterdir():
         tensors = load_file(path)

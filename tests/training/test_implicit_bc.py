@@ -1,6 +1,5 @@
 """Cloning from recorded demonstrations: it learns, resumes exactly, and survives bad numbers."""
 
-import csv
 import json
 import math
 import os
@@ -15,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from tests.training.background import wait_for
+from tests.helpers import metrics, refused, train
 from training import bc, demos
 from training.algorithms import implicit_bc
 from training.algorithms.devices import Group
@@ -60,38 +59,13 @@ def job(tmp_path, recorded):
     return write
 
 
-def train(job, run, *arguments):
-    assert bc.main(["--config", job, "--out", str(run), *arguments]) == 0
-    return run
-
-
-def metrics(run, *, without=("wall_s", "data_share")):
-    with open(run / "metrics.csv", newline="") as file:
-        return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]
-
-
-def files(run):
-    return {path.name: path.read_bytes() for path in sorted(run.glob("*/*.safetensors"))}
-
-
-def refused(capsys, arguments, sentence):
-    capsys.readouterr()
-    status = bc.main(arguments)
-    error = capsys.readouterr().err
-    assert status == 2
-    last = error.splitlines()[-1]  # a progress bar may stand before it
-    assert "Traceback" not in error
-    assert last.startswith("error: ")
-    assert sentence in last
-
-
 @pytest.mark.parametrize(
     "head", ["autoregressive", pytest.param("explicit", marks=pytest.mark.slow)]
 )
 def test_it_learns_and_acts(job, tmp_path, head):
     """The expert's action is -0.2 times the pose: the loss must fall, on unseen frames too."""
     path = job({"head": head}, updates=150, iterations=3, learning_rate=0.003, batch_size=32)
-    run = train(path, tmp_path / "run")
+    run = train(bc, path, tmp_path / "run")
     rows = metrics(run, without=())
     assert tuple(rows[0]) == implicit_bc.ImplicitCloning.columns("Picture-v0")
     assert [int(row["frames"]) for row in rows] == [150 * 32, 300 * 32, 450 * 32]
@@ -117,37 +91,6 @@ def test_it_learns_and_acts(job, tmp_path, head):
         assert np.abs(missed).mean() < 0.7 * np.abs(wanted).mean()  # zero misses all of it
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(job, tmp_path):
-    whole = train(job(), tmp_path / "whole")
-    resumed = tmp_path / "resumed"
-    (resumed / "checkpoints").mkdir(parents=True)  # as a kill after the first round leaves it
-    for name in ("config.yaml", "provenance.json"):
-        (resumed / name).write_bytes((whole / name).read_bytes())
-    lines = (whole / "metrics.csv").read_text().splitlines(keepends=True)
-    (resumed / "metrics.csv").write_text("".join(lines[:2]) + "2,1,")
-    for name in ("000000.safetensors", "000001.safetensors"):
-        (resumed / "checkpoints" / name).write_bytes((whole / "checkpoints" / name).read_bytes())
-    assert bc.main(["--resume", str(resumed)]) == 0
-    assert metrics(whole) == metrics(resumed)
-    assert files(whole) == files(resumed)
-    assert checkpoint.load(checkpoint.resolve(resumed)).search["0/step"] == 12
-
-
-def test_a_killed_run_resumes(job, tmp_path):
-    whole = train(job(iterations=4, evaluate_every=0), tmp_path / "whole")
-    run = tmp_path / "run"
-    command = [sys.executable, "-m", "training.bc", "--config", job(iterations=4, evaluate_every=0)]
-    process = subprocess.Popen(
-        [*command, "--out", str(run)], cwd=ROOT, stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    wait_for((run / "checkpoints" / "000001.safetensors").exists, process, seconds=120)
-    process.kill()
-    process.wait()
-    assert bc.main(["--resume", str(run)]) == 0
-    assert files(whole) == files(run)
-
-
 @pytest.mark.slow
 def test_two_processes_train_one_policy(job, tmp_path):
     """Under torchrun every process takes half of each batch; the result is one policy."""
@@ -166,7 +109,7 @@ def test_two_processes_train_one_policy(job, tmp_path):
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     (row,) = metrics(run)
-    alone = metrics(train(path, tmp_path / "alone"))[0]
+    alone = metrics(train(bc, path, tmp_path / "alone"))[0]
     assert float(row["loss"]) == pytest.approx(float(alone["loss"]), rel=0.1)  # other negatives
     assert [p.name for p in checkpoint.in_run(run)] == ["000000.safetensors", "000001.safetensors"]
     centers = "encoder.blocks.0.attention.feature_map.query_centers"
@@ -222,7 +165,7 @@ def poisoned(policy):
 
 def test_a_batch_that_is_not_finite_stops_the_run(job, tmp_path, capsys, monkeypatch):
     """The report holds attention's diagnosis, and no checkpoint ever holds the bad numbers."""
-    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    run = train(bc, job(iterations=1, evaluate_every=0), tmp_path / "run")
     learner = learner_of(run, "stop")
     poisoned(learner.policy)
     sentence = r"update 6 has loss nan and gradient norm nan, .*; the angular_hybrid attention has"
@@ -245,7 +188,7 @@ def learner_of(run, not_finite):
 
 def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
     """One bad frame among many: its batch is left out, the parameters stay finite."""
-    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    run = train(bc, job(iterations=1, evaluate_every=0), tmp_path / "run")
     learner = learner_of(run, "skip")
     bad = frames_of_update(7, 8, len(learner.frames), learner.config.seed)[3]
     learner.frames.actions[bad] = math.nan
@@ -264,8 +207,8 @@ def test_a_batch_that_is_not_finite_can_be_skipped(job, tmp_path, capsys):
 
 
 def test_mixed_precision_learns_too(job, tmp_path):
-    mixed = metrics(train(job(evaluate_every=0, precision="bfloat16"), tmp_path / "mixed"))
-    plain = metrics(train(job(evaluate_every=0), tmp_path / "plain"))
+    mixed = metrics(train(bc, job(evaluate_every=0, precision="bfloat16"), tmp_path / "mixed"))
+    plain = metrics(train(bc, job(evaluate_every=0), tmp_path / "plain"))
     assert mixed != plain
     assert float(mixed[-1]["loss"]) == pytest.approx(float(plain[-1]["loss"]), rel=0.05)
 
@@ -280,7 +223,7 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
         ({"device": "cuda:99"}, "device cuda:99 cannot be used here"),
         ({"optimizer": "adam"}, "unknown key optimizer"),
     ):
-        refused(capsys, ["--config", job(**settings), *out], sentence)
+        refused(capsys, bc, ["--config", job(**settings), *out], sentence)
         assert not (tmp_path / "run").exists()
     for policy, sentence in (
         ({"optimiser": "gradient"}, "policy.optimiser = 'gradient', but input should be"),
@@ -292,9 +235,9 @@ def test_bad_settings_are_refused(job, tmp_path, capsys, recorded):
         ({"patch": [7, 7]}, "that divide the 40 x 48 image"),
         ({"feature_map": "magic"}, "feature_map must be one of"),
     ):
-        refused(capsys, ["--config", job(policy), *out], sentence)
+        refused(capsys, bc, ["--config", job(policy), *out], sentence)
     refused(
-        capsys, ["--config", job(env_id="tests.training.picture_env:Tiring-v0"), *out],
+        capsys, bc, ["--config", job(env_id="tests.training.picture_env:Tiring-v0"), *out],
         "was recorded in tests.training.picture_env:Picture-v0",
     )  # fmt: skip
 
@@ -303,7 +246,7 @@ def test_a_policy_that_does_not_fit_in_memory_is_refused(job, tmp_path, capsys):
     for embed_dim in (10**8, 2 * 10**20):
         path = job(policy={"embed_dim": embed_dim})
         sentence = f"cannot build the policy for {PICTURE}: "
-        refused(capsys, ["--config", path, "--out", str(tmp_path / "run")], sentence)
+        refused(capsys, bc, ["--config", path, "--out", str(tmp_path / "run")], sentence)
 
 
 def test_demonstrations_of_validation_scenes_are_refused(job, tmp_path, capsys, recorded):
@@ -312,7 +255,7 @@ def test_demonstrations_of_validation_scenes_are_refused(job, tmp_path, capsys, 
     with h5py.File(late / "episodes/000003.hdf5", "r+") as file:
         file["data/demo_3"].attrs["seed"] = 90_003
     refused(
-        capsys, ["--config", job(demonstrations=str(late)), "--out", str(tmp_path / "run")],
+        capsys, bc, ["--config", job(demonstrations=str(late)), "--out", str(tmp_path / "run")],
         "has a demonstration of seed 90003, but those from 90000 up are kept",
     )  # fmt: skip
 
@@ -326,13 +269,13 @@ def test_a_robot_of_another_kind_is_refused(job, tmp_path, capsys):
     policy = {"patch": [100, 100]}
     path = job(policy, env_id="BimanualSweep-v0", demonstrations=str(directory))
     sentence = "was recorded with step_m = 0.05, but the run has env.step_m = 0.04"
-    refused(capsys, ["--config", path, "--out", str(tmp_path / "run")], sentence)
+    refused(capsys, bc, ["--config", path, "--out", str(tmp_path / "run")], sentence)
 
 
 def test_a_run_resumes_only_with_its_data_and_processes(
     job, tmp_path, capsys, recorded, monkeypatch
 ):
-    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    run = train(bc, job(iterations=1, evaluate_every=0), tmp_path / "run")
     fewer = ["--resume", str(run), "--set", "iterations=2"]
     checkpoints = sorted((run / "checkpoints").iterdir())
     other = tmp_path / "other"
@@ -341,13 +284,13 @@ def test_a_run_resumes_only_with_its_data_and_processes(
     config = run / "config.yaml"
     text = config.read_text()
     config.write_text(text.replace(str(recorded), str(other)))
-    refused(capsys, fewer, f"{other} holds other demonstrations now than those that")
+    refused(capsys, bc, fewer, f"{other} holds other demonstrations now than those that")
     shutil.rmtree(other)
     shutil.copytree(recorded, other)
     with h5py.File(other / "episodes/000000.hdf5", "r+") as file:
         actions = file["data/demo_0/actions"]
         actions[:] = -actions[()]
-    refused(capsys, fewer, f"{other} holds other demonstrations now than those that")
+    refused(capsys, bc, fewer, f"{other} holds other demonstrations now than those that")
     config.write_text(text)
     start = checkpoint.load(checkpoint.resolve(run))
     monkeypatch.setattr(implicit_bc, "current_group", lambda: Group(0, 2))
@@ -359,7 +302,7 @@ def test_a_run_resumes_only_with_its_data_and_processes(
 
 
 def test_a_run_goes_on_only_with_its_state_and_a_device(job, tmp_path, capsys):
-    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    run = train(bc, job(iterations=1, evaluate_every=0), tmp_path / "run")
     saved = checkpoint.load(checkpoint.resolve(run))
     more = ["--resume", str(run), "--set", "iterations=2"]
     for state, sentence in (
@@ -367,20 +310,11 @@ def test_a_run_goes_on_only_with_its_state_and_a_device(job, tmp_path, capsys):
         ({"progress": {"iteration": 1}}, "basis is missing; it may be another trainer's"),
     ):
         checkpoint.save(saved.path, saved.policy, saved.search, saved.config, state)
-        refused(capsys, more, f"{saved.path} ")
-        refused(capsys, more, sentence)
+        refused(capsys, bc, more, f"{saved.path} ")
+        refused(capsys, bc, more, sentence)
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("device: cpu", "device: cuda:99"))
-    refused(capsys, more, "device cuda:99 cannot be used here")
-
-
-def test_resume_refuses_a_run_whose_checkpoints_are_gone(job, tmp_path, capsys):
-    run = train(job(), tmp_path / "run")
-    shutil.rmtree(run / "checkpoints")
-    before = (run / "metrics.csv").read_bytes()
-    refused(capsys, ["--resume", str(run)], f"{run} has rows in metrics.csv but no checkpoint to")
-    assert (run / "metrics.csv").read_bytes() == before
-    assert not (run / "checkpoints").exists()
+    refused(capsys, bc, more, "device cuda:99 cannot be used here")
 
 
 @pytest.mark.parametrize("negatives", [False, True])
@@ -388,14 +322,14 @@ def test_the_joint_head_learns_and_validates(job, tmp_path, negatives):
     """With chains of negatives, which need gradients even where the loss is only watched."""
     policy = {"head": "joint", "optimiser": "langevin", "langevin_negatives": negatives}
     policy |= {"langevin_steps": 3, "langevin_training_steps": 3}
-    rows = metrics(train(job(policy, iterations=1), tmp_path / "run"))
+    rows = metrics(train(bc, job(policy, iterations=1), tmp_path / "run"))
     assert math.isfinite(float(rows[0]["val_loss"]))
     assert float(rows[0]["in_bowls"]) == 1.0
 
 
 def test_a_broken_policy_does_not_look_sound(job, tmp_path):
     """NaN in the encoder reaches the action, where the rollout finds it."""
-    run = train(job(iterations=1, evaluate_every=0), tmp_path / "run")
+    run = train(bc, job(iterations=1, evaluate_every=0), tmp_path / "run")
     policy, config = checkpoint.load_policy(run)
     poisoned(policy)
     with make_env(config["env_id"], config["env"]) as env:

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.helpers import train
 from tests.training.background import ROOT, sockets, start, wait_for
 from tests.training.study_jobs import WALK
 from tests.training.test_es import SMALL as SMALL
-from tests.training.test_es import train
 from tests.training.test_full_disk import BC
+from training import es
 
 COMMANDS = {
     "es": ["--set", "popsize=4", "terrains=1", "episode_s=2", "--out"],
@@ -132,7 +133,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(job, tmp_path):
     kept = [run / f".config.yaml.{os.getppid()}", run / ".config.yaml.old", run / ".notes.yaml.7"]
     for path in gone + kept:
         path.write_text("half")
-    train(job(iterations=1), run)
+    train(es, job(iterations=1), run)
     assert not any(path.exists() for path in gone)
     assert all(path.exists() for path in kept)
 

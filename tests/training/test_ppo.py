@@ -1,8 +1,6 @@
 """Proximal policy optimisation: it learns, goes on bit for bit, and leaves a run like any other."""
 
 import json
-import re
-import signal
 import subprocess
 import sys
 
@@ -15,8 +13,8 @@ from torch.distributions import Categorical, Normal
 
 import policies
 from policies.common.heads import head_for
-from tests.training.background import start, wait_for
-from tests.training.test_es import ROOT, TOY, checkpoints, metrics, same_results
+from tests.helpers import checkpoints, metrics, refused, same_results, train
+from tests.training.test_es import ROOT, TOY
 from training import es, evaluate, flops, plots, rollout
 from training.algorithms.exploration import Explorer, Task, draw, log_probability
 from training.algorithms.ppo_config import PPOConfig
@@ -38,19 +36,6 @@ SMALL = {
 }  # fmt: skip
 
 
-def train(job, run, *arguments):
-    assert ppo.main(["--config", job, "--out", str(run), *arguments]) == 0
-    return run
-
-
-def refused(capsys, arguments, sentence, command=ppo):
-    capsys.readouterr()
-    assert command.main(arguments) == 2
-    error = capsys.readouterr().err
-    assert "Traceback" not in error
-    assert sentence in error.splitlines()[-1]
-
-
 # --- what it learns ---
 
 
@@ -60,7 +45,7 @@ def test_it_balances_a_pole(job, tmp_path):
         env_id="CartPole-v1", env={}, policy={"hidden": [32]}, iterations=6, steps=800,
         episodes=8, batch_size=64, n_epochs=8, learning_rate=0.003, critic={},
     )  # fmt: skip
-    rows = metrics(train(path, tmp_path / "run"))
+    rows = metrics(train(ppo, path, tmp_path / "run"))
     assert float(rows[-1]["reward_mean"]) > 80
 
 
@@ -73,7 +58,7 @@ def test_it_learns_to_look(job, tmp_path, env):
         n_epochs=6, learning_rate=0.003, gamma=0.0, exploration=0.3, critic={"hidden": [16]},
         seed=8,
     )  # fmt: skip
-    rows = metrics(train(path, tmp_path / "run"))
+    rows = metrics(train(ppo, path, tmp_path / "run"))
     first = float(rows[0]["reward_mean"])
     best = max(float(row["reward_mean"]) for row in rows[1:])
     assert best > first + 1
@@ -81,7 +66,7 @@ def test_it_learns_to_look(job, tmp_path, env):
 
 def test_queries_keys_and_votes_are_trained(job, tmp_path):
     """On the observations and actions of the stepping stones."""
-    run = train(job(iterations=1), tmp_path / "run")
+    run = train(ppo, job(iterations=1), tmp_path / "run")
     first, last = (checkpoint.load(path).policy for path in checkpoint.in_run(run))
     trained = {name for name in last if not torch.equal(first[name], last[name])}
     assert trained >= {"selection.query", "selection.key", "controller.template"}
@@ -196,7 +181,7 @@ def test_the_action_before_is_what_was_taken_not_what_the_policy_alone_would_hav
 
 
 def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
-    run = train(job(), tmp_path / "run")
+    run = train(ppo, job(), tmp_path / "run")
     rows = metrics(run, without=())
     assert tuple(rows[0]) == ProximalPolicyOptimisation.columns("Toy-v0")
     assert [int(row["iteration"]) for row in rows] == [1, 2, 3, 4]
@@ -219,7 +204,7 @@ def test_a_run_and_what_it_leaves(job, tmp_path, capsys):
 
 
 def test_a_run_is_taken_like_any_other(job, tmp_path, capsys):
-    run = str(train(job(env_id="Toy-v0", iterations=2), tmp_path / "run"))
+    run = str(train(ppo, job(env_id="Toy-v0", iterations=2), tmp_path / "run"))
     assert rollout.main([run]) == 0
     out = tmp_path / "evaluation"
     assert evaluate.main([run, "--episodes", "2", "--workers", "1", "--out", str(out)]) == 0
@@ -232,25 +217,10 @@ def test_a_run_is_taken_like_any_other(job, tmp_path, capsys):
     assert config["trainer"] == "ppo"
 
 
-@pytest.mark.parametrize(
-    ("changes", "workers"),
-    [
-        ({}, 2),
-        ({"env_id": DOT, "env": {"choices": 3}}, 1),
-        ({"env_id": DOT, "env": {}, "policy": {"patch": [4, 4], "last_action": True}}, 1),
-    ],
-)
-def test_a_resumed_run_equals_an_uninterrupted_one_whatever_the_workers(
-    job, tmp_path, changes, workers
-):
-    path = job(**changes)
-    whole = train(path, tmp_path / "whole")
-    resumed = train(path, tmp_path / "resumed", "--set", "iterations=2")
-    with open(resumed / "metrics.csv", "a") as file:
-        file.write("3,1,1,")  # as a kill leaves it
-    words = ["--resume", str(resumed), "--set", "iterations=4", f"workers={workers}"]
-    assert ppo.main(words) == 0
-    same_results(whole, resumed)
+def test_workers_change_nothing(job, tmp_path):
+    one = train(ppo, job(), tmp_path / "one")
+    two = train(ppo, job(), tmp_path / "two", "--set", "workers=2")
+    same_results(one, two)
 
 
 def test_a_policy_of_another_trainer_goes_on(job, tmp_path):
@@ -260,39 +230,12 @@ def test_a_policy_of_another_trainer_goes_on(job, tmp_path):
     (tmp_path / "es.yaml").write_text(yaml.safe_dump(toy))
     begun = tmp_path / "es"
     assert es.main(["--config", str(tmp_path / "es.yaml"), "--out", str(begun)]) == 0
-    run = train(job(iterations=1), tmp_path / "run", "--set", f"init_from={begun}")
+    run = train(ppo, job(iterations=1), tmp_path / "run", "--set", f"init_from={begun}")
     first, before = (
         checkpoint.load(checkpoint.in_run(run)[0]),
         checkpoint.load(checkpoint.resolve(begun)),
     )
     assert all(torch.equal(first.policy[name], before.policy[name]) for name in before.policy)
-
-
-def test_the_kill_of_a_run_keeps_its_last_checkpoint(job, tmp_path):
-    run = tmp_path / "run"
-    words = ["--config", job(iterations=10**6), "--out", str(run)]
-    process = start("training.ppo", words, start_new_session=True)
-    rows = run / "metrics.csv"
-    wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 2, process)
-    process.kill()
-    process.communicate()
-    done = len(metrics(run))
-    assert ppo.main(["--resume", str(run), "--set", f"iterations={done + 1}", "workers=1"]) == 0
-    whole = train(job(), tmp_path / "whole", "--set", f"iterations={done + 1}")
-    assert metrics(whole) == metrics(run)
-
-
-def test_sigterm_ends_it_in_one_line(job, tmp_path):
-    run = tmp_path / "run"
-    words = ["--config", job(iterations=10**6), "--out", str(run)]
-    process = start("training.ppo", words, start_new_session=True)
-    rows = run / "metrics.csv"
-    wait_for(lambda: rows.is_file() and rows.read_bytes().count(b"\n") > 1, process)
-    process.send_signal(signal.SIGTERM)
-    printed, _ = process.communicate(timeout=180)
-    assert process.returncode == 143
-    assert re.search(rf"iteration \d+ is saved; resume with: .*--resume {run}", printed)
-    assert "Traceback" not in printed
 
 
 # --- what it refuses ---
@@ -316,20 +259,20 @@ def test_sigterm_ends_it_in_one_line(job, tmp_path):
     ],
 )
 def test_a_mistake_is_one_sentence(job, tmp_path, capsys, changes, sentence):
-    refused(capsys, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
+    refused(capsys, ppo, ["--config", job(**changes), "--out", str(tmp_path / "run")], sentence)
 
 
 def test_a_checkpoint_of_another_trainer_is_refused(job, tmp_path, capsys):
-    run = train(job(iterations=1), tmp_path / "run")
+    run = train(ppo, job(iterations=1), tmp_path / "run")
     path = checkpoint.in_run(run)[-1]
     held = checkpoint.load(path)
     state = {"progress": {"iteration": 1, "level": 0}}
     checkpoint.save(path, held.policy, held.search, held.config, state)
     words = ["--resume", str(path), "--set", "iterations=2"]
-    refused(capsys, words, "it may be another trainer's")
+    refused(capsys, ppo, words, "it may be another trainer's")
     lacking = {k: v for k, v in held.search.items() if "log_std" not in k}
     checkpoint.save(path, held.policy, lacking, held.config, held.state)
-    refused(capsys, words, "tensor log_std is absent there")
+    refused(capsys, ppo, words, "tensor log_std is absent there")
 
 
 def test_without_stable_baselines_one_sentence_names_the_extra(job, tmp_path):
@@ -344,10 +287,3 @@ def test_without_stable_baselines_one_sentence_names_the_extra(job, tmp_path):
         'error: training.ppo needs Stable-Baselines3: pip install "foveate[rl]"\n'
     )
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("name", ["stepping_stones", "stepping_stones_ppo", "bimanual_sweep"])
-def test_a_file_says_which_trainer_it_is_for(name):
-    path = ROOT / "configs" / f"{name}.yaml"
-    kinds = {"stepping_stones": "es", "stepping_stones_ppo": "ppo", "bimanual_sweep": "bc"}
-    assert load_any_config(path, []).trainer == kinds[name]

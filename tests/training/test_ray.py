@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import same_results, train
 from tests.training.background import ROOT, start, wait_for
 from tests.training.test_es import SMALL as SMALL
-from tests.training.test_es import checkpoints, latest, metrics, train
+from tests.training.test_es import at
+from training import es
 from training.io import checkpoint
 
 SECRET = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
@@ -75,13 +77,13 @@ def test_it_binds_to_the_loopback_interface_alone(nodes):
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing(job, tmp_path, nodes):
-    one = train(job(), tmp_path / "one")
+    one = train(es, job(), tmp_path / "one")
     env = {"episode_s": 0.15, "die_once": str(tmp_path / "died")}
     process = begin(job(env=env), tmp_path / "two", nodes[0], "workers=2", **SECRET)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0, printed
     assert (tmp_path / "died").exists()
-    same(one, tmp_path / "two")
+    same_results(one, tmp_path / "two")
 
 
 @pytest.mark.slow
@@ -136,21 +138,12 @@ def test_a_cluster_that_asks_for_no_token_is_refused(job, tmp_path):
 def test_a_lost_node_changes_nothing(job, tmp_path, nodes):
     """Last here: one of the two nodes is gone afterwards, and two of four workers wait."""
     path = job(iterations=60)
-    whole = train(path, tmp_path / "whole")
+    whole = train(es, path, tmp_path / "whole")
     run = tmp_path / "run"
     process = begin(path, run, nodes[0], "workers=4", "env.busy_s=0.01", **SECRET)
-    wait_for(lambda: checkpoint.in_run(run) and latest(run) >= 5, process)
+    wait_for(lambda: at(run) >= 5, process)
     os.kill(nodes[1][0], signal.SIGKILL)
     printed, _ = process.communicate(timeout=120)
     assert process.returncode == 0, printed
     assert "Traceback" not in printed
-    same(whole, run)
-
-
-def same(run, other):
-    assert metrics(run) == metrics(other)
-    for name in checkpoints(run):
-        ours, theirs = (checkpoint.load(r / "checkpoints" / name) for r in (run, other))
-        for left, right in ((ours.policy, theirs.policy), (ours.search, theirs.search)):
-            assert left.keys() == right.keys()
-            assert all(left[key].equal(right[key]) for key in left)
+    same_results(whole, run)

@@ -1,6 +1,5 @@
 """Going on with a run: from a checkpoint that is whole, its own, and whose rows are there."""
 
-import csv
 import math
 import shlex
 import shutil
@@ -11,6 +10,7 @@ import yaml
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from tests.helpers import refused, same_results
 from training import bc, es, evaluate, flops, rollout
 from training.io import checkpoint, run_log
 from training.io.checkpoint import in_run
@@ -50,42 +50,15 @@ def at(run, iteration):
     return run / "checkpoints" / f"{iteration:06d}.safetensors"
 
 
-def refused(capsys, arguments, *sentences, main=es.main):
-    """The one line of the error."""
-    capsys.readouterr()
-    assert main([str(word) for word in arguments]) == 2
-    error = capsys.readouterr().err.splitlines()
-    assert len(error) == 1
-    assert error[0].startswith("error: ")
-    for sentence in sentences:
-        assert str(sentence) in error[0]
-    return error[0]
+def same(run, other):
+    same_results(run, other)
+    assert not list(run.glob("checkpoints/*.aside"))
 
 
 def paste(line):
     """Run the command at the end of a line."""
     words = shlex.split(line[line.index("python -m training.es") :])
     assert es.main(words[3:]) == 0
-
-
-def rows(run):
-    with open(run / "metrics.csv", newline="") as file:
-        return [{k: v for k, v in row.items() if k != "wall_s"} for row in csv.DictReader(file)]
-
-
-def same(run, other):
-    """Every row but the time, and every tensor of every checkpoint, bit for bit."""
-    assert rows(run) == rows(other)
-    assert [path.name for path in in_run(run)] == [path.name for path in in_run(other)]
-    for a, b in zip(in_run(run), in_run(other), strict=True):
-        ours, theirs = checkpoint.load(a), checkpoint.load(b)
-        assert ours.state == theirs.state
-        for mine, its in ((ours.policy, theirs.policy), (ours.search, theirs.search)):
-            assert mine.keys() == its.keys()
-            for name, tensor in mine.items():
-                assert tensor.dtype == its[name].dtype, (a, name)
-                assert torch.equal(tensor, its[name]), (a, name)
-    assert not list(run.glob("checkpoints/*.aside"))
 
 
 @pytest.mark.parametrize("episode_s", [0.05, pytest.param(0.3, marks=pytest.mark.slow)])
@@ -95,7 +68,7 @@ def test_evolution_that_was_stopped_is_the_uninterrupted_run_to_the_bit(tmp_path
     assert es.main(["--out", str(straight), "--set", *settings, "iterations=14"]) == 0
     assert es.main(["--out", str(stopped), "--set", *settings, "iterations=8"]) == 0
     assert es.main(["--resume", str(stopped), "--set", "iterations=14"]) == 0
-    same(straight, stopped)
+    same_results(straight, stopped)
 
 
 @pytest.fixture
@@ -105,16 +78,6 @@ def clone(tmp_path):
     path.write_text(yaml.safe_dump(CLONE))
     assert bc.main(["--config", str(path), "--out", str(run), "--set", "iterations=2"]) == 0
     return run, path
-
-
-def test_cloning_that_was_stopped_is_the_uninterrupted_run_to_the_bit(clone, tmp_path):
-    run, path = clone
-    straight = tmp_path / "straight"
-    assert bc.main(["--config", str(path), "--out", str(straight), "--set", "iterations=4"]) == 0
-    assert bc.main(["--resume", str(run), "--set", "iterations=4"]) == 0
-    same(straight, run)
-    for ours in (run / "data").iterdir():
-        assert ours.read_bytes() == (straight / "data" / ours.name).read_bytes()
 
 
 # Another job under the run's name.
@@ -137,7 +100,7 @@ def test_a_configuration_that_was_edited_is_refused(run, capsys, change, sentenc
     config = run / "config.yaml"
     text, more = config.read_text(), ["--resume", run, "--set", "iterations=8"]
     config.write_text(yaml.safe_dump({**read_yaml(config), **change}))
-    error = refused(capsys, more, sentence.format(config), f"or remove {config}")
+    error = refused(capsys, es, more, sentence.format(config), f"or remove {config}")
     if "differs" in sentence:
         assert str(at(run, 7)) in error
     assert at(run, 7).exists()
@@ -149,7 +112,7 @@ def test_a_configuration_that_was_edited_is_refused(run, capsys, change, sentenc
 def test_a_key_that_was_taken_out_of_the_configuration_is_refused(run, capsys):
     config = run / "config.yaml"
     config.write_text(yaml.safe_dump({k: v for k, v in read_yaml(config).items() if k != "seed"}))
-    refused(capsys, ["--resume", run], "seed = 0 in", "differs from 5, with which")
+    refused(capsys, es, ["--resume", run], "seed = 0 in", "differs from 5, with which")
 
 
 def test_what_a_resumed_run_may_change_may_be_edited_too(run):
@@ -180,16 +143,18 @@ def test_a_configuration_that_is_gone_is_restored(whole, tmp_path, capsys):
     assert f"it is restored from {at(run, 1)}" in capsys.readouterr().out
     assert (run / "config.yaml").read_bytes() == before
     (run / "config.yaml").unlink()
-    refused(capsys, ["--resume", run, "--set", "seed=7"], "seed = 7 differs from 5 in")
+    refused(capsys, es, ["--resume", run, "--set", "seed=7"], "seed = 7 differs from 5 in")
     assert es.main(["--resume", str(run), "--set", "iterations=7"]) == 0
     same(whole, run)
 
 
 def test_a_checkpoint_alone_imports_nothing(run, whole, capsys):
     (run / "config.yaml").unlink()
-    refused(capsys, ["--resume", run], "names an environment that would be imported", "--config")
+    refused(
+        capsys, es, ["--resume", run], "names an environment that would be imported", "--config"
+    )
     more = ["--resume", str(run), "--config", str(whole / "config.yaml")]
-    refused(capsys, [*more, "--set", "seed=7"], "seed = 7 differs from 5 in")
+    refused(capsys, es, [*more, "--set", "seed=7"], "seed = 7 differs from 5 in")
     assert es.main([*more, "--set", "iterations=8"]) == 0
     assert read_yaml(run / "config.yaml")["iterations"] == 8
 
@@ -199,12 +164,14 @@ def test_a_checkpoint_of_another_run_is_refused(run, tmp_path, capsys):
     words = ["--config", str(run / "config.yaml"), "--out", str(other)]
     assert es.main([*words, "--set", "seed=6", "iterations=9"]) == 0
     shutil.copy(at(other, 9), at(run, 9))
-    error = refused(capsys, ["--resume", run], f"seed = 5 in {run / 'config.yaml'} differs from 6")
+    error = refused(
+        capsys, es, ["--resume", run], f"seed = 5 in {run / 'config.yaml'} differs from 6"
+    )
     assert "remove" not in error
     assert error.endswith(f"python -m training.es --resume '{at(run, 7)}'")
     at(run, 9).unlink()
     shutil.copy(at(run, 6), at(run, 9))
-    refused(capsys, ["--resume", run], f"{at(run, 9)} holds iteration 6, not that of its name")
+    refused(capsys, es, ["--resume", run], f"{at(run, 9)} holds iteration 6, not that of its name")
 
 
 # Rows that a checkpoint has passed.
@@ -232,7 +199,7 @@ def test_a_run_never_goes_on_over_rows_that_are_missing(run, whole, capsys, dama
     (run / "metrics.csv").write_bytes(b"".join(DAMAGED[damage](lines(run))))
     before = lines(run)
     error = refused(
-        capsys, ["--resume", run, "--set", "iterations=8"],
+        capsys, es, ["--resume", run, "--set", "iterations=8"],
         f"{run / 'metrics.csv'} must hold a whole row of each of the first 7 iterations, in their "
         "order, but holds only those of the first 3; the newest checkpoint that this run can "
         f"resume from is {at(run, 3)}: python -m",
@@ -248,7 +215,9 @@ def test_without_any_row_a_run_begins_again_from_its_first_checkpoint(run, whole
         (run / "metrics.csv").unlink()
     else:
         (run / "metrics.csv").write_bytes(left)
-    paste(refused(capsys, ["--resume", run], "but holds none; the newest checkpoint", at(run, 0)))
+    paste(
+        refused(capsys, es, ["--resume", run], "but holds none; the newest checkpoint", at(run, 0))
+    )
     same(run, whole)
 
 
@@ -296,15 +265,14 @@ def test_a_damaged_checkpoint_is_refused_with_the_command_that_goes_on(run, whol
     for iteration in (7, 6):
         at(run, iteration).write_bytes(damage(at(run, iteration).read_bytes()))
     error = refused(
-        capsys, ["--resume", run, "--set", "workers=1", "iterations=7"], f"{at(run, 7)} is ",
+        capsys, es, ["--resume", run, "--set", "workers=1", "iterations=7"], f"{at(run, 7)} is ",
         f"; the newest checkpoint that this run can resume from is {at(run, 5)}: python -m "
         f"training.es --resume '{at(run, 5)}' --set workers=1 iterations=7",
     )  # fmt: skip
     for main in (rollout.main, evaluate.main, flops.main):
         refused(
-            capsys, [run, *([] if main is flops.main else ["--env", TOY["env_id"]])],
+            capsys, main, [run, *([] if main is flops.main else ["--env", TOY["env_id"]])],
             f"{at(run, 7)} is ", f"; the newest whole checkpoint of that run is {at(run, 5)}",
-            main=main,
         )  # fmt: skip
     paste(error)
     same(run, whole)
@@ -313,7 +281,7 @@ def test_a_damaged_checkpoint_is_refused_with_the_command_that_goes_on(run, whol
 def test_where_no_checkpoint_is_whole_none_is_named(run, capsys):
     for path in in_run(run):
         path.write_bytes(b"")
-    error = refused(capsys, ["--resume", run], "is not a complete safetensors file")
+    error = refused(capsys, es, ["--resume", run], "is not a complete safetensors file")
     assert "newest" not in error
 
 
@@ -337,8 +305,8 @@ def test_only_a_checkpoint_of_a_run_can_be_named(run, tmp_path, capsys):
     shutil.copy(at(run, 7), copy)
     sentence = "--resume takes a run directory, or one of the checkpoints of a run, got"
     for path in (copy, at(run, 9), at(run, 7).with_name("7.safetensors")):
-        refused(capsys, ["--resume", path], f"{sentence} {path}")
-    refused(capsys, ["--resume", at(run, 7), "--out", tmp_path / "b"], "cannot be given too")
+        refused(capsys, es, ["--resume", path], f"{sentence} {path}")
+    refused(capsys, es, ["--resume", at(run, 7), "--out", tmp_path / "b"], "cannot be given too")
 
 
 def test_demonstrations_that_have_changed_are_refused(clone, tmp_path, capsys):
@@ -352,7 +320,7 @@ def test_demonstrations_that_have_changed_are_refused(clone, tmp_path, capsys):
     assert f"{data / '000002.safetensors'} is not the file that {run} has trained on" in error
     assert bc.main(shlex.split(error[error.index("python -m training.bc") :])[3:]) == 0
     assert bc.main(["--resume", str(straight), "--set", "iterations=3"]) == 0
-    same(run, straight)
+    same_results(run, straight)
 
 
 # Order.

@@ -9,6 +9,7 @@ import torch
 import yaml
 from safetensors.torch import load_file, save_file
 
+from tests.helpers import refused
 from tests.training.study_jobs import conduct
 from tests.training.test_full_disk import BC, ES
 from training import bc, es, evaluate, flops, plots, rollout
@@ -18,17 +19,6 @@ from training.command.errors import UserError
 from training.io import checkpoint
 from training.io.metrics import read_metrics
 from training.io.state_files import Count, check, read_json
-
-
-def refused(capsys, command, arguments, *sentences):
-    capsys.readouterr()
-    assert command(arguments) == 2
-    error = capsys.readouterr().err
-    assert "Traceback" not in error
-    last = error.splitlines()[-1]
-    assert last.startswith("error: ")
-    for sentence in sentences:
-        assert sentence in last
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Trainers: one object each, one file a new one; who a file is for; environments opened."""
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -34,10 +35,6 @@ def written(folder, data, name="job.yaml"):
     return path
 
 
-def files(run):
-    return {path.name: path.read_bytes() for path in checkpoint.in_run(run)}
-
-
 def rewards(run):
     return [float(line.split(",")[1]) for line in (run / "metrics.csv").read_text().split()[1:]]
 
@@ -45,18 +42,84 @@ def rewards(run):
 # --- a new trainer is one file ---
 
 
-def test_a_trainer_of_one_file_learns_and_goes_on_bit_for_bit(tmp_path, capsys):
-    path, whole, parts = written(tmp_path, SEARCH), tmp_path / "whole", tmp_path / "parts"
-    words = ["--config", str(path), "--out"]
-    assert run_trainer(random_search.NAME, [*words, str(whole)]) == 0
-    told = capsys.readouterr().out
-    assert f"python -m tests.training.random_search --resume {whole}" in told
-    assert rewards(whole) == sorted(rewards(whole))
-    assert rewards(whole)[-1] > rewards(whole)[0]
-    assert run_trainer(random_search.NAME, [*words, str(parts), "--set", "iterations=2"]) == 0
-    words = ["--resume", str(parts), "--set", "iterations=4"]
-    assert run_trainer(random_search.NAME, words) == 0
-    assert files(parts)["000004.safetensors"] == files(whole)["000004.safetensors"]
+def test_a_trainer_of_one_file_learns(tmp_path, capsys):
+    path, run = written(tmp_path, SEARCH), tmp_path / "run"
+    assert run_trainer(random_search.NAME, ["--config", str(path), "--out", str(run)]) == 0
+    assert f"python -m tests.training.random_search --resume {run}" in capsys.readouterr().out
+    assert rewards(run) == sorted(rewards(run))
+    assert rewards(run)[-1] > rewards(run)[0]
+
+
+LOOP = """
+from functools import partial
+
+from pydantic.dataclasses import dataclass
+
+from training.runs import checkpoint
+from training.settings import config as configuration
+from training.trainers.job_config import STRICT, JobConfig
+from training.trainers.lifecycle import Job
+from training.trainers.trainer import Trainer
+from training.trainers.workers import EpisodeWorker, Task, get_parameters
+
+
+@dataclass(frozen=True, config=STRICT)
+class Config(JobConfig):
+    trainer: str = "own_loop:TRAINER"
+
+
+def columns(env_id):
+    return "iteration", "reward", "wall_s"
+
+
+prepare = Job
+
+
+def train(job, run):
+    config, policy = job.config, job.policy
+    done = 0 if job.start is None else job.start.state["progress"]["iteration"]
+    make = partial(EpisodeWorker, policy.state_dict(), *job.settings)
+    with job.opened(make, run, done) as (pool, log):
+        for iteration in range(done + 1, config.iterations + 1):
+            task = Task(get_parameters(policy), policy.normaliser.statistics, iteration, {})
+            (outcome,) = pool.run([task])
+            log.row({"iteration": iteration, "reward": outcome.episode.reward, "wall_s": 0.0}, "")
+            state = {"progress": {"iteration": iteration}}
+            plain = configuration.dump(config)
+            checkpoint.save_in_run(run, iteration, policy, {}, plain, state)
+
+
+TRAINER = Trainer(name="own_loop:TRAINER", config=Config, learner="own_loop")
+"""
+
+
+def test_a_module_with_a_loop_of_its_own_trains_by_the_former_import_paths(tmp_path, monkeypatch):
+    (tmp_path / "own_loop.py").write_text(LOOP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = written(tmp_path, {**SEARCH, "trainer": "own_loop:TRAINER"})
+    words = ["--config", str(path), "--out", str(tmp_path / "run"), "--set", "iterations=1"]
+    assert run_trainer("own_loop:TRAINER", words) == 0
+    words = ["--resume", str(tmp_path / "run"), "--set", "iterations=2"]
+    assert run_trainer("own_loop:TRAINER", words) == 0
+    assert len(rewards(tmp_path / "run")) == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("runs.checkpoint", "load_policy resolve shipped save_in_run in_run"),
+        ("settings.config", "UserError dump validate"),
+        ("trainers.door", "main"),
+        ("trainers.job_config", "JobConfig STRICT"),
+        ("trainers.lifecycle", "Job build_policy train"),
+        ("trainers.registry", "TRAINERS load_any_config trainer_of"),
+        ("trainers.trainer", "Trainer"),
+        ("trainers.workers", "EpisodeWorker get_parameters"),
+    ],
+)
+def test_former_import_paths_work(module, names):
+    found = importlib.import_module(f"training.{module}")
+    assert all(hasattr(found, name) for name in names.split())
 
 
 def test_its_file_is_read_by_its_name_wherever_configurations_are(tmp_path):
@@ -164,7 +227,7 @@ def test_a_configuration_is_trained_and_gone_on_with_by_a_function(tmp_path):
     train(config, whole)
     train(replace(config, iterations=1), parts)
     train(config, parts)
-    assert files(parts)[max(files(parts))] == files(whole)[max(files(whole))]
+    assert checkpoint.resolve(parts).read_bytes() == checkpoint.resolve(whole).read_bytes()
     with pytest.raises(UserError, match="popsize = 6 differs from"):
         train(replace(config, popsize=6), parts)
 
