@@ -56,9 +56,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What is imported when it is first asked for: `compositional`, and RandomFeatures.
+    """Import `compositional` and `RandomFeatures` on first use.
 
-    The latter needs scikit-learn. Hence it is not in `__all__`, whose names need PyTorch alone.
+    `RandomFeatures` needs scikit-learn. It is therefore not in `__all__`, whose names need only
+    PyTorch.
     """
     if name == "compositional":
         return import_module("attention.compositional")

@@ -1,9 +1,9 @@
-"""Causal linear attention in chunks: earlier chunks through their summed state, the chunk masked.
+"""Causal linear attention in chunks: a summed state for earlier chunks, a mask within the chunk.
 
 Sums are kept in units of the largest key scale up to each query, by a running maximum, so that a
-later key, however large, changes no earlier output by a bit. With forgetting, key j counts
-d_{j+1} ... d_i at query i: its scale grows by -log d_1 ... d_j within a chunk, and the chunk's
-product is taken off the state's.
+later key, however large, changes no earlier output by a bit. With forgetting, key j has the weight
+d_{j+1} ... d_i at query i: within a chunk its log-scale grows by -log(d_1 ... d_j), and the chunk's
+total is subtracted from the state's log-scale.
 """
 
 from collections.abc import Iterable
@@ -28,9 +28,9 @@ from attention.running import running_max
 from attention.sums import LinearAttentionState, absorb, empty_state
 
 CHUNK = 64
-"""Tokens that the causal form treats at once, by the quadratic form on the features, on a CPU."""
+"""Chunk length on a CPU: within a chunk the quadratic form on the features is used."""
 ACCELERATOR_CHUNK = 256
-"""The same elsewhere, where launches cost more than operations."""
+"""Chunk length on other devices, where kernel launches cost more than operations."""
 
 KeyBlock = tuple[Features, Tensor, Tensor]
 """Features (..., C, F), log-scales (..., C, 1), values (..., C, dv) of C keys."""
@@ -39,15 +39,15 @@ QueryBlock = tuple[Features, Tensor | None]
 
 
 def chunk_rows(like: Tensor) -> int | None:
-    """Tokens that the causal form treats at once on the device of `like`, (..., L, .); None, for
-    all, in a graph for any L, which has no loop over chunks: there it takes O(L^2)."""
+    """Return the chunk length for the device of `like` (..., L, .). None means a single chunk: a
+    graph exported for any L has no loop over chunks and takes O(L^2)."""
     if not isinstance(like.shape[-2], int):
         return None
     return CHUNK if like.device.type == "cpu" else ACCELERATOR_CHUNK
 
 
 def slices(length: int, rows: int | None) -> list[slice]:
-    """Blocks of `rows` tokens; None: one block, whatever the length, known or not."""
+    """Split into blocks of `rows` tokens. None gives one block of any length."""
     if rows is None:
         return [slice(None)]
     return [slice(start, start + rows) for start in range(0, max(length, 1), rows)]
@@ -60,11 +60,12 @@ def causal_blocks(
     state: LinearAttentionState | None = None,
     log_decays: Iterable[Tensor] | None = None,
 ) -> tuple[Tensor, LinearAttentionState]:
-    """Outputs (..., L, dv) of all chunks in order, and the state after them.
+    """Return the outputs (..., L, dv) of all chunks in order and the final state.
 
     Args:
-        state: of the tokens before; None: there are none.
-        log_decays: (..., C, 1) for each chunk, log of what a token leaves of the sums before it.
+        state: the state of earlier tokens, or None if there are none.
+        log_decays: (..., C, 1) for each chunk, the log of the factor by which each token multiplies
+            the earlier sums.
     """
     outputs = []
     own, earlier = False, None
@@ -98,10 +99,10 @@ def _chunk(
     forgotten: Tensor | None,
     earlier: Tensor,
 ) -> Tensor:
-    """Outputs of a chunk (..., C, dv).
+    """Return the outputs (..., C, dv) of one chunk.
 
     `forgotten` is the log of all decays up to each token; `earlier` (C or more, C or more) is 0
-    where a key comes after the query, and 1 elsewhere.
+    where the key comes after the query, else 1.
     """
     phi_k, log_scale, v = keys
     size = v.shape[-2]
@@ -119,7 +120,7 @@ def _chunk(
     weights = times(decay, weights)
     numerator = weights @ v + times(kept, values)
     denominator = weights.sum(-1, keepdim=True) + times(kept, normaliser)
-    # A floor is in absolute units, and so without what the scales grew by.
+    # A floor is in absolute units, so the growth of the scales is subtracted.
     absolute = reference if forgotten is None else reference + forgotten
     if not signed:
         return divide(numerator, raised(denominator, log_floor, absolute, unit=unit), signed)

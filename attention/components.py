@@ -1,20 +1,22 @@
-"""Names for the parts of an inference step, so that an observer can say where the work went.
+"""Named parts of an inference step, so that a profiler can attribute the work to them.
 
     with component("projection"):
         p = u @ omega.mT
 
-pushes a name on a plain list: 0.3 us a block, where `torch.profiler.record_function` takes 6 us
-even when nothing listens (torch 2.13, one core). A `TorchDispatchMode` reads `current_component()`
-as each operation passes. The list is shared by all threads, so measure with one.
+pushes a name on a plain list. It takes 0.3 us per block; `torch.profiler.record_function` takes 6
+us even without a profiler (torch 2.13, one core). A `TorchDispatchMode` reads `current_component()`
+for each operation. The list is shared by all threads, so measure with a single thread.
 """
 
 _active: list[str] = []
 
 
 class component:
-    """Context manager: operations inside belong to `name`; the innermost name counts.
+    """Context manager that attributes the operations inside it to `name`; the innermost name
+    counts.
 
-    Make one where it is entered: torch.compile traces that, and not an object kept elsewhere.
+    Create it in the `with` statement: torch.compile cannot trace an object that was created
+    elsewhere.
     """
 
     __slots__ = ("name",)
@@ -33,7 +35,8 @@ _watchers: list[object] = []
 
 
 class watched:
-    """Context manager: an observer reads components; compiled forms, which have none, wait."""
+    """Context manager for observers of components. Compiled forms, which have no components, are
+    not used inside it."""
 
     def __enter__(self) -> None:
         _watchers.append(self)
@@ -43,7 +46,7 @@ class watched:
 
 
 def is_watched() -> bool:
-    """Whether an observer reads components now."""
+    """Whether components are currently observed."""
     return bool(_watchers)
 
 

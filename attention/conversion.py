@@ -1,4 +1,4 @@
-"""Numbers, lists and arrays as tensors. NumPy is not imported: whoever gives an array has it."""
+"""Convert numbers, lists and arrays to tensors, without importing NumPy."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -8,22 +8,25 @@ from torch import Tensor
 
 
 class HasArray(Protocol):
-    """A NumPy array, or what gives one when asked: NumPy's numbers, a pandas column."""
+    """A NumPy array or an object that converts to one, such as a NumPy scalar or a pandas
+    column."""
 
     def __array__(self) -> Any: ...
 
 
 Numbers = Tensor | complex | Sequence[Any] | HasArray
-"""What `to_tensor` takes; to a type checker a float or an int is a complex number."""
+"""Values that `to_tensor` accepts. Type checkers accept float and int for complex."""
 
 
 def to_tensor(value: Numbers) -> Tensor:
-    """A tensor as it is; anything else as a new one on the CPU.
+    """Convert a value to a tensor. A tensor is returned unchanged; any other value becomes a new
+    tensor on the CPU.
 
     Python's floats become float64, complex numbers complex128, integers int64; arrays keep their
     dtype. Lists may be nested, and hold arrays and tensors.
 
-    Raises TypeError or ValueError for what is not made of numbers, or has rows of several lengths.
+    Raises TypeError or ValueError if the value does not consist of numbers or its rows differ in
+    length.
     """
     if isinstance(value, Tensor):
         return value
@@ -43,12 +46,13 @@ def to_tensor(value: Numbers) -> Tensor:
 
 
 def as_numbers(**arguments: Numbers) -> tuple[Tensor, ...]:
-    """The arguments as tensors to compute with, each in the dtype that it has.
+    """Convert arguments to tensors that can be combined.
 
-    What has none of its own, numbers, lists and tensors of integers, takes that of the tensors and
-    arrays beside it, and their device; where there are none it is float64.
+    Floating-point tensors and arrays keep their dtype. Numbers, lists and integer tensors take the
+    dtype and device of the other arguments, or float64 if no other argument has a floating-point
+    dtype.
 
-    Raises ValueError, by the argument's name, for what is not made of numbers.
+    Raises ValueError that names the argument if it does not consist of numbers.
     """
     made: dict[str, Tensor] = {}
     for argument, value in arguments.items():
@@ -69,15 +73,15 @@ def as_numbers(**arguments: Numbers) -> tuple[Tensor, ...]:
 
 
 def as_vectors(**arguments: Numbers) -> tuple[Tensor, ...]:
-    """As `as_numbers`, of vectors (..., d): a single number is one of d = 1."""
+    """Like `as_numbers`, for vectors (..., d): a single number becomes a vector with d = 1."""
     return tuple(t.unsqueeze(0) if t.ndim == 0 else t for t in as_numbers(**arguments))
 
 
 def _bare(value: Numbers) -> bool:
-    """Whether value brings no dtype of its own."""
+    """Whether the value has no floating-point dtype."""
     return not isinstance(value, Tensor) and not hasattr(value, "__array__")
 
 
 def _whole(tensor: Tensor) -> bool:
-    """Whether the tensor is of integers or bools."""
+    """Whether the tensor has an integer or boolean dtype."""
     return not (tensor.is_floating_point() or tensor.is_complex())

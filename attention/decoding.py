@@ -1,7 +1,7 @@
-"""Causal attention from tokens as they come, as a robot or a decoder gets them: one, or many.
+"""Causal attention over tokens that arrive over time, one or many at once, as in decoding.
 
-The same numbers as `FeatureMap.attend` with causal=True, with a state of fixed size: the sums of
-`attention.sums`, and for signed maps what their denominators' floor needs.
+The results equal `FeatureMap.attend` with causal=True. The state has a fixed size: the sums of
+`attention.sums` and, for signed maps, the key statistics that the denominators' floor needs.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from attention.token_checks import without_queries
 
 
 class DecodingState(NamedTuple):
-    """What is carried from token to token; every entry has leading dimensions (...)."""
+    """Recurrent state; every entry has leading dimensions (...)."""
 
     sums: LinearAttentionState
     keys: KeyStatistics
@@ -31,7 +31,8 @@ def initial_decoding_state(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> DecodingState:
-    """The state before the first token; `shape` is the leading dimensions, as (batch, heads)."""
+    """Return the state before the first token; `shape` is the leading dimensions, such as (batch,
+    heads)."""
     sums = initial_state(shape, features.output_dim, value_dim, dtype=dtype, device=device)
     return DecodingState(
         sums, KeyStatistics(torch.zeros_like(sums.mass), torch.zeros_like(sums.mass))
@@ -46,12 +47,12 @@ def decode(
     state: DecodingState,
     key_mask: Tensor | None = None,
 ) -> tuple[Tensor, DecodingState]:
-    """Take in one key and value, then answer one query.
+    """Add one key and value to the state, then compute the output of one query.
 
     x, y (..., 1, d), v (..., 1, dv) -> output (..., 1, dv) and the next state. key_mask (..., 1) is
-    False where the token is padding, which leaves the state as it is.
+    False where the token is padding, which does not change the state.
 
-    Raises ValueError for tokens that the map refuses to attend with.
+    Raises ValueError for tokens that the map does not support.
     """
     tokens = prepared(features, x, y, v, True, key_mask, state.keys)
     assert tokens is not None
@@ -68,9 +69,11 @@ def prefill(
     state: DecodingState,
     key_mask: Tensor | None = None,
 ) -> tuple[Tensor, DecodingState]:
-    """`decode` for L tokens at once: x, y (..., L, d), v (..., L, dv) -> (..., L, dv), next state.
+    """`decode` for L tokens at once: x, y (..., L, d), v (..., L, dv) -> (..., L, dv) and next
+    state.
 
-    The same numbers, at the speed of `FeatureMap.attend`. key_mask (..., L) as there.
+    The results are the same, at the speed of `FeatureMap.attend`. key_mask is (..., L) as in
+    `attend`.
     """
     tokens = prepared(features, x, y, v, True, key_mask, state.keys)
     if tokens is None:
@@ -80,7 +83,7 @@ def prefill(
 
 
 def _seen(features: StreamedMap, tokens: Prepared, state: DecodingState) -> KeyStatistics:
-    """Statistics of all keys so far; signed maps only."""
+    """Statistics of all keys so far, for signed maps only."""
     if not features.signed:
         return state.keys
     return KeyStatistics.of(tokens.y.to(tokens.values.dtype), tokens.visible, False).after(

@@ -1,25 +1,26 @@
-"""Denominators of linear attention, and what is done where they cannot be right.
+"""Denominators of linear attention, and how invalid ones are handled.
 
 The exact denominator, sum_j kernel(x_i, y_j), is positive. Estimates from positive features are
-too, and are left alone. Estimates from signed features (trig, hybrids, complex exponentials) can
-come out near zero or below, and the ratio is then arbitrarily wrong. The policy for signed maps:
+positive too and are not changed. Estimates from signed features (trig, hybrids, complex
+exponentials) can be near zero or negative, and the ratio is then arbitrarily wrong. The policy for
+signed maps:
 
-1. A denominator below a floor is raised to it. The floor is the larger of SHARE * count_i *
+1. A denominator below a floor is raised to the floor. The floor is the larger of SHARE * count_i *
    exp(-|x_i| max_j |y_j|), SHARE times a lower bound of the exact sum by Cauchy-Schwarz (for the
-   Gaussian kernel exp(-(|x_i| + max_j |y_j|)^2 / 2); for a map with a kernel of its own nothing),
-   and of eps |phi_q_i| sum_j |phi_k_j|, the rounding error of the sum: below it no digit is right.
-   A negative denominator becomes the floor, positive: a clamp that kept its sign would keep one
-   that is known to be wrong.
+   Gaussian kernel exp(-(|x_i| + max_j |y_j|)^2 / 2); zero for a map with a custom kernel), and of
+   eps |phi_q_i| sum_j |phi_k_j|, the rounding error of the sum: below it no digit is correct. A
+   negative denominator becomes the positive floor: keeping the sign would keep a value that is
+   known to be wrong.
 2. The output is clipped to +-max |v| over the keys seen. Exact attention is an average of values,
-   so that this never makes an error larger.
+   so clipping never increases an error.
 
-`diagnose` says how often the floor was used. Gradients go through floor and bound.
+`diagnose` reports how often the floor is used. Gradients flow through the floor and the bound.
 
-For all maps, a row whose denominator is zero gets zeros, and gradients of zero: no key is visible,
-or every product of features underflowed. For positive maps less than 2^-168 of the largest product
-possible counts as zero in float32 (see `attention.products`). That is common where tokens are long
-(oprf at |x| = |y| = 30). `diagnose` counts such rows as clamped; float64 or shorter vectors avoid
-them.
+For all maps, a row whose denominator is zero gets an output of zeros and zero gradients: either no
+key is visible, or every product of features underflowed. For positive maps less than 2^-168 of the
+largest product possible counts as zero in float32 (see `attention.products`). This is common for
+long tokens (oprf at |x| = |y| = 30). `diagnose` counts such rows as clamped; float64 or shorter
+vectors avoid them.
 """
 
 import math
@@ -34,11 +35,12 @@ from attention.running import running_max
 from attention.tracing import may_write
 
 SHARE = 0.1
-"""c: how much of the exact sum's lower bound a denominator may fall to."""
+"""c: the least allowed denominator as a share of the exact sum's lower bound."""
 
 
 class KeyStatistics(NamedTuple):
-    """Of the keys that a query sees; 1 row for all queries, or L for causal attention."""
+    """Statistics of the keys that a query sees: 1 row for all queries, or L rows for causal
+    attention."""
 
     keys: Tensor
     """(..., 1 or L, 1), number of keys."""
@@ -47,7 +49,8 @@ class KeyStatistics(NamedTuple):
 
     @classmethod
     def of(cls, y: Tensor, visible: Tensor | None, causal: bool) -> "KeyStatistics":
-        """From keys (..., S, d), and `visible` (..., S, 1) bool where some are hidden."""
+        """Compute the statistics of keys (..., S, d); `visible` (..., S, 1) is boolean if some are
+        masked."""
         norms = token_norms(y)
         ones = torch.ones_like(norms)
         if visible is not None:
@@ -57,7 +60,7 @@ class KeyStatistics(NamedTuple):
         return cls(ones.sum(-2, keepdim=True), norms.amax(-2, keepdim=True))
 
     def after(self, earlier: "KeyStatistics") -> "KeyStatistics":
-        """With the keys before them."""
+        """Combine with the statistics of earlier keys."""
         return KeyStatistics(
             self.keys + earlier.keys, torch.maximum(self.largest_norm, earlier.largest_norm)
         )
@@ -77,7 +80,7 @@ def log_lower_bound(kernel: str, x: Tensor, keys: KeyStatistics) -> Tensor:
 def rounding_floor(size: Tensor, mass: Tensor, share: float = 0.0) -> Tensor:
     """eps |phi_q| mass: sizes |phi_q| (..., L, 1), mass (..., 1 or L, 1) -> (..., L, 1).
 
-    share: in place of eps, where it is larger.
+    share: replaces eps if it is larger.
     """
     return max(torch.finfo(size.dtype).eps, share) * size * mass
 
@@ -89,7 +92,7 @@ def raised(
     floor: Tensor | None = None,
     unit: float = 1.0,
 ) -> Tensor:
-    """The denominator, in units of exp(log_scale) / unit, raised to the larger of the floors given.
+    """Raise the denominator, in units of exp(log_scale) / unit, to the larger of the given floors.
 
     `log_floor` is in absolute units, `floor` in those of the denominator.
     """
@@ -103,19 +106,19 @@ def raised(
 
 
 def is_zero(denominator: Tensor, signed: bool) -> Tensor:
-    """Whether a denominator, of sums in units of `products.key_unit`, is taken for zero."""
+    """Whether a denominator, of sums in units of `products.key_unit`, counts as zero."""
     if signed:
         return denominator == 0
     return denominator.abs() < least_denominator(denominator.dtype)
 
 
 def divide(numerator: Tensor, denominator: Tensor, signed: bool) -> Tensor:
-    """The ratio, and zeros, with gradients of zero, where the denominator is taken for zero."""
+    """Return the ratio, or zeros with zero gradients where the denominator counts as zero."""
     return numerator / denominator.masked_fill(is_zero(denominator, signed), torch.inf)
 
 
 def bounded(output: Tensor, largest_value: Tensor) -> Tensor:
-    """The output, the caller's own, clipped to +-largest_value, which broadcasts with it."""
+    """Clip the output, possibly in place, to +-largest_value, which broadcasts with it."""
     room = output if may_write(output, largest_value) else None
     below = torch.minimum(output, largest_value, out=room)
     return torch.maximum(below, -largest_value, out=room)

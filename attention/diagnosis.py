@@ -1,8 +1,8 @@
-"""How trustworthy attention is on given tokens: negative estimates, lost denominators.
+"""Diagnose linear attention on given tokens: negative estimates and invalid denominators.
 
-Hybrid Random Features section 4.2 reports the share of negative kernel estimates; the share of
-denominators that the policy of `attention.denominators` had to raise belongs beside it. For
-positive maps a denominator can be lost by underflow only, and the row's output is then zeros.
+Hybrid Random Features section 4.2 reports the share of negative kernel estimates; this module also
+reports the share of denominators that the policy of `attention.denominators` raises. For positive
+maps a denominator can only be lost by underflow; the row's output is then zeros.
 """
 
 from typing import NamedTuple
@@ -18,17 +18,17 @@ from attention.token_checks import check_tokens
 
 
 class Diagnosis(NamedTuple):
-    """Shares in [0, 1]; for positive maps `negative_estimates` is 0."""
+    """Result of `diagnose`: shares in [0, 1]; `negative_estimates` is 0 for positive maps."""
 
     clamped_rows: float
-    """Share of the queries whose denominator was below the floor, or underflowed.
+    """Share of the queries whose denominator is below the floor or underflows.
 
-    Underflowed: taken for zero though the query sees a key, which gives an output of zeros. Use
-    float64, or shorter queries and keys."""
+    An underflow counts as zero although the query sees a key, and gives an output of zeros. Use
+    float64 or shorter queries and keys."""
     negative_estimates: float
     """Share of the pairs of a query and a visible key whose kernel estimate is negative."""
     queries: int
-    """How many queries were looked at, a sequence."""
+    """Number of queries examined per sequence."""
 
 
 @torch.no_grad()
@@ -41,10 +41,10 @@ def diagnose(
     key_mask: Tensor | None = None,
     max_queries: int = 256,
 ) -> Diagnosis:
-    """Look at up to `max_queries` evenly spaced queries, each with all its keys.
+    """Examine up to `max_queries` evenly spaced queries, each with all its keys.
 
     x (..., L, d), y (..., S, d), as for `FeatureMap.attend`, scaling included. Memory is
-    O(max_queries S). A causal query that sees no key counts as one with a sound denominator.
+    O(max_queries S). A causal query that sees no key counts as having a valid denominator.
 
     Raises ValueError as `attend`, for L = 0 and for max_queries below 1.
     """

@@ -1,4 +1,4 @@
-"""Every feature map as a scikit-learn transformer. Needs scikit-learn, which `attention` does not.
+"""Feature maps as scikit-learn transformers. This module needs scikit-learn; `attention` does not.
 
 from attention.estimators import RandomFeatures
 
@@ -30,55 +30,56 @@ from attention.registry import feature_map as build_map
 SIDES = ("queries", "keys")
 RESERVED = ("dim", "num_features", "kernel", "projection", "seed", "heads", "dtype", "device")
 POSITIONS = ("key_centers", "query_centers", "shift")
-"""Options that are places among the tokens X / sigma."""
+"""Options that are positions in the space of X / sigma."""
 SCALE = "scale"
 _BLOCK_ENTRIES = 1 << 20
-"""Entries of a sparse X that are made dense at once, or of their features."""
+"""Maximal number of entries of a sparse X, or of its features, that are dense at once."""
 _DTYPES = (np.float64, np.float32)
 
 
 class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Random features of the Gaussian or softmax kernel, by the name of their map.
+    """Random features of the Gaussian or softmax kernel as a scikit-learn transformer.
 
-    `transform_queries(X) @ transform_keys(Y).T` estimates exp(-|x-y|^2 / (2 sigma^2)), or
-    exp(x.y / sigma^2) for the softmax kernel. Most maps are symmetric: both sides are the same
-    function, and `transform` can feed any linear model. Hybrids and complex exponentials are not;
-    there `side` says which one `transform` gives.
+    `transform_queries(X) @ transform_keys(Y).T` estimates exp(-|x-y|^2 / (2 sigma^2)), or exp(x.y /
+    sigma^2) for the softmax kernel. Most maps are symmetric: both methods are the same function,
+    and `transform` can feed any linear model. Hybrids and complex exponentials are not symmetric;
+    for them `side` selects the side that `transform` returns.
 
-    `fit` draws the random vectors, and sets the data-dependent parameters of maps that have them,
-    with X as queries and as keys. Features are computed in the dtype of the X fitted and returned
-    in that of the X transformed, float64 or float32.
+    `fit` draws the random vectors and sets data-dependent parameters, with X as both queries and
+    keys. Features are computed in the dtype of the X passed to `fit` and returned in the dtype of
+    the X passed to `transform`, float64 or float32.
 
-    The Gaussian kernel does not change when all rows move alike, but features do, and err more the
-    farther rows lie from zero: so the mean of the X fitted is taken from all rows. Not where
-    `options` say where among the rows something lies (`shift`, `query_centers`, `key_centers`), nor
-    for maps with a kernel of their own, elu and relu, nor for the softmax kernel, which does
-    change: centre such data yourself if that is the kernel that you want.
+    The Gaussian kernel is invariant to translations, but the errors of the features grow with the
+    distance of the rows from zero. The mean of the X passed to `fit` is therefore subtracted from
+    all rows, unless `options` contain positions in the data (`shift`, `query_centers`,
+    `key_centers`), the map has a custom kernel (elu, relu), or the kernel is softmax, which is not
+    invariant. Centre such data yourself if you want a kernel of centred data.
 
-    A sparse X is made dense by blocks of rows, but for `fit` of a map with data-dependent
-    parameters, which takes all rows at once.
+    A sparse X is converted to dense blocks of rows, except by `fit` of a map with data-dependent
+    parameters, which needs all rows at once.
 
     Args:
-        feature_map: one of `attention.available()`, or a map of your own, as a class or by
-            "module:Class". The default errs least for the Gaussian kernel, with F = 2 n_components.
+        feature_map: one of `attention.available()`, or a custom map as a class or as
+            "module:Class". The default has the smallest error for the Gaussian kernel, with F = 2
+            n_components.
         n_components: m, the number of random vectors. The number of output columns F is a multiple
             of it for most maps, see `feature_map_.output_dim`.
         kernel: "gaussian" or "softmax".
         sigma: bandwidth, > 0: inputs are divided by it. scikit-learn's gamma is 1 / (2 sigma^2).
-            "scale" is its gamma="scale", 1 / (d Var X) over all entries of the X fitted, so that
-            sigma^2 = d Var X / 2; 1 / 2 where they are all equal.
+            "scale" corresponds to gamma="scale", 1 / (d Var X) over all entries of the X passed to
+            `fit`, so that sigma^2 = d Var X / 2, or 1 / 2 if all entries are equal.
         projection: one of `attention.available_projections()`, or an array (m, d).
         side: "queries" or "keys".
-        random_state: int, numpy RandomState or None; one draw of it seeds the map.
-        options: the map's own options, for example {"num_lambda_features": 8} for a hybrid.
+        random_state: int, numpy RandomState or None; one draw from it seeds the map.
+        options: further options of the map, for example {"num_lambda_features": 8} for a hybrid.
 
-    Parameters take effect at the next `fit`; what was fitted stays as it is until then.
+    A change of parameters takes effect at the next `fit`.
 
     Attributes:
         feature_map_: the fitted `attention.FeatureMap`, of tokens (X - offset_) / sigma_.
-        offset_: (d,), what is taken from all rows; zeros where nothing is.
-        sigma_: the bandwidth as a number.
-        side_: the side that `transform` gives.
+        offset_: (d,), the offset subtracted from all rows; zeros if none is.
+        sigma_: the bandwidth.
+        side_: the side that `transform` returns.
         n_features_in_: d.
     """
 
@@ -110,9 +111,9 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.options = options
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Draw the random vectors for X (n, d), dense or sparse. y is ignored.
+        """Fit the map to X (n, d), dense or sparse. y is ignored.
 
-        Raises ValueError for a parameter that is not allowed or an X that is not finite.
+        Raises ValueError for an invalid parameter or an X that is not finite.
         """
         options = self._checked_options()
         array = validate_data(self, X, accept_sparse="csr", dtype=_DTYPES)
@@ -140,26 +141,27 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     made.fit(tokens, tokens)
             except ValueError as error:
                 raise ValueError(f"{error} (X has n_samples={len(tokens)})") from error
-        # Together, so that a fit that fails leaves what was fitted before.
+        # Assigned together, so that a failing fit keeps the previous state.
         self.feature_map_, self.offset_, self.sigma_, self.side_ = made, offset, sigma, self.side
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """(n, d) -> (n, F), features of the side that `side` named when it was fitted."""
+        """Return features (n, F) of X (n, d) on the side that `side` selected at `fit`."""
         check_is_fitted(self)
         return self._features(X, self.side_)
 
     def transform_queries(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """(n, d) -> (n, F), the queries' side."""
+        """Return query features (n, F) of X (n, d)."""
         return self._features(X, "queries")
 
     def transform_keys(self, X: ArrayLike) -> NDArray[np.floating[Any]]:
-        """(n, d) -> (n, F), the keys' side; equal to `transform_queries` for symmetric maps."""
+        """Return key features (n, F) of X (n, d); equal to `transform_queries` for symmetric
+        maps."""
         return self._features(X, "keys")
 
     @property
     def _n_features_out(self) -> int:
-        """F, the name that scikit-learn's column-name mixin reads."""
+        """F, the attribute that scikit-learn's column-name mixin reads."""
         return self.feature_map_.output_dim
 
     def _features(self, X: ArrayLike, side: str) -> NDArray[np.floating[Any]]:
@@ -210,7 +212,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 def _tokens(
     array: Any, offset: NDArray[np.float64], sigma: float, made: FeatureMap
 ) -> Iterator[Tensor]:
-    """(X - offset) / sigma in the map's dtype: all of a dense X at once, a sparse one by blocks."""
+    """Yield (X - offset) / sigma in the map's dtype: a dense X at once, a sparse X in blocks."""
     rows = step = array.shape[0]
     if not isinstance(array, np.ndarray):
         step = max(1, _BLOCK_ENTRIES // max(array.shape[1], made.output_dim))
@@ -219,14 +221,14 @@ def _tokens(
     for start in range(0, rows, step):
         part = array[start : start + step]
         dense = part if isinstance(part, np.ndarray) else part.toarray()
-        # In float64, since far from zero float32 keeps few digits of the difference; copied,
-        # since PyTorch takes no read-only memory.
+        # In float64, since float32 loses digits of the difference far from zero; copied, since
+        # PyTorch does not support read-only memory.
         tokens = torch.tensor(dense, dtype=torch.float64, device="cpu")
         yield ((tokens - torch.tensor(offset, device="cpu")) / sigma).to(dtype)
 
 
 def _mean(array: Any) -> NDArray[np.float64]:
-    """Mean of the rows, (n, d) dense or sparse -> (d,)."""
+    """Return the mean of the rows, (n, d) dense or sparse -> (d,)."""
     return np.asarray(array.mean(axis=0, dtype=np.float64)).ravel()
 
 
@@ -240,7 +242,7 @@ def _scale(array: Any) -> float:
     mean = float(stored.sum(dtype=np.float64)) / entries
     deviations = np.square(stored - mean, dtype=np.float64).sum()
     variance = float(deviations + (entries - stored.size) * mean**2) / entries
-    # Its gamma is 1 where nothing varies, which rounding in the mean must not hide.
+    # scikit-learn's gamma is 1 for constant data, which rounding in the mean must not hide.
     varies = variance > (4 * np.finfo(np.float64).eps * mean) ** 2
     sigma = math.sqrt(array.shape[1] * variance / 2) if varies else math.sqrt(0.5)
     if not math.isfinite(sigma):

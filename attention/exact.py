@@ -1,4 +1,4 @@
-"""Exact softmax attention behind the methods of a feature map, so that a model can take either."""
+"""Exact softmax attention with the interface of a feature map."""
 
 from typing import Self
 
@@ -12,7 +12,7 @@ from attention.token_checks import check_tokens
 
 
 class ExactSoftmax(nn.Module):
-    """The kernel exp(x.y) itself: no features, O(L^2) time, O(L) memory for scores.
+    """The exact kernel exp(x.y), without features: O(L^2) time, O(L) memory for scores.
 
     Args:
         dim: d, dimension of queries and keys.
@@ -23,7 +23,7 @@ class ExactSoftmax(nn.Module):
         self.dim = check_count("dim", dim)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
-        """sum_i exp(x_i.y_j): x (..., Lq, d), y (..., Lk, d) -> (..., Lk)."""
+        """Return sum_i exp(x_i.y_j): x (..., Lq, d), y (..., Lk, d) -> (..., Lk)."""
         self._check_input(x, y)
         return softmax_token_scores(x, y)
 
@@ -36,12 +36,12 @@ class ExactSoftmax(nn.Module):
         causal: bool = False,
         key_mask: Tensor | None = None,
     ) -> Tensor:
-        """softmax(x y^T) values, rows normalised, without the d**-0.5 of Transformers.
+        """Return softmax(x y^T) values, without the scaling d**-0.5 of Transformers.
 
         x (..., L, d), y (..., S, d), values (..., S, dv) -> (..., L, dv) in the values' dtype.
         `causal`: query i sees keys 0..i, and L = S. key_mask (..., S) is True where a key takes
-        part. A query that sees no key gets zeros. float16 and bfloat16 beside
-        each other or float32 are computed in float32.
+        part. A query that sees no key gets zeros. Mixed dtypes of float16, bfloat16 and float32 are
+        computed in float32.
         """
         self._check_input(x, y)
         check_tokens(x, y, values, causal, key_mask)
@@ -55,7 +55,8 @@ class ExactSoftmax(nn.Module):
             y, values = y.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
             if causal:
                 mask = mask & mask.new_ones(x.shape[-2], x.shape[-2]).tril()
-            # Rows that see no key are computed with all and blanked: softmax of none is NaN.
+            # Rows that see no key are computed with all keys and set to zero: softmax over no key
+            # is NaN.
             blind = ~mask.any(-1, keepdim=True)
             mask = mask | blind
         attended = nn.functional.scaled_dot_product_attention(
@@ -64,10 +65,10 @@ class ExactSoftmax(nn.Module):
         return (attended if blind is None else attended.masked_fill(blind, 0)).to(dtype)
 
     def redraw(self, generator: torch.Generator) -> None:
-        """Nothing is random here; present so that callers need not ask."""
+        """Does nothing: the exact kernel has no random vectors."""
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """Nothing depends on data here; present so that callers need not ask."""
+        """Does nothing: the exact kernel has no data-dependent parameters."""
         return self
 
     def _check_input(self, x: Tensor, y: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The linear maps of multi-head attention: from tokens to heads and back."""
+"""Linear projections of multi-head attention, from tokens to heads and back."""
 
 from typing import Any
 
@@ -9,18 +9,19 @@ from torch.nn import functional
 from attention.module_checks import check_inputs, check_length
 
 _NO_LENGTH = 1e-12
-"""Tokens shorter than this are left as they are, not brought to `qk_length`."""
+"""Tokens shorter than this are not scaled to `qk_length`."""
 
 
 class HeadProjections(nn.Module):
-    """Parameters with the names and shapes of `nn.MultiheadAttention`, and what they are for.
+    """Parameters with the names and shapes of `nn.MultiheadAttention`, and the projections they
+    define.
 
-    Args as in `attention.RandomFeatureAttention`, sizes checked.
+    The arguments are those of `attention.RandomFeatureAttention`, with checked sizes.
     """
 
     _qkv_same_embed_dim = False
-    """`nn.TransformerEncoderLayer` reads this. True would let it compute exact attention from our
-    weights, by its fast path, without a call of `forward`."""
+    """Read by `nn.TransformerEncoderLayer`. With True its fast path would compute exact attention
+    from the weights without calling `forward`."""
 
     in_proj_weight: Tensor | None
     q_proj_weight: Tensor | None
@@ -72,10 +73,11 @@ class HeadProjections(nn.Module):
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, **place)
 
     def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What the feature map gets, of tokens as in `forward`: projected, scaled and split.
+        """Return the inputs of the feature map: tokens as in `forward`, projected, scaled and split
+        by head.
 
-        Queries (batch, heads, L, head_dim), keys and values (batch, heads, S, head_dim), whatever
-        `batch_first` is; without a batch, as one of size 1.
+        Queries (batch, heads, L, head_dim), keys and values (batch, heads, S, head_dim),
+        independent of `batch_first`. Unbatched tokens give a batch of size 1.
         """
         if query is key and key is value and self.in_proj_weight is not None:
             parts = functional.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, -1)
@@ -97,24 +99,25 @@ class HeadProjections(nn.Module):
             nn.init.zeros_(self.out_proj.bias)
 
     def _input_weight(self) -> Tensor:
-        """What inputs share device and dtype with; `out_proj` may be replaced, as by quantisers."""
+        """The parameter whose device and dtype the inputs must have; quantisers may replace
+        `out_proj`."""
         weight = self.q_proj_weight if self.in_proj_weight is None else self.in_proj_weight
         assert weight is not None
         return weight
 
     def _joined(self, attended: Tensor, batched: bool) -> Tensor:
-        """Heads (batch, heads, L, head_dim) joined and projected, in the module's layout."""
+        """Join heads (batch, heads, L, head_dim) and project them, in the module's layout."""
         output: Tensor = self.out_proj(attended.transpose(-2, -3).flatten(-2))
         if not batched:
             return output.squeeze(0)
         return output if self.batch_first else output.transpose(0, 1)
 
     def _scaled(self, tokens: Tensor) -> Tensor:
-        """Queries or keys (..., head_dim) as the kernel gets them."""
+        """Scale queries or keys (..., head_dim) for the kernel."""
         if self.qk_length is None:
             return tokens * self.head_dim**-0.25
         length = torch.linalg.vector_norm(tokens, dim=-1, keepdim=True)
-        # Padding projects to zero: what has no direction gets no length, and a sound gradient.
+        # Padding projects to zero: a zero vector keeps its length, so that its gradient is finite.
         return tokens * (self.qk_length / length.masked_fill(length < _NO_LENGTH, 1.0))
 
     def _in_projections(self) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
@@ -139,7 +142,8 @@ class HeadProjections(nn.Module):
         return tokens.unflatten(-1, (self.num_heads, self.head_dim)).transpose(-2, -3)
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor | None) -> bool:
-        """Whether inputs have a batch dimension; ValueError for those that do not fit."""
+        """Whether the inputs have a batch dimension. Raises ValueError for inputs that do not
+        fit."""
         inputs = [("query", query, self.embed_dim), ("key", key, self.kdim)]
         inputs += [] if value is None else [("value", value, self.vdim)]
         check_inputs(inputs, self._input_weight(), self.batch_first)

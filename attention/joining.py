@@ -1,4 +1,4 @@
-"""Parts of a whole, and parts joined again."""
+"""Split tensors into parts and join parts."""
 
 from collections.abc import Sequence
 
@@ -11,22 +11,23 @@ __all__ = ["Rows", "joined", "parts"]
 
 
 def parts(whole: Tensor, size: int | None, axis: int) -> tuple[Tensor, ...]:
-    """Parts of `size` along an axis, the last one smaller; None: all in one, however long.
+    """Split into parts of `size` along an axis, the last one possibly smaller. None gives a single
+    part.
 
-    Their gradients are joined once. That of each slice would be as large as the whole.
+    The gradients of the parts are joined once; slicing would create a full-size gradient per slice.
     """
     return (whole,) if size is None else whole.split(size, axis)
 
 
 def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Along an axis; of one part itself, without a copy."""
+    """Concatenate along an axis; a single part is returned without a copy."""
     return parts[0] if len(parts) == 1 else torch.cat(tuple(parts), axis)
 
 
 class Rows:
-    """Blocks (..., rows, n) that are made one after the other, `count` rows in all.
+    """Collects blocks (..., rows, n) that are computed one after the other, `count` rows in total.
 
-    Where no graph is kept each is copied to its place while it is in the cache.
+    Without autograd, each block is copied to its place while it is still in the cache.
     """
 
     def __init__(self, count: int) -> None:
@@ -45,5 +46,5 @@ class Rows:
         self._filled += rows
 
     def whole(self) -> Tensor:
-        """All of them."""
+        """Return all rows."""
         return joined(self._blocks, -2) if self._room is None else self._room

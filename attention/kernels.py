@@ -1,7 +1,7 @@
-"""The exact kernels: the ground truth that every feature map estimates.
+"""Exact kernels: the ground truth that the feature maps estimate.
 
-Conventions, here and nowhere else: no d**-0.5 scaling; the Gaussian kernel has unit bandwidth,
-exp(-|x-y|^2 / 2). The two are tied by gaussian(x, y) = exp(-|x|^2/2) softmax(x, y) exp(-|y|^2/2)
+Conventions: there is no d**-0.5 scaling, and the Gaussian kernel has unit bandwidth, exp(-|x-y|^2 /
+2). The two kernels are related by gaussian(x, y) = exp(-|x|^2/2) softmax(x, y) exp(-|y|^2/2)
 (Hybrid Random Features, eq 1).
 """
 
@@ -24,9 +24,9 @@ def softmax(x: Tensor, y: Tensor) -> Tensor:
 def gaussian(x: Tensor, y: Tensor, sigma: float | Tensor = 1.0) -> Tensor:
     """exp(-|x-y|^2 / (2 sigma^2)), shapes (..., d), (..., d) -> (...), leading ones broadcast.
 
-    The difference is taken before it is squared, so x = y gives exactly 1. A bandwidth sigma is
-    the unit kernel of x/sigma and y/sigma. A number must be
-    positive and finite, else ValueError.
+    The difference is taken before it is squared, so x = y gives exactly 1. A bandwidth sigma gives
+    the unit kernel of x/sigma and y/sigma. Raises ValueError if a number sigma is not positive and
+    finite.
     """
     if not isinstance(sigma, Tensor):
         check_positive(sigma=sigma)
@@ -36,8 +36,8 @@ def gaussian(x: Tensor, y: Tensor, sigma: float | Tensor = 1.0) -> Tensor:
 def von_mises(x: Tensor, y: Tensor, kappa: float, period: float = 2 * math.pi) -> Tensor:
     """exp(kappa sum_l (cos(2 pi (x_l - y_l) / period) - 1)), shapes (..., d), (..., d) -> (...).
 
-    A Gaussian on a circle or torus, of bandwidth period / (2 pi sqrt(kappa)). kappa and period must
-    be positive and finite, else ValueError.
+    A Gaussian on a circle or torus, of bandwidth period / (2 pi sqrt(kappa)). Raises ValueError if
+    kappa or period is not positive and finite.
     """
     check_positive(kappa=kappa, period=period)
     half_angles = (x - y) * (math.pi / period)
@@ -45,6 +45,6 @@ def von_mises(x: Tensor, y: Tensor, kappa: float, period: float = 2 * math.pi) -
 
 
 def check_kernel(kernel: str) -> None:
-    """Raise ValueError unless `kernel` is a known name."""
+    """Raise ValueError unless `kernel` is the name of a kernel."""
     if kernel not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")

@@ -1,13 +1,13 @@
-"""Linear attention: the same ratio as the quadratic form on the features, in O(L F dv).
+"""Linear attention: the same result as the quadratic form on the features, in O(L F dv).
 
-out_i = sum_j (phi_q_i . phi_k_j) v_j / sum_j (phi_q_i . phi_k_j), the product of keys' features and
-values taken first. No epsilon anywhere: a constant added to features or denominators biases the
-result, and swamps it when features are small.
+out_i = sum_j (phi_q_i . phi_k_j) v_j / sum_j (phi_q_i . phi_k_j), where the product of key features
+and values is computed first. There is no epsilon: a constant added to features or denominators
+would bias the result and dominate it when features are small.
 
-Keys' features may come as mantissa * exp(log_scale). Sums are then kept in units of the largest
+Key features may be given as mantissa * exp(log_scale). Sums are then kept in units of the largest
 scale: of all visible keys, or for causal attention of the keys up to each query, so that a later
-key, however large, changes no earlier output by a bit. Features without scales are given some
-first, so that tiny and huge ones are as good as others, in outputs and in gradients.
+key, however large, changes no earlier output by a bit. Features without scales are first
+normalised, so that tiny and huge features lose no precision in outputs and gradients.
 """
 
 from collections.abc import Iterable
@@ -36,24 +36,25 @@ def linear_attention(
     log_floor: Tensor | None = None,
     signed: bool = False,
 ) -> Tensor:
-    """Attention from features.
+    """Compute attention from features.
 
     phi_q (..., L, F), phi_k (..., S, F), v (..., S, dv) -> (..., L, dv) in v's dtype. Sums are in
     float32 for float16 and bfloat16, autocast or not.
 
     Scaling a row of phi_q, or all of phi_k by one number, changes nothing; scaling single rows of
-    phi_k does. A query that sees no key gets zeros, and gradients of zero. No queries, no output:
-    L = 0 gives (..., 0, dv), whatever S is.
+    phi_k does. A query that sees no key gets an output of zeros and zero gradients. L = 0 gives an
+    output (..., 0, dv) for any S.
 
     Args:
         causal: query i sees keys 0..i only; needs L = S.
-        key_mask: bool, True where a key takes part; left out of numerator and denominator. (S,)
-            for all, or as many leading dimensions as the tokens have: (B, 1, S) for heads.
-        key_log_scale: (..., S, 1), the keys' features are phi_k * exp(key_log_scale).
+        key_mask: boolean, True where a key takes part. Masked keys are left out of the numerator
+            and the denominator. The shape is (S,), or has as many leading dimensions as the tokens:
+            (B, 1, S) with heads.
+        key_log_scale: (..., S, 1), the key features are phi_k * exp(key_log_scale).
         log_floor: (..., L, 1), log of the least denominator sum_j phi_q_i . phi_k_j allowed.
-        signed: the features can give denominators at or below zero (trig, hybrids): raise those
-            below their rounding error and clip the output to +-max |v|, the policy of
-            `attention.denominators`. Otherwise the plain ratio.
+        signed: whether the features can give denominators at or below zero (trig, hybrids). If so,
+            denominators below their rounding error are raised and the output is clipped to +-max
+            |v|, the policy of `attention.denominators`. Otherwise the output is the plain ratio.
 
     Raises:
         ValueError: shapes, dtypes or devices that do not fit, no key for a query, or a mask that
@@ -85,7 +86,7 @@ def linear_attention(
 def bidirectional_blocks(
     queries: Iterable[QueryBlock], keys: Iterable[KeyBlock], signed: bool, count: int
 ) -> Tensor:
-    """Every one of `count` queries over every key; blocks are taken one at a time, all keys
+    """Attention of all `count` queries over all keys. Blocks are processed one at a time, all keys
     first."""
     state = None
     for phi_k, log_scale, v in keys:

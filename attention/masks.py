@@ -1,4 +1,4 @@
-"""Masks as `nn.MultiheadAttention` takes them, turned into what linear attention can do."""
+"""Convert masks of `nn.MultiheadAttention` to masks of linear attention."""
 
 import torch
 from torch import Tensor
@@ -6,18 +6,18 @@ from torch import Tensor
 from attention.tracing import known
 
 IGNORED = -1e4
-"""Float masks: entries of this and below ignore a key, as -inf does. exp(-1e4) is 0 in any dtype;
--1e9 and the least number of a dtype are common in place of -inf."""
+"""In float masks, entries at or below this value ignore a key, as -inf does. exp(-1e4) is 0 in any
+dtype; -1e9 and the lowest number of a dtype are often used instead of -inf."""
 
 
 def visible_keys(key_padding_mask: Tensor | None, batch: int, length: int) -> Tensor | None:
-    """True where a key takes part: (1 or batch, 1, length), or (length,), as the mask has it.
+    """Return True where a key takes part: (1 or batch, 1, length), or (length,), depending on the
+    mask.
 
-    The mask (batch, length) is True, or -1e4 and below, where a key is ignored; one row, or none,
-    serves all of a batch.
+    The mask (batch, length) is True, or -1e4 and below, where a key is ignored; a single row, or a
+    mask (length,), applies to the whole batch.
 
-    Raises ValueError for a mask of another shape or dtype, or a float mask with values but those
-    and 0.
+    Raises ValueError for a mask of another shape or dtype, or a float mask with other values.
     """
     if key_padding_mask is None:
         return None
@@ -31,7 +31,8 @@ def visible_keys(key_padding_mask: Tensor | None, batch: int, length: int) -> Te
 
 
 def visible_tokens(key_padding_mask: Tensor | None, batch: int) -> Tensor | None:
-    """True where a single token takes part, (batch, 1, 1), of a mask (batch,) as `visible_keys`."""
+    """Return True where a single token takes part, (batch, 1, 1), for a mask (batch,) as in
+    `visible_keys`."""
     if key_padding_mask is None:
         return None
     if tuple(key_padding_mask.shape) != (batch,):
@@ -64,13 +65,13 @@ def is_causal_mask(
     is_causal: bool = False,
     sequences: int | None = None,
 ) -> bool:
-    """Whether (length, width) attention is causal by its flag or by its mask.
+    """Whether (length, width) attention is causal according to its flag or its mask.
 
-    The mask is (length, width) or (sequences, length, width), one for each head of each batch
-    entry: the causal one, or one that masks nothing, which counts as None. True, or -1e4 and below,
-    ignores a pair. The values are read, which on an accelerator waits for them; is_causal alone
-    does not. Where they cannot be, as in a compiled graph and under `torch.vmap`, a mask needs
-    is_causal=True beside it, and is trusted.
+    The mask is (length, width) or (sequences, length, width), with one sequence for each head of
+    each batch entry. It must be the causal mask, or mask nothing, which counts as None. True, or
+    -1e4 and below, ignores a pair. The values of the mask are read, which synchronises an
+    accelerator; is_causal without a mask does not. Where values cannot be read, in a compiled graph
+    and under `torch.vmap`, a mask requires is_causal=True and is trusted.
 
     Raises ValueError for any other mask.
     """

@@ -1,4 +1,4 @@
-"""The estimated attention matrix itself, for looking at it: quadratic time and memory."""
+"""The estimated attention matrix, for inspection: quadratic time and memory."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,14 @@ from attention.token_checks import check_tokens, without_queries
 
 
 class Estimates(NamedTuple):
-    """Kernel estimates of some queries with all keys, in units of one factor a query.
+    """Kernel estimates of some queries with all keys, in units of one factor per query.
 
-    That of `products.key_unit` and the query's scale, so that `is_zero` takes `denominator`.
+    The factor combines `products.key_unit` and the query's scale, so that `is_zero` applies to
+    `denominator`.
     """
 
     kernel: Tensor
-    """(..., rows, S), zero where a key is hidden."""
+    """(..., rows, S), zero where a key is masked."""
     visible: Tensor
     """(..., rows, S) bool."""
     denominator: Tensor
@@ -37,11 +38,11 @@ def attention_matrix(
     causal: bool = False,
     key_mask: Tensor | None = None,
 ) -> Tensor:
-    """Rows of estimated attention: x (..., L, d), y (..., S, d) -> (..., L, S).
+    """Return the estimated attention matrix: x (..., L, d), y (..., S, d) -> (..., L, S).
 
-    `matrix @ values` is `attend`, but for the clipping of signed maps, whose entries can be
-    negative and are clipped to [-1, 1] here; a row whose denominator is zero is zeros. L = 0 gives
-    (..., 0, S). Raises ValueError as `FeatureMap.attend`.
+    `matrix @ values` equals `attend`, except for the clipping of signed maps, whose entries can be
+    negative and are clipped to [-1, 1] here. A row whose denominator is zero consists of zeros. L =
+    0 gives (..., 0, S). Raises ValueError as `FeatureMap.attend`.
     """
     check_tokens(x, y, y, causal, key_mask)
     if x.shape[-2] == 0:
@@ -59,7 +60,8 @@ def kernel_estimates(
     causal: bool,
     key_mask: Tensor | None,
 ) -> Estimates:
-    """Of the queries with indices `rows` (default all), as attention would compute them."""
+    """Compute the estimates for the queries with indices `rows` (default: all), as attention
+    does."""
     index = torch.arange(x.shape[-2], device=x.device) if rows is None else rows
     visible = torch.ones(index.shape[0], y.shape[-2], dtype=torch.bool, device=x.device)
     if causal:

@@ -1,4 +1,4 @@
-"""Multi-head attention by random features, with the parameters of `torch.nn.MultiheadAttention`."""
+"""Multi-head attention with random features and the parameters of `torch.nn.MultiheadAttention`."""
 
 from typing import Any, Self
 
@@ -32,50 +32,51 @@ _SETTLED = (
     "device",
     "dtype",
 )
-"""Arguments that `from_multihead` takes from the module that it converts."""
+"""Arguments that `from_multihead` copies from the given module."""
 _EXACT = "softmax"
-"""Name under which exact attention is chosen in place of a feature map."""
+"""Name that selects exact attention instead of a feature map."""
 
 
 class RandomFeatureAttention(HeadProjections):
-    """Drop-in for `nn.MultiheadAttention`, in O(L F) time and O(L) memory.
+    """Drop-in replacement for `nn.MultiheadAttention` in O(L F) time and O(L) memory.
 
-    Same parameter names and shapes, so that a trained module's state loads into it; the random
-    vectors are buffers of `feature_map`, one set a head, and keep their values where the state has
-    none. Each head estimates softmax attention: queries and keys are scaled by head_dim**-0.25, or
-    to one length by `qk_length`.
+    The parameter names and shapes are the same, so the state of a trained module loads into it. The
+    random vectors are buffers of `feature_map`, one set per head, and keep their values if the
+    state does not contain them. Each head estimates softmax attention: queries and keys are scaled
+    by head_dim**-0.25, or to a fixed length by `qk_length`.
 
-    What differs from `nn.MultiheadAttention`:
+    Differences from `nn.MultiheadAttention`:
 
     * `need_weights` is False by default: the matrix takes O(L^2) time and memory.
-    * Dropout takes whole values out of a head, for all queries at once, and scales up the others.
+    * Dropout removes whole values from a head, for all queries at once, and scales up the others.
       There is no attention matrix whose entries could be dropped.
-    * A query that sees no key, as where all keys of a sequence are padding, attends to nothing: its
-      output is `out_proj.bias` and its weights are zeros. So does `nn.MultiheadAttention` with
-      need_weights=False; with need_weights=True it gives NaN.
-    * Masks other than padding and causal, `add_bias_kv` and `add_zero_attn` are refused. A mask
-      that masks nothing counts as None; values of -1e4 and below in float masks count as -inf.
+    * The output of a query that sees no key, for example because all keys of a sequence are
+      padding, is `out_proj.bias`, and its weights are zeros. `nn.MultiheadAttention` does the same
+      with need_weights=False and returns NaN with need_weights=True.
+    * Masks other than padding and causal masks, `add_bias_kv` and `add_zero_attn` raise ValueError.
+      A mask that masks nothing counts as None; values of -1e4 and below in float masks count as
+      -inf.
 
-    Its own state loads back into `nn.MultiheadAttention` with strict=False, which leaves out the
-    random vectors.
+    The state loads back into `nn.MultiheadAttention` with strict=False, which ignores the random
+    vectors.
 
     Args:
         embed_dim, num_heads, dropout, bias, kdim, vdim, batch_first: as in `nn.MultiheadAttention`.
-        feature_map: one of `attention.available()`; or a map of your own, by "module:Class", as a
-            class or function that makes it (see `attention.feature_map`) or as a FeatureMap of dim
-            head_dim, which becomes a part of this module; or "softmax": exact attention with the
-            same parameters, in O(L^2) time, for comparisons. For the last two `num_features`,
-            `projection` and `seed` mean nothing.
-        num_features: m, the number of random vectors a head.
-        qk_length: Euclidean length that every head's queries and keys are scaled to, instead of
-            the factor head_dim**-0.25; Hybrid Random Features, appendix K, uses 1 on its robots.
-        projection, seed, map_options: of the feature map, see `attention.feature_map`; without
-            `heads`, which is num_heads.
-        device, dtype: of parameters and random vectors; the latter are float32 at least.
+        feature_map: one of `attention.available()`; a custom map, as "module:Class", as a class or
+            function that creates it (see `attention.feature_map`), or as a FeatureMap of dim
+            head_dim, which becomes a submodule; or "softmax" for exact attention with the same
+            parameters, in O(L^2) time, for comparisons. For the last two `num_features`,
+            `projection` and `seed` are ignored.
+        num_features: m, the number of random vectors per head.
+        qk_length: Euclidean length to which the queries and keys of every head are scaled, instead
+            of by the factor head_dim**-0.25; Hybrid Random Features, appendix K, uses 1 on robots.
+        projection, seed, map_options: options of the feature map, see `attention.feature_map`.
+            `heads` is not among them: it is num_heads.
+        device, dtype: of the parameters and random vectors; random vectors are at least float32.
 
     Raises:
-        ValueError: sizes that do not fit, an option that the map does not take, or what is no map
-            of dim head_dim.
+        ValueError: if the sizes do not fit, the map does not have an option, or `feature_map` is
+            not a map of dim head_dim.
     """
 
     bias_k = None
@@ -166,19 +167,19 @@ class RandomFeatureAttention(HeadProjections):
         num_features: int = 256,
         **options: Any,
     ) -> Self:
-        """The same attention with the softmax estimated: sizes and weights from `multihead`.
+        """Create the module from an `nn.MultiheadAttention`, with its sizes and weights.
 
-        Call `fit` on a batch afterwards, which sets the default map's parameters, then fine-tune:
-        weights trained with exact softmax do not expect an estimate's errors. Hybrids with few
-        vectors are for token scores; with wide heads they are far from exact attention (see
+        Afterwards call `fit` on a batch, which sets the parameters of the default map, then
+        fine-tune: the weights were not trained with the errors of an estimate. Hybrids with few
+        vectors are meant for token scores; with wide heads they are far from exact attention (see
         docs/guide/attention.md). Training flags and requires_grad are kept.
 
-        `options` are those of the constructor that `multihead` does not settle: `projection`,
-        `seed` and the map's own.
+        `options` are the constructor options that `multihead` does not determine: `projection`,
+        `seed` and those of the map.
 
         Raises:
-            ValueError: another type of module, one with bias_k or zero attention, or an option
-                that `multihead` settles.
+            ValueError: if the module has another type, bias_k or zero attention, or if an option is
+                determined by `multihead`.
         """
         if not isinstance(multihead, nn.MultiheadAttention):
             raise ValueError(
@@ -210,7 +211,8 @@ class RandomFeatureAttention(HeadProjections):
         return converted.train(multihead.training)
 
     def reset_parameters(self) -> None:
-        """The initial values of `nn.MultiheadAttention`, and of the feature map's buffers."""
+        """Reset the parameters as `nn.MultiheadAttention` does, and the buffers of the feature
+        map."""
         self._reset_weights()
         if isinstance(self.feature_map, FeatureMap):
             self.feature_map.reset_parameters()
@@ -226,28 +228,29 @@ class RandomFeatureAttention(HeadProjections):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(batch, L, embed_dim), (batch, S, kdim), (batch, S, vdim) -> (batch, L, embed_dim).
+        """Compute attention: (batch, L, embed_dim), (batch, S, kdim), (batch, S, vdim) -> (batch,
+        L, embed_dim).
 
-        Tokens come first, (L, batch, embed_dim), unless `batch_first`; without a batch
-        (L, embed_dim). L = 0 gives an empty output. All are in the parameters' dtype, or under
-        autocast in another of its.
+        Without `batch_first` the layout is (L, batch, embed_dim); unbatched tokens are (L,
+        embed_dim). L = 0 gives an empty output. All inputs have the dtype of the parameters, or a
+        dtype that autocast supports.
 
-        `torch.export` takes any L. With is_causal=True a graph for any L takes O(L^2), as it has no
-        loop over chunks of tokens; for the L of the example they are unrolled. `step` has no L.
+        `torch.export` supports a dynamic L. With is_causal=True a graph with a dynamic L takes
+        O(L^2), since it has no loop over chunks of tokens; for a static L the loop is unrolled.
+        `step` does not depend on L.
 
         Args:
             key_padding_mask: (batch, S), True (or -1e4 and below) where a key is ignored.
             need_weights: also return the estimated attention matrix, O(L S): (batch, L, S), or
-                (batch, heads, L, S) without `average_attn_weights`. Its entries can be negative
-                where the map is signed; dropout does not show in it.
-            attn_mask: None or the causal mask, boolean or float, as PyTorch's modules pass it, or
-                one that masks nothing: (L, S), or (batch * heads, L, S). Its values are read, so
-                that leaving it out is faster; where they cannot be, compiled or under `torch.vmap`,
-                it needs is_causal=True beside it.
-            is_causal: query i sees keys 0..i. The mask itself may be left out.
+                (batch, heads, L, S) without `average_attn_weights`. Its entries can be negative if
+                the map is signed; dropout is not applied to it.
+            attn_mask: None, the causal mask, boolean or float, or a mask that masks nothing: (L,
+                S), or (batch * heads, L, S). Its values are read, so omitting it is faster; where
+                they cannot be read, compiled or under `torch.vmap`, it requires is_causal=True.
+            is_causal: query i sees keys 0..i. The mask may be omitted.
 
         Raises:
-            ValueError: inputs or masks that do not fit, or no key for a query.
+            ValueError: if inputs or masks do not fit, or there are queries but no keys.
         """
         batched = self._check_inputs(query, key, value)
         q, k, v = self.project(query, key, value)
@@ -265,7 +268,7 @@ class RandomFeatureAttention(HeadProjections):
         return output, weights if weights is None or batched else weights.squeeze(0)
 
     def initial_state(self, batch: int) -> DecodingState:
-        """The state before the first token, for `step`."""
+        """Return the state before the first token, for `step` and `prefill`."""
         weight = self._input_weight()
         return initial_decoding_state(
             self._random_features(),
@@ -283,11 +286,12 @@ class RandomFeatureAttention(HeadProjections):
         state: DecodingState,
         key_padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, DecodingState]:
-        """Causal attention over many tokens that go on from `state`, at the speed of `forward`.
+        """Causal attention over many tokens that continue from `state`, at the speed of `forward`.
 
-        Tokens, their layout, the mask and the output as in `forward` with is_causal=True, which it
-        equals on an initial state; and the next state, from which `step` or `prefill` goes on.
-        Padding leaves the state as it is. Dropout is not applied. Raises ValueError as `forward`.
+        Tokens, layout, mask and output are as in `forward` with is_causal=True, which it equals on
+        an initial state. Also returns the next state, from which `step` or `prefill` continues.
+        Padding does not change the state. Dropout is not applied. Raises ValueError as `forward`
+        does.
         """
         batched = self._check_inputs(query, key, value)
         q, k, v = self.project(query, key, value)
@@ -303,12 +307,12 @@ class RandomFeatureAttention(HeadProjections):
         state: DecodingState,
         key_padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, DecodingState]:
-        """Causal attention one token at a time: as `forward` with is_causal=True, in O(F dv).
+        """Causal attention over one token: equal to `forward` with is_causal=True, in O(F dv).
 
-        query (batch, embed_dim), key (batch, kdim), value (batch, vdim) -> output
-        (batch, embed_dim) and the next state. key_padding_mask (batch,) is True, or -1e4 and below,
-        where the token is padding: the state stays as it is, and the query is answered from the
-        keys before it. Dropout is not applied. Raises ValueError for tokens that do not fit.
+        query (batch, embed_dim), key (batch, kdim), value (batch, vdim) -> output (batch,
+        embed_dim) and the next state. key_padding_mask (batch,) is True, or -1e4 and below, where
+        the token is padding: the state does not change, and the query attends to the earlier keys.
+        Dropout is not applied. Raises ValueError for tokens that do not fit.
         """
         if query.ndim != 2:
             raise ValueError(f"query must have shape (batch, embed_dim), got {tuple(query.shape)}")
@@ -326,9 +330,9 @@ class RandomFeatureAttention(HeadProjections):
 
     @torch.no_grad()
     def fit(self, query: Tensor, key: Tensor) -> Self:
-        """Set the map's data-dependent parameters, head by head, from tokens as in `forward`.
+        """Set the data-dependent parameters of the map, per head, from tokens as in `forward`.
 
-        All of them count: leave padding out.
+        All tokens count: leave out padding.
         """
         batched = self._check_inputs(query, key, None)
         weights, biases = self._in_projections()
@@ -338,14 +342,14 @@ class RandomFeatureAttention(HeadProjections):
         return self
 
     def redraw(self, generator: torch.Generator) -> None:
-        """Replace all heads' random vectors by new ones drawn from `generator`."""
+        """Replace the random vectors of all heads by new ones drawn from `generator`."""
         self.feature_map.redraw(generator)
 
     def extra_repr(self) -> str:
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}"
 
     def _matrix(self, q: Tensor, k: Tensor, causal: bool, visible: Tensor | None) -> Tensor:
-        """The attention matrix (batch, heads, L, S)."""
+        """Return the attention matrix (batch, heads, L, S)."""
         if isinstance(self.feature_map, ExactSoftmax):  # mixing unit vectors gives it
             units = torch.eye(k.shape[-2], dtype=k.dtype, device=k.device).expand(*k.shape[:-1], -1)
             return self.feature_map.attend(q, k, units, causal=causal, key_mask=visible)
@@ -360,10 +364,10 @@ class RandomFeatureAttention(HeadProjections):
 def _keep_random_vectors(
     module: nn.Module, state_dict: dict[str, Any], prefix: str, metadata: dict[str, Any], *_: Any
 ) -> None:
-    """Before a state without any random vectors (softmax attention's) loads: add our own.
+    """Before loading a state without random vectors, from softmax attention, add the current ones.
 
-    Those on the meta device are made where the weights to be assigned are. Raises ValueError for
-    those without numbers, which were given as tensors on the meta device.
+    Random vectors on the meta device are created on the device of the assigned weights. Raises
+    ValueError for vectors that were given as tensors on the meta device and have no values.
     """
     own = f"{prefix}feature_map."
     assert isinstance(module, RandomFeatureAttention)

@@ -1,4 +1,4 @@
-"""What `RandomFeatureAttention` refuses: options, sizes and inputs that do not fit."""
+"""Validation of the options, sizes and inputs of `RandomFeatureAttention`."""
 
 import math
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ __all__ = ["check_inputs", "check_length", "check_options", "check_sizes"]
 def check_inputs(
     inputs: Sequence[tuple[str, Tensor, int]], weight: Tensor, batch_first: bool
 ) -> None:
-    """Raise ValueError for tokens that do not fit each other or the module.
+    """Raise ValueError if the tokens do not fit each other or the module.
 
     Args:
-        inputs: name, tokens (batch, L, size), laid out by `batch_first`, or (L, size), and size:
-            of query, key and maybe value.
+        inputs: name, tokens (batch, L, size), in the layout of `batch_first`, or (L, size), and
+            size, for query, key and possibly value.
         weight: a parameter of the module.
         batch_first: whether the batch comes before the tokens.
     """
@@ -64,7 +64,7 @@ def check_inputs(
 
 
 def _autocast_converts(dtype: torch.dtype, weight: Tensor) -> bool:
-    """Whether autocast is on for the weight's device and takes this dtype beside it."""
+    """Whether autocast is enabled for the weight's device and supports this dtype."""
     device_type = weight.device.type
     # Asking whether it is enabled raises for a device without autocast.
     if not torch.amp.is_autocast_available(device_type):
@@ -74,7 +74,7 @@ def _autocast_converts(dtype: torch.dtype, weight: Tensor) -> bool:
 
 
 def check_options(options: dict[str, Any], refused: dict[str, str], argument: str) -> None:
-    """Raise ValueError for an option that another argument settles."""
+    """Raise ValueError for an option that another argument determines."""
     for name in options:
         if name in refused:
             raise ValueError(
@@ -84,7 +84,7 @@ def check_options(options: dict[str, Any], refused: dict[str, str], argument: st
 
 
 def check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
-    """Raise ValueError for sizes that do not fit each other."""
+    """Raise ValueError if the sizes do not fit each other."""
     check_count("embed_dim", embed_dim)
     check_count("num_heads", num_heads)
     if embed_dim % num_heads:
@@ -94,7 +94,7 @@ def check_sizes(embed_dim: int, num_heads: int, dropout: float) -> None:
 
 
 def check_length(qk_length: float | None) -> float | None:
-    """A length that is possible; raises ValueError otherwise."""
+    """Return the length; raise ValueError unless it is positive and finite, or None."""
     if qk_length is not None and not (is_real(qk_length) and 0 < qk_length < math.inf):
         raise ValueError(f"qk_length must be above 0 and finite, or None, got {qk_length!r}")
     return qk_length

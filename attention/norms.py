@@ -1,4 +1,4 @@
-"""Lengths of tokens and of features."""
+"""Euclidean norms of tokens and of features."""
 
 import torch
 from torch import Tensor
@@ -23,9 +23,10 @@ def half_squares(tokens: Tensor) -> Tensor:
 
 
 def token_norms(tokens: Tensor) -> Tensor:
-    """|.|_2 of each token: (..., L, d) -> (..., L, 1), at least the root of the least number.
+    """|.|_2 of each token: (..., L, d) -> (..., L, 1), at least the square root of the smallest
+    number.
 
-    Unlike those of `vector_norm`, second derivatives at a zero token are numbers: 0.
+    Unlike with `vector_norm`, second derivatives at a zero token are finite: 0.
     """
     if _in_one_pass(tokens):
         least = torch.finfo(tokens.dtype).tiny ** 0.5
@@ -34,16 +35,16 @@ def token_norms(tokens: Tensor) -> Tensor:
 
 
 def root(squares: Tensor) -> Tensor:
-    """sqrt, of the least number at least: its derivatives at 0 are numbers."""
+    """sqrt of at least the smallest number, so that its derivatives at 0 are finite."""
     return squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
 
 
 def lengths(rows: Tensor) -> Tensor:
-    """|.|_2 of each row: (..., C, F) -> (..., C, 1). Constants for gradients, as floors are."""
+    """|.|_2 of each row: (..., C, F) -> (..., C, 1). Constant for gradients, as floors are."""
     return torch.linalg.vector_norm(rows.detach(), dim=-1, keepdim=True)
 
 
 def _in_one_pass(tokens: Tensor) -> bool:
-    """Whether `vector_norm` is right and quicker than the two passes of a sum of squares: of rows
-    that are short or have gaps it takes several times as long."""
+    """Whether `vector_norm` is correct and faster than the two passes of a sum of squares. It is
+    several times slower on short or non-contiguous rows."""
     return tokens.shape[-1] >= 16 and tokens.stride(-1) == 1 and may_write(tokens)

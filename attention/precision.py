@@ -1,4 +1,5 @@
-"""Low precision in, float32 inside: sums over features and tokens need more than 8 or 11 bits."""
+"""Low-precision inputs are computed in float32: sums over features and tokens need more than 8 or
+11 bits."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +17,7 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
-    """Turn autocast off, where it is on, for products of tensors on `like`'s device."""
+    """Context manager that disables autocast, if enabled, on the device of `like`."""
     device_type = like.device.type
     # Asking whether it is enabled raises for a device without autocast, such as meta.
     available = torch.amp.is_autocast_available(device_type)
@@ -26,8 +27,8 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
 
 
 class Float32Buffers(nn.Module):
-    """A module whose own buffers no cast takes below float32: random vectors and fitted parameters
-    are not weights, and what a cast rounds off them would never come back."""
+    """A module whose buffers no cast reduces below float32: random vectors and fitted parameters
+    are not weights, and a cast would lose their digits permanently."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = dict(self.named_buffers(recurse=False))

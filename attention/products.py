@@ -1,16 +1,17 @@
-"""Products with features whose gradients stay numbers where denominators are tiny.
+"""Products with features whose gradients stay finite where denominators are tiny.
 
 Features of positive maps are exponentials. Where a query and all its keys are large at different
-random vectors, the denominator D of attention is as small as float32 has numbers. The output, a
-ratio, is sound; the gradient by a feature is of order 1/D and overflows, though that by the
-feature's logarithm, which is what goes on to tokens, is of order 1. So:
+random vectors, the denominator D of attention is close to the smallest float32. The output, a
+ratio, is accurate. The gradient with respect to a feature is of order 1/D and overflows, while the
+gradient with respect to the feature's logarithm, which flows on to the tokens, is of order 1.
+Therefore:
 
-* Products of features hand their gradient to the logarithms (`attention.relative`). What multiplies
-  it is a share of the denominator.
+* Products of features pass their gradient to the logarithms (`attention.relative`), multiplied by a
+  share of the denominator.
 * Sums over keys are in units of 1 / `key_unit`, so that D is as far from underflow as its
-  derivatives are from overflow. Attention takes a denominator below `least_denominator` for zero.
+  derivatives are from overflow. A denominator below `least_denominator` counts as zero.
 
-All factors are powers of two: no bit of an output depends on them, as long as nothing underflows.
+All factors are powers of two, so no bit of an output depends on them as long as nothing underflows.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,22 +25,22 @@ from attention.relative import ROWS, SUMS, TIMES, product, transposed_product
 from attention.tracing import is_exporting, known_now
 
 _UNIT_BITS = {torch.float32: 72, torch.float64: 512}
-"""Sums over keys leave room for sums of values up to 2^56 in float32."""
+"""Headroom in sums over keys: sums of values up to 2^56 in float32."""
 _LEAST_BITS = {torch.float32: -96, torch.float64: -680}
-"""Their inverses leave room for upstream gradients times values, summed, up to 2^32 in float32."""
+"""Headroom in their inverses: summed upstream gradients times values up to 2^32 in float32."""
 
 
 class Features(NamedTuple):
-    """Features of tokens, in a unit of each token's own."""
+    """Features of tokens, each in units of the token's scale."""
 
     mantissa: Tensor
     """(..., L, F)"""
     logarithms: Tensor | None = None
-    """(..., L, F): the mantissa is a constant times exp(logarithms); None: gradients go through
-    the mantissa."""
+    """(..., L, F), such that the mantissa is a constant times exp(logarithms), or None if gradients
+    flow through the mantissa."""
 
     def parts(self, rows: int | None) -> "list[Features]":
-        """Those of `rows` tokens each; None: of all."""
+        """Split into blocks of `rows` tokens. None gives a single block."""
         mantissas = parts(self.mantissa, rows, -2)
         if self.logarithms is None:
             return [Features(mantissa) for mantissa in mantissas]
@@ -47,12 +48,12 @@ class Features(NamedTuple):
 
 
 def key_unit(dtype: torch.dtype, signed: bool) -> float:
-    """What sums over keys are multiplied by; 1 for signed maps, whose denominators have a floor."""
+    """The factor of sums over keys; 1 for signed maps, whose denominators have a floor."""
     return 1.0 if signed else 2.0 ** _UNIT_BITS[dtype]
 
 
 def least_denominator(dtype: torch.dtype) -> float:
-    """The least denominator of a positive map, times `key_unit`, that is not taken for zero."""
+    """The smallest denominator of a positive map, times `key_unit`, that does not count as zero."""
     return 2.0 ** _LEAST_BITS[dtype]
 
 
@@ -62,7 +63,7 @@ def exponential(logarithms: Tensor) -> Features:
 
 
 def times(features: Features, factor: float | Tensor) -> Tensor:
-    """The mantissa times a number, or times what broadcasts with it."""
+    """Multiply the mantissa by a number or a tensor that broadcasts with it."""
     mantissa, logarithms = features.mantissa, _differentiated(features)
     if logarithms is None:
         return mantissa * factor
@@ -79,7 +80,7 @@ def rows_times(features: Features, matrix: Tensor) -> Tensor:
 
 
 def rows_times_each(features: Features, *matrices: Tensor) -> Sequence[Tensor]:
-    """`rows_times` of each matrix, in one product where it saves passes of gradients."""
+    """`rows_times` of each matrix, in one product if that saves gradient computations."""
     return _each(rows_times, features, matrices)
 
 
@@ -92,7 +93,7 @@ def sums_over_rows(features: Features, weights: Tensor) -> Tensor:
 
 
 def sums_over_rows_each(features: Features, *weights: Tensor) -> Sequence[Tensor]:
-    """`sums_over_rows` of each, in one product where it saves passes of gradients."""
+    """`sums_over_rows` of each, in one product if that saves gradient computations."""
     return _each(sums_over_rows, features, weights)
 
 
@@ -111,7 +112,7 @@ def accumulated(
 ) -> Tensor:
     """total times kept, plus `sums_over_rows` of keys and weights, without gradients: (..., F, n).
 
-    own: the total is nobody else's, and may hold the result.
+    own: whether the total may be overwritten by the result.
     """
     if own:
         unchanged = known_now((kept.mantissa == 1).all())
@@ -122,7 +123,7 @@ def accumulated(
 
 
 def added_product(total: Tensor, rows: Tensor, matrix: Tensor) -> Tensor:
-    """total + rows @ matrix, all of the same leading dimensions, in the total's memory."""
+    """Compute total + rows @ matrix in place of total; all have the same leading dimensions."""
     leading = total.shape[:-2].numel()
     flat = (t.reshape(leading, *t.shape[-2:]) for t in (rows, matrix))
     total.view(leading, *total.shape[-2:]).baddbmm_(*flat)
@@ -130,9 +131,9 @@ def added_product(total: Tensor, rows: Tensor, matrix: Tensor) -> Tensor:
 
 
 def _differentiated(features: Features) -> Tensor | None:
-    """The logarithms, where a gradient may be asked for.
+    """Return the logarithms if a gradient may be needed.
 
-    Under `torch.vmap` no tensor says that it needs one; a compiler knows, and what is exported is
+    Under `torch.vmap` tensors do not report requires_grad; a compiler does, and exported graphs are
     for inference.
     """
     logarithms = features.logarithms

@@ -1,9 +1,9 @@
-"""Causal linear attention with a state of fixed size: a token at a time, or many at once.
+"""Causal linear attention with a state of fixed size, one token at a time or many at once.
 
-S_i = d_i S_{i-1} + phi_k_i v_i^T and n_i = d_i n_{i-1} + phi_k_i, out_i = (phi_q_i S_i) /
-(phi_q_i . n_i)  (Chefs' Random Tables section 2.1; Performers; linear transformers). d_i = 1
-forgets nothing; below 1, earlier keys count less and less, as in gated linear attention. `prefill`
-takes in a prompt at the speed of `linear_attention`, `step` what follows.
+S_i = d_i S_{i-1} + phi_k_i v_i^T and n_i = d_i n_{i-1} + phi_k_i, out_i = (phi_q_i S_i) / (phi_q_i
+. n_i)  (Chefs' Random Tables section 2.1; Performers; linear transformers). d_i = 1 forgets
+nothing; with d_i below 1 the weight of earlier keys decays, as in gated linear attention. `prefill`
+processes a prompt at the speed of `linear_attention`, `step` the tokens that follow.
 """
 
 import torch
@@ -35,19 +35,19 @@ def prefill(
     log_floor: Tensor | None = None,
     signed: bool = False,
 ) -> tuple[Tensor, LinearAttentionState]:
-    """Take in L tokens: the causal form, going on from `state`.
+    """Process L tokens by the causal form, starting from `state`.
 
-    phi_q, phi_k (..., L, F), v (..., L, dv) -> outputs (..., L, dv) and the next state. The same
-    numbers as L times `step`, and from an initial state as `linear_attention` with causal=True.
+    phi_q, phi_k (..., L, F), v (..., L, dv) -> outputs (..., L, dv) and the next state. The results
+    equal L calls of `step` and, from an initial state, `linear_attention` with causal=True.
 
     Args:
         state: from `initial_state`, `step` or `prefill`, with the same `signed`.
-        key_mask, key_log_scale, log_floor, signed: as in `linear_attention`. A hidden token leaves
-            the state as it is.
+        key_mask, key_log_scale, log_floor, signed: as in `linear_attention`. A masked token does
+            not change the state.
         decay: d, in (0, 1]: a number, or (..., L, 1) for each token; default 1.
 
     Raises:
-        ValueError: as `linear_attention`, and a decay out of range.
+        ValueError: as `linear_attention`, and for a decay out of range.
     """
     check_tokens(phi_q, phi_k, v, True, key_mask, ("phi_q", "phi_k"))
     check_features(phi_q, phi_k)
@@ -85,21 +85,21 @@ def step(
     log_floor: Tensor | None = None,
     signed: bool = False,
 ) -> tuple[Tensor, LinearAttentionState]:
-    """Take in one key and value, then answer one query: the causal form, a token at a time.
+    """Add one key and value to the state, then compute the output of one query.
 
     phi_q, phi_k (..., F), v (..., dv) -> output (..., dv) and the next state. No control flow
-    depends on data, so that `torch.export` takes it.
+    depends on data, so `torch.export` supports it.
 
     Args:
         state: from `initial_state`, `step` or `prefill`, with the same `signed`.
-        key_mask: bool (...), False where the token is padding, which leaves the state as it is; the
-            query is answered from the keys before it.
-        decay: d, in (0, 1], what the sums of earlier keys are multiplied by: a number or (..., 1).
-        key_log_scale: (..., 1), the key's features are phi_k * exp(key_log_scale); default 0.
+        key_mask: boolean (...), False where the token is padding. Padding does not change the
+            state, and its query attends to the earlier keys.
+        decay: d, in (0, 1], the factor of the sums of earlier keys: a number or (..., 1).
+        key_log_scale: (..., 1), the key features are phi_k * exp(key_log_scale); default 0.
         log_floor, signed: (..., 1) and whether features are signed, as in `linear_attention`.
 
     Raises:
-        ValueError: a mask that is not boolean, and a decay out of range.
+        ValueError: for a mask that is not boolean or a decay out of range.
     """
     if key_mask is not None and key_mask.dtype != torch.bool:
         raise ValueError(f"key_mask must be a bool tensor, got {key_mask.dtype}")
@@ -134,7 +134,7 @@ def advance(
     key: tuple[Features, Tensor, Tensor],
     signed: bool,
 ) -> tuple[Tensor, LinearAttentionState]:
-    """As `step` for features with scales, each with a dimension of one token: (..., 1, dv)."""
+    """Like `step`, for features with scales and with a token dimension of size 1: (..., 1, dv)."""
     phi_k, log_scale, values = key
     with component(SCORE), full_precision(values):
         state = absorb(state, phi_k, log_scale, values, signed)
@@ -142,7 +142,8 @@ def advance(
 
 
 def _log_decay(decay: float | Tensor, like: Tensor, key_mask: Tensor | None) -> Tensor:
-    """log d of each token, as `like` (..., L, 1); 0 where it is hidden."""
+    """Return log d of each token, with the dtype of `like` (..., L, 1); 0 where a token is
+    masked."""
     if isinstance(decay, Tensor):
         sound = known(((decay > 0) & (decay <= 1)).all())
         got: object = f"a tensor with others, of shape {tuple(decay.shape)}"

@@ -1,7 +1,8 @@
-"""Products of exponentials, with gradients by their logarithms formed in an order that is safe.
+"""Products of exponentials whose gradients with respect to the logarithms cannot overflow.
 
-With m = c exp(l), the gradient of f(m) by l is m f'(m). Where f'(m) overflows and m is tiny, their
-product does not: rows are brought to size 1 before the product f' and back after it, by m.
+With m = c exp(l), the gradient of f(m) with respect to l is m f'(m). Where f'(m) overflows and m is
+tiny, their product does not: rows are scaled to size 1 before the product f' and scaled back by m
+after it.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from attention.tracing import known
 
 
 def power_of_two(sizes: Tensor) -> Tensor:
-    """The largest power of two in each number; 1 for 0. A constant for gradients."""
+    """Return the largest power of two in each number, or 1 for 0. Constant for gradients."""
     sizes = sizes.detach()
     return sizes.log2().floor().exp2().masked_fill(sizes == 0, 1)
 
@@ -25,7 +26,7 @@ def largest_entry(rows: Tensor) -> Tensor:
 
 
 def product(rows: Tensor, matrix: Tensor) -> Tensor:
-    """rows @ matrix; products with columns are several times slower than those with rows."""
+    """rows @ matrix. Products with columns are several times slower than products with rows."""
     return (matrix.mT @ rows.mT).mT if matrix.shape[-1] == 1 else rows @ matrix
 
 
@@ -37,7 +38,7 @@ def transposed_product(rows: Tensor, weights: Tensor) -> Tensor:
 def relative_gradient(left: Tensor, right: Tensor, mantissa: Tensor) -> Tensor:
     """(left @ right^T) * mantissa: (..., C, n), (..., F, n), (..., C, F) -> (..., C, F).
 
-    Rows of `left` are brought to size 1 meanwhile, unless the product is known to be in range.
+    Rows of `left` are scaled to size 1 meanwhile, unless the product is known to be in range.
     """
     if torch.is_grad_enabled() or left.device.type != "cpu" or not _in_range(left, right):
         unit = power_of_two(largest_entry(left))
@@ -54,8 +55,8 @@ def _in_range(left: Tensor, right: Tensor) -> bool:
 
 
 class _Function(torch.autograd.Function):
-    """f(mantissa, other), linear in both; the mantissa is saved with its graph, which second
-    derivatives go through."""
+    """f(mantissa, other), linear in both. The mantissa is saved with its graph, for second
+    derivatives."""
 
     generate_vmap_rule = True
 
@@ -132,8 +133,8 @@ class Sums(_Function):
 
 
 class Pair(NamedTuple):
-    """The same product for eager code and for `torch.compile`, which takes no `jvp`, and warns of
-    all such functions."""
+    """Choose the product for eager code or for `torch.compile`, which does not support `jvp` and
+    warns about such functions."""
 
     eager: type[Times] | type[Rows] | type[Sums]
     compiled: Any

@@ -1,4 +1,4 @@
-"""The largest number so far, also where a graph is exported: ONNX has no such operator."""
+"""Running maximum that can be exported: ONNX has no such operator."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ __all__ = ["running_max"]
 
 
 def running_max(x: Tensor, dim: int) -> Tensor:
-    """Of each entry the largest of those up to it along `dim`; same shape.
+    """Return the running maximum along `dim`, with the shape of the input.
 
-    In an export the length is doubled that a maximum is of, log2(L) times (Hillis and Steele 1986,
-    Data Parallel Algorithms): the same numbers to the bit, for the L of the example. Where L is any
-    number, maxima are of the rows of an L x L matrix.
+    In an export with a static L the window of the maximum is doubled log2(L) times (Hillis and
+    Steele 1986, Data Parallel Algorithms), with bit-identical results. With a dynamic L the maximum
+    is taken over the rows of an L x L matrix.
     """
     if not (torch.compiler.is_compiling() and is_exporting()):
         return x.cummax(dim).values

@@ -1,4 +1,4 @@
-"""Features as users give them, brought to about 1: the scale goes to a unit or cancels."""
+"""Normalise given features to a size of about 1; their scale becomes a unit or cancels."""
 
 from typing import NamedTuple
 
@@ -14,16 +14,16 @@ from attention.running import running_max
 
 
 class ScaledTokens(NamedTuple):
-    """Queries and keys whose features have entries of about 1, hidden keys left out."""
+    """Queries and keys with normalised features; masked keys are left out."""
 
     queries: Features
     log_floor: Tensor | None
-    """(..., L, 1), of the least denominator of the queries as they are here."""
+    """(..., L, 1), log of the least denominator, for the normalised queries."""
     keys: Features
     log_scale: Tensor
-    """(..., S, 1), -inf where a key is hidden."""
+    """(..., S, 1), -inf where a key is masked."""
     values: Tensor
-    """(..., S, dv), zeros where a key is hidden."""
+    """(..., S, dv), zeros where a key is masked."""
 
     def query_blocks(self, rows: int | None) -> list[QueryBlock]:
         queries, floor = self.queries.parts(rows), self.log_floor
@@ -45,16 +45,19 @@ def scaled_tokens(
     key_log_scale: Tensor | None,
     log_floor: Tensor | None,
 ) -> ScaledTokens:
-    """Of features (..., L, F), (..., S, F) and values (..., S, dv), as `linear_attention` has them.
+    """Normalise features (..., L, F), (..., S, F) and values (..., S, dv), as in
+    `linear_attention`.
 
-    Keys get one scale for all; or, so that no output depends on later keys, the largest so far.
+    Keys share one scale; for causal attention it is the running maximum, so that no output depends
+    on later keys.
     """
     dtype = working_dtype(phi_q.dtype)
     phi_q, phi_k, values = phi_q.to(dtype), phi_k.to(dtype), v.to(dtype)
     hidden = None if key_mask is None else ~key_mask.unsqueeze(-1)
     if hidden is not None:
         phi_k, values = phi_k.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
-    # The gradient goes through the queries' scale: it takes out what cancels, along the features.
+    # The gradient flows through the queries' scale, which removes the component along the features
+    # that cancels.
     size = _size(phi_q)
     queries = Features(phi_q / size)
     if log_floor is not None:
@@ -71,6 +74,6 @@ def scaled_tokens(
 
 
 def _size(rows: Tensor) -> Tensor:
-    """The largest entry of each row, and 1 for zeros: (..., C, F) -> (..., C, 1)."""
+    """Return the largest entry of each row, or 1 for a row of zeros: (..., C, F) -> (..., C, 1)."""
     size = largest_entry(rows)
     return size.masked_fill(size == 0, 1)

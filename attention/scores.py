@@ -1,8 +1,8 @@
 """Token scores of Implicit Attention Policies: column sums of the attention matrix.
 
-score_j = sum_i kernel(q_i, k_j), the attention that token j receives before rows are normalised
-(Hybrid Random Features, appendix K.1). From features it costs O(L F) and no L x L matrix exists;
-the exact one is summed in blocks of queries.
+score_j = sum_i kernel(q_i, k_j), is the attention that token j receives before rows are normalised
+(Hybrid Random Features, appendix K.1). From features it costs O(L F) without an L x L matrix; the
+exact score is summed in blocks of queries.
 """
 
 from torch import Tensor
@@ -12,22 +12,22 @@ from attention.precision import full_precision, working_dtype
 from attention.token_checks import check_features
 
 CPU_BLOCK = 2**16
-"""Entries computed at once on a CPU: 256 KiB in float32, within a core's L2 cache."""
+"""Number of entries computed at once on a CPU: 256 KiB in float32, within a core's L2 cache."""
 ACCELERATOR_BLOCK = 2**24
-"""Entries computed at once elsewhere, where launches cost more than caches save."""
+"""Number of entries computed at once on other devices, where kernel launches cost more than caches
+save."""
 
 
 def block_rows(width: int, like: Tensor) -> int:
-    """How many tokens to treat at once when each needs `width` numbers."""
+    """Return the number of tokens to process at once if each needs `width` numbers."""
     block = CPU_BLOCK if like.device.type == "cpu" else ACCELERATOR_BLOCK
     return max(1, block // max(width, 1))
 
 
 def token_scores(phi_q: Tensor, phi_k: Tensor) -> Tensor:
-    """Scores from features: phi_q (..., L, F), phi_k (..., S, F) -> (..., S).
+    """Compute scores from features: phi_q (..., L, F), phi_k (..., S, F) -> (..., S).
 
-    In float32 for float16 and bfloat16, autocast or not.
-    """
+    float16 and bfloat16 are computed in float32, with or without autocast."""
     check_features(phi_q, phi_k)
     phi_q, phi_k = (phi.to(working_dtype(phi.dtype)) for phi in (phi_q, phi_k))
     with component(SCORE), full_precision(phi_k):
@@ -35,11 +35,10 @@ def token_scores(phi_q: Tensor, phi_k: Tensor) -> Tensor:
 
 
 def softmax_token_scores(q: Tensor, k: Tensor) -> Tensor:
-    """Exact scores sum_i exp(q_i.k_j): q (..., L, d), k (..., S, d) -> (..., S).
+    """Compute the exact scores sum_i exp(q_i.k_j): q (..., L, d), k (..., S, d) -> (..., S).
 
-    Values are the sums themselves, so exp(q.k) must be representable: in float32 q.k below 88.
-    In float32 for float16 and bfloat16, autocast or not.
-    """
+    exp(q.k) must be representable: in float32 q.k must be below 88. float16 and bfloat16 are
+    computed in float32, with or without autocast."""
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(
             f"q and k must have the same last dimension d, got {q.shape[-1]} and {k.shape[-1]}"

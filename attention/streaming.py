@@ -1,7 +1,7 @@
-"""Attention from tokens, features made in blocks and used at once: nothing of size L x F is kept.
+"""Attention from tokens with features computed in blocks: nothing of size L x F is stored.
 
-On a CPU a block's features stay in the cache between the operations that make them and the
-product that uses them; memory without gradients is O(L d) instead of O(L F).
+On a CPU the features of a block stay in the cache until they are used. Memory without gradients is
+O(L d) instead of O(L F).
 """
 
 import math
@@ -23,7 +23,7 @@ from attention.sums import LinearAttentionState
 from attention.token_checks import check_tokens, without_queries
 
 CPU_BLOCK = 2**19
-"""Entries of features made at once on a CPU, all heads together: 2 MiB in float32."""
+"""Number of feature entries computed at once on a CPU, for all heads together: 2 MiB in float32."""
 
 
 class Scaled(Protocol):
@@ -36,7 +36,7 @@ class Scaled(Protocol):
 
 
 class Logarithms(Protocol):
-    """Logarithms (..., L, F) of features, but for a log-weight (..., L, 1) common to a token."""
+    """Logarithms (..., L, F) of features, without a log-weight (..., L, 1) per token."""
 
     @property
     def logarithms(self) -> Tensor: ...
@@ -47,25 +47,25 @@ class Logarithms(Protocol):
 
 
 class Prepared(NamedTuple):
-    """What attention is made of, checked; hidden keys and their values are zeros."""
+    """Validated inputs of attention; masked keys and their values are zeros."""
 
     x: Tensor
     """Queries (..., L, d), L above 0."""
     y: Tensor
     """Keys (..., S, d)."""
     values: Tensor
-    """(..., S, dv), float32 at least."""
+    """(..., S, dv), at least float32."""
     visible: Tensor | None
-    """(..., S, 1) bool, where some keys are hidden."""
+    """(..., S, 1) boolean if some keys are masked, else None."""
     log_bound: Tensor | None
-    """(..., L, 1), `attention.denominators.log_lower_bound`; of signed maps of that kernel."""
+    """(..., L, 1), `attention.denominators.log_lower_bound`, for signed maps of that kernel."""
 
     def queries(self, rows: int | None) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """x and log_bound of `rows` queries after the other; None: of all."""
+        """Yield x and log_bound in blocks of `rows` queries; None gives a single block."""
         return zip(parts(self.x, rows, -2), _parts(self.log_bound, rows), strict=False)
 
     def keys(self, rows: int | None) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-        """y, values and visible of `rows` keys after the other; None: of all."""
+        """Yield y, values and visible in blocks of `rows` keys; None gives a single block."""
         both = parts(self.y, rows, -2), parts(self.values, rows, -2)
         return zip(*both, _parts(self.visible, rows), strict=False)
 
@@ -75,7 +75,7 @@ def _parts(of_tokens: Tensor | None, rows: int | None) -> Iterable[Tensor | None
 
 
 class StreamedMap(Protocol):
-    """What attention asks of a feature map."""
+    """The interface of a feature map that attention uses."""
 
     @property
     def kernel(self) -> str: ...
@@ -103,7 +103,8 @@ def prepared(
     key_mask: Tensor | None,
     seen: KeyStatistics | None = None,
 ) -> Prepared | None:
-    """None where there is no query; `seen` are keys before y. Raises ValueError as `attend`."""
+    """Validate the inputs; None if there is no query. `seen` are the statistics of keys before y.
+    Raises ValueError as `attend` does."""
     check_tokens(x, y, values, causal, key_mask)
     features.check_attended(x, y, key_mask)
     if x.shape[-2] == 0:
@@ -111,7 +112,8 @@ def prepared(
     visible = None if key_mask is None else key_mask.unsqueeze(-1)
     values = values.to(working_dtype(values.dtype))
     if visible is not None:
-        # Hidden tokens are replaced before their features exist: a NaN there reaches no gradient.
+        # Masked tokens are replaced before their features are computed, so that a NaN there reaches
+        # no gradient.
         y, values = y.masked_fill(~visible, 0), values.masked_fill(~visible, 0)
     log_bound = None
     if features.signed and not features.own_kernel:
@@ -132,8 +134,9 @@ def attend(
 ) -> Tensor:
     """See `FeatureMap.attend`. L = 0 gives (..., 0, dv); S = 0 with L > 0 raises ValueError.
 
-    `torch.export` with causal=True unrolls the loop over chunks for the length of the example. For
-    any length it takes all tokens at once, in O(L^2); the step of `attention.decoding` takes O(L).
+    `torch.export` with causal=True unrolls the loop over chunks for a static length. With a dynamic
+    length all tokens are processed at once, in O(L^2); decoding step by step (`attention.decoding`)
+    takes O(L).
     """
     tokens = prepared(features, x, y, values, causal, key_mask)
     if tokens is None:
@@ -152,9 +155,9 @@ def bidirectional(features: StreamedMap, tokens: Prepared) -> Tensor:
 
 
 def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
-    """Parts of a batch (batch, heads, L, d) whose features fit the cache, CHUNK tokens at once.
+    """Split a batch (batch, heads, L, d) into parts whose features fit the cache for CHUNK tokens.
 
-    All of it where `rows_at_once` gives None, and of other shapes.
+    The batch is not split if `rows_at_once` is None or the shape is another.
     """
     x, y, values = tokens[:3]
     count = len(x)
@@ -166,7 +169,7 @@ def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
 
     def split(some: Tensor | None) -> Iterable[Tensor | None]:
         if some is None or some.ndim < x.ndim or len(some) < count:
-            return repeat(some)  # the same for all of the batch
+            return repeat(some)  # shared by the whole batch
         return parts(some, size, 0)
 
     of_all = (parts(some, size, 0) for some in (x, y, values))
@@ -177,7 +180,7 @@ def _batches(tokens: Prepared, width: int) -> Iterator[Prepared]:
 def causal_form(
     features: StreamedMap, tokens: Prepared, state: LinearAttentionState | None = None
 ) -> tuple[Tensor, LinearAttentionState]:
-    """Every query over the keys up to it and those in `state`: (..., L, dv), and the next state."""
+    """Causal attention, including the keys in `state`: outputs (..., L, dv) and the next state."""
     queries, keys = blocks(features, tokens, chunk_rows(tokens.x))
     return causal_blocks(queries, keys, features.signed, state)
 
@@ -185,7 +188,8 @@ def causal_form(
 def blocks(
     features: StreamedMap, tokens: Prepared, chunk: int | None
 ) -> tuple[Iterator[QueryBlock], Iterator[KeyBlock]]:
-    """Queries and keys as `causal_blocks` takes them, in chunks of `chunk` tokens, or none."""
+    """Yield queries and keys for `causal_blocks` in chunks of `chunk` tokens, or in one chunk for
+    None."""
     width = features.output_dim
     return (
         _query_blocks(features, tokens, rows_at_once(width, tokens.x), chunk),
@@ -194,13 +198,13 @@ def blocks(
 
 
 def features_of_queries(features: StreamedMap, x: Tensor) -> tuple[Features, Tensor]:
-    """Features of queries (..., L, d) and their log-scales (..., L, 1)."""
+    """Compute the features of queries (..., L, d) and their log-scales (..., L, 1)."""
     logarithms = features.log_queries(x)
     return _apart(features.scaled_queries(x)) if logarithms is None else _exponentials(logarithms)
 
 
 def features_of_keys(features: StreamedMap, y: Tensor) -> tuple[Features, Tensor]:
-    """Features of keys (..., L, d) and their log-scales (..., L, 1)."""
+    """Compute the features of keys (..., L, d) and their log-scales (..., L, 1)."""
     logarithms = features.log_keys(y)
     return _apart(features.scaled_keys(y)) if logarithms is None else _exponentials(logarithms)
 
@@ -216,7 +220,7 @@ def _exponentials(phi: Logarithms) -> tuple[Features, Tensor]:
         logarithms = _less(phi, largest)
         if torch.is_grad_enabled():
             return Features(logarithms.exp(), logarithms), log_scale
-        # In the same memory: no gradient asks for the logarithms.
+        # In place: no gradient needs the logarithms.
         return Features(logarithms.exp_()), log_scale
 
 
@@ -225,9 +229,11 @@ def _less(phi: Logarithms, largest: Tensor) -> Tensor:
 
 
 def rows_at_once(width: int, tokens: Tensor) -> int | None:
-    """Tokens whose `width` numbers each are made at once, a multiple of CHUNK.
+    """Return the number of tokens, a multiple of CHUNK, to process at once if each needs `width`
+    numbers.
 
-    None, for all, where a compiler fuses by itself and may not know L, and on accelerators.
+    None, which means all, under a compiler, which fuses operations and may not know L, and on
+    accelerators.
     """
     if torch.compiler.is_compiling() or tokens.device.type != "cpu":
         return None
@@ -240,7 +246,8 @@ def _query_blocks(
 ) -> Iterator[QueryBlock]:
     for x, bound in tokens.queries(rows):
         phi, log_scale = features_of_queries(features, x)
-        # The floor's unit is the query's, whose scale is left out of numerator and denominator.
+        # The floor is in units of the query's scale, which is left out of the numerator and the
+        # denominator.
         floors = _parts(None if bound is None else bound - log_scale, chunk)
         yield from zip(phi.parts(chunk), floors, strict=False)
 

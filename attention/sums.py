@@ -1,8 +1,8 @@
-"""The sums over keys that linear attention reads: S = sum phi_k v^T and n = sum phi_k.
+"""The sums over keys of linear attention: S = sum phi_k v^T and n = sum phi_k.
 
 out_i = (phi_q_i S) / (phi_q_i . n)  (Chefs' Random Tables section 2.1; Performers; linear
 transformers). The sums are kept in units of the largest key scale so far, so that they cannot
-overflow however large a key is.
+overflow.
 """
 
 from typing import NamedTuple
@@ -32,11 +32,12 @@ class LinearAttentionState(NamedTuple):
     values: Tensor
     """S (..., F, dv), sum of phi_k v^T."""
     normaliser: Tensor
-    """n (..., 1, F), sum of phi_k; a row, since products with columns are several times slower."""
+    """n (..., 1, F), sum of phi_k; a row, since products with columns are several times slower than
+    with rows."""
     mass: Tensor
-    """(..., 1, 1), sum of |phi_k|_2: what rounding errors are measured by; signed maps only."""
+    """(..., 1, 1), sum of |phi_k|_2, which bounds rounding errors; signed maps only."""
     largest_value: Tensor
-    """(..., 1, 1), max |v|, in its own unit: bound of the output; signed maps only."""
+    """(..., 1, 1), max |v|, unscaled, which bounds the output; signed maps only."""
     log_scale: Tensor
     """(..., 1, 1)"""
 
@@ -49,7 +50,7 @@ def initial_state(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> LinearAttentionState:
-    """The state before the first token.
+    """Return the state before the first token.
 
     Args:
         shape: leading dimensions, for example (batch, heads).
@@ -63,13 +64,13 @@ def initial_state(
         like.new_zeros(*shape, 1, num_features),
         like,
         like,
-        # Finite, so that the difference of two empty states' scales is 0 and not NaN.
+        # Finite, so that the difference of the scales of two empty states is 0 and not NaN.
         like.new_full((*shape, 1, 1), 0.5 * torch.finfo(like.dtype).min),
     )
 
 
 def empty_state(phi_k: Tensor, v: Tensor) -> LinearAttentionState:
-    """An initial state for keys (..., C, F) and values (..., C, dv)."""
+    """Return an initial state for keys (..., C, F) and values (..., C, dv)."""
     shape = torch.broadcast_shapes(phi_k.shape[:-2], v.shape[:-2])
     return initial_state(
         shape, phi_k.shape[-1], v.shape[-1], dtype=working_dtype(v.dtype), device=v.device
@@ -85,13 +86,14 @@ def absorb(
     gates: Tensor | None = None,
     own: bool = False,
 ) -> LinearAttentionState:
-    """The state after more keys (..., C, F), log-scales (..., C, 1) and values (..., C, dv).
+    """Return the state after adding keys (..., C, F), log-scales (..., C, 1) and values (..., C,
+    dv).
 
-    gates (..., C, 1) multiply the keys' features. Unlike log-scales they may be 0, and have a
-    gradient there. own: the state is nobody else's, and its memory may be used again.
+    gates (..., C, 1) multiply the key features. Unlike log-scales they may be 0 and have a gradient
+    there. own: whether the memory of the state may be reused.
     """
     mass, largest_value = state.mass, state.largest_value
-    # Units are constants: that of the result cancels in every output.
+    # Units are constants for gradients: the unit of the result cancels in every output.
     reference = torch.maximum(state.log_scale.detach(), log_scale.detach().amax(-2, keepdim=True))
     kept = exponential(state.log_scale - reference)
     weight = times(exponential(log_scale - reference), key_unit(v.dtype, signed))
@@ -100,7 +102,8 @@ def absorb(
     if signed:
         largest_value = torch.maximum(largest_value, largest_entry(v).amax(-2, keepdim=True))
         mass = times(kept, mass) + (lengths(keys.mantissa) * weight).sum(-2, keepdim=True)
-    # The weight goes to the dv columns of v, not to the F columns of phi_k: fewer operations.
+    # The weight is applied to the dv columns of v, not to the F columns of phi_k, for fewer
+    # operations.
     weighted = v * weight
     if torch.is_grad_enabled():
         of_values, of_weights = sums_over_rows_each(keys, weighted, weight)
@@ -121,7 +124,7 @@ def read(
 ) -> Tensor:
     """Attention of queries (..., C, F) over all keys in the state: (..., C, dv).
 
-    share: of signed maps, the least denominator as a share of the largest possible one.
+    share: for signed maps, the least denominator as a share of the largest possible one.
     """
     numerator, denominator = rows_times_each(queries, state.values, state.normaliser.mT)
     log_scale = state.log_scale.detach()

@@ -1,4 +1,4 @@
-"""What attention refuses: queries, keys, values and masks that do not go together."""
+"""Validation of queries, keys, values and masks."""
 
 from itertools import zip_longest
 
@@ -9,13 +9,14 @@ from attention.precision import working_dtype
 
 
 def without_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The output for L = 0, (..., 0, dv), with all inputs in its graph; their gradients are 0."""
+    """Return the output for L = 0, (..., 0, dv), with all inputs in its graph; their gradients are
+    0."""
     sums = q.sum(-1, keepdim=True) + k.sum((-2, -1), keepdim=True) + v.sum(-2, keepdim=True)
     return sums.to(v.dtype)
 
 
 def check_features(phi_q: Tensor, phi_k: Tensor) -> None:
-    """Raise ValueError unless the features go together."""
+    """Raise ValueError unless the features match."""
     if phi_q.shape[-1] != phi_k.shape[-1]:
         raise ValueError(
             f"phi_q and phi_k must have the same last dimension F, got {phi_q.shape[-1]} "
@@ -31,9 +32,9 @@ def check_tokens(
     key_mask: Tensor | None,
     names: tuple[str, str] = ("x", "y"),
 ) -> None:
-    """Raise ValueError unless (..., L, .), (..., S, .), (..., S, dv) and the mask go together.
+    """Raise ValueError unless (..., L, .), (..., S, .), (..., S, dv) and the mask match.
 
-    `names` are those that the caller's user knows q and k by.
+    `names` are the names of q and k in error messages.
     """
     q_name, k_name = names
     for argument, t in ((q_name, q), (k_name, k), ("v", v)):
@@ -82,7 +83,7 @@ def check_tokens(
             f"key_mask must be on the device of {q_name}, {q.device}, got {key_mask.device}"
         )
     dimensions = max(len(shape) for shape in leading) + 1
-    # (B, S) beside (B, H, S, d) would silently mask by head where B = H.
+    # With (B, H, S, d), a mask (B, S) would silently mask by head if B = H.
     if key_mask.ndim not in (1, dimensions) or not _broadcast(key_mask.shape[:-1], *leading):
         raise ValueError(
             f"key_mask must have 1 or {dimensions} dimensions and fit "
@@ -92,7 +93,7 @@ def check_tokens(
 
 
 def _broadcast(*shapes: torch.Size) -> bool:
-    """Whether the shapes broadcast; True where compiled or traced, whose sizes may not be known."""
+    """Whether the shapes broadcast; True when compiled or traced, since sizes may be unknown."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return True
     sizes = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)

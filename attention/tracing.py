@@ -1,4 +1,4 @@
-"""What can be known of tensors, and done with their memory, where both are real."""
+"""Queries about tensors that also work while compiling, tracing and exporting."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +18,15 @@ __all__ = [
 ]
 
 is_exporting = getattr(torch.compiler, "is_exporting", bool)
-"""From PyTorch 2.7 on; before, a graph exported with gradients on needs this package to run."""
+"""Requires PyTorch 2.7; with earlier versions a graph exported with gradients enabled needs this
+package to run."""
 
 _onnx = False
 
 
 @contextmanager
 def for_onnx() -> Iterator[None]:
-    """What `torch.export` makes meanwhile becomes ONNX, whose operators run it."""
+    """Context manager for exports to ONNX."""
     global _onnx
     before, _onnx = _onnx, True
     try:
@@ -35,20 +36,19 @@ def for_onnx() -> Iterator[None]:
 
 
 def is_for_onnx() -> bool:
-    """Whether ONNX's operators will run what is exported now."""
+    """Whether the current export is for ONNX."""
     return torch.compiler.is_compiling() and is_exporting() and _onnx
 
 
 def fixed_shape(tensor: Tensor) -> tuple[int, ...]:
-    """Its shape, which a trace then takes for constant: reading a size there takes three
-    operations."""
+    """Return the shape as constants in a trace, where reading a size takes three operations."""
     return tuple(map(int, tensor.shape)) if torch.jit.is_tracing() else tuple(tensor.shape)
 
 
 def known(condition: Tensor) -> bool | None:
-    """The value of a bool tensor (); None where none can be read.
+    """Return the value of a boolean tensor (), or None if it cannot be read.
 
-    That is while compiling or exporting, under `torch.vmap`, and on the meta device.
+    It cannot be read while compiling or exporting, under `torch.vmap`, and on the meta device.
     """
     if torch.compiler.is_compiling():
         return None
@@ -59,15 +59,17 @@ def known(condition: Tensor) -> bool | None:
 
 
 def known_now(condition: Tensor) -> bool | None:
-    """As `known`, and None while tracing: what differs from input to input is no constant."""
+    """Like `known`, but None while tracing, where a value that depends on the input is not a
+    constant."""
     return None if torch.jit.is_tracing() else known(condition)
 
 
 def may_write(*operands: Tensor) -> bool:
-    """Whether what is computed of tensors may be written into memory that is at hand.
+    """Whether results computed from the tensors may be written into existing memory.
 
-    Not where a graph may be kept, derivatives go forward, or one of them has no memory: while
-    compiling or exporting, and under transforms such as `torch.vmap` and `torch.func.jvp`.
+    They may not if autograd may record a graph, with forward-mode derivatives, or if a tensor has
+    no memory: while compiling or exporting, and under transforms such as `torch.vmap` and
+    `torch.func.jvp`.
     """
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False

@@ -10,8 +10,8 @@
     features = CompositionalFeatures(skeleton, n_components=1000, random_state=0)
     z = features.fit_transform(data)                                        # z @ z.T ~ gram
 
-Skeletons and features need NumPy and `CompositionalFeatures` needs scikit-learn: they are imported
-when such a name is first used.
+Skeletons and features need NumPy, and `CompositionalFeatures` needs scikit-learn. They are imported
+on first use.
 """
 
 from importlib import import_module
@@ -96,7 +96,7 @@ _MODULES = (
 
 
 def __getattr__(name: str) -> Any:
-    """What needs NumPy or scikit-learn, imported when it is first asked for."""
+    """Import names that need NumPy or scikit-learn on first use."""
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
     if name in __all__:

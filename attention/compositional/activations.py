@@ -1,9 +1,9 @@
 """Conjugate activations: sigma(r) = sum_i a_i r^i with a_i >= 0 and sum a_i = 1.
 
-Random Features for Compositional Kernels, sections 2 and 5. A conjugate activation is the dual
-E f(X) f(Y) of a scalar function f, over standard normal X, Y of correlation r. The paper's
-f = max(0, t) and exp(t) must be scaled so that sigma(1) = 1: otherwise sigma is no probability
-generating function and sigma'(1) is not the mean of its degrees.
+Random Features for Compositional Kernels, sections 2 and 5. A conjugate activation is the dual E
+f(X) f(Y) of a scalar function f, over standard normal X, Y of correlation r. The paper's f = max(0,
+t) and exp(t) must be scaled so that sigma(1) = 1. Otherwise sigma is not a probability generating
+function and sigma'(1) is not its mean degree.
 """
 
 import math
@@ -18,12 +18,12 @@ Integers = NDArray[np.int64]
 
 SUM_TOLERANCE = 1e-9
 _RELU_TERMS = 1 << 20
-"""Terms after which the table of ReLU degrees ends: 8e-11 of the mass lies beyond."""
+"""Number of terms in the table of ReLU degrees; the mass beyond it is 8e-11."""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """Base of all conjugate activations."""
+    """Base class of all conjugate activations."""
 
     kind: ClassVar[str]
 
@@ -33,25 +33,25 @@ class Activation:
         return math.inf
 
     def value(self, r: Floats) -> Floats:
-        """sigma(r), elementwise. Infinite where the series diverges (r > 1)."""
+        """Return sigma(r), elementwise. It is infinite where the series diverges (r > 1)."""
         raise NotImplementedError
 
     def derivative(self, r: Floats) -> Floats:
-        """sigma'(r), elementwise; sigma'(1) is the mean degree."""
+        """Return sigma'(r), elementwise; sigma'(1) is the mean degree."""
         raise NotImplementedError
 
     def coefficients(self, count: int) -> Floats:
-        """a_0, ..., a_{count-1}."""
+        """Return a_0, ..., a_{count-1}."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, count: int) -> Integers:
-        """(count,) degrees, degree i with probability a_i."""
+        """Draw (count,) degrees, degree i with probability a_i."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Identity(Activation):
-    """sigma(r) = r: the average of the inputs' kernels, without more."""
+    """sigma(r) = r, the average of the kernels of the inputs."""
 
     kind: ClassVar[str] = "identity"
 
@@ -76,8 +76,8 @@ class Identity(Activation):
 class ReLU(Activation):
     """Dual of sqrt2 max(0, t): sigma(r) = (sqrt(1 - r^2) + (pi - acos r) r) / pi.
 
-    a_0 = 1/pi, a_1 = 1/2, a_{2k+2} = C(2k, k) / (4^k (2k+1) (2k+2) pi). The mean degree is 1, its
-    variance infinite: a_{2k} falls like k^-5/2.
+    a_0 = 1/pi, a_1 = 1/2, a_{2k+2} = C(2k, k) / (4^k (2k+1) (2k+2) pi). The mean degree is 1 and
+    its variance is infinite: a_{2k} decreases like k^-5/2.
     """
 
     kind: ClassVar[str] = "relu"
@@ -101,7 +101,7 @@ class ReLU(Activation):
         return a[:count]
 
     def sample(self, rng: np.random.Generator, count: int) -> Integers:
-        """By inverse CDF, over a table that grows as far as the draws reach."""
+        """Draw by inverse CDF, from a table that grows as needed."""
         uniform = rng.random(count)
         terms = 256
         cumulative = np.cumsum(self.coefficients(terms))
@@ -125,7 +125,7 @@ class Exponential(Activation):
         check_positive("c", self.c)
 
     def value(self, r: Floats) -> Floats:
-        # The moments of features that are not norm-efficient may overflow: infinite is right.
+        # The moments of features that are not norm-efficient may overflow; infinity is correct.
         with np.errstate(over="ignore"):
             return np.exp(self.c * (np.asarray(r, np.float64) - 1))
 
@@ -143,10 +143,10 @@ class Exponential(Activation):
 
 @dataclass(frozen=True)
 class Polynomial(Activation):
-    """sigma(r) = sum_i a_i r^i with given coefficients: any normalised PSD polynomial.
+    """sigma(r) = sum_i a_i r^i with given coefficients, any normalised PSD polynomial.
 
     Args:
-        a: a_0, a_1, ..., not negative, of sum 1.
+        a: a_0, a_1, ..., non-negative with sum 1.
     """
 
     a: tuple[float, ...]
@@ -187,4 +187,4 @@ class Polynomial(Activation):
 ACTIVATIONS: dict[str, type[Activation]] = {
     kind.kind: kind for kind in (Identity, ReLU, Exponential, Polynomial)
 }
-"""Conjugate activations by the name that `Skeleton.from_dict` takes."""
+"""Conjugate activations by their name in `Skeleton.from_dict`."""

@@ -1,4 +1,4 @@
-"""Where this package takes NumPy from, so that one sentence says that it is missing."""
+"""Import of NumPy for this package, with one error message if it is missing."""
 
 from foveate_extras import needs
 

@@ -1,11 +1,12 @@
-"""What every random feature scheme of a base space is: an input node of a skeleton.
+"""Base class of random feature schemes of base spaces, the input nodes of a skeleton.
 
-Random Features for Compositional Kernels, section 4. A scheme gives a base kernel
-k(x, y) = E psi(omega, x) conj(psi(omega, y)) and psi itself. A feature of a skeleton is a product
-of base features, so psi^n must be cheap and equal products must be recognised: a scheme names its
-base features by integer slots, and a product is a slot with an exponent.
+Random Features for Compositional Kernels, section 4. A scheme gives a base kernel k(x, y) = E
+psi(omega, x) conj(psi(omega, y)) and psi itself. A feature of a skeleton is a product of base
+features, so psi^n must be cheap and equal products must be recognised: a scheme identifies its base
+features by integer slots, and a product is a slot with an exponent.
 
-A base reads `columns` of the data; `u` is always (..., len(columns)), those columns alone.
+A base reads `columns` of the data; `u` is always (..., len(columns)) and contains only those
+columns.
 """
 
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ class Terms(NamedTuple):
     """The base features of one input node within many features, merged within each feature."""
 
     owner: Integers
-    """(t,) the feature that the term belongs to, ascending"""
+    """(t,) index of the feature of each term, ascending"""
     slot: Integers
-    """(t,) which base feature: a row of `parameters` where there are any"""
+    """(t,) index of the base feature: a row of `parameters`, if there are any"""
     exponent: Integers
     """(t,)"""
     parameters: Floats | None = None
@@ -31,18 +32,18 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Base:
-    """Base of all schemes.
+    """Base class of all schemes.
 
     Args:
-        columns: which columns of the data the node reads.
+        columns: columns of the data that the node reads.
     """
 
     columns: tuple[int, ...]
     kind: ClassVar[str]
     unimodular: ClassVar[bool] = True
-    """psi = exp(i phase): norm-efficient."""
+    """Whether psi = exp(i phase), which is norm-efficient."""
     real: ClassVar[bool] = False
-    """psi has no imaginary part."""
+    """Whether psi has no imaginary part."""
 
     def __post_init__(self) -> None:
         columns = self.columns
@@ -59,38 +60,39 @@ class Base:
 
     @property
     def norm(self) -> float:
-        """sup |psi| over omega and x."""
+        """Supremum of |psi| over omega and x."""
         return 1.0
 
     def check(self, u: NDArray[np.floating]) -> None:
-        """Raises ValueError where u lies outside the base space."""
+        """Raise ValueError if u is outside the base space."""
 
     def kernel(self, u: Floats, v: Floats) -> Floats:
-        """k(x, y); leading dimensions broadcast."""
+        """Return k(x, y); leading dimensions broadcast."""
         raise NotImplementedError
 
     def squared(self, u: Floats, v: Floats) -> Floats:
-        """E (psi(x) conj psi(y))^2, which is real."""
+        """Return E (psi(x) conj psi(y))^2, which is real."""
         raise NotImplementedError
 
     def absolute(self, u: Floats, v: Floats) -> Floats:
-        """E |psi(x)|^2 |psi(y)|^2."""
+        """Return E |psi(x)|^2 |psi(y)|^2."""
         return np.ones(np.broadcast_shapes(u.shape[:-1], v.shape[:-1]))
 
     def draw(self, rng: np.random.Generator, owner: Integers) -> Terms:
-        """One base feature for each entry of `owner`, in ascending order, multiplied within it."""
+        """Draw one base feature for each entry of `owner`, in ascending order, and multiply those
+        of equal owners."""
         raise NotImplementedError
 
     def values(self, terms: Terms, u: NDArray[np.floating]) -> NDArray[np.inexact]:
-        """(n, d) -> (t, n): the phase of each term where unimodular, else its value."""
+        """Return the phase of each term if unimodular, else its value: (n, d) -> (t, n)."""
         raise NotImplementedError
 
     def conjugate(self, terms: Terms) -> Terms:
-        """The terms of the complex conjugate features."""
+        """Return the terms of the complex conjugate features."""
         return terms
 
 
 def omegas(terms: Terms, u: NDArray[np.floating]) -> NDArray[np.floating]:
-    """(t, d) omegas of a continuous scheme's terms, in the dtype of u."""
+    """Return the omegas (t, d) of the terms of a continuous scheme, in the dtype of u."""
     assert terms.parameters is not None
     return terms.parameters.astype(u.dtype)

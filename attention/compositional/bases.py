@@ -1,4 +1,4 @@
-"""Base schemes by the name that `Skeleton.from_dict` takes."""
+"""Base schemes by their name in `Skeleton.from_dict`."""
 
 from attention.compositional.base import Base
 from attention.compositional.characters import Categorical, Circle, Gaussian, Sign
@@ -7,4 +7,4 @@ from attention.compositional.inner_product import Coordinate, Direction, Sphere
 BASES: dict[str, type[Base]] = {
     kind.kind: kind for kind in (Sign, Circle, Gaussian, Categorical, Sphere, Coordinate, Direction)
 }
-"""The class of each, by its name."""
+"""The classes by name."""

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 def variance(skeleton: Skeleton, x: ArrayLike, y: ArrayLike, num_features: int = 1) -> Floats:
-    """Variance of k_hat(x, y) with `num_features` draws: (..., D), (..., D) -> (...).
+    """Return the variance of k_hat(x, y) with `num_features` draws: (..., D), (..., D) -> (...).
 
     One feature has (k_abs + k_2) / 2 - k^2, where k_abs and k_2 are the skeleton's recurrence over
-    E |psi psi'|^2 and E (psi conj psi')^2 of the bases; k_abs = 1 for norm-efficient ones.
-    Infinite where the series of an activation diverges at k_abs. The layout "phase" has more.
+    E |psi psi'|^2 and E (psi conj psi')^2 of the bases; k_abs = 1 for norm-efficient ones. It is
+    infinite if the series of an activation diverges at k_abs. The layout "phase" has a larger
+    variance.
     """
-    from attention.compositional.arrays import np  # the bounds below do without
+    from attention.compositional.arrays import np  # the bounds below do not need it
 
     check_count("num_features", num_features)
     x, y = skeleton.check("x", x), skeleton.check("y", y)

@@ -1,4 +1,4 @@
-"""Base schemes of one psi to the power omega: signs, angles, vectors and categories.
+"""Base schemes whose features are powers of one psi: signs, angles, vectors and categories.
 
 Random Features for Compositional Kernels, section 4, Examples 1 to 4. psi is a character of a
 group, psi(omega, x) psi(omega', x) = psi(omega + omega', x), so that a product of base features is
@@ -148,14 +148,14 @@ class Categorical(_OneColumn):
 
 
 def _sums(owner: Integers, steps: Integers) -> tuple[Integers, Integers]:
-    """Distinct owners, ascending, and the sum of each one's steps."""
+    """Return the distinct owners, ascending, and the sum of the steps of each."""
     distinct, inverse = np.unique(owner, return_inverse=True)
     sums = np.bincount(inverse, weights=steps, minlength=len(distinct))
     return distinct, sums.astype(np.int64)
 
 
 def _nonzero(owner: Integers, power: Integers) -> Terms:
-    """Powers of a scheme's single base feature, without those that cancelled."""
+    """Return the powers of the single base feature of a scheme, without those that cancelled."""
     kept = power != 0
     return Terms(owner[kept], np.zeros(int(kept.sum()), np.int64), power[kept])
 

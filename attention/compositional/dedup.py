@@ -1,4 +1,4 @@
-"""De-duplication: equal features become one, with a multiplicity.
+"""De-duplication: equal features are merged into one with a multiplicity.
 
 Random Features for Compositional Kernels, sections 1 and 6. A feature is a product of base
 features after cancellation (z times 1/z), so it is the multiset of its terms. A feature and its
@@ -14,7 +14,8 @@ from attention.compositional.features import Features
 
 
 def deduplicate(features: Features) -> tuple[Features, Integers]:
-    """The distinct features in the order of their first draw, and the index of that draw (q',).
+    """Return the distinct features in the order of their first draw, and the index of that draw
+    (q',).
 
     The multiplicities of equal features add up.
     """
@@ -43,7 +44,7 @@ def deduplicate(features: Features) -> tuple[Features, Integers]:
 
 
 def _keys(features: Features, conjugate: bool) -> NDArray[np.int64]:
-    """(t, 4) rows owner, node, slot, exponent of all terms, sorted by owner."""
+    """Return rows (owner, node, slot, exponent) of all terms, (t, 4), sorted by owner."""
     parts = [np.zeros((0, 4), np.int64)]
     for number, (name, terms) in enumerate(features.terms.items()):
         if conjugate:
@@ -55,7 +56,7 @@ def _keys(features: Features, conjugate: bool) -> NDArray[np.int64]:
 
 
 def _smaller(a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Row by row, whichever of a and b comes first in lexicographic order."""
+    """Return, row by row, the lexicographically smaller of a and b."""
     if not a.shape[1]:
         return a
     place = np.argmax(a != b, axis=1)

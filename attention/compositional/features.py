@@ -5,8 +5,9 @@ multiplicities c_j and N = sum c_j draws estimate
 
     k_hat(x, y) = sum_j (c_j / N) Re psi_j(x) conj(psi_j(y)),
 
-unbiased for a fixed N. The norm-efficient bases make psi = exp(i phase), with a phase that adds up
-over a product; the others multiply in. A feature reads only the columns of its own base features.
+unbiased for a fixed N. Norm-efficient bases have psi = exp(i phase), whose phases add up over a
+product; the values of other bases are multiplied. A feature reads only the columns of its base
+features.
 """
 
 from collections.abc import Mapping
@@ -19,17 +20,17 @@ from attention.compositional.base import Terms
 from attention.compositional.skeleton import Skeleton
 
 _BLOCK_ENTRIES = 1 << 20
-"""Feature values that one step of `psi` holds."""
+"""Number of feature values in one step of `psi`."""
 LAYOUTS = ("pairs", "phase")
 
 
 @dataclass(frozen=True)
 class Features:
-    """q random features of a skeleton; `draw` makes them.
+    """q random features of a skeleton, created by `draw`.
 
     Args:
-        skeleton: whose features they are.
-        multiplicity: (q,) how many draws gave the feature.
+        skeleton: skeleton of the features.
+        multiplicity: (q,) number of draws of each feature.
         terms: base features of the products, for each input node that occurs.
     """
 
@@ -42,7 +43,7 @@ class Features:
 
     @property
     def draws(self) -> int:
-        """N, the number of draws, duplicates included."""
+        """N, the number of draws including duplicates."""
         return int(self.multiplicity.sum())
 
     @property
@@ -51,19 +52,20 @@ class Features:
         return np.sqrt(self.multiplicity / self.draws)
 
     def degrees(self) -> Integers:
-        """(q,) base features in each product once equal ones are merged: its sparsity."""
+        """(q,) number of base features in each product after merging equal ones: its sparsity."""
         degrees = np.zeros(len(self), np.int64)
         for terms in self.terms.values():
             degrees += np.bincount(terms.owner, minlength=len(self))
         return degrees
 
     def output_dim(self, layout: str = "pairs") -> int:
-        """Columns of `embed`: 2q for "pairs", q for "phase" or where all features are real."""
+        """Return the number of columns of `embed`: 2q for "pairs", q for "phase" or if all features
+        are real."""
         _check_layout(layout)
         return len(self) * (2 if layout == "pairs" and not self.skeleton.real else 1)
 
     def psi(self, x: ArrayLike, dtype: type = np.float64) -> NDArray[np.complexfloating]:
-        """(n, D) -> (n, q) complex values of the features, without their weights.
+        """Return the complex values of the features without weights: (n, D) -> (n, q).
 
         Raises ValueError for too few columns, values outside a base space, and products too large
         for the dtype, which only bases that are not norm-efficient can give.
@@ -87,7 +89,7 @@ class Features:
         """(n, D) -> (q, n)."""
         phase = np.zeros((len(self), len(x)), x.dtype)
         factors = []
-        # An overflow is found by `psi`, over all products at once.
+        # `psi` detects overflows, over all products at once.
         with np.errstate(over="ignore", invalid="ignore"):
             for name, terms in self.terms.items():
                 base = self.skeleton.inputs[name]
@@ -112,11 +114,12 @@ class Features:
         offsets: Floats | None = None,
         dtype: type = np.float64,
     ) -> NDArray[np.floating]:
-        """Real embedding (n, D) -> (n, output_dim(layout)): products of rows give k_hat.
+        """Return the real embedding, whose products of rows are k_hat: (n, D) -> (n,
+        output_dim(layout)).
 
-        layout "pairs" is [Re psi, Im psi] times the weights, without the second half where all
-        features are real; "phase" is Comment 1, sqrt2 R cos(theta + b), where `offsets` (q,) holds
-        the b's: half the columns, unbiased over b, with a larger error.
+        The layout "pairs" is [Re psi, Im psi] times the weights, without the second half if all
+        features are real. "phase" is Comment 1, sqrt2 R cos(theta + b), where `offsets` (q,) are
+        the b: it has half the columns and is unbiased over b, with a larger error.
         """
         _check_layout(layout)
         psi = self.psi(x, dtype)
@@ -134,7 +137,7 @@ class Features:
         return np.asarray((psi * turn).real * weights)
 
     def take(self, chosen: Integers) -> Self:
-        """The features with these indices, ascending."""
+        """Select the features with these ascending indices."""
         place = np.full(len(self), -1)
         place[chosen] = np.arange(len(chosen))
         terms = {}
@@ -145,12 +148,12 @@ class Features:
 
 
 def phase_offsets(rng: np.random.Generator, count: int) -> Floats:
-    """(count,) b of Comment 1: 0 or pi/2, each with probability 1/2."""
+    """Draw (count,) offsets b of Comment 1: 0 or pi/2, each with probability 1/2."""
     return np.where(rng.integers(2, size=count) == 1, np.pi / 2, 0.0)
 
 
 def concatenate(first: Features, second: Features) -> Features:
-    """The features of both, the first's before the second's; one skeleton."""
+    """Concatenate the features of both, which have the same skeleton."""
     terms = dict(first.terms)
     for name, new in second.terms.items():
         new = new._replace(owner=new.owner + len(first))

@@ -1,7 +1,7 @@
 """Skeletons for images: circle inputs, layers of convolutions, a fully connected output.
 
-Random Features for Compositional Kernels, section 6 and Figure 2. Each channel of a pixel is an
-input node, or each principal component of a patch.
+Random Features for Compositional Kernels, section 6 and Figure 2. Each channel of a pixel, or each
+principal component of a patch, is an input node.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from attention.compositional.skeleton import Internal, Skeleton
 Convolution = tuple[int, int, Activation]
 """(window, stride, activation): a layer of square windows without padding."""
 _Grid = list[list[tuple[str, ...]]]
-"""Names of the nodes at each place."""
+"""Names of the nodes at each position."""
 
 
 def image_skeleton(
@@ -26,20 +26,20 @@ def image_skeleton(
     channels: int = 1,
     components: int | None = None,
 ) -> Skeleton:
-    """A skeleton over images of `height` x `width` pixels, flattened row by row.
+    """Create a skeleton over images of `height` x `width` pixels, flattened row by row.
 
-    A value p is the point exp(i scale p) of the unit circle: with pixels in [0, 1] and
-    scale = pi/2, black and white are orthogonal. Each convolution maps a grid of nodes to the grid
-    of its windows; the output node takes what the last one leaves.
+    A value p is the point exp(i scale p) of the unit circle: with pixels in [0, 1] and scale =
+    pi/2, black and white are orthogonal. Each convolution maps a grid of nodes to the grid of its
+    windows; the inputs of the output node are the last grid.
 
     Args:
-        height, width: of an image, in pixels.
-        convolutions: the layers, from below.
+        height, width: size of an image in pixels.
+        convolutions: the layers, starting at the input.
         output: activation of the output node.
         scale: radians per unit of the data.
-        channels: columns of a pixel, which stand together; each is an input node.
-        components: the first convolution's windows are given as so many columns each, one window
-            after another, as `PatchComponents.transform` gives them; None: as pixels.
+        channels: number of adjacent columns per pixel; each is an input node.
+        components: number of columns per window of the first convolution, one window after another,
+            as returned by `PatchComponents.transform`. None if the columns are pixels.
 
     Raises ValueError for sizes below 1, windows larger than their grid, and `components` without
     a convolution.
@@ -70,7 +70,7 @@ def image_skeleton(
             window = stride = 1
         grid = _convolve(grid, window, stride, activation, f"layer{layer}", nodes)
     nodes["output"] = Internal(tuple(n for row in grid for names in row for n in names), output)
-    # Strides may leave a margin that no window reaches: it is no part of the skeleton.
+    # Strides may leave a margin that no window reaches; it is not part of the skeleton.
     used = {"output"}
     for name in reversed(nodes):
         if name in used:
@@ -84,7 +84,7 @@ def image_skeleton(
 def _inputs(
     rows: int, columns: int, depth: int, kind: str, scale: float, inputs: dict[str, Circle]
 ) -> _Grid:
-    """Input nodes, `depth` at each place, which are put into `inputs`; their names."""
+    """Add input nodes, `depth` at each position, to `inputs` and return their names."""
     grid: _Grid = []
     for i in range(rows):
         grid.append([])
@@ -101,7 +101,7 @@ def _convolve(
     grid: _Grid, window: int, stride: int, activation: Activation, layer: str,
     nodes: dict[str, Internal],
 ) -> _Grid:  # fmt: skip
-    """The grid of the windows, which are put into `nodes`."""
+    """Add the windows to `nodes` and return their grid."""
     above: _Grid = []
     for i in range(0, len(grid) - window + 1, stride):
         above.append([])

@@ -12,12 +12,12 @@ from attention.compositional.arrays import NDArray, np
 from attention.compositional.base import Base, Terms, omegas
 
 UNIT_TOLERANCE = 1e-6
-"""How far a length may exceed 1: data are normalised in float32."""
+"""Tolerance for lengths above 1, since data may be normalised in float32."""
 
 
 @dataclass(frozen=True)
 class _InnerProduct(Base):
-    """k = x.y for |x| <= 1: the sphere of the paper, or anywhere inside it."""
+    """Base class of schemes of k = x.y for |x| <= 1: the paper's sphere and its interior."""
 
     unimodular: ClassVar[bool] = False
 
@@ -33,7 +33,7 @@ class _InnerProduct(Base):
 class Sphere(_InnerProduct):
     """Example 5: psi = sqrt(d/2) (x_j + i b x_{j+1}), cyclic, (j, b) uniform on [d] x {+-1}.
 
-    Its norm sqrt(d/2) is the least that any scheme has (Theorem 6), 1 for d = 2.
+    Its norm sqrt(d/2) is the smallest of any scheme (Theorem 6), 1 for d = 2.
     """
 
     kind: ClassVar[str] = "sphere"
@@ -74,7 +74,7 @@ class Sphere(_InnerProduct):
 
 @dataclass(frozen=True)
 class Coordinate(_InnerProduct):
-    """Example 6, second form: psi = sqrt(d) x_j, j uniform. Sparse, of norm sqrt(d)."""
+    """Example 6, second form: psi = sqrt(d) x_j, j uniform. It is sparse and has norm sqrt(d)."""
 
     kind: ClassVar[str] = "coordinate"
     real: ClassVar[bool] = True
@@ -98,7 +98,7 @@ class Coordinate(_InnerProduct):
 
 @dataclass(frozen=True)
 class Direction(_InnerProduct):
-    """Example 6, first form: psi = sqrt(d) w.x, w uniform on the sphere; of norm sqrt(d)."""
+    """Example 6, first form: psi = sqrt(d) w.x, w uniform on the sphere; its norm is sqrt(d)."""
 
     kind: ClassVar[str] = "direction"
     real: ClassVar[bool] = True
@@ -126,7 +126,7 @@ class Direction(_InnerProduct):
 
 
 def _counted(rng: np.random.Generator, owner: Integers, slots: int) -> Terms:
-    """Uniform slots, each once within an owner, with the number of times that it was drawn."""
+    """Draw uniform slots; return each once per owner with its number of draws."""
     drawn = owner * slots + rng.integers(slots, size=len(owner))
     codes, count = np.unique(drawn, return_counts=True)
     return Terms(codes // slots, codes % slots, count)

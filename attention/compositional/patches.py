@@ -1,4 +1,4 @@
-"""Principal components of an image's patches, as inputs of a skeleton's first convolution.
+"""Principal components of image patches, as inputs of the first convolution of a skeleton.
 
 Random Features for Compositional Kernels, section 6: "per-patch PCA" projects the patches of the
 first convolution to their first 10, 12 and 16 components, for windows of 4, 5 and 6 pixels.
@@ -13,19 +13,19 @@ from attention.compositional.activations import Floats
 from attention.compositional.arrays import ArrayLike, NDArray, np
 
 _ENTRIES = 1 << 22
-"""Patch values that one step of `fit` holds."""
+"""Number of patch values in one step of `fit`."""
 
 
 @dataclass(frozen=True)
 class PatchComponents:
-    """A projection of all patches, the same at every place.
+    """A projection of all patches, the same at every position.
 
     Args:
-        window, stride: of the convolution, in pixels.
-        mean: (window * window * channels,) the mean patch, row by row, a pixel's channels together.
+        window, stride: size and stride of the convolution in pixels.
+        mean: (window * window * channels,) the mean patch, row by row, with adjacent channels of a
+            pixel.
         directions: (window * window * channels, components), orthonormal columns.
-        size: what components are divided by, so that the mean of their squares was 1 where they
-            were fitted.
+        size: divisor of the components, so that their mean square is 1 on the fitted data.
     """
 
     window: int
@@ -36,7 +36,7 @@ class PatchComponents:
 
     @classmethod
     def fit(cls, images: ArrayLike, window: int, stride: int, components: int) -> Self:
-        """The first components of images (n, height, width) or (n, height, width, channels).
+        """Fit the first components of images (n, height, width) or (n, height, width, channels).
 
         Raises ValueError for images or windows of other shapes, more components than a patch has
         numbers, and patches that are all alike.
@@ -58,7 +58,7 @@ class PatchComponents:
         mean = total / count
         values, vectors = np.linalg.eigh(products / count - np.outer(mean, mean))
         directions = vectors[:, ::-1][:, :components]
-        # An eigenvector's sign is free: its largest entry is positive here.
+        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
         largest = np.abs(directions).argmax(0)
         directions = directions * np.sign(directions[largest, np.arange(components)])
         size = float(np.sqrt(max(values[::-1][:components].mean(), 0.0)))
@@ -67,7 +67,8 @@ class PatchComponents:
         return cls(window, stride, mean, directions, size)
 
     def transform(self, images: ArrayLike) -> NDArray[np.floating]:
-        """Images -> (n, patches * components), patch after patch, row by row; float32 for float32.
+        """Transform images to (n, patches * components), patch by patch, row by row; float32 for
+        float32.
 
         Raises ValueError for images of other shapes.
         """

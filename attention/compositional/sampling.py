@@ -1,10 +1,10 @@
-"""Algorithm 1, RFSS: random features of a skeleton, all features of a node drawn at once.
+"""Algorithm 1, RFSS: random features of a skeleton, with all features of a node drawn at once.
 
 Random Features for Compositional Kernels, section 5. An internal node draws a degree l from its
-activation's coefficients and returns the product of l independent features, each of an input
-drawn uniformly (l = 0: the constant 1); an input node draws a base feature. Each call belongs to
-one feature, its owner; products add up, so the order of the calls does not matter, and a node's
-calls can wait until all the nodes above it are done.
+activation's coefficients and returns the product of l independent features, each of an input drawn
+uniformly (l = 0: the constant 1); an input node draws a base feature. Each call belongs to one
+feature, its owner. Since products are commutative, the order of the calls does not matter, and the
+calls of a node can be made after those of all nodes above it.
 """
 
 from attention.compositional.activations import Integers
@@ -14,13 +14,13 @@ from attention.compositional.features import Features, concatenate
 from attention.compositional.skeleton import Skeleton
 
 MAX_CALLS = 2e8
-"""Mean number of calls that one draw may need, at 8 bytes or more each."""
+"""Largest allowed mean number of calls of one draw, at 8 bytes or more each."""
 
 
 def draw(skeleton: Skeleton, count: int, rng: np.random.Generator) -> Features:
-    """`count` independent random features, unbiased for the skeleton's kernel.
+    """Draw `count` independent random features, unbiased for the kernel of the skeleton.
 
-    Raises ValueError for count < 1 and where count features would need over 2e8 calls.
+    Raises ValueError for count < 1 and if count features would need more than 2e8 calls.
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
@@ -51,14 +51,14 @@ def draw(skeleton: Skeleton, count: int, rng: np.random.Generator) -> Features:
 def draw_distinct(
     skeleton: Skeleton, count: int, rng: np.random.Generator, *, max_draws: int = 1_000_000
 ) -> Features:
-    """Up to `count` distinct features, with their multiplicities.
+    """Draw up to `count` distinct features with their multiplicities.
 
-    Draws until the next feature would be the (count + 1)-th distinct one, or max_draws draws.
-    The number of draws is then a stopping time, so that the kernel estimate has a small bias that
-    a fixed number of draws, `deduplicate(draw(...))`, does not have. It pays where few features
-    are likely: a budget of columns then holds many more draws.
+    Features are drawn until the next would be the (count + 1)-th distinct one, or max_draws are
+    made. The number of draws is a stopping time, so the kernel estimate has a small bias, unlike a
+    fixed number of draws, `deduplicate(draw(...))`. This is useful if few features are likely: the
+    same number of columns then represents many more draws.
 
-    Raises ValueError as `draw`, and for max_draws < count.
+    Raises ValueError as `draw` does, and for max_draws < count.
     """
     if max_draws < count:
         raise ValueError(f"max_draws must be at least count = {count}, got {max_draws}")

@@ -1,13 +1,13 @@
 """Computation skeletons: directed acyclic graphs that define compositional kernels.
 
-Random Features for Compositional Kernels, section 5. Input nodes have base kernels, internal
-nodes conjugate activations, and
+Random Features for Compositional Kernels, section 5. Input nodes have base kernels, internal nodes
+have conjugate activations, and
 
     k_v = base kernel                                for an input node
     k_v = sigma_v(mean of k_u over in(v))            for an internal node;
 
-the kernel of the skeleton is that of its output, the single node that no node takes as an input.
-A skeleton is plain data: `from_dict` and `to_dict` carry it through YAML or JSON.
+the kernel of the skeleton is that of its output, the single node that is not an input of another
+node. A skeleton is plain data: `from_dict` and `to_dict` convert it from and to YAML or JSON.
 """
 
 import math
@@ -23,13 +23,13 @@ from attention.compositional.base import Base
 from attention.compositional.bases import BASES
 
 _GRAM_ENTRIES = 1 << 20
-"""Numbers that one step of `gram` holds a node."""
+"""Number of values per node in one step of `gram`."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Internal:
-    """An internal node: the nodes that it averages, in(v), and its conjugate activation."""
+    """An internal node: its inputs in(v), which it averages, and its conjugate activation."""
 
     inputs: tuple[str, ...]
     activation: Activation
@@ -37,10 +37,10 @@ class Internal:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """A computation skeleton, validated.
+    """A validated computation skeleton.
 
     Args:
-        inputs: base scheme of each input node, by the node's name.
+        inputs: base scheme of each input node by name.
         nodes: the internal nodes by name, in any order.
     """
 
@@ -87,7 +87,7 @@ class Skeleton:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """All nodes, each after its inputs; the last is the output."""
+        """All nodes in topological order; the last is the output."""
         graph: dict[str, tuple[str, ...]] = dict.fromkeys(self.inputs, ())
         graph |= {name: node.inputs for name, node in self.nodes.items()}
         return tuple(TopologicalSorter(graph).static_order())
@@ -99,14 +99,14 @@ class Skeleton:
 
     @property
     def num_columns(self) -> int:
-        """Columns that the data must have at least."""
+        """Smallest number of columns of the data."""
         return 1 + max(max(base.columns) for base in self.inputs.values())
 
     def propagate(
         self, base: Callable[[Base], _T], internal: Callable[[Activation, list[_T]], _T]
     ) -> _T:
-        """Value of the output where an input node has base(scheme), an internal one
-        internal(activation, values of in(v))."""
+        """Evaluate the output, with base(scheme) at input nodes and internal(activation, values of
+        in(v)) at internal nodes."""
         waiting = dict.fromkeys(self.order, 0)
         for node in self.nodes.values():
             for source in node.inputs:
@@ -120,19 +120,20 @@ class Skeleton:
             values[name] = internal(node.activation, [values[source] for source in node.inputs])
             for source in node.inputs:
                 waiting[source] -= 1
-                # Whole Gram blocks pass through here: what nobody needs again is let go.
+                # Values can be whole Gram blocks: those that are not needed again are released.
                 if not waiting[source]:
                     del values[source]
         return values[self.output]
 
     def moment(self, base: Callable[[Base], Floats]) -> Floats:
-        """The kernel's recurrence with base(scheme) in place of the base kernels."""
+        """Evaluate the recurrence of the kernel with base(scheme) instead of the base kernels."""
         return self.propagate(base, lambda activation, k: activation.value(_mean(k)))
 
     def kernel(self, x: ArrayLike, y: ArrayLike) -> Floats:
-        """Exact k(x, y) in float64: (..., D), (..., D) -> (...), leading dimensions broadcast.
+        """Return the exact k(x, y) in float64: (..., D), (..., D) -> (...); leading dimensions
+        broadcast.
 
-        Raises ValueError for too few columns and for values outside a base space.
+        Raises ValueError for too few columns or values outside a base space.
         """
         x, y = self.check("x", x), self.check("y", y)
         return self._kernel(x, y)
@@ -141,7 +142,8 @@ class Skeleton:
         return self.moment(lambda base: base.kernel(x[..., base.columns], y[..., base.columns]))
 
     def gram(self, x: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        """Exact Gram matrix (n, m) in float64 of the rows of x (n, D) and y (m, D), or of x."""
+        """Return the exact Gram matrix (n, m) in float64 of the rows of x (n, D) and y (m, D), or
+        of x alone."""
         x = self.check("x", x)
         y = x if y is None else self.check("y", y)
         widest = max(base.dim for base in self.inputs.values())
@@ -150,7 +152,8 @@ class Skeleton:
         return np.concatenate(blocks) if blocks else np.zeros((0, len(y)))
 
     def check(self, argument: str, x: ArrayLike, dtype: type = np.float64) -> NDArray[Any]:
-        """x as a float array (..., D); ValueError for too few columns or bad values."""
+        """Return x as a float array (..., D). Raises ValueError for too few columns or invalid
+        values."""
         array: NDArray[Any] = np.asarray(x, dtype)
         columns = array.shape[-1] if array.ndim else 0
         if columns < self.num_columns:
@@ -169,29 +172,30 @@ class Skeleton:
 
     @property
     def complexity(self) -> float:
-        """C(S), eq 11: the mean number of base features, with multiplicity, in a feature."""
+        """C(S), eq 11: the mean number of base features per feature, with multiplicity."""
         return self.propagate(lambda base: 1.0, lambda a, c: _mean_degree(a) * _mean(c))
 
     @property
     def expected_calls(self) -> float:
-        """Mean number of calls of RFSS a feature, internal nodes counted.
+        """Mean number of calls of RFSS per feature, including internal nodes.
 
-        The paper says that C(S) is this number; C(S) counts the leaves alone.
+        The paper states that C(S) is this number, but C(S) counts only the leaves.
         """
         return self.propagate(lambda base: 1.0, lambda a, n: 1 + _mean_degree(a) * _mean(n))
 
     @property
     def norm(self) -> float:
-        """C = sup |psi| of a feature: 1 where every base is norm-efficient, else maybe infinite."""
+        """C = sup |psi| of a feature: 1 if every base is norm-efficient, otherwise possibly
+        infinite."""
         return self.propagate(lambda base: base.norm, lambda a, c: _power(max(c), a.degree))
 
     @property
     def real(self) -> bool:
-        """No feature has an imaginary part."""
+        """Whether no feature has an imaginary part."""
         return all(base.real for base in self.inputs.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that `from_dict` reads back."""
+        """Return plain data for `from_dict`."""
         return {
             "inputs": {name: _plain(base) for name, base in self.inputs.items()},
             "nodes": {
@@ -202,7 +206,7 @@ class Skeleton:
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
-        """A skeleton from plain data, as YAML or JSON gives it.
+        """Create a skeleton from plain data, for example from YAML or JSON.
 
             inputs:
               x1: {kind: circle, columns: [0]}
@@ -210,9 +214,9 @@ class Skeleton:
             nodes:
               v: {inputs: [x1, x2], activation: {kind: exponential, c: 0.25}}
 
-        `inputs` maps names to base schemes (`bases.BASES`), `nodes` names to internal nodes;
-        an activation without settings may be its name alone. Raises ValueError, naming node
-        and key, for anything else.
+        `inputs` maps names to base schemes (`bases.BASES`), `nodes` names to internal nodes; an
+        activation without settings may be given by its name. Raises ValueError that names the node
+        and the key for other data.
         """
         _check_keys("skeleton", data, ("inputs",), ("nodes",))
         inputs = {
@@ -273,7 +277,7 @@ def _check_keys(
 
 
 def _build(where: str, data: Any, kinds: Mapping[str, type[_T]]) -> _T:
-    """One of `kinds` from {"kind": name, field: value, ...}."""
+    """Create one of `kinds` from {"kind": name, field: value, ...}."""
     kind = _mapping(where, data).get("kind")
     if not isinstance(kind, str) or kind not in kinds:
         raise ValueError(f"{where}: kind must be one of {', '.join(kinds)}, got {kind!r}")

@@ -27,43 +27,37 @@ _DTYPES = (np.float64, np.float32)
 
 
 class CompositionalFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Random features of a computation skeleton: rows' products estimate its kernel.
+    """Random features of a computation skeleton, whose products of rows estimate its kernel.
 
     Random Features for Compositional Kernels, Algorithm 1. A linear model on these features
     approximates the kernel machine.
 
     Parameters
     ----------
-    skeleton : Skeleton, mapping or None, default None
-        The skeleton, or plain data for `Skeleton.from_dict`. None takes `default_skeleton` of the
-        training data: Gaussian kernels of blocks of columns under one ReLU node.
-    n_components : int, default 100
-        q: the draws, or the distinct features at most; see `budget`.
-    budget : {"draws", "distinct"}, default "draws"
-        "draws" makes n_components draws, exactly unbiased, and merges equal ones where
-        `deduplicate`. "distinct" goes on until n_components distinct features or `max_draws` draws:
-        a smaller error for the same width, with a small bias.
-    deduplicate : bool, default True
-        Merge equal features of `budget` "draws"; leaves every kernel estimate of layout "pairs"
-        unchanged.
-    layout : {"pairs", "phase"}, default "pairs"
-        "pairs": real and imaginary parts, two columns a feature (one where all features are
-        real). "phase": one column a feature, of a larger error.
-    max_draws : int, default 1000000
-        Draws at most with `budget` "distinct".
-    random_state : int, RandomState or None, default None
-        Source of the random features.
+    skeleton : Skeleton, mapping or None, default None The skeleton, or plain data for
+        `Skeleton.from_dict`. None uses `default_skeleton` of the training data: Gaussian kernels of
+        blocks of columns under one ReLU node.
+    n_components : int, default 100 q: the number of draws, or the largest number of distinct
+        features; see `budget`.
+    budget : {"draws", "distinct"}, default "draws" "draws" makes n_components draws, exactly
+        unbiased, and merges equal ones if `deduplicate`. "distinct" draws until there are
+        n_components distinct features or `max_draws` draws: a smaller error for the same width,
+        with a small bias.
+    deduplicate : bool, default True Merge equal features of `budget` "draws"; kernel estimates of
+        layout "pairs" do not change.
+    layout : {"pairs", "phase"}, default "pairs" "pairs": real and imaginary parts, two columns per
+        feature (one if all features are real). "phase": one column per feature, with a larger
+        error.
+    max_draws : int, default 1000000 Largest number of draws with `budget` "distinct".
+    random_state : int, RandomState or None, default None Seed of the random features.
 
     Attributes
     ----------
     skeleton_ : Skeleton
         The skeleton in use.
-    features_ : Features
-        The random features, with their multiplicities.
-    offsets_ : ndarray of shape (q,) or None
-        Phases of layout "phase".
-    n_features_in_ : int
-        Columns of the data.
+    features_ : Features The random features with their multiplicities.
+    offsets_ : ndarray of shape (q,) or None Phases of layout "phase".
+    n_features_in_ : int Number of columns of the data.
     """
 
     def __init__(
@@ -86,9 +80,9 @@ class CompositionalFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Draw the features; X (n, D) gives the number of columns, and the default skeleton.
+        """Draw the features; X (n, D) determines the number of columns and the default skeleton.
 
-        Raises ValueError for settings that are not allowed and for data outside the base spaces.
+        Raises ValueError for invalid settings and for data outside the base spaces.
         """
         for name, allowed in (("budget", BUDGETS), ("layout", LAYOUTS)):
             if getattr(self, name) not in allowed:
@@ -117,7 +111,7 @@ class CompositionalFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return self
 
     def transform(self, X: Any) -> NDArray[np.floating]:
-        """(n, D) -> (n, columns), float32 for float32 data, else float64."""
+        """Return features (n, columns) of X (n, D), float32 for float32 data, else float64."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=_DTYPES, reset=False)
         layout = "pairs" if self.offsets_ is None else "phase"
@@ -125,7 +119,7 @@ class CompositionalFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
     @property
     def _n_features_out(self) -> int:
-        """Columns of `transform`, which `get_feature_names_out` counts."""
+        """Number of columns of `transform`, used by `get_feature_names_out`."""
         return self.features_.output_dim("pairs" if self.offsets_ is None else "phase")
 
     def __sklearn_tags__(self) -> Any:
@@ -135,10 +129,11 @@ class CompositionalFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
 
 def default_skeleton(X: NDArray[np.floating]) -> Skeleton:
-    """Gaussian kernels of blocks of up to 8 neighbouring columns under one ReLU node.
+    """Return a skeleton of Gaussian kernels of blocks of up to 8 neighbouring columns under one
+    ReLU node.
 
-    Each block's a^2 is 1 over its columns' total variance in X (n, D), so that the typical pair
-    of rows lies at a kernel of about 1/e.
+    a^2 of each block is 1 over the total variance of its columns in X (n, D), so that the kernel of
+    a typical pair of rows is about 1/e.
     """
     variances = np.asarray(X, np.float64).var(axis=0)
     inputs = {}

@@ -1,4 +1,4 @@
-"""Random feature maps, one a file."""
+"""Random feature maps, one per file."""
 
 from attention.features.base import FeatureMap, ScaledFeatures
 from attention.features.complex_exponential import ComplexExponentialFeatures

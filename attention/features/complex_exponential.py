@@ -1,7 +1,7 @@
-"""Complex exponential features: one matrix A chosen so that the error vanishes where the data is.
+"""Complex exponential features with a matrix A for which the error vanishes at the data.
 
 With u = A x for queries and w = A^-T y for keys, and squares without conjugates, the features are
-exp(-u.u/2) / sqrt(m) [exp(omega_i.u)] and the same of w, for the softmax kernel; the estimate is
+exp(-u.u/2) / sqrt(m) [exp(omega_i.u)], and likewise for w, for the softmax kernel; the estimate is
 the real part of their product, since u.w = x.y (Hybrid Random Features eqs 4 to 7). A = I gives
 positive features, A = iI trigonometric ones. The error is zero at pairs with A x = -A^-T y.
 """
@@ -19,19 +19,19 @@ from attention.features.parameters import average, given_numbers
 from attention.theory.complex_exponential import check_invertible
 
 CAP = 10.0
-"""Largest |A_kk| that `fit` sets, and the inverse of the least."""
+"""Largest |A_kk| that `fit` sets, and the inverse of the smallest."""
 
 
 class ComplexExponentialFeatures(ComplexFeatures):
-    """F = m, positive, for real A; else F = 2m, signed.
+    """Complex exponential features: F = m, positive, for real A; otherwise F = 2m, signed.
 
     Args:
         dim, num_features: d and m.
-        A: (d,) for a diagonal, or (d, d), invertible, real or complex in type, for all heads; a
-            number is that multiple of I. None: I until `fit` sets a diagonal, one a head; a given
-            A stays.
-        complex_a: whether a diagonal that `fit` is to set may have imaginary entries.
-        options: those of every map, `MapOptions`.
+        A: (d,) for a diagonal, or (d, d), invertible, real or complex, shared by all heads; a
+            number is that multiple of I. None is I until `fit` sets a diagonal per head; `fit` does
+            not change a given A.
+        complex_a: whether a diagonal that `fit` sets may have imaginary entries.
+        options: options of every map, see `MapOptions`.
 
     Raises ValueError for an A of another shape, not finite or without an inverse.
     """
@@ -41,7 +41,7 @@ class ComplexExponentialFeatures(ComplexFeatures):
     A_real: Tensor
     """(d,), (heads, 1, d) or (d, d)"""
     A_imag: Tensor | None
-    """As A_real, or None for real A."""
+    """Like A_real, or None for real A."""
 
     def __init__(
         self,
@@ -72,10 +72,11 @@ class ComplexExponentialFeatures(ComplexFeatures):
         """Set A, unless given, to the diagonal of `cluster_diagonal` for queries and keys.
 
         x (..., Lx, d) and y (..., Ly, d). The tighter the two clusters, the smaller the error at
-        their centres, but for entries held between 1/CAP and CAP; data about 0 get the real A that
-        balances their scales. Means are over tokens and leading dimensions, for each head alone.
+        their centres, except for entries clamped to [1/CAP, CAP]. Data centred at 0 get the real A
+        that balances their scales. Means are over tokens and leading dimensions, separately for
+        each head.
 
-        Raises ValueError for data without tokens or with entries that are not finite.
+        Raises ValueError if the data has no tokens or is not finite.
         """
         x, y = self._data(x, y, self.A_real)
         if not self._given:
@@ -101,7 +102,7 @@ class ComplexExponentialFeatures(ComplexFeatures):
         return log_modulus, imaginary @ omega.mT - (real * imaginary).sum(-1, keepdim=True)
 
     def _transformed(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
-        """Real and imaginary part of A u, or of A^-T u for keys."""
+        """Return the real and imaginary parts of A u, or of A^-T u for keys."""
         real = self.A_real.to(u.dtype)
         imaginary = None if self.A_imag is None else self.A_imag.to(u.dtype)
         if self.diagonal:
@@ -115,7 +116,8 @@ class ComplexExponentialFeatures(ComplexFeatures):
 
 
 def _given_matrix(A: Tensor | Sequence[complex] | complex, dim: int) -> Tensor:
-    """(d,) or (d, d) in float64 or complex128; raises ValueError unless invertible."""
+    """Return A as (d,) or (d, d) in float64 or complex128. Raises ValueError unless it is
+    invertible."""
     matrix = given_numbers("A", A, real=False)
     matrix = matrix.expand(dim) if matrix.ndim == 0 else matrix
     if not matrix.is_meta:
@@ -131,7 +133,7 @@ def _inverse_of_entries(real: Tensor, imaginary: Tensor | None) -> tuple[Tensor,
 
 
 def _inverse(real: Tensor, imaginary: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Inverse of a matrix; a complex one through [[R, -I], [I, R]], in real arithmetic."""
+    """Invert a matrix; a complex matrix via [[R, -I], [I, R]], in real arithmetic."""
     if imaginary is None:
         return torch.linalg.inv(real), None
     d = real.shape[-1]

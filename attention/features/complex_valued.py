@@ -1,8 +1,8 @@
-"""Maps whose features are complex, as real maps.
+"""Maps with complex features, written as real maps.
 
-Re(sum_i f_i(x) g_i(y)) = [Re f(x), Im f(x)].[Re g(y), -Im g(y)]: a plain product, no conjugate
-(Hybrid Random Features section 2.3, Chefs' Random Tables section 3.1). Features stay logarithms
-until the last step, so only the result can overflow.
+Re(sum_i f_i(x) g_i(y)) = [Re f(x), Im f(x)].[Re g(y), -Im g(y)]: a plain product without conjugate
+(Hybrid Random Features section 2.3, Chefs' Random Tables section 3.1). Features are kept as
+logarithms until the last step, so only the result can overflow.
 """
 
 import torch
@@ -22,18 +22,18 @@ from attention.precision import full_precision
 
 
 class TwoSided(FeatureMap):
-    """Queries and keys have features of their own; a subclass is told the side by `key`."""
+    """Base class of maps whose queries and keys have different features; `key` selects the side."""
 
     def _features(self, u: Tensor, key: bool) -> Tensor:
         """(..., d) -> (..., F)"""
         raise NotImplementedError
 
     def _scaled_features(self, u: Tensor, key: bool) -> ScaledFeatures:
-        """(..., L, d) -> the same with their scale apart."""
+        """(..., L, d) -> features with a separate scale."""
         raise NotImplementedError
 
     def _log_features(self, u: Tensor, key: bool) -> LogFeatures | None:
-        """(..., L, d) -> their logarithms, where the map is positive."""
+        """(..., L, d) -> logarithms of the features, if the map is positive."""
         raise NotImplementedError
 
     def queries(self, x: Tensor) -> Tensor:
@@ -55,31 +55,33 @@ class TwoSided(FeatureMap):
         return self._log_features(y, key=True)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
-        """As `FeatureMap.token_scores`, from scaled features.
+        """Like `FeatureMap.token_scores`, from scaled features.
 
-        An |A_k| far from 1 makes single features overflow where their products with keys do not.
+        With |A_k| far from 1, single features overflow where their products with keys do not.
         """
         return scaled_token_scores(self.scaled_queries(x), self.scaled_keys(y))
 
 
 class ComplexFeatures(TwoSided, ProjectedFeatures):
-    """F = 2m and signed, or F = m and positive where no phase is; queries and keys may differ.
+    """Base class of exponentials of complex projections: F = 2m, signed, or F = m, positive,
+    without a phase.
 
-    A subclass gives `norm_exponent` and `logarithms`.
+    A subclass defines `norm_exponent` and `logarithms`. Queries and keys may differ.
     """
 
     omega: Tensor
-    """(m, d) or (heads, m, d); these maps serve no hybrid that would supply it."""
+    """(m, d) or (heads, m, d); these maps are not used in hybrids that supply the vectors."""
 
     def logarithms(self, u: Tensor, omega: Tensor, key: bool) -> tuple[Tensor, Tensor | None]:
-        """Log-moduli and phases (..., m) of the features of u (..., d) as a query or as a key.
+        """Return log-moduli and phases (..., m) of the features of u (..., d) as a query or as a
+        key.
 
-        Without the log-weight; None for the phases of a real, positive map.
+        The log-weight is not included. The phases are None for a real, positive map.
         """
         raise NotImplementedError
 
     def _parts(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Log-moduli, phases and the log-weight (..., 1) of a token."""
+        """Return log-moduli, phases and the log-weight (..., 1) of a token."""
         u = self.prepare("queries and keys", u, self.omega)
         with component(PROJECTION), full_precision(u):
             log_modulus, phase = self.logarithms(u, self.omega.to(u.dtype), key)

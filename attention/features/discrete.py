@@ -2,8 +2,8 @@
 
 f(u) = exp(-|u|^2/2) / sqrt(m) [prod_l u_l^w_l / sqrt(w_l! p(w_l))]  for the Gaussian kernel and
 integers w_l drawn from p (Chefs' Random Tables section 3.2); the softmax kernel goes without the
-exponential. Unbiased for entries of either sign. With a shift c, u - c takes the place of u, which
-leaves the Gaussian kernel as it is and makes features positive above c (section 3.2.3).
+exponential. Unbiased for entries of either sign. With a shift c, u is replaced by u - c, which does
+not change the Gaussian kernel and makes features positive above c (section 3.2.3).
 """
 
 import math
@@ -26,27 +26,28 @@ RESOLUTION = 2**53
 
 
 class DiscreteFeatures(FeatureMap):
-    """F = m, signed. Subclasses give the distribution of the integers.
+    """Base class of discretely induced features: F = m, signed. Subclasses define the distribution
+    of the integers.
 
-    The integers are the quantiles, under the distribution's parameter, of uniform numbers that are
-    drawn once: `fit` moves the parameter and the integers together.
+    The integers are quantiles of uniform numbers that are drawn once, so `fit` changes the
+    parameter of the distribution and the integers together.
 
     Args:
         dim, num_features: d and m.
         kernel, seed, heads, dtype, device: as in `MapOptions`.
-        projection: explicit integers (m, d), with `heads` for all of them, or (heads, m, d), which
-            `fit` leaves, and their parameter too; or "iid", which the default "orthogonal" of other
-            maps is taken for.
-        parameter: the distribution's, a number or (heads,); None: the best for unit vectors of
-            equal entries, until `fit` sets it. A given one stays.
+        projection: explicit integers (m, d), shared by all heads, or (heads, m, d), which `fit`
+            does not change, nor their parameter; or "iid". The default "orthogonal" of other maps
+            is treated as "iid".
+        parameter: parameter of the distribution, a number or (heads,). None is the optimum for unit
+            vectors with equal entries until `fit` sets it; `fit` does not change a given parameter.
 
-    Raises ValueError for another coupling, entries that are not integers of 0 and above, and a
+    Raises ValueError for another coupling, entries that are not non-negative integers, or a
     parameter out of range.
     """
 
     signed = True
     parameter_name: str
-    """Its letter in the papers."""
+    """Name of the parameter in the papers."""
 
     uniforms: Tensor | None
     """int64, shaped as omega: the uniform numbers are (uniforms + 0.5) / RESOLUTION."""
@@ -106,11 +107,12 @@ class DiscreteFeatures(FeatureMap):
         raise NotImplementedError
 
     def _optimum(self, products: Tensor, square_products: Tensor) -> Tensor:
-        """Best parameter from averages of |x_l y_l| and of x_l^2 y_l^2: (..., d) -> (...)."""
+        """Return the optimal parameter from averages of |x_l y_l| and of x_l^2 y_l^2: (..., d) ->
+        (...)."""
         raise NotImplementedError
 
     def _quantiles(self, uniform: Tensor, parameter: Tensor) -> Tensor:
-        """Integers at uniform numbers in (0, 1), float64; one parameter ()."""
+        """Return the integers at uniform numbers in (0, 1), float64, for one parameter ()."""
         raise NotImplementedError
 
     def _log_normaliser(self, omega: Tensor, parameter: Tensor) -> Tensor:
@@ -144,12 +146,12 @@ class DiscreteFeatures(FeatureMap):
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """Set the parameter, unless given, to the best for the data's averages, in O(Ld).
+        """Set the parameter, unless given, to the optimum for the averages of the data, in O(Ld).
 
-        x (..., Lx, d) and y (..., Ly, d); averages are over tokens and leading dimensions, for
-        each head alone. In causal attention this looks at tokens to come: fit on other data.
+        x (..., Lx, d) and y (..., Ly, d); averages are over tokens and leading dimensions,
+        separately for each head. In causal attention this uses future tokens: fit on other data.
 
-        Raises ValueError for data without tokens or with entries that are not finite.
+        Raises ValueError if the data has no tokens or is not finite.
         """
         x, y = self._data(x, y, self.parameter)
         if self._given or self.uniforms is None:
@@ -164,9 +166,9 @@ class DiscreteFeatures(FeatureMap):
         return self
 
     def check_attended(self, x: Tensor, y: Tensor, key_mask: Tensor | None = None) -> None:
-        """Raise ValueError for negative queries or visible keys, where there is no shift.
+        """Raise ValueError for negative queries or visible keys if there is no shift.
 
-        Features change sign with them, and sums over keys are mostly noise. Not checked where
+        Features change sign with them, and sums over keys are mostly noise. There is no check where
         values cannot be read, compiled or under `torch.vmap`.
         """
         if self.shift is not None:
@@ -180,7 +182,7 @@ class DiscreteFeatures(FeatureMap):
                 )
 
     def _logarithms(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """log|f| and sign (..., m), and the log-weight common to a token (..., 1)."""
+        """Return log|f| and sign (..., m), and the log-weight (..., 1) per token."""
         u = self.prepare("queries and keys", u, self.parameter)
         with component(PROJECTION), full_precision(u):
             omega, log_weight = self.omega, u.new_zeros(())
@@ -191,7 +193,7 @@ class DiscreteFeatures(FeatureMap):
                 log_weight = (u * shift).sum(-1, keepdim=True) - 0.5 * shift.square().sum(-1, True)
             if self.kernel == "gaussian":
                 log_weight = -0.5 * shifted.square().sum(-1, keepdim=True)
-            # A step off zero: 0^0 is 1, and gradients there are finite and right.
+            # Shifted away from zero: 0^0 is 1, and gradients there are finite and correct.
             step = shifted.new_full((), torch.finfo(u.dtype).tiny ** 0.5)
             shifted = shifted + torch.copysign(step, shifted.detach())
             normaliser = self._log_normaliser(omega.to(u.dtype), self.parameter.to(u.dtype))
@@ -202,7 +204,8 @@ class DiscreteFeatures(FeatureMap):
             return logarithms, signs, log_weight
 
     def _derive(self) -> None:
-        """Integers from the uniform numbers and the parameter, on the CPU in float64."""
+        """Compute the integers from the uniform numbers and the parameter, on the CPU in
+        float64."""
         assert self.uniforms is not None
         if self.uniforms.is_meta:
             return
@@ -221,7 +224,7 @@ class DiscreteFeatures(FeatureMap):
 
 
 def _integers(projection: Tensor) -> Tensor:
-    """The explicit integers, checked and copied."""
+    """Return a validated copy of explicit integers."""
     integers = projection.detach().to(torch.int64, copy=True)
     if not holds((integers == projection) & (integers >= 0)):
         raise ValueError("projection must hold integers of 0 and above, got other entries")

@@ -1,8 +1,8 @@
-"""elu(u) + 1, the map of linear transformers: for comparison, another kernel.
+"""elu(u) + 1, the map of linear transformers, with a different kernel, for comparison.
 
 phi(u)_l = u_l + 1 for u_l >= 0, exp(u_l) below (Katharopoulos et al., Transformers are RNNs, eq 7).
-Nothing is random and nothing estimated: the kernel is phi(x).phi(y) itself, and neither exp(x.y)
-nor the Gaussian kernel.
+The map is deterministic: the kernel is phi(x).phi(y) itself, neither exp(x.y) nor the Gaussian
+kernel.
 """
 
 from torch import Tensor
@@ -13,7 +13,8 @@ from attention.features.fixed import FixedFeatures
 
 
 class EluFeatures(FixedFeatures):
-    """F = d, positive; num_features is not used. Args as in `FixedFeatures`."""
+    """elu(u) + 1: F = d, positive. num_features is not used. The arguments are those of
+    `FixedFeatures`."""
 
     name = "elu"
 

@@ -1,4 +1,4 @@
-"""Maps without random vectors: nothing is estimated, the kernel is phi(x).phi(y) itself."""
+"""Maps without random vectors, whose kernel is phi(x).phi(y) itself."""
 
 from typing import ClassVar
 
@@ -11,24 +11,24 @@ from attention.projections import available_projections
 
 
 class FixedFeatures(FeatureMap):
-    """A map with a kernel of its own, neither exp(x.y) nor the Gaussian one.
+    """Base class of maps with a custom kernel, neither exp(x.y) nor the Gaussian kernel.
 
     Args:
         dim, heads: as in `FeatureMap`.
-        num_features: checked, and used where a subclass says so.
-        kernel: either name; the map is the same for both.
-        projection, seed: checked and not used: there are no random vectors.
-        dtype, device: of the inputs that the map takes; default PyTorch's.
+        num_features: validated; used only by some subclasses.
+        kernel: validated; the map is the same for both kernels.
+        projection, seed: validated but not used, since there are no random vectors.
+        dtype, device: of the inputs; default: those of PyTorch.
 
-    Raises ValueError for a projection that is no coupling's name.
+    Raises ValueError for a projection that is not the name of a coupling.
     """
 
     name: ClassVar[str]
-    """Under which `attention.feature_map` knows it."""
+    """Name of the map in `attention.feature_map`."""
     own_kernel = True
 
     place: Tensor
-    """Empty; its dtype and device are the map's."""
+    """Empty tensor that holds the dtype and device of the map."""
 
     def __init__(
         self,
@@ -53,4 +53,4 @@ class FixedFeatures(FeatureMap):
         self.register_buffer("place", torch.empty(0, dtype=dtype, device=device), persistent=False)
 
     def redraw(self, generator: torch.Generator) -> None:
-        """Nothing is random: this does nothing."""
+        """Does nothing: the map has no random vectors."""

@@ -15,10 +15,10 @@ from attention.theory.optimal import geometric_parameter
 
 
 class GeometricFeatures(DiscreteFeatures):
-    """F = m, signed.
+    """Geometric features: F = m, signed.
 
     Args:
-        p: between 0 and 1, a number or (heads,); otherwise set by `fit`.
+        p: a number or (heads,) between 0 and 1; if not given, `fit` sets it.
         dim, num_features, options: as in `DiscreteFeatures`.
     """
 

@@ -28,14 +28,15 @@ from attention.theory.optimal import gerf_parameter, mean_square_of_sums, oprf_p
 
 
 class GerfFeatures(ComplexFeatures):
-    """F = m, positive, for s = 1 and real A; else F = 2m, signed.
+    """Generalised exponential features: F = m, positive, for s = 1 and real A; otherwise F = 2m,
+    signed.
 
     Args:
         dim, num_features: d and m.
-        A: real part below 1/4. A number, or (heads,) of them; complex in type where features are
-            to be complex. None: 0 until `fit` sets it; a given A stays.
+        A: a number or (heads,), with a real part below 1/4; a complex type gives complex features.
+            None is 0 until `fit` sets it; `fit` does not change a given A.
         s: 1 or -1.
-        options: those of every map, `MapOptions`.
+        options: options of every map, see `MapOptions`.
 
     Raises ValueError for another s, and for an A out of range, of another shape or not finite.
     """
@@ -43,7 +44,7 @@ class GerfFeatures(ComplexFeatures):
     A_real: Tensor
     """() or (heads, 1, 1)"""
     A_imag: Tensor | None
-    """As A_real, or None for real A."""
+    """Like A_real, or None for real A."""
 
     def __init__(
         self,
@@ -72,12 +73,12 @@ class GerfFeatures(ComplexFeatures):
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """Set A, unless given, to the best real one for the mean of |x_i + s y_j|^2, in O(Ld).
+        """Set A, unless given, to the optimal real A for the mean of |x_i + s y_j|^2, in O(Ld).
 
-        x (..., Lx, d) and y (..., Ly, d); the mean is over tokens and leading dimensions, for
-        each head alone. In causal attention this looks at tokens to come: fit on other data.
+        x (..., Lx, d) and y (..., Ly, d); the mean is over tokens and leading dimensions,
+        separately for each head. In causal attention this uses future tokens: fit on other data.
 
-        Raises ValueError for data without tokens or with entries that are not finite.
+        Raises ValueError if the data has no tokens or is not finite.
         """
         x, y = self._data(x, y, self.A_real)
         if not self._given:
@@ -100,7 +101,7 @@ class GerfFeatures(ComplexFeatures):
     def _complex(
         self, projections: Tensor, omega: Tensor, a: Tensor, b: Tensor, key: bool
     ) -> tuple[Tensor, Tensor]:
-        """The same from omega.u for A = a + ib, in real arithmetic."""
+        """Compute log-moduli and phases from omega.u for A = a + ib, in real arithmetic."""
         real, imaginary = 1 - 4 * a, -4 * b
         modulus = torch.hypot(real, imaginary)
         half_angle = 0.5 * torch.atan2(self.s * imaginary, self.s * real)

@@ -1,10 +1,10 @@
-"""Harmonic features: places on a circle, or on a torus of d dimensions, and the von Mises kernel.
+"""Harmonic features: the von Mises kernel of positions on a circle or a d-dimensional torus.
 
 phi(u) = [sqrt(c_0), sqrt(2 c_n) cos(n.t), sqrt(2 c_n) sin(n.t), ...] / sqrt(1 - tail), with angles
 t = 2 pi u / period, vectors n of integers, and c_n = prod_l exp(-kappa) I_{n_l}(kappa), the Fourier
-coefficients of exp(sum_l kappa (cos(t_l) - 1)) (`attention.theory.harmonic`). The kernel is that
-one, truncated, at x - y. Nothing is random: of all frequencies the m of largest weight are kept. On
-a circle these are 1 to m; on a torus a disc of them and not a square, the sparse form of the
+coefficients of exp(sum_l kappa (cos(t_l) - 1)) (`attention.theory.harmonic`). The kernel is the
+truncated series at x - y. The map is deterministic: it keeps the m frequencies of largest weight.
+On a circle these are 1 to m; on a torus they form a disc and not a square, a sparse form of the
 product of two circles.
 """
 
@@ -25,18 +25,18 @@ from attention.tracing import is_for_onnx
 
 
 class HarmonicFeatures(FixedFeatures):
-    """F = 2m + 1, signed, of length 1.
+    """Harmonic features: F = 2m + 1, signed, of length 1.
 
     Args:
-        dim: d, the axes of the torus; 1: a circle.
-        num_features: m, how many frequencies beside 0. See `attention.theory.harmonic_tail`.
-        kappa: concentration: places closer than period / (2 pi sqrt(kappa)) are remembered as one.
-            A number, or one for each axis.
-        period: after which places repeat, in the unit of queries and keys: a number, or one for
-            each axis; by default they are angles.
+        dim: d, the number of axes of the torus; 1 is a circle.
+        num_features: m, the number of frequencies besides 0. See `attention.theory.harmonic_tail`.
+        kappa: concentration, a number or one per axis. Positions closer than period / (2 pi
+            sqrt(kappa)) are not distinguished.
+        period: period of the positions, in the unit of queries and keys, a number or one per axis.
+            By default positions are angles.
         options: as in `FixedFeatures`.
 
-    Raises ValueError for numbers that are not positive, and a projection that is no coupling.
+    Raises ValueError for numbers that are not positive or a projection that is not a coupling.
     """
 
     name = "harmonic"
@@ -45,7 +45,7 @@ class HarmonicFeatures(FixedFeatures):
     frequencies: Tensor
     """n (d, m), integers."""
     weights: Tensor
-    """(F,), what 1, cosines and sines are multiplied by."""
+    """(F,), weights of 1, the cosines and the sines."""
     period: Tensor
     """(d,)"""
 
@@ -68,7 +68,7 @@ class HarmonicFeatures(FixedFeatures):
             "period": torch.tensor(check_axes("period", period, self.dim), dtype=torch.float64),
         }
         for name, numbers in buffers.items():
-            # They follow from the settings: a state holds none of them.
+            # Not part of the state: they are determined by the settings.
             self.register_buffer(name, numbers.to(self.place).contiguous(), persistent=False)
 
     @property
@@ -85,10 +85,10 @@ class HarmonicFeatures(FixedFeatures):
             return multiples(angles, self.weights) if alone else waves(angles, self.weights)
 
     def shifted(self, sums: Tensor, by: Tensor) -> Tensor:
-        """Sums over keys (..., F, n) as seen from other places: phi(x)^T of what is returned is
-        phi(x + by)^T sums, exactly. A translation turns each harmonic by its own angle.
+        """Translate sums over keys (..., F, n): phi(x)^T translated is exactly phi(x + by)^T sums.
+        A translation rotates each harmonic by its angle.
 
-        by (..., d) broadcasts with the sums' leading dimensions.
+        by (..., d) broadcasts with the leading dimensions of the sums.
         """
         by = self.prepare("places", by, self.weights)
         with component(PROJECTION), full_precision(by):
@@ -101,7 +101,8 @@ class HarmonicFeatures(FixedFeatures):
         return torch.cat((constant.expand(*even.shape[:-2], 1, -1), even, odd), -2)
 
     def _angles(self, x: Tensor) -> Tensor:
-        """Of places, in radians from -pi to pi: multiples of whole turns would take digits."""
+        """Angles of positions, in radians from -pi to pi: multiples of whole turns would lose
+        digits."""
         turns = x / self.period
         return (turns - turns.detach().round()) * (2 * math.pi)
 

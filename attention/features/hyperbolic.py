@@ -14,7 +14,7 @@ from attention.features.projected import ProjectedFeatures
 
 
 class HyperbolicFeatures(ProjectedFeatures):
-    """F = 2m, positive."""
+    """Hyperbolic features: F = 2m, positive."""
 
     functions_per_projection = 2
     terms = 2

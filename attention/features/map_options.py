@@ -1,4 +1,4 @@
-"""Keyword options that maps and coefficients share, said once: `**options: Unpack[MapOptions]`."""
+"""Keyword options shared by maps and coefficients: `**options: Unpack[MapOptions]`."""
 
 from typing import TypedDict
 
@@ -7,12 +7,13 @@ from torch import Tensor
 
 
 class CommonOptions(TypedDict, total=False):
-    """Where random vectors come from, and where they are."""
+    """Options of random vectors: seed, heads, dtype and device."""
 
     seed: int
-    """Seeds a generator of the map's own, on the CPU; default 0."""
+    """Seed of the map's generator, on the CPU; default 0."""
     heads: int | None
-    """A set of vectors a head, for inputs (..., heads, L, d); default None, one for all."""
+    """Number of heads, each with its vectors, for inputs (..., heads, L, d). Default None: one set
+    for all inputs."""
     dtype: torch.dtype | None
     """Of the random vectors; default PyTorch's, or that of an explicit tensor."""
     device: torch.device | str | None
@@ -20,11 +21,11 @@ class CommonOptions(TypedDict, total=False):
 
 
 class VectorOptions(CommonOptions, total=False):
-    """Options of everything that has random vectors (m, d)."""
+    """Options of modules with random vectors (m, d)."""
 
     projection: str | Tensor | None
-    """Name of a coupling, default "orthogonal"; an explicit tensor (m, d), with `heads` for all of
-    them, or (heads, m, d); or None where a hybrid supplies the vectors."""
+    """Name of a coupling, default "orthogonal"; an explicit tensor (m, d), shared by all heads, or
+    (heads, m, d); or None if a hybrid supplies the vectors."""
 
 
 class MapOptions(VectorOptions, total=False):

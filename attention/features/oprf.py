@@ -2,8 +2,8 @@
 
 f(u) = (1-4A)^(d/4) / sqrt(m) [exp(A|omega_i|^2 + sqrt(1-4A) omega_i.u - |u|^2/2)]  for the softmax
 kernel, real A <= 0 (Chefs' Random Tables eq 4 with s = 1, Theorem 3.3, section 3.1). These are
-positive features of other projections and a bias. A = 0 is FAVOR+; A < 0 makes features bounded,
-and the best A for the data can divide the variance by exp(60).
+positive features with scaled projections and a bias. A = 0 is FAVOR+; A < 0 makes features bounded,
+and the optimal A for the data can reduce the variance by a factor of exp(60).
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,14 @@ def oprf_affine(omega: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class OprfFeatures(PositiveFeatures):
-    """F = m, positive.
+    """Optimal positive features: F = m, positive.
 
     Args:
         dim, num_features: d and m.
-        A: at most 0, a number or (heads,). None: 0 until `fit` sets it; a given A stays.
-        options: those of every map, `MapOptions`. Blocks of simplex or orthogonal vectors help as
-            much as they help positive features.
+        A: a number or (heads,), at most 0. None is 0 until `fit` sets it; `fit` does not change a
+            given A.
+        options: options of every map, see `MapOptions`. Blocks of simplex or orthogonal vectors
+            reduce the error as much as for positive features.
 
     Raises ValueError for an A above 0, complex, of another shape or not finite.
     """
@@ -61,12 +62,12 @@ class OprfFeatures(PositiveFeatures):
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """Set A, unless given, to the best for the mean of |x_i + y_j|^2, in O(Ld).
+        """Set A, unless given, to the optimum for the mean of |x_i + y_j|^2, in O(Ld).
 
-        x (..., Lx, d) and y (..., Ly, d); the mean is over tokens and leading dimensions, for
-        each head alone. In causal attention this looks at tokens to come: fit on other data.
+        x (..., Lx, d) and y (..., Ly, d); the mean is over tokens and leading dimensions,
+        separately for each head. In causal attention this uses future tokens: fit on other data.
 
-        Raises ValueError for data without tokens or with entries that are not finite.
+        Raises ValueError if the data has no tokens or is not finite.
         """
         x, y = self._data(x, y, self.A)
         if not self._given:

@@ -1,4 +1,4 @@
-"""Parameters of maps: numbers given by users, and averages over data for `fit`."""
+"""Parameters of maps: validation of given numbers, and averages over data for `fit`."""
 
 import torch
 from torch import Tensor
@@ -9,16 +9,16 @@ from attention.conversion import Numbers, to_tensor
 def beside(
     vectors: Tensor | None, dtype: torch.dtype | None, device: torch.device | str | None
 ) -> Tensor:
-    """What parameters take dtype and device from: the random vectors; where a hybrid keeps those,
-    an empty tensor of what was asked for."""
+    """Return the tensor that determines the dtype and device of parameters: the random vectors, or
+    an empty tensor if a hybrid keeps the vectors."""
     return torch.empty(0, dtype=dtype, device=device) if vectors is None else vectors
 
 
 def given_numbers(argument: str, value: Numbers, *, real: bool = True) -> Tensor:
-    """Numbers, a list, an array or a tensor of them, in float64 or complex128.
+    """Convert numbers, a list, an array or a tensor to float64 or complex128.
 
-    A tensor stays on its device, others are made on the CPU. Raises ValueError for anything else,
-    and for complex numbers where only `real` ones are allowed.
+    A tensor stays on its device; other values are converted on the CPU. Raises ValueError for other
+    types, and for complex numbers if `real`.
     """
     try:
         numbers = to_tensor(value)
@@ -31,12 +31,12 @@ def given_numbers(argument: str, value: Numbers, *, real: bool = True) -> Tensor
 
 
 def holds(condition: Tensor) -> bool:
-    """Whether all entries are True; taken as read on the meta device, where there are none."""
+    """Whether all entries are True; assumed on the meta device, where there are no values."""
     return condition.is_meta or bool(condition.all())
 
 
 def given_parameter(argument: str, value: Numbers, heads: int | None) -> Tensor:
-    """A real number, or (heads,) of them, in float64: () or (heads, 1, 1).
+    """Validate a real number or (heads,) of them; return float64 () or (heads, 1, 1).
 
     Raises ValueError for another type or shape, or an entry that is not finite.
     """
@@ -55,6 +55,6 @@ def shape_parameter(numbers: Tensor, heads: int | None) -> Tensor:
 
 
 def average(statistic: Tensor, heads: int | None, event_dims: int = 0) -> Tensor:
-    """Mean over all leading dimensions but that of heads; the last `event_dims` stay too."""
+    """Mean over all leading dimensions except heads and the last `event_dims`."""
     kept = event_dims + (0 if heads is None else 1)
     return statistic.flatten(0, -kept - 1).mean(0) if statistic.ndim > kept else statistic

@@ -16,10 +16,10 @@ from attention.theory.optimal import poisson_parameter
 
 
 class PoissonFeatures(DiscreteFeatures):
-    """F = m, signed.
+    """Poisson features: F = m, signed.
 
     Args:
-        lam: rate, positive, a number or (heads,); otherwise set by `fit`.
+        lam: positive rate, a number or (heads,); if not given, `fit` sets it.
         dim, num_features, options: as in `DiscreteFeatures`.
     """
 
@@ -43,7 +43,7 @@ class PoissonFeatures(DiscreteFeatures):
         return poisson_parameter(square_products)
 
     def _quantiles(self, uniform: Tensor, parameter: Tensor) -> Tensor:
-        # Outside 12 standard deviations and 40 more lies less than float64 can see.
+        # The mass outside 12 standard deviations plus 40 is below the precision of float64.
         reach = 12 * parameter.sqrt() + 40
         first = int((parameter - reach).clamp(min=0))
         k = torch.arange(first, int(parameter + reach) + 1, dtype=torch.float64)

@@ -13,7 +13,7 @@ from attention.features.projected import ProjectedFeatures
 
 
 class PositiveFeatures(ProjectedFeatures):
-    """F = m, positive."""
+    """Positive features: F = m, positive."""
 
     functions_per_projection = 1
     norm_exponent = -1.0

@@ -1,4 +1,4 @@
-"""Maps that are an element-wise function of random projections omega.u and of |u|^2."""
+"""Maps that are element-wise functions of random projections omega.u and of |u|^2."""
 
 import math
 from typing import ClassVar
@@ -19,17 +19,17 @@ from attention.projections import resolve_projection
 class ProjectedFeatures(FeatureMap):
     """phi(u) = exp(a |u|^2/2) / sqrt(terms m) [f_1(p), ..., f_t(p)], p = B omega.u + b.
 
-    A subclass gives the class constants and two functions below, and where B is not 1 or b not 0,
-    `affine`. The functions take projections, not u, so that a hybrid can share one matrix product
-    among its bases.
+    A subclass defines the class constants, the two functions below, and `affine` if B is not 1 or b
+    is not 0. The functions take projections instead of u, so that a hybrid can share one matrix
+    product among its bases.
 
     Args:
         dim, num_features: d and m.
         kernel, projection, seed, heads, dtype, device: as in `MapOptions`. Without a projection the
-            map has no vectors of its own, and its functions serve a hybrid that supplies them.
+            map has no random vectors; a hybrid supplies them.
 
-    Raises ValueError for an unknown coupling; for a tensor of another shape, of integers or with
-    entries that are not finite; and for a seed or dtype of the wrong type.
+    Raises ValueError for an unknown coupling, for a tensor of another shape, of integers or not
+    finite, and for a seed or dtype of the wrong type.
     """
 
     functions_per_projection: int
@@ -37,7 +37,7 @@ class ProjectedFeatures(FeatureMap):
     terms: ClassVar[int] = 1
     """The estimate is a mean over terms * m products."""
     norm_exponent: float
-    """a, for the softmax kernel; the Gaussian kernel has a - 1."""
+    """a, for the softmax kernel; it is a - 1 for the Gaussian kernel."""
 
     omega: Tensor | None
     """(m, d) or (heads, m, d)"""
@@ -79,37 +79,39 @@ class ProjectedFeatures(FeatureMap):
         dtype: torch.dtype | None,
         device: torch.device | str | None,
     ) -> None:
-        """Draw and register what else is random, after the omegas; here nothing."""
+        """Draw and register further random buffers after the omegas; by default none."""
 
     def affine(self, omega: Tensor) -> tuple[Tensor, Tensor | None]:
-        """B omega (..., m, d), and b or None: (m,), or (heads, 1, m) for a map with heads."""
+        """Return B omega (..., m, d), and b or None: (m,), or (heads, 1, m) for a map with
+        heads."""
         return omega, None
 
     def evaluate(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
-        """The features exp(log_weight) [f_1(p), ..., f_t(p)], joined along `dim`.
+        """Return the features exp(log_weight) [f_1(p), ..., f_t(p)], concatenated along `dim`.
 
-        projections has m entries along `dim`; log_weight has one there, and broadcasts.
+        projections has m entries along `dim`; log_weight has one and broadcasts.
         """
         parts = self.parts(projections, log_weight)
         return joined(parts, dim)
 
     def parts(self, projections: Tensor, log_weight: Tensor) -> tuple[Tensor, ...]:
-        """The same apart, t tensors; not of maps that have an `evaluate` of their own."""
+        """Return the features as t separate tensors. Not used by maps that override `evaluate`."""
         raise NotImplementedError
 
     def write(self, out: Tensor, projections: Tensor, log_weight: Tensor) -> None:
-        """Write what `parts` gives, to the bit, into `out` (..., t m, L); tokens run last, and no
-        gradient passes. Of maps that serve as bases of hybrids."""
+        """Write the result of `parts`, bit-identical, into `out` (..., t m, L), with tokens in the
+        last dimension and without gradients. For maps that are bases of hybrids."""
         raise NotImplementedError
 
     def log_size(self, projections: Tensor, log_weight: Tensor, dim: int = -1) -> Tensor:
-        """Logarithm of the largest feature there can be, shaped as log_weight; with `parts`."""
+        """Return the logarithm of the largest possible feature, in the shape of log_weight; used
+        with `parts`."""
         raise NotImplementedError
 
     def evaluate_scaled(
         self, projections: Tensor, log_weight: Tensor, dim: int = -1
     ) -> ScaledFeatures:
-        """The same features with mantissas of at most 1 in absolute value."""
+        """Return the features with mantissas of at most 1 in absolute value."""
         raise NotImplementedError
 
     def log_weight(self, half_square: Tensor) -> Tensor:
@@ -138,7 +140,8 @@ class ProjectedFeatures(FeatureMap):
         redraw_vectors(self.omega, self.projection, generator)
 
     def project(self, u: Tensor, omega: Tensor) -> tuple[Tensor, Tensor]:
-        """B omega.u + b (..., m) and the log-weight (..., 1) of u (..., d), omega in its dtype."""
+        """Return B omega.u + b (..., m) and the log-weight (..., 1) of u (..., d), omega in its
+        dtype."""
         with component(PROJECTION), full_precision(u):
             weight, bias = self.affine(omega)
             projections = u @ weight.mT
@@ -148,7 +151,7 @@ class ProjectedFeatures(FeatureMap):
             return projections, self.log_weight(half_square)
 
     def _project(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """`project` of queries or keys (..., d), with the map's own omegas."""
+        """`project` of queries or keys (..., d), with the omegas of the map."""
         omega = self.omega
         assert omega is not None
         u = self.prepare("queries and keys", u, omega)

@@ -1,4 +1,4 @@
-"""ReLU features, Performer's generalised attention: for comparison, another kernel.
+"""ReLU features of Performer's generalised attention, with a different kernel, for comparison.
 
 phi(u) = (max(omega_i.u, 0) + epsilon) / sqrt(m). With angle theta between x and y the estimate's
 mean is (arc-cosine kernel of order 1)
@@ -22,13 +22,13 @@ from attention.options import check_positive
 
 
 class ReluFeatures(ProjectedFeatures):
-    """F = m, positive.
+    """ReLU features: F = m, positive.
 
     Args:
         dim, num_features: d and m.
-        epsilon: positive, so that no query is left without attention; part of the kernel.
-        options: those of every map, `MapOptions`. `kernel` is either name: the map has its own
-            kernel and is the same for both.
+        epsilon: positive constant, so that every query attends to something; part of the kernel.
+        options: options of every map, see `MapOptions`. `kernel` has no effect: the map has a
+            custom kernel.
 
     Raises ValueError for an epsilon that is not positive and finite.
     """

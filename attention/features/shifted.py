@@ -1,4 +1,4 @@
-"""The shift that makes discretely induced features positive, fixed or found from data."""
+"""Shift that makes discretely induced features positive, given or set from data."""
 
 import math
 from typing import Any, Self
@@ -11,20 +11,21 @@ from attention.features.parameters import given_numbers, holds
 from attention.options import is_real
 
 MARGIN = 0.01
-"""Small: the error grows with the distance of the data from the shift."""
+"""Small, since the error grows with the distance of the data from the shift."""
 
 
 class Shifted(DiscreteFeatures):
     """A `DiscreteFeatures` of u - c (Chefs' Random Tables section 3.2.3).
 
-    F = m, positive for tokens above c. Tokens below it, which data that `fit` did not see may hold,
-    give signed features: estimates stay unbiased and finite, but may be negative, so the map counts
+    F = m, positive for tokens above c. Tokens below c, which can occur in data not seen by `fit`,
+    give signed features: estimates stay unbiased and finite but may be negative, so the map counts
     as signed.
 
     Args:
-        shift: c, (d,) or (heads, d); otherwise 0 until `fit` sets it just below the data.
-        margin: how far below the least entry `fit` sets c, in ranges of the data's coordinate.
-        options: those of the map without a shift; its parameter is fitted to the shifted data.
+        shift: c, (d,) or (heads, d). If not given, it is 0 until `fit` sets it just below the data.
+        margin: distance of c below the least entry in `fit`, as a multiple of the coordinate's
+            range.
+        options: options of the map without a shift, whose parameter is fitted to the shifted data.
 
     Raises ValueError for a shift of another shape or not finite, and a margin that is
     negative or not finite.
@@ -64,13 +65,13 @@ class Shifted(DiscreteFeatures):
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """Set the shift, then the parameter, unless given, from the data, in O(Ld).
+        """Set the shift and then the parameter from the data, unless given, in O(Ld).
 
-        c_l is the least entry over queries x (..., Lx, d) and keys y (..., Ly, d), less `margin`
-        times the range, for each head alone; the parameter is the best for averages of x - c and
-        y - c. In causal attention this looks at tokens to come: fit on other data.
+        c_l is the least entry over queries x (..., Lx, d) and keys y (..., Ly, d), minus `margin`
+        times the range, separately for each head. The parameter is the optimum for averages of x -
+        c and y - c. In causal attention this uses future tokens: fit on other data.
 
-        Raises ValueError for data without tokens or with entries that are not finite.
+        Raises ValueError if the data has no tokens or is not finite.
         """
         prepared = self._data(x, y, self.parameter)
         if not self._shift_given:
@@ -81,5 +82,5 @@ class Shifted(DiscreteFeatures):
 
 
 def _by_coordinate(u: Tensor, heads: int | None) -> Tensor:
-    """All tokens (..., L, d) as (N, d), or (..., heads, L, d) as (N, heads, d)."""
+    """Flatten tokens (..., L, d) to (N, d), or (..., heads, L, d) to (N, heads, d)."""
     return u.flatten(0, -2) if heads is None else u.movedim(-3, -2).flatten(0, -3)

@@ -14,7 +14,7 @@ from attention.features.projected import ProjectedFeatures
 
 
 class TrigFeatures(ProjectedFeatures):
-    """F = 2m, signed."""
+    """Trigonometric features: F = 2m, signed."""
 
     signed = True
     functions_per_projection = 2

@@ -20,12 +20,12 @@ from attention.features.projected import ProjectedFeatures
 
 
 class TrigPhaseFeatures(ProjectedFeatures):
-    """F = m, signed.
+    """Trigonometric features with random offsets: F = m, signed.
 
     Args:
         dim, num_features: d and m.
-        phase: the offsets b, (m,) or (heads, m); None draws them.
-        options: those of every map, `MapOptions`.
+        phase: the offsets b, (m,) or (heads, m). They are drawn if None.
+        options: options of every map, see `MapOptions`.
 
     Raises ValueError for a phase of another shape, complex or not finite.
     """

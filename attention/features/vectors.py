@@ -1,4 +1,4 @@
-"""Random vectors of maps: those of a named coupling can be redrawn, those given are kept."""
+"""Random vectors of maps: vectors of a named coupling can be redrawn, given vectors are kept."""
 
 import torch
 from torch import Tensor
@@ -7,16 +7,17 @@ from attention.options import check_generator
 from attention.projections import projection as draw_projection
 
 EXPLICIT = "explicit"
-"""Stands for the name of vectors that were given as a tensor, or that a hybrid supplies."""
+"""Replaces the coupling's name for vectors that were given as a tensor or are supplied by a
+hybrid."""
 
 
 def coupling_name(projection: str | Tensor | None) -> str:
-    """The name that vectors are redrawn by, or EXPLICIT."""
+    """Return the name of the coupling, or EXPLICIT."""
     return projection if isinstance(projection, str) else EXPLICIT
 
 
 def check_named(*projections: str | tuple[str, str]) -> None:
-    """Raise ValueError where one of the projections is EXPLICIT."""
+    """Raise ValueError if one of the projections is EXPLICIT."""
     if EXPLICIT in projections:
         raise ValueError(
             "redraw needs projections given by name; this map was given an explicit tensor"
@@ -24,9 +25,9 @@ def check_named(*projections: str | tuple[str, str]) -> None:
 
 
 def redraw_vectors(vectors: Tensor, name: str, generator: torch.Generator) -> None:
-    """Replace vectors (m, d) or (heads, m, d), in place, by new ones of the coupling `name`.
+    """Replace vectors (m, d) or (heads, m, d) in place by new ones of the coupling `name`.
 
-    Raises ValueError where `generator` is none.
+    Raises ValueError if `generator` is not a torch.Generator.
     """
     check_generator(generator)
     heads = vectors.shape[0] if vectors.ndim == 3 else None
@@ -35,7 +36,7 @@ def redraw_vectors(vectors: Tensor, name: str, generator: torch.Generator) -> No
 
 
 def sums_by_vector(vectors: Tensor) -> Tensor:
-    """Sum of each vector's entries, to add to projections: (m, d) -> (m,), or (heads, m, d) ->
+    """Sum the entries of each vector, to add to projections: (m, d) -> (m,), or (heads, m, d) ->
     (heads, 1, m)."""
     sums = vectors.sum(-1)
     return sums if sums.ndim == 1 else sums.unsqueeze(-2)

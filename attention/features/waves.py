@@ -1,4 +1,4 @@
-"""Weighted cosines and sines, whose gradients are each other: neither is computed again."""
+"""Weighted cosines and sines. Each is the other's gradient, so neither is computed again."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ __all__ = ["multiples", "waves"]
 
 
 def waves(angles: Tensor, weights: Tensor) -> Tensor:
-    """[1, cos, sin] of angles (..., m), times weights (2m + 1,): (..., 2m + 1).
+    """Return [1, cos, sin] of angles (..., m), times weights (2m + 1,): (..., 2m + 1).
 
-    The weight of a cosine is that of its sine; weights are constants.
+    A cosine and its sine have the same weight; weights are constants.
     """
     if angles.requires_grad and torch.is_grad_enabled() and not torch.compiler.is_compiling():
         result: Tensor = _Waves.apply(angles, weights)
@@ -20,11 +20,11 @@ def waves(angles: Tensor, weights: Tensor) -> Tensor:
 
 
 def multiples(angles: Tensor, weights: Tensor) -> Tensor:
-    """`waves` of 1 to m times each of L angles (..., 1, L): (..., L, 2m + 1).
+    """Return `waves` of the multiples 1 to m of L angles (..., 1, L): (..., L, 2m + 1).
 
-    Two transcendental functions a token: the next angles are sums of those before, twice as many
-    each time. ONNX Runtime takes ten times as long for a sine in float64 as PyTorch, which is
-    slower this way.
+    It evaluates two transcendental functions per token and doubles the number of multiples by the
+    addition theorems. In ONNX Runtime, whose float64 sine takes ten times as long as in PyTorch,
+    this is faster; in PyTorch it is slower.
     """
     count = len(weights) // 2
     cosines, sines = angles.cos(), angles.sin()
@@ -40,7 +40,7 @@ def multiples(angles: Tensor, weights: Tensor) -> Tensor:
 
 
 class _Waves(torch.autograd.Function):
-    """Saves the result alone."""
+    """Autograd function that saves only its result."""
 
     generate_vmap_rule = True
 

@@ -1,11 +1,11 @@
 """Angular hybrid features, linearised: an O(L) map whose error vanishes at angles 0 and pi.
 
 The coefficient is lambda = theta/pi, with theta the angle between x and y, estimated without bias
-by L = 1/2 - (1/2n) sum_k sgn(tau_k.x) sgn(tau_k.y) (Hybrid Random Features, section 2.4). It
-weights S1, which is good at large angles (hyperbolic); 1 - L weights S2, good at small ones (trig).
-At angle 0 all signs agree and L = 0, where trig is exact; at pi L = 1, where hyperbolic is. There
-trig's terms, of order exp(|x|^2), cancel: rounding leaves a relative error of about the dtype's eps
-times exp(2 |x|^2).
+by L = 1/2 - (1/2n) sum_k sgn(tau_k.x) sgn(tau_k.y) (Hybrid Random Features, section 2.4). L is the
+weight of S1, which is accurate at large angles (hyperbolic); 1 - L is the weight of S2, which is
+accurate at small angles (trig). At angle 0 all signs agree and L = 0, where trig is exact; at pi L
+= 1, where hyperbolic is. There trig's terms, of order exp(|x|^2), cancel: rounding leaves a
+relative error of about the dtype's eps times exp(2 |x|^2).
 """
 
 from typing import Unpack
@@ -20,7 +20,7 @@ from attention.tracing import is_exporting
 
 
 class AngularCoefficient(ProjectedCoefficient):
-    """theta/pi; estimates are in {0, 1/n, ..., 1}. R = n.
+    """The coefficient theta/pi, with estimates in {0, 1/n, ..., 1}. R = n.
 
     Signs have no gradient: the estimate's gradient treats the coefficient as constant.
     """
@@ -46,12 +46,13 @@ class AngularCoefficient(ProjectedCoefficient):
 
 
 class AngularHybrid(BipolarHybrid):
-    """F = (t1 + t2) m (n + 1), signed; t is 2 for hyperbolic and trig, 1 for positive and oprf.
+    """Angular hybrid: F = (t1 + t2) m (n + 1), signed; t is 2 for hyperbolic and trig, 1 for
+    positive and oprf.
 
     Args:
         dim, num_features: d and m.
         num_lambda_features: n, number of random vectors tau for the coefficient.
-        options: those of every hybrid of two bases, `HybridOptions`.
+        options: options of every hybrid of two bases, see `HybridOptions`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a hybrid's bases and random vectors are, as users name them."""
+"""Options of hybrids: their bases and random vectors."""
 
 from typing import Any
 
@@ -32,24 +32,25 @@ class HybridOptions(CommonOptions, total=False):
     kernel: str
     """As in `MapOptions`."""
     projection: Projection
-    """Name of a coupling, default "orthogonal"; an explicit tensor: (m, d) with shared projections,
-    (2m, d) without, the first base's rows first; or a pair of names, one a base, without shared
-    projections. With `heads`, such a tensor serves all of them, and one of shape (heads, ...) gives
-    each its own."""
+    """Name of a coupling, default "orthogonal"; an explicit tensor, (m, d) with shared projections,
+    otherwise (2m, d) with the rows of the first base first; or, without shared projections, a pair
+    of names, one per base. With `heads`, such a tensor is shared by all heads; a tensor (heads,
+    ...) has separate vectors."""
     lambda_projection: str | Tensor | None
-    """Name of the taus' coupling or an explicit (n, d) tensor, with `heads` as there; default: as
-    `projection` where that is one name, else orthogonal. Always independent of the omegas."""
+    """Name of the coupling of the taus or an explicit (n, d) tensor, with `heads` as in
+    `projection`. Default: `projection` if that is a single name, else orthogonal. The taus are
+    always independent of the omegas."""
     shared_projections: bool
-    """Both bases use the same omegas, the default: fewer operations, and never a larger error for
-    hyperbolic and trig (Theorem 3.1)."""
+    """Whether both bases use the same omegas. The default True takes fewer operations and, for
+    hyperbolic and trig, never has a larger error (Theorem 3.1)."""
     base: tuple[str, str]
     """(S1, S2), names of `BASES`, weighted by lambda and by 1 - lambda; default ("hyperbolic",
     "trig")."""
 
 
 def check_pair(projection: Projection, shared: bool) -> None:
-    """Raise ValueError for names of two couplings that do not go with two bases, and a `shared`
-    that is no bool."""
+    """Raise ValueError for a pair of couplings that does not fit the bases or a `shared` that is
+    not a bool."""
     if not isinstance(shared, bool):
         raise ValueError(f"shared_projections must be True or False, got {shared!r}")
     if isinstance(projection, str | Tensor):
@@ -66,7 +67,8 @@ def check_pair(projection: Projection, shared: bool) -> None:
 def resolve_lambda_projection(
     lambda_projection: str | Tensor | None, projection: Projection
 ) -> str | Tensor:
-    """The taus' coupling; default: the omegas' where that is one name, else orthogonal."""
+    """Return the coupling of the taus; default: that of the omegas if it is a single name, else
+    orthogonal."""
     if lambda_projection is not None:
         return lambda_projection
     return projection if isinstance(projection, str) else "orthogonal"
@@ -85,10 +87,10 @@ def draw_vectors(
     *,
     shared: bool,
 ) -> Tensor:
-    """Omegas of two bases above the n taus, independent of them: (m + n, d) or (2m + n, d).
+    """Return the omegas of two bases followed by n independent taus: (m + n, d) or (2m + n, d).
 
-    With `heads`, (heads, ...), where an explicit tensor may leave the heads out. Its dtype and
-    device hold for both. Raises ValueError for unknown names and tensors of another shape.
+    With `heads` the result is (heads, ...); an explicit tensor may omit the heads. Its dtype and
+    device apply to both. Raises ValueError for unknown names and tensors of another shape.
     """
     for given in (lambda_projection, projection):
         if isinstance(given, Tensor):

@@ -1,15 +1,16 @@
-"""Hybrids of two bases with one coefficient, with a single product for all random vectors.
+"""Hybrids of two bases and one coefficient, with a single product for all random vectors.
 
-estimate = L S1 + (1 - L) S2  (Hybrid Random Features eq 8 with p = 1, Lemma 2.3), where
-L = a + s rho(x).rho(y) estimates the coefficient. The paper's imaginary units are real here: they
-only say that in S1's part the products of rho enter with a minus. With the bases' features
-f(u) = [phi_1(u), phi_2(u)], T in all, and r(u) = [1, rho(u)],
+estimate = L S1 + (1 - L) S2  (Hybrid Random Features eq 8 with p = 1, Lemma 2.3), where L = a + s
+rho(x).rho(y) estimates the coefficient. The paper's imaginary units are not needed: they only
+express the minus sign of the products of rho. With the features of the bases f(u) = [phi_1(u),
+phi_2(u)], T in all, and r(u) = [1, rho(u)],
 
     query: r(x) (x) f(x)
     key:   C * (r(y) (x) f(y)),   C = [a, s, ..., s] in the columns of phi_1,
                                   [1-a, -s, ..., -s] in those of phi_2.
 
-f runs fastest: an element-wise product is quickest with long rows, and r has but R + 1 entries.
+f is the innermost dimension: element-wise products are fastest with long rows, and r has only R + 1
+entries.
 
 A sum over queries never needs the outer products: it is the (T, R+1) matrix sum_i f(x_i) r(x_i)^T.
 Nor does attention of all queries over all keys (`attention.hybrid.factored`).
@@ -43,20 +44,21 @@ from attention.tracing import may_write
 
 
 def _refresh(hybrid: Any, _: object) -> None:
-    """After loading a state: C follows the loaded parameters."""
+    """After loading a state, compute C from the loaded parameters."""
     hybrid.coefficients = hybrid._coefficients()
 
 
 class BipolarHybrid(FeatureMap):
-    """F = T (R + 1), signed. A subclass gives the coefficient.
+    """Base class of hybrids of two bases: F = T (R + 1), signed. A subclass defines the
+    coefficient.
 
     Args:
         dim, num_features: d and m.
-        coefficient: without taus of its own.
-        others: as in `HybridOptions`.
+        coefficient: a coefficient without taus.
+        other arguments: as in `HybridOptions`.
 
-    Raises ValueError for unknown names, tensors of another shape, a coefficient without vectors,
-    and two couplings for shared vectors.
+    Raises ValueError for unknown names, tensors of another shape, a coefficient without vectors, or
+    two couplings for shared vectors.
     """
 
     signed = True
@@ -104,7 +106,7 @@ class BipolarHybrid(FeatureMap):
         generator = torch.Generator().manual_seed(seed)
         weight = self._draw(projection, lambda_projection, generator, dtype, device)
         self.register_buffer("weight", weight)
-        # The bases' and the coefficient's parameters live where the random vectors do.
+        # The parameters of the bases and the coefficient are on the device of the random vectors.
         for part in (*self.bases, self.coefficient):
             part.to(device=weight.device, dtype=weight.dtype)
         self.register_buffer("coefficients", self._coefficients(), persistent=False)
@@ -133,11 +135,12 @@ class BipolarHybrid(FeatureMap):
         return ScaledFeatures(self._weighted(features, rho), log_scale)
 
     def token_scores(self, x: Tensor, y: Tensor) -> Tensor:
-        """As `FeatureMap.token_scores`, without the outer products: 2 L (R+1) T a side.
+        """Like `FeatureMap.token_scores`, without the outer products: 2 L (R+1) T operations per
+        side.
 
-        Tokens run along the last dimension here, where slices by feature are contiguous, and
-        queries and keys go through the element-wise work together: at IAP sizes the number of
-        operations is the cost.
+        Tokens are in the last dimension, where slices by feature are contiguous, and queries and
+        keys share the element-wise operations: at the sizes of implicit attention policies the
+        number of operations determines the cost.
         """
         x = self.prepare("x", x, self.weight)
         y = self.prepare("y", y, self.weight)
@@ -161,7 +164,7 @@ class BipolarHybrid(FeatureMap):
             return column_sums(seen).squeeze(-2)
 
     def bidirectional(self, tokens: Prepared) -> Tensor:
-        """As `FeatureMap.bidirectional`; without outer products for values of dv < T."""
+        """Like `FeatureMap.bidirectional`, without outer products for values with dv < T."""
         if tokens.values.shape[-1] < sum(self._widths):
             return factored_attention(partial(self._factors, dim=-1), self.coefficients, tokens)
         return outer_attention(partial(self._factors, dim=-2), self.coefficients, tokens)
@@ -188,15 +191,15 @@ class BipolarHybrid(FeatureMap):
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Casts and moves. C is made anew: a float32 1/n cast to float64 would not be 1/n."""
+        """Cast or move, and compute C again: a float32 1/n cast to float64 would not be 1/n."""
         super()._apply(fn, recurse)
         parts = {tensor.device for tensor in self.coefficient.buffers()}
-        if parts <= {self.weight.device}:  # not while a module is taken from device to device
+        if parts <= {self.weight.device}:  # not while a module is moved between devices
             self.coefficients = self._coefficients()
         return self
 
     def _coefficients(self) -> Tensor:
-        """C, beside the random vectors."""
+        """Compute C on the device of the random vectors."""
         return self.coefficient.weights(*self._widths, self.weight)
 
     def _draw(
@@ -222,9 +225,9 @@ class BipolarHybrid(FeatureMap):
         )
 
     def _affine(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """One weight (..., rows, d) and bias (..., rows) for all random vectors.
+        """Return one weight (..., rows, d) and bias (..., rows) for all random vectors.
 
-        Bases that scale or shift their projections need rows of their own, shared or not.
+        Bases that scale or shift their projections need separate rows, shared or not.
         """
         weight = self.weight.to(dtype)
         if self._plain:
@@ -246,8 +249,8 @@ class BipolarHybrid(FeatureMap):
         return torch.cat(weights, -2), torch.cat(biases, -1)
 
     def _project(self, u: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
-        """(..., L, d) -> products with all random vectors (..., L, rows) and |u|^2/2 (..., L, 1);
-        for dim -2 (..., rows, L) and (..., 1, L)."""
+        """Return the products of (..., L, d) with all random vectors (..., L, rows) and |u|^2/2
+        (..., L, 1); for dim -2 (..., rows, L) and (..., 1, L)."""
         u = self.prepare("queries and keys", u, self.weight)
         with component(PROJECTION), full_precision(u):
             weight, bias = self._affine(u.dtype)
@@ -264,12 +267,12 @@ class BipolarHybrid(FeatureMap):
     def _bases(
         self, projections: Tensor, half_square: Tensor, dim: int
     ) -> list[tuple[ProjectedFeatures, Tensor, Tensor]]:
-        """For S1 and S2: the map, its projections, its log-weight."""
+        """Return the map, its projections and its log-weight for S1 and S2."""
         m = self.num_features
         shared = self.shared_projections and self._plain
         first, second = (projections.narrow(dim, start, m) for start in (0, 0 if shared else m))
         if dim == -1:
-            # Element-wise functions take several times as long on rows with gaps.
+            # Element-wise functions are several times slower on non-contiguous rows.
             first = first.contiguous()
             second = first if shared else second.contiguous()
         return [
@@ -278,7 +281,7 @@ class BipolarHybrid(FeatureMap):
         ]
 
     def _rho(self, projections: Tensor, half_square: Tensor, dim: int) -> Tensor:
-        """r: a one and rho, R + 1 entries along `dim`."""
+        """Return r: 1 and rho, R + 1 entries along `dim`."""
         n = self.num_lambda_features
         taus = projections.narrow(dim, -n, n)
         rho = self.coefficient.evaluate(taus, half_square, dim)
@@ -288,13 +291,13 @@ class BipolarHybrid(FeatureMap):
     def _parts(
         self, projections: Tensor, half_square: Tensor, dim: int = -1
     ) -> tuple[Tensor, Tensor]:
-        """f with T entries along `dim`, and r with R + 1."""
+        """Return f with T entries along `dim`, and r with R + 1."""
         with component(EXPONENTIALS):
             features = self._features(self._bases(projections, half_square, dim), dim)
             return features, self._rho(projections, half_square, dim)
 
     def _features(self, bases: list[tuple[ProjectedFeatures, Tensor, Tensor]], dim: int) -> Tensor:
-        """f of maps with their projections and log-weights."""
+        """Compute f of maps with their projections and log-weights."""
         projections = bases[0][1]
         if dim == -1 or not may_write(projections):
             return torch.cat([part for base, *given in bases for part in base.parts(*given)], dim)
@@ -306,9 +309,9 @@ class BipolarHybrid(FeatureMap):
         return room
 
     def _factors(self, u: Tensor, dim: int) -> Factors:
-        """f and r of queries or keys (..., L, d); one scale a token common to both bases.
+        """Compute f and r of queries or keys (..., L, d), with one scale per token for both bases.
 
-        dim: where their entries run, -2 before the tokens or -1 behind them.
+        dim: dimension of their entries, -2 before the tokens or -1 after them.
         """
         projections, half_square = self._project(u, dim)
         with component(EXPONENTIALS):
@@ -320,15 +323,16 @@ class BipolarHybrid(FeatureMap):
             return Factors(features, log_scale, self._rho(projections, half_square, dim))
 
     def _weighted(self, features: Tensor, rho: Tensor) -> Tensor:
-        """C * (r (x) f), flattened: (..., L, F)."""
+        """Return C * (r (x) f), flattened: (..., L, F)."""
         with component(EXPONENTIALS):
-            # C weights the R rows of rho alike, so T entries a token take it, and not T (R + 1).
+            # C has equal weights in the R rows of rho, so it is applied to T entries per token
+            # instead of T (R + 1).
             products = _outer(rho, features * self._row(1, features))
             products[..., 0, :] = features * self._row(0, features)
             return products.flatten(-2)
 
     def _row(self, index: int, features: Tensor) -> Tensor:
-        """What multiplies f in a row of r (x) f: (T,) or (heads, 1, T)."""
+        """Return the factor of f in a row of r (x) f: (T,) or (heads, 1, T)."""
         row = self.coefficients[..., index].to(features.dtype)
         return row.unsqueeze(-2) if row.ndim == 2 else row
 

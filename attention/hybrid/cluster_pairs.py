@@ -1,7 +1,7 @@
-"""Complex exponentials of many diagonals A at once: those of all pairs of clusters.
+"""Complex exponentials for many diagonals A at once: those of all pairs of clusters.
 
-Every entry of A is real or imaginary, A_k = B_k or i B_k with B = |A|, as the best diagonal at two
-centres has them (Hybrid Random Features eq 86 and 87). Then omega.(A u) splits into a real and an
+Every entry of A is real or imaginary, A_k = B_k or i B_k with B = |A|, as in the optimal diagonal
+at two centres (Hybrid Random Features eq 86 and 87). Then omega.(A u) splits into a real and an
 imaginary sum over different coordinates, and A^-1 has the same form.
 """
 
@@ -12,10 +12,11 @@ from torch import Tensor
 def pair_logarithms(
     u: Tensor, omega: Tensor, moduli: Tensor, imaginary: Tensor, *, key: bool, complex_a: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Log-moduli and phases of exp(omega.w - w.w/2), w = A u, or A^-T u for keys: (..., L, p, m).
+    """Return log-moduli and phases of exp(omega.w - w.w/2), w = A u, or A^-T u for keys: (..., L,
+    p, m).
 
-    u (..., L, d), omega (..., m, d), moduli B and imaginary, where A is, (..., p, d). The phases
-    are None without `complex_a`, where A is real.
+    u is (..., L, d) and omega (..., m, d); the moduli B and `imaginary`, True where A is imaginary,
+    are (..., p, d). The phases are None without `complex_a`, when A is real.
     """
     moduli = 1 / moduli if key else moduli
     omega = omega.unsqueeze(-3)

@@ -1,17 +1,18 @@
-"""Clustered hybrid: one complex exponential estimator for each pair of clusters.
+"""Clustered hybrid: one complex exponential estimator per pair of clusters.
 
 For queries in nq clusters and keys in nk, the base S_ij has the diagonal A of `cluster_diagonal`:
-the best at the centres (r_i, s_j) where they are given, and at clusters with their spread where
-`fit` finds them. Coefficients choose among the bases (Hybrid Random Features, appendix H):
+the optimum at given centres (r_i, s_j), or for the spread clusters that `fit` finds. Coefficients
+choose among the bases (Hybrid Random Features, appendix H):
 
 * "zero_one" (Definition H.2): lambda_ij = 1 for x in cluster i and y in cluster j, else 0. The
-  estimate is that of the pair's own base; features are zero outside one block of rows.
+  estimate is that of the pair's base; features are zero outside one block of rows.
 * "gaussian" (Definition H.1): lambda_ij = exp(-|B x + S B^-1 y|^2 / (2 t^2)) with B = |A| and S the
-  signs of A^2, a kernel estimated with taus, 1 at the centres; a default base takes the rest. The
-  paper's square of a complex vector would make lambda exceed 1; moduli do not.
+  signs of A^2, a kernel that is estimated with taus and is 1 at the centres; a default base has the
+  remaining weight. The square of a complex vector, as in the paper, would make lambda exceed 1;
+  moduli do not.
 
-With `num_pairs` only the most massive pairs of clusters have bases, and the default base serves the
-others (end of section 2.4): see `attention.hybrid.massive_pairs`.
+With `num_pairs` only the pairs of clusters with the most tokens have bases, and the default base is
+used for the others (end of section 2.4); see `attention.hybrid.massive_pairs`.
 """
 
 import math
@@ -50,15 +51,17 @@ from attention.theory.complex_exponential import A_CAP, A_FLOOR
 
 
 def _set_diagonals(hybrid: Any, _: object) -> None:
-    """After loading a state: A follows the loaded clusters."""
+    """After loading a state, compute A from the loaded clusters."""
     hybrid._set_diagonals()
 
 
 class ClusteredHybrid(TwoSided):
-    """F = p t m for zero-one, p R (t m + T) + T for Gaussian; t is 2 for complex A, else 1.
+    """Clustered hybrid: F = p t m for zero-one coefficients, p R (t m + T) + T for Gaussian ones; t
+    is 2 for complex A, else 1.
 
-    p = nq nk, or `num_pairs` if that is fewer: then F = p t m + nq T for zero-one. Positive for
-    zero-one with real A and a default base that is, if there is one; else signed.
+    p = nq nk, or `num_pairs` if that is fewer: then F = p t m + nq T for zero-one. The map is
+    positive for zero-one coefficients with real A and a positive default base or none; otherwise it
+    is signed.
 
     Args:
         dim, num_features: d and m.
@@ -66,16 +69,16 @@ class ClusteredHybrid(TwoSided):
             omegas.
         query_centers, key_centers: (nq, d) and (nk, d), or (heads, ...); `fit` finds them by
             k-means (needs scikit-learn). Until then they are zero and every A is the identity.
-        num_query_clusters, num_key_clusters: nq and nk; default 2, or those of the centres given.
-        complex_a: A with imaginary entries, exact at centres that are given; False: real A, as
-            in the paper's experiments.
-        a_limits: least and largest |A_k|. An entry beyond is not exact at given centres, but one
-            far from 1 multiplies how far points lie from them.
-        num_pairs: how many pairs of clusters have a base of their own, those of which `fit` finds
-            the most queries times keys; before, the first. Default: all.
-        default_base: name of the base for what the coefficients leave, T features; used by
-            "gaussian", and by "zero_one" with `num_pairs`.
-        coefficients: "zero_one" or "gaussian"; the options below are of "gaussian" alone.
+        num_query_clusters, num_key_clusters: nq and nk; default 2, or the numbers of given centres.
+        complex_a: whether A may have imaginary entries, which is exact at given centres. False
+            gives a real A, as in the paper's experiments.
+        a_limits: least and largest |A_k|. A clamped entry is not exact at given centres, but an
+            entry far from 1 amplifies the distances of points from them.
+        num_pairs: number of pairs of clusters with a base, those with the most queries times keys
+            in `fit`; before `fit`, the first pairs. Default: all.
+        default_base: name of the base, with T features, that has the remaining weight; used with
+            "gaussian", and with "zero_one" and `num_pairs`.
+        coefficients: "zero_one" or "gaussian"; the options below apply to "gaussian" only.
         num_lambda_features: n, number of random vectors tau.
         lambda_scale: t, width of the regions around the centres.
         lambda_features: "positive", or "trig", whose coefficient is exact at the centres.
@@ -88,18 +91,19 @@ class ClusteredHybrid(TwoSided):
     query_centers: Tensor
     key_centers: Tensor
     query_rms: Tensor
-    """Root mean squares of each cluster's coordinates, of the centres' shape; |centres| if given"""
+    """Root mean squares of the coordinates of each cluster, in the shape of the centres; |centres|
+    if given"""
     key_rms: Tensor
     moduli: Tensor
     """|A|, (nq, nk, d) or (heads, nq, nk, d)"""
     imaginary: Tensor
-    """Where A is imaginary, of the same shape."""
+    """True where A is imaginary; same shape."""
     pairs: Tensor | None
     """(p, 2) or (heads, p, 2): clusters i and j of the pairs with bases, with `num_pairs`."""
     balance: Tensor
-    """(p, 1) or (heads, 1, p, 1): log of a factor of each pair's keys that its queries are divided
-    by. It makes keys of all pairs about as large, so that attention's rounding errors, which are
-    measured by |phi_k|, are those of the pair that a query uses."""
+    """(p, 1) or (heads, 1, p, 1): log of a factor by which the keys of each pair are multiplied and
+    its queries divided. Keys of all pairs are then of similar size, so that the bound on rounding
+    errors, which depends on |phi_k|, is that of the pair that a query uses."""
 
     def __init__(
         self,
@@ -172,8 +176,8 @@ class ClusteredHybrid(TwoSided):
         check_count("num_lambda_features", num_lambda_features)
         lambda_projection = resolve_lambda_projection(lambda_projection, projection)
         self.lambda_projection = coupling_name(lambda_projection)
-        # Drawn after omega from the same generator, hence independent of it; on the CPU, so that
-        # the map below has numbers where omega is on the meta device.
+        # Drawn after omega from the same generator, hence independent of it. On the CPU, so that
+        # the map below has values if omega is on the meta device.
         place = (generator, omega.dtype, "cpu" if omega.is_meta else omega.device, heads)
         taus = resolve_projection(
             "lambda_projection", lambda_projection, num_lambda_features, dim, *place
@@ -184,7 +188,7 @@ class ClusteredHybrid(TwoSided):
 
     @property
     def num_pairs(self) -> int:
-        """p, of the pairs of clusters with a base of their own."""
+        """p, the number of pairs of clusters with a base."""
         if self.pairs is not None:
             return self.pairs.shape[-2]
         return math.prod(self._clusters)
@@ -200,14 +204,14 @@ class ClusteredHybrid(TwoSided):
 
     @torch.no_grad()
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """Find the centres that were not given by k-means; needs scikit-learn.
+        """Set the centres that were not given by k-means, which needs scikit-learn.
 
-        Clusters found so have the A of least mean loss over their points, not over their centres.
-        Then, with `num_pairs`, find the most massive pairs.
+        For these clusters A has the least mean loss over their points, not over their centres. With
+        `num_pairs`, the pairs with the most tokens are selected afterwards.
 
-        Queries x and keys y (..., d); for a map with heads, one clustering a head.
+        Queries x and keys y (..., d); a map with heads has one clustering per head.
 
-        Raises ValueError for fewer tokens than clusters, and as other maps' `fit`.
+        Raises ValueError for fewer tokens than clusters, and as `fit` of other maps.
         """
         x, y = self._data(x, y, self.omega)
         for u, centers, rms, given in (
@@ -246,7 +250,7 @@ class ClusteredHybrid(TwoSided):
         )
 
     def _set_diagonals(self) -> None:
-        """A for every pair of clusters."""
+        """Compute A for every pair of clusters."""
         floor, cap = self.a_limits
         self.moduli, self.imaginary = cluster_diagonal(
             self.query_centers.unsqueeze(-2),
@@ -304,10 +308,11 @@ class ClusteredHybrid(TwoSided):
         return ScaledFeatures(self._mixed(features, u, key), log_scale)
 
     def _pairs(self, u: Tensor, key: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Log-moduli and phases (..., L, p, m) of all pairs' bases, and the log-weight (..., L, 1).
+        """Return log-moduli and phases (..., L, p, m) of the bases of all pairs, and the log-weight
+        (..., L, 1).
 
-        With zero-one coefficients the log-moduli of bases that are not the token's are -inf, or
-        `lowest` where a token may have no base.
+        With zero-one coefficients the log-moduli of other bases than the token's are -inf, or
+        `lowest` if a token may have no base.
         """
         with component(PROJECTION), full_precision(u):
             moduli, imaginary = self._by_pair(u.dtype)
@@ -324,7 +329,7 @@ class ClusteredHybrid(TwoSided):
         return log_modulus, phase, log_weight - 0.5 * math.log(self.num_features)
 
     def _chosen(self, u: Tensor, key: bool) -> Tensor:
-        """Whether a pair's base is used by the token, (..., L, p, 1)."""
+        """Whether the token uses the base of a pair, (..., L, p, 1)."""
         own = self._nearest(u, key)
         # Pair (i, j) is used by queries of cluster i and by keys of cluster j.
         if self.pairs is not None:
@@ -334,13 +339,13 @@ class ClusteredHybrid(TwoSided):
         return across.expand(*own.shape[:-1], *self._clusters).flatten(-2).unsqueeze(-1)
 
     def _default_rows(self, u: Tensor, key: bool) -> Tensor:
-        """What multiplies the default base's features, (..., L, nq)."""
+        """Return the weights of the default base's features, (..., L, nq)."""
         assert self.pairs is not None
         own = self._nearest(u, key)
         return default_rows(own, self.pairs, self._clusters, key=key).to(u.dtype)
 
     def _nearest(self, u: Tensor, key: bool) -> Tensor:
-        """One-hot, the token's cluster."""
+        """Return the cluster of each token, one-hot."""
         return nearest(u, (self.key_centers if key else self.query_centers).to(u.dtype))
 
     @property
@@ -348,20 +353,21 @@ class ClusteredHybrid(TwoSided):
         return self.query_centers.shape[-2], self.key_centers.shape[-2]
 
     def _mixed(self, features: Sequence[Tensor], u: Tensor, key: bool) -> Tensor:
-        """p bases' and the default's features, weighted by the Gaussian coefficients."""
+        """Return features of the p bases and the default base, weighted by the Gaussian
+        coefficients."""
         rho = self._rho(u, key)
         with component(EXPONENTIALS):
             constants = [0.0] * self.num_pairs + [1.0]
             return compose(features, rho, constants, last_sign=-1.0 if key else 1.0)
 
     def _rho(self, u: Tensor, key: bool) -> list[Tensor]:
-        """Features of the p Gaussian coefficients: of B x / t, or of -S B^-1 y / t."""
+        """Return features of the p Gaussian coefficients: of B x / t, or of -S B^-1 y / t."""
         moduli, imaginary = self._by_pair(u.dtype)
         scale = moduli / self.lambda_scale
         if key:
             inverse = (1 / moduli) / self.lambda_scale
             scale = torch.where(imaginary, inverse, -inverse)
-        # (p, d), or (heads, p, d), whose rows go against tokens of that head.
+        # (p, d), or (heads, p, d), whose rows multiply tokens of that head.
         rows = scale.unbind(-2)
         return [
             self.lambda_map.queries(u * (row if self.heads is None else row.unsqueeze(-2)))
@@ -369,9 +375,9 @@ class ClusteredHybrid(TwoSided):
         ]
 
     def _by_pair(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """|A| and where A is imaginary, (..., p, d)."""
+        """Return |A| and where A is imaginary, (..., p, d)."""
         return self._table(self.moduli.to(dtype)), self._table(self.imaginary)
 
     def _table(self, table: Tensor) -> Tensor:
-        """(..., nq, nk, d) -> (..., p, d), of the pairs with bases."""
+        """Select the pairs with bases: (..., nq, nk, d) -> (..., p, d)."""
         return table.flatten(-3, -2) if self.pairs is None else of_pairs(table, self.pairs)

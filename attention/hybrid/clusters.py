@@ -1,4 +1,4 @@
-"""Clusters of queries or keys: centres, second moments, and which centre is nearest."""
+"""Clusters of queries or keys: centres, second moments and nearest centres."""
 
 import torch
 from torch import Tensor
@@ -12,11 +12,12 @@ from foveate_extras import needs
 def initial_centers(
     side: str, centers: Tensor | None, number: int | None, heads: int | None, omega: Tensor
 ) -> Tensor:
-    """The centres given, copied beside omega, or `number` of zeros until `fit_clusters`.
+    """Return a copy of the given centres on the device of omega, or `number` zero centres, for
+    `fit_clusters` to set.
 
     (number, d), or (heads, number, d); default 2 where no centres are given. Raises ValueError for
-    another shape, entries that are not finite and a number below 1, with `side`, "query" or "key",
-    in the arguments' names.
+    another shape, entries that are not finite or a number below 1; `side`, "query" or "key", is
+    part of the argument names.
     """
     dim = omega.shape[-1]
     leading = () if heads is None else (heads,)
@@ -47,11 +48,12 @@ def fit_clusters(u: Tensor, centers: Tensor, rms: Tensor, seed: int) -> None:
 
 
 def root_mean_squares(points: Tensor, centers: Tensor) -> Tensor:
-    """sqrt of E u_k^2 over the cluster of each centre: points (N, d), centers (c, d) -> (c, d).
+    """Return sqrt(E u_k^2) over the cluster of each centre: points (N, d), centers (c, d) -> (c,
+    d).
 
-    Deviations from the centre are those of the cluster and of one more member with the variance
-    pooled over all clusters. So a cluster of one or none has that variance, and clusters with
-    spread have the unbiased one.
+    The variance of a cluster includes one more member with the variance pooled over all clusters. A
+    cluster with at most one member therefore has the pooled variance, and clusters of equal spread
+    have the unbiased variance.
     """
     member = nearest(points, centers).to(points)
     size = member.sum(0).unsqueeze(-1)
@@ -62,9 +64,10 @@ def root_mean_squares(points: Tensor, centers: Tensor) -> Tensor:
 
 
 def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
-    """Centres of points (N, d) by scikit-learn's k-means, ten starts: (clusters, d).
+    """Cluster points (N, d) by scikit-learn's k-means with ten starts; return centres (clusters,
+    d).
 
-    The same to the bit whatever the number of threads.
+    The result does not depend on the number of threads.
 
     Raises ValueError for fewer points than clusters, ImportError without scikit-learn.
     """
@@ -77,13 +80,14 @@ def k_means(points: Tensor, clusters: int, seed: int) -> Tensor:
             f"fit needs at least {clusters} tokens for as many clusters, got {len(points)}"
         )
     means = KMeans(clusters, n_init=10, random_state=seed % 2**32)
-    with threadpool_limits(1):  # several threads add up in an order of their own
+    with threadpool_limits(1):  # several threads would change the order of the sums
         fitted = means.fit(points.detach().double().cpu().numpy())
     return torch.as_tensor(fitted.cluster_centers_).to(points)
 
 
 def nearest(u: Tensor, centers: Tensor) -> Tensor:
-    """Which centre is nearest, one-hot bool: u (..., L, d), centers (..., c, d) -> (..., L, c)."""
+    """Return the nearest centre, one-hot bool: u (..., L, d), centers (..., c, d) -> (..., L,
+    c)."""
     # |u|^2 is common to all centres.
     distances = sums_by_vector(centers.square()) - 2 * u @ centers.mT
     chosen = distances.argmin(-1, keepdim=True)

@@ -1,8 +1,8 @@
-"""What the coefficient lambda(x, y) of a hybrid is: a + rho_1(x).rho_2(y), estimated.
+"""Coefficients lambda(x, y) of hybrids, estimated by a + rho_1(x).rho_2(y).
 
 Hybrid Random Features eq 9 and 10: a coefficient that is a constant plus a product of features of
-the query and of the key makes the hybrid itself such a product (Lemma 2.3). Signs are on the key
-side here, so that everything is real.
+the query and of the key makes the hybrid itself such a product (Lemma 2.3). Signs are applied to
+the keys here, so that all features are real.
 """
 
 from typing import Self
@@ -21,16 +21,19 @@ _OWN_STREAM = 0x5851F42D4C957F2D
 
 
 def coefficient_seed(seed: int) -> int:
-    """Seed of a coefficient's generator: a base with the same `seed` draws other vectors."""
+    """Return the seed of a coefficient's generator, so that a base with the same `seed` draws other
+    vectors."""
     return check_seed(seed) ^ _OWN_STREAM
 
 
 class Coefficient(Float32Buffers, Rebuilt):
-    """Base of all coefficients. Its random vectors must be independent of those of the bases."""
+    """Base class of all coefficients. The random vectors must be independent of those of the
+    bases."""
 
     @property
     def constant(self) -> float | Tensor:
-        """a; a float where it is fixed, a tensor that broadcasts over (..., L, 1) where fitted."""
+        """a: a float if it is fixed, or a tensor that broadcasts over (..., L, 1) if it is
+        fitted."""
         return 0.0
 
     @property
@@ -47,27 +50,27 @@ class Coefficient(Float32Buffers, Rebuilt):
         raise NotImplementedError
 
     def redraw(self, generator: torch.Generator) -> None:
-        """Replace the random vectors; a coefficient without any keeps what it has."""
+        """Replace the random vectors, if there are any."""
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Set data-dependent parameters from queries x and keys y (..., d)."""
         return self
 
     def estimate(self, x: Tensor, y: Tensor) -> Tensor:
-        """lambda_hat of each pair: x, y (..., L, d) -> (..., L)."""
+        """Return lambda_hat of each pair: x, y (..., L, d) -> (..., L)."""
         products = (self.queries(x) * self.keys(y)).sum(-1, keepdim=True)
         return (self.constant + products).squeeze(-1)
 
 
 class ProjectedCoefficient(Coefficient):
-    """a + s rho(x).rho(y) with rho an element-wise function of tau.u and |u|^2.
+    """Base class of coefficients a + s rho(x).rho(y), where rho is an element-wise function of
+    tau.u and |u|^2.
 
     Args:
         dim: d.
         num_features: n, number of random vectors tau.
-        projection: name of the taus' coupling; an explicit tensor (n, d), with `heads` for all of
-            them, or (heads, n, d); or None for a coefficient whose taus a hybrid keeps beside its
-            omegas.
+        projection: name of the coupling of the taus; an explicit tensor (n, d), shared by all
+            heads, or (heads, n, d); or None if a hybrid keeps the taus with its omegas.
         seed: of the taus; they are independent of the vectors of a map with the same seed.
         heads, dtype, device: as in `VectorOptions`.
     """
@@ -109,10 +112,12 @@ class ProjectedCoefficient(Coefficient):
         raise NotImplementedError
 
     def weights(self, first: int, second: int, like: Tensor) -> Tensor:
-        """What products of a base's features and [1, rho] count: (T, R + 1) or (heads, T, R + 1).
+        """Return the weights of products of base features and [1, rho]: (T, R + 1) or (heads, T, R
+        + 1).
 
-        [a, s, ..., s] for the `first` features, of the base that lambda weights, and
-        [1 - a, -s, ..., -s] for the `second`, of that for 1 - lambda; T in all, beside `like`.
+        They are [a, s, ..., s] for the `first` features, of the base with weight lambda, and [1 -
+        a, -s, ..., -s] for the `second` features, of the base with weight 1 - lambda; T in total,
+        on the device of `like`.
         """
         a, s = (
             torch.as_tensor(value, dtype=like.dtype, device=like.device).reshape(-1, 1, 1)

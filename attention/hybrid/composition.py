@@ -10,8 +10,8 @@ is the product of (Lemma 2.3, with (x) the outer product of feature vectors)
     query: phi^k_1 (x) [1, rho^k_1]    k <= p,   phi^{p+1}_1 (x) [1, rho^1_1, ..., rho^p_1]
     key:   phi^k_2 (x) [a_k, rho^k_2]  k <= p,   phi^{p+1}_2 (x) [c, -rho^1_2, ..., -rho^p_2]
 
-with c = 1 - sum_k a_k; columns whose constant is zero are left out. Unbiased whatever the L_k are,
-as long as they are independent of the S_k.
+with c = 1 - sum_k a_k; columns whose constant is zero are left out. The estimate is unbiased for
+any L_k that are independent of the S_k.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ def compose(
     constants: Sequence[Constant],
     last_sign: float = 1.0,
 ) -> Tensor:
-    """One side of the map: p + 1 features (..., L, T_k) and p rho (..., L, R_k) -> (..., L, F).
+    """Compute one side of the map: p + 1 features (..., L, T_k) and p rho (..., L, R_k) -> (..., L,
+    F).
 
-    `constants` are the p + 1 entries that stand before the columns of rho; a float 0 leaves its
-    column out.
+    `constants` are the p + 1 entries before the columns of rho; a float 0 omits its column.
     `last_sign` multiplies rho in the last base's block: 1 for queries, -1 for keys.
     """
     columns = [[rho_k] for rho_k in rho]
@@ -50,20 +50,22 @@ def compose(
 
 
 def _kept(constant: Constant) -> bool:
-    """Whether a constant's column is part of the map: unless it is known to be zero."""
+    """Whether the column of a constant is part of the map, which it is unless it is known to be
+    zero."""
     return isinstance(constant, Tensor) or constant != 0
 
 
 class HybridFeatures(FeatureMap):
-    """F = sum_k T_k (R_k + 1) + T_{p+1} (sum_k R_k + 1), less the columns left out; signed.
+    """Hybrid of p + 1 bases: F = sum_k T_k (R_k + 1) + T_{p+1} (sum_k R_k + 1), minus omitted
+    columns; signed.
 
     Args:
-        bases: p + 1 feature maps of one dimension, kernel and number of heads; the last takes what
-            the coefficients leave. They may share their random vectors.
+        bases: p + 1 feature maps of one dimension, kernel and number of heads; the last has the
+            remaining weight. They may share their random vectors.
         coefficients: p, with random vectors independent of those of the bases.
 
     Raises:
-        ValueError: numbers that do not fit, or bases that differ in dimension, kernel or heads.
+        ValueError: if the numbers do not fit, or bases differ in dimension, kernel or heads.
     """
 
     signed = True
@@ -121,14 +123,15 @@ class HybridFeatures(FeatureMap):
         return self
 
     def redraw(self, generator: torch.Generator) -> None:
-        """New vectors for every base and coefficient, in order; bases then no longer share."""
+        """Redraw the vectors of every base and coefficient, in order; bases then no longer share
+        vectors."""
         for base in self.bases:
             base.redraw(generator)
         for coefficient in self.coefficients:
             coefficient.redraw(generator)
 
     def _constants(self) -> list[Constant]:
-        """a_1, ..., a_p and c; c is summed exactly where all are floats."""
+        """Return a_1, ..., a_p and c; c is summed exactly if all are floats."""
         constants: list[Constant] = [coefficient.constant for coefficient in self.coefficients]
         return [*constants, 1.0 - sum(constants)]
 
@@ -145,6 +148,6 @@ class HybridFeatures(FeatureMap):
 
 
 def common_scale(parts: Sequence[ScaledFeatures]) -> tuple[list[Tensor], Tensor]:
-    """Features of several bases under one log-scale a token, the largest of theirs."""
+    """Return features of several bases with a common log-scale per token, the largest of theirs."""
     log_scale = torch.stack([part.log_scale for part in parts]).amax(0)
     return [part.mantissa * (part.log_scale - log_scale).exp() for part in parts], log_scale

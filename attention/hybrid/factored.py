@@ -1,13 +1,13 @@
-"""Attention of all queries over all keys by outer products that are never made.
+"""Attention of all queries over all keys without forming outer products.
 
 A hybrid of two bases has features r (x) f, and C * (r (x) f) for keys (see
-`attention.hybrid.bipolar`): T (R + 1) numbers a token. The sums over keys need the T numbers of f,
-and those of r by the values' dv alone:
+`attention.hybrid.bipolar`): T (R + 1) numbers per token. The sums over keys need only the T numbers
+of f, and the products of r and the dv values:
 
     sum_j (r_j (x) f_j) [v_j, 1]^T = sum_j f_j (x) r_j (x) [v_j, 1],
 
-and a query reads them by f first, then by r. Multiplications are as many; what is smaller is what
-goes through memory, (R + 1) (dv + 1) numbers a token in place of T (R + 1).
+and a query multiplies them by f first, then by r. The number of multiplications is the same, but
+less memory is transferred: (R + 1) (dv + 1) numbers per token instead of T (R + 1).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,8 @@ from attention.streaming import Prepared, rows_at_once
 
 
 class Factors(NamedTuple):
-    """Features r (x) f of tokens, in units of exp(log_scale); or each transposed."""
+    """Factors of the features r (x) f of tokens, in units of exp(log_scale), possibly
+    transposed."""
 
     features: Tensor
     """f (..., L, T)"""
@@ -37,12 +38,12 @@ class Factors(NamedTuple):
 
 
 class _Sums(NamedTuple):
-    """Over keys, in units of exp(log_scale)."""
+    """Sums over keys, in units of exp(log_scale)."""
 
     products: Tensor
     """(..., T, (R + 1) (dv + 1)), sum of f (x) r (x) [v, 1]."""
     mass: Tensor
-    """(..., 1, 1), sum of the keys' |phi|_2: what rounding errors are measured by."""
+    """(..., 1, 1), sum of |phi|_2 over keys, which bounds rounding errors."""
     log_scale: Tensor
     """(..., 1, 1)"""
 
@@ -50,10 +51,10 @@ class _Sums(NamedTuple):
 def factored_attention(
     factors: Callable[[Tensor], Factors], coefficients: Tensor, tokens: Prepared
 ) -> Tensor:
-    """As `attention.linear.bidirectional_blocks` for signed features: (..., L, dv).
+    """Like `attention.linear.bidirectional_blocks`, for signed features: (..., L, dv).
 
     Args:
-        factors: of queries or keys (..., L, d).
+        factors: function that returns the factors of queries or keys (..., L, d).
         coefficients: C, (T, R + 1) or (heads, T, R + 1).
         tokens: queries, keys and values.
     """
@@ -84,9 +85,9 @@ def factored_attention(
 
 
 def _absorbed(keys: Factors, coefficients: Tensor, values: Tensor) -> _Sums:
-    """The sums over keys with values (..., L, dv)."""
+    """Compute the sums over keys with values (..., L, dv)."""
     features, log_scale, rho = keys
-    lowest = 0.5 * torch.finfo(values.dtype).min  # of no visible key; finite, as in `recurrent`
+    lowest = 0.5 * torch.finfo(values.dtype).min  # without a visible key; finite, as in `recurrent`
     reference = log_scale.detach().amax(-2, keepdim=True).clamp_min(lowest)
     weight = (log_scale - reference).exp()
     extended = torch.cat((values, values.new_ones(*values.shape[:-1], 1)), -1) * weight
@@ -97,7 +98,7 @@ def _absorbed(keys: Factors, coefficients: Tensor, values: Tensor) -> _Sums:
 
 
 def _joined(parts: list[_Sums]) -> _Sums:
-    """The sums over the keys of all parts."""
+    """Add the sums over the keys of all parts."""
     if len(parts) == 1:
         return parts[0]
     log_scale = torch.stack([part.log_scale for part in parts]).amax(0)
@@ -110,7 +111,8 @@ def _joined(parts: list[_Sums]) -> _Sums:
 
 
 def _read(queries: Factors, sums: _Sums, log_bound: Tensor) -> Tensor:
-    """Numerator over denominator for queries (..., L, .): (..., L, dv); sums with C in them."""
+    """Return numerator over denominator for queries (..., L, .): (..., L, dv). The sums include
+    C."""
     features, log_scale, rho = queries
     seen = (features @ sums.products).unflatten(-1, (rho.shape[-1], -1))
     both = (rho.unsqueeze(-1) * seen).sum(-2)

@@ -2,9 +2,9 @@
 
 lambda = (1 - exp(-sigma^2 |x-y|^2 / 2)) / rho, rho = 1 - exp(-2 sigma^2 r^2), is 0 at x = y and 1
 at x = -y for |x| = |y| = r (Hybrid Random Features eq 67 to 70, with the sigma that eq 70 leaves
-out). The Gaussian inside is estimated with taus, by sines and cosines, exact at x = y, or by
-positive features, exact at x = -y: so the hybrid's error is zero at angle 0 or at angle pi, not at
-both. Estimates of lambda can leave [0, 1]; the hybrid is unbiased for every r.
+out). The Gaussian in it is estimated with taus, either by sines and cosines, exact at x = y, or by
+positive features, exact at x = -y. The error of the hybrid is therefore zero at angle 0 or at angle
+pi, but not at both. Estimates of lambda can leave [0, 1]; the hybrid is unbiased for every r.
 """
 
 from typing import Self, Unpack
@@ -22,22 +22,23 @@ from attention.theory.gaussian import LAMBDA_FEATURES
 
 
 def check_lambda_features(name: str) -> None:
-    """Raise ValueError unless `name` is a way to estimate a Gaussian coefficient."""
+    """Raise ValueError unless `name` is the name of lambda features."""
     if name not in LAMBDA_FEATURES:
         known = ", ".join(LAMBDA_FEATURES)
         raise ValueError(f"lambda_features must be one of {known}, got {name!r}")
 
 
 def inverse_normaliser(sigma: float, radius: Tensor) -> Tensor:
-    """1 / rho of r () or (heads,): (), or (heads, 1, 1)."""
+    """Return 1 / rho for r () or (heads,): (), or (heads, 1, 1)."""
     inverse = -1 / torch.expm1(-2 * sigma**2 * radius.square())
     return inverse if inverse.ndim == 0 else inverse.reshape(-1, 1, 1)
 
 
 def mean_length(x: Tensor, y: Tensor, like: Tensor, heads: int | None) -> Tensor:
-    """Of queries x and keys y (..., d), both sides counting the same: () or (heads,), as `like`.
+    """Return the mean length of queries x and keys y (..., d), with equal weight: () or (heads,),
+    in the dtype of `like`.
 
-    Raises ValueError where all are zero.
+    Raises ValueError if all are zero.
     """
     lengths = [torch.linalg.vector_norm(u.detach().to(like), dim=-1) for u in (x, y)]
     of_queries, of_keys = (average(length.mean(-1), heads) for length in lengths)
@@ -48,14 +49,15 @@ def mean_length(x: Tensor, y: Tensor, like: Tensor, heads: int | None) -> Tensor
 
 
 class BipolarGaussianCoefficient(ProjectedCoefficient):
-    """(1 - exp(-sigma^2 |x-y|^2 / 2)) / (1 - exp(-2 sigma^2 r^2)). R = 2n for trig, n for positive.
+    """The coefficient (1 - exp(-sigma^2 |x-y|^2 / 2)) / (1 - exp(-2 sigma^2 r^2)). R = 2n for trig,
+    n for positive.
 
     Args:
         dim, num_features: d and n.
         sigma: the paper's sigma; a larger one makes lambda rise faster with |x - y|.
-        radius: r, common length of queries and keys; `fit` sets it.
+        radius: r, the common length of queries and keys; `fit` sets it.
         lambda_features: "trig" (exact at x = y) or "positive" (exact at x = -y).
-        options: of the taus, `VectorOptions`, as in `ProjectedCoefficient`.
+        options: options of the taus, `VectorOptions`, as in `ProjectedCoefficient`.
     """
 
     radius: Tensor
@@ -101,23 +103,23 @@ class BipolarGaussianCoefficient(ProjectedCoefficient):
         return (scaled - 2 * self.sigma**2 * half_square).exp()
 
     def fit(self, x: Tensor, y: Tensor) -> Self:
-        """r = mean length of queries x and keys y (..., d), for each head.
+        """Set r to the mean length of queries x and keys y (..., d), per head.
 
-        Raises ValueError where all are zero.
+        Raises ValueError if all are zero.
         """
         self.radius.copy_(mean_length(x, y, self.radius, self.heads))
         return self
 
 
 class GaussianHybrid(BipolarHybrid):
-    """F = (t1 + t2) m (R + 1), signed; R = 2n, or n for positive lambda features.
+    """Gaussian hybrid: F = (t1 + t2) m (R + 1), signed; R = 2n, or n for positive lambda features.
 
     Args:
         dim, num_features: d and m.
         num_lambda_features: n, number of random vectors tau for the coefficient.
         lambda_sigma, radius, lambda_features: `sigma`, `radius` and `lambda_features` of
             `BipolarGaussianCoefficient`.
-        options: those of every hybrid of two bases, `HybridOptions`.
+        options: options of every hybrid of two bases, see `HybridOptions`.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class GaussianHybrid(BipolarHybrid):
         lambda_features: str = "trig",
         **options: Unpack[HybridOptions],
     ) -> None:
-        # In float64 until the hybrid casts it: rounded to float32, a radius would stay rounded.
+        # In float64 until the hybrid casts it, since rounding to float32 would be permanent.
         coefficient = BipolarGaussianCoefficient(
             dim,
             num_lambda_features,

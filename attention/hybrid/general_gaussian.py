@@ -1,8 +1,8 @@
 """The general Gaussian coefficient: near 1 where x is close to -M y.
 
 lambda(x, y) = exp(-|x + M y|^2 / (2 c^2)) (Hybrid Random Features eq 20, with the minus signs that
-the text lost) is a Gaussian kernel of x/c and -M y/c, so that any feature map of that kernel
-estimates it. M = I prefers opposite queries and keys, M = -I equal ones.
+are missing in the text) is a Gaussian kernel of x/c and -M y/c, so any feature map of that kernel
+estimates it. M = I favours opposite queries and keys, M = -I equal ones.
 """
 
 from typing import Unpack
@@ -20,7 +20,7 @@ from attention.precision import full_precision, working_dtype
 
 
 class GaussianCoefficient(Coefficient):
-    """exp(-|x + M y|^2 / (2 c^2)), a = 0. R = n for positive features, 2n for trig.
+    """The coefficient exp(-|x + M y|^2 / (2 c^2)), a = 0. R = n for positive features, 2n for trig.
 
     Args:
         dim: d.
@@ -28,10 +28,11 @@ class GaussianCoefficient(Coefficient):
         M: (d, d), or (heads, d, d); default the identity.
         c: width of the region, above 0.
         lambda_features: "positive" (estimates above 0) or "trig" (exact at x = -M y).
-        options: of the taus, `VectorOptions`, as in `ProjectedCoefficient`.
+        options: options of the taus, `VectorOptions`, as in `ProjectedCoefficient`.
 
     Raises:
-        ValueError: c not positive and finite, an M of another shape, unknown lambda_features.
+        ValueError: if c is not positive and finite, M has another shape, or lambda_features is
+            unknown.
     """
 
     M: Tensor
@@ -81,7 +82,7 @@ class GaussianCoefficient(Coefficient):
 def gaussian_features(
     name: str, dim: int, num_features: int, **options: Unpack[VectorOptions]
 ) -> FeatureMap:
-    """The map of the Gaussian kernel that estimates a coefficient: "positive" or "trig"."""
+    """Return the map of the Gaussian kernel that estimates a coefficient: "positive" or "trig"."""
     check_lambda_features(name)
     maps: dict[str, type[PositiveFeatures] | type[TrigFeatures]] = {
         "positive": PositiveFeatures,

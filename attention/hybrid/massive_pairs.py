@@ -1,13 +1,13 @@
-"""Bases for the most massive pairs of clusters alone, and a default base for the others.
+"""Bases for the pairs of clusters with the most mass, and a default base for the others.
 
 Hybrid Random Features, end of section 2.4. A pair's mass is its share of the pairs of tokens: the
 share of queries in cluster i times that of keys in cluster j. With zero-one coefficients the
-default base S_0 has the weight 1 - sum lambda_ij, which is 1 on the pairs left out and 0 on the
+default base S_0 has the weight 1 - sum lambda_ij, which is 1 on the omitted pairs and 0 on the
 others: a table W of zeros and ones. With one-hot rows e_i of the query's cluster,
 
     [e_i(x) (x) phi_0(x)].[W_.j(y) (x) phi_0(y)],   nq T features,
 
-it needs neither a column for each pair nor differences of features, as Lemma 2.3 would.
+needs neither a column per pair nor differences of features, unlike Lemma 2.3.
 """
 
 import torch
@@ -22,9 +22,9 @@ from attention.options import check_count
 def first_pairs(
     number: int | None, clusters: tuple[int, int], heads: int | None, device: torch.device
 ) -> Tensor | None:
-    """The first `number` of nq x nk pairs, before any are known: (p, 2) or (heads, p, 2).
+    """Return the first `number` of nq x nk pairs, for a map before `fit`: (p, 2) or (heads, p, 2).
 
-    None for all of them. Raises ValueError for a number that is none of 1 to nq nk.
+    Returns None for all pairs. Raises ValueError for a number outside 1 to nq nk.
     """
     most = clusters[0] * clusters[1]
     if number is None or check_count("num_pairs", number) == most:
@@ -37,13 +37,14 @@ def first_pairs(
 
 
 def cluster_masses(u: Tensor, centers: Tensor) -> Tensor:
-    """Share of the tokens u (..., L, d) of each cluster: centers (c, d) -> (c,), or with heads."""
+    """Return the share of the tokens u (..., L, d) in each cluster: centers (c, d) -> (c,), or with
+    heads."""
     own = nearest(u, centers).to(u.dtype).mean(-2)
     return own.reshape(-1, *centers.shape[:-1]).mean(0)
 
 
 def massive_pairs(of_queries: Tensor, of_keys: Tensor, number: int) -> Tensor:
-    """The p = `number` pairs of most mass, of equal ones the first.
+    """Return the p = `number` pairs with the most mass; among equal ones the first.
 
     Masses of clusters (..., nq), (..., nk) -> (..., p, 2).
     """
@@ -55,15 +56,16 @@ def massive_pairs(of_queries: Tensor, of_keys: Tensor, number: int) -> Tensor:
 
 
 def of_pairs(table: Tensor, pairs: Tensor) -> Tensor:
-    """Rows (..., nq, nk, d) of pairs (..., p, 2): (..., p, d)."""
+    """Select the rows (..., nq, nk, d) of pairs (..., p, 2): (..., p, d)."""
     flat = pairs[..., 0] * table.shape[-2] + pairs[..., 1]
     return torch.take_along_dim(table.flatten(-3, -2), flat.unsqueeze(-1), -2)
 
 
 def default_rows(own: Tensor, pairs: Tensor, clusters: tuple[int, int], *, key: bool) -> Tensor:
-    """What multiplies the default base's features of tokens: e_i or W_.j, (..., L, nq).
+    """Return the weights of the default base's features of tokens: e_i or W_.j, (..., L, nq).
 
-    own (..., L, c): one-hot, each token's cluster. Zero for tokens that no default base serves.
+    own (..., L, c): the cluster of each token, one-hot. The weight is zero for tokens without the
+    default base.
     """
     first, second = (
         (pairs[..., side, None] == torch.arange(count, device=pairs.device)).to(torch.float32)
@@ -76,12 +78,13 @@ def default_rows(own: Tensor, pairs: Tensor, clusters: tuple[int, int], *, key: 
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """A logarithm of nothing that is finite, so that a scale stays a number."""
+    """A finite logarithm for zero, so that scales stay finite."""
     return 0.5 * torch.finfo(dtype).min
 
 
 def with_default(own: ScaledFeatures, default: ScaledFeatures, rows: Tensor) -> ScaledFeatures:
-    """Features of the pairs' bases and, weighted by `default_rows`, those of the default one."""
+    """Return features of the bases of the pairs and, weighted by `default_rows`, of the default
+    base."""
     rest = (rows.unsqueeze(-1) * default.mantissa.unsqueeze(-2)).flatten(-2)
     unused = ~rows.any(-1, keepdim=True)
     scale = default.log_scale.masked_fill(unused, lowest(rest.dtype))

@@ -1,9 +1,10 @@
-"""Nested hybrids: the bipolar Gaussian coefficient, estimated by any map of the Gaussian kernel.
+"""Nested hybrids: the bipolar Gaussian coefficient estimated by any map of the Gaussian kernel.
 
 lambda = (1 - exp(-sigma^2 |x-y|^2 / 2)) / rho, as in `attention.hybrid.gaussian`. Trigonometric
-features estimate the Gaussian without error at x = y, positive ones at x = -y. An angular hybrid
-does at both, so that the outer hybrid's error vanishes at both ends (Hybrid Random Features,
-appendix F). A nested hybrid is such a coefficient in `HybridFeatures`; its map may be nested too.
+features estimate the Gaussian without error at x = y, positive ones at x = -y. An angular hybrid is
+exact at both, so the error of the outer hybrid vanishes at both ends (Hybrid Random Features,
+appendix F). A nested hybrid is a `HybridFeatures` with this coefficient; its map may itself be
+nested.
 """
 
 from typing import Self
@@ -19,15 +20,16 @@ from attention.precision import working_dtype
 
 
 class NestedCoefficient(Coefficient):
-    """(1 - exp(-sigma^2 |x-y|^2 / 2)) / (1 - exp(-2 sigma^2 r^2)). R = F of the map.
+    """The coefficient (1 - exp(-sigma^2 |x-y|^2 / 2)) / (1 - exp(-2 sigma^2 r^2)). R = F of the
+    map.
 
     Args:
-        features: map of the Gaussian kernel, whose random vectors are independent of those of the
-            bases: of another seed.
+        features: map of the Gaussian kernel, whose random vectors must be independent of those of
+            the bases, for example by another seed.
         sigma: a larger one makes lambda rise faster with |x - y|.
-        radius: r, common length of queries and keys; `fit` sets it.
+        radius: r, the common length of queries and keys; `fit` sets it.
 
-    Raises ValueError for a map of another kernel, and a sigma or radius that is not positive.
+    Raises ValueError for a map of another kernel or a sigma or radius that is not positive.
     """
 
     radius: Tensor
@@ -44,7 +46,7 @@ class NestedCoefficient(Coefficient):
         self.features = features
         self.sigma = sigma
         shape = () if features.heads is None else (features.heads,)
-        # Discrete maps hold counts too.
+        # Discrete maps also have integer buffers.
         floats = (buffer for buffer in features.buffers() if buffer.is_floating_point())
         place = next(floats, torch.empty(0))
         self.register_buffer("radius", place.new_full(shape, radius))
@@ -72,7 +74,7 @@ class NestedCoefficient(Coefficient):
     def fit(self, x: Tensor, y: Tensor) -> Self:
         """Fit the map to sigma x and sigma y, and r to the mean length of x and y (..., d).
 
-        Raises ValueError where all are zero.
+        Raises ValueError if all are zero.
         """
         self.radius.copy_(mean_length(x, y, self.radius, self.features.heads))
         self.features.fit(self.sigma * x, self.sigma * y)

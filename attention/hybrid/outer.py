@@ -1,10 +1,11 @@
-"""Attention of all queries over all keys by outer products that fit the cache, for long values.
+"""Attention of all queries over all keys by blocks of outer products that fit the cache, for long
+values.
 
 A hybrid of two bases has features r (x) f, and C * (r (x) f) for keys (see
-`attention.hybrid.bipolar`): T (R + 1) numbers a token. Sums over keys are taken without C, which
-then weights the sums. Tokens run along the last dimension: the outer product of a block is then
-made of long rows, and f, r and all that there is one of a token are contiguous. What needs no outer
-product is computed without: denominators are (R + 1) x T matrices, and |r (x) f| = |r| |f|.
+`attention.hybrid.bipolar`): T (R + 1) numbers per token. Sums over keys are computed without C,
+which then multiplies the sums. Tokens are in the last dimension, so that the outer product of a
+block has long rows, and f, r and per-token numbers are contiguous. Denominators and norms need no
+outer products: denominators are (R + 1) x T matrices, and |r (x) f| = |r| |f|.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,14 +27,14 @@ from attention.tracing import known_now, may_write
 
 
 class _Sums(NamedTuple):
-    """Over keys, in units of exp(log_scale)."""
+    """Sums over keys, in units of exp(log_scale)."""
 
     values: Tensor
     """(..., (R + 1) T, dv), sum of r (x) f v^T."""
     normaliser: Tensor
     """(..., R + 1, T), sum of r f^T."""
     mass: Tensor
-    """(..., 1, 1), sum of the keys' |phi|_2: what rounding errors are measured by."""
+    """(..., 1, 1), sum of |phi|_2 over keys, which bounds rounding errors."""
     largest_value: Tensor
     """(..., 1, 1), max |v|."""
     log_scale: Tensor
@@ -43,10 +44,11 @@ class _Sums(NamedTuple):
 def outer_attention(
     factors: Callable[[Tensor], Factors], coefficients: Tensor, tokens: Prepared
 ) -> Tensor:
-    """As `attention.linear.bidirectional_blocks` for signed features: (..., L, dv).
+    """Like `attention.linear.bidirectional_blocks`, for signed features: (..., L, dv).
 
     Args:
-        factors: of queries or keys (..., L, d); tokens run along the last dimension of all three.
+        factors: function that returns the factors of queries or keys (..., L, d), with tokens in
+            the last dimension.
         coefficients: C, (T, R + 1) or (heads, T, R + 1).
         tokens: queries, keys and values.
     """
@@ -78,18 +80,19 @@ def outer_attention(
 
 
 _PASSES = 3
-"""Copies of f and r that are alive at once while they are made."""
+"""Number of copies of f and r that are in memory at once."""
 
 
 class _Outer:
-    """Outer products of blocks that fit the cache, one after the other in the same memory."""
+    """Yields outer products of blocks that fit the cache, in the same memory."""
 
     def __init__(self, width: int, like: Tensor) -> None:
         self._rows = rows_at_once(width, like)
         self._memory: Tensor | None = None
 
     def blocks(self, rho: Tensor, features: Tensor) -> Iterator[tuple[slice, Tensor]]:
-        """Tokens and their r (x) f, (..., (R + 1) T, L), of (..., R + 1, L) and (..., T, L)."""
+        """Yield tokens and their r (x) f, (..., (R + 1) T, L), from (..., R + 1, L) and (..., T,
+        L)."""
         reused = may_write(rho, features)
         for part in slices(rho.shape[-1], self._rows if reused else None):
             left, right = rho[..., part].unsqueeze(-2), features[..., part].unsqueeze(-3)
@@ -100,7 +103,7 @@ class _Outer:
             yield part, product.flatten(-3, -2)
 
     def add(self, total: Tensor | None, product: Tensor, values: Tensor) -> Tensor:
-        """total + product @ values, in the total's memory where it is nobody else's."""
+        """Compute total + product @ values, in place if the memory of total may be reused."""
         if total is None:
             return product @ values
         alike = total.shape[:-2] == product.shape[:-2] == values.shape[:-2]
@@ -119,13 +122,13 @@ class _Outer:
 def _absorbed(
     sums: _Sums | None, keys: Factors, weights: Tensor, values: Tensor, outer: _Outer
 ) -> _Sums:
-    """The sums with more keys, and values (..., L, dv)."""
+    """Add keys and values (..., L, dv) to the sums."""
     features, log_scale, rho = keys
-    lowest = 0.5 * torch.finfo(values.dtype).min  # of no visible key; finite, as in `recurrent`
+    lowest = 0.5 * torch.finfo(values.dtype).min  # without a visible key; finite, as in `recurrent`
     reference = log_scale.detach().amax(-1, keepdim=True).clamp_min(lowest)
     if sums is not None:
         sums, reference = _rescaled(sums, reference)
-    rho = rho * (log_scale - reference).exp()  # not the features, which are more
+    rho = rho * (log_scale - reference).exp()  # not the features, which are larger
     squares = (weights.square() @ features.square() * rho.square()).sum(-2, keepdim=True)
     mass = root(squares).sum(-1, keepdim=True)
     normaliser = rho @ features.mT
@@ -141,7 +144,7 @@ def _absorbed(
 
 
 def _rescaled(sums: _Sums, reference: Tensor) -> tuple[_Sums, Tensor]:
-    """Sums in units of the larger of both scales, and that."""
+    """Return the sums in units of the larger of both scales, and that scale."""
     larger = torch.maximum(sums.log_scale, reference)
     if known_now((larger == sums.log_scale).all()):
         return sums, larger
@@ -152,7 +155,8 @@ def _rescaled(sums: _Sums, reference: Tensor) -> tuple[_Sums, Tensor]:
 
 
 def _read(queries: Factors, sums: _Sums, log_bound: Tensor, outer: _Outer) -> Iterator[Tensor]:
-    """Numerator over denominator for queries, blocks of (..., L, dv); sums with C in them."""
+    """Yield numerator over denominator for queries, in blocks of (..., L, dv). The sums include
+    C."""
     features, log_scale, rho = queries
     denominator = (sums.normaliser @ features * rho).sum(-2, keepdim=True)
     size = root(features.square().sum(-2, keepdim=True) * rho.square().sum(-2, keepdim=True))

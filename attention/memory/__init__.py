@@ -1,4 +1,4 @@
-"""Linear attention as a memory: a state of fixed size that is written, forgotten and read."""
+"""Linear attention as a memory: a state of fixed size with write, forget and read operations."""
 
 from attention.memory.delta import DeltaState
 from attention.memory.module import LinearMemory

@@ -1,4 +1,4 @@
-"""Forgetting over many frames at once: what each leaves of those before it."""
+"""Decay over many frames at once."""
 
 import torch
 from torch import Tensor
@@ -7,18 +7,19 @@ from attention.products import Features, rows_times, times
 
 
 def later(length: int, like: Tensor, diagonal: int = 1) -> Tensor:
-    """(length, length), -inf where column j is later than row i: from `diagonal` on, else 0."""
+    """Return (length, length): -inf where column j is later than row i, from `diagonal` on, else
+    0."""
     return like.new_full((length, length), -torch.inf).triu(diagonal)
 
 
 def accumulated(before: Tensor, own: Tensor, kept: Features, weights: Features) -> Tensor:
-    """Sums at the end of each of T frames: kept_t before + sum_s weights_ts own_s.
+    """Return the sums after each of T frames: kept_t before + sum_s weights_ts own_s.
 
     Args:
         before: (..., m, n), the sum before the first frame.
-        own: (..., T, m, n), what each frame adds.
-        kept: (..., T), what each frame's end has left of `before`.
-        weights: (..., T, T), what frame t has left of what frame s added; 0 where s is later.
+        own: (..., T, m, n), the contribution of each frame.
+        kept: (..., T), the factor of `before` after each frame.
+        weights: (..., T, T), the factor at frame t of the contribution of frame s; 0 if s is later.
 
     Returns (..., T, m, n).
     """

@@ -1,9 +1,9 @@
-"""The delta rule: a token corrects what the memory says at its key, S += b k (v - S^T k)^T.
+"""The delta rule: a token corrects the memory's output at its key, S += b k (v - S^T k)^T.
 
-With unit features k = phi(y) / |phi(y)| a token is a rank-one update, S <- (I - b k k^T) S +
-b k v^T, that no b in [0, 1] lets grow. Widrow and Hoff's rule as a fast weight memory: Schlag, Irie
-and Schmidhuber, Linear Transformers Are Secretly Fast Weight Programmers, eq 24; with forgetting,
-S <- d S before it, Yang, Kautz and Hatamizadeh, Gated Delta Networks, eq 10.
+With unit features k = phi(y) / |phi(y)| a token is a rank-one update, S <- (I - b k k^T) S + b k
+v^T, which cannot grow for b in [0, 1]. This is Widrow and Hoff's rule as a fast weight memory:
+Schlag, Irie and Schmidhuber, Linear Transformers Are Secretly Fast Weight Programmers, eq 24; with
+forgetting, S <- d S before it, Yang, Kautz and Hatamizadeh, Gated Delta Networks, eq 10.
 
 Many tokens at once: S after token i is D_i S_0 + sum_{j<=i} (D_i / D_j) k_j r_j^T, where D_i is the
 product of all factors up to i, and the corrections r solve a unit triangular system,
@@ -11,7 +11,7 @@ product of all factors up to i, and the corrections r solve a unit triangular sy
     r_i + b_i sum_{j<i} (D_i / D_j) (k_i.k_j) r_j = b_i (v_i - D_i S_0^T k_i)
 
 (the UT transform of the WY representation: Yang, Wang, Zhang, Shen and Kim, Parallelizing Linear
-Transformers with the Delta Rule over Sequence Length, section 3.2). From there it is a plain sum.
+Transformers with the Delta Rule over Sequence Length, section 3.2). The rest is a plain sum.
 """
 
 from typing import NamedTuple
@@ -26,11 +26,11 @@ from attention.products import Features, exponential, product
 from attention.tracing import is_exporting
 
 TOKENS = 64
-"""Tokens whose corrections are solved for at once: the system is TOKENS^2 large."""
+"""Number of tokens per triangular system, of size TOKENS^2."""
 
 
 class DeltaState(NamedTuple):
-    """What the delta rule remembers."""
+    """State of the delta rule."""
 
     values: Tensor
     """S (..., F, dv)"""
@@ -44,22 +44,22 @@ def initial_state(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> DeltaState:
-    """The state before the first token, zeros; arguments as of `attention.recurrent`'s."""
+    """Return the state of zeros before the first token; arguments as in `attention.recurrent`."""
     return DeltaState(torch.zeros(*shape, num_features, value_dim, dtype=dtype, device=device))
 
 
 def unit(features: Tensor) -> Tensor:
-    """Features (..., F) of length 1; zeros stay."""
+    """Normalise features (..., F) to length 1; zeros are not changed."""
     return torch.nn.functional.normalize(features, dim=-1, eps=torch.finfo(features.dtype).tiny)
 
 
 def read(state: DeltaState, queries: Features) -> Tensor:
-    """What the memory says at queries (..., L, F): S^T phi / |phi|, (..., L, dv)."""
+    """Read the memory at queries (..., L, F): S^T phi / |phi|, (..., L, dv)."""
     return product(unit(queries.mantissa), state.values)
 
 
 def write(state: DeltaState, tokens: Written, log_decay: Tensor) -> DeltaState:
-    """Forget, log_decay (...), then take in L tokens in their order."""
+    """Decay by log_decay (...), then write L tokens in order."""
     state = DeltaState(state.values * log_decay.exp()[..., None, None])
     for rows in slices(tokens.values.shape[-2], TOKENS):
         keys, values, rates = _unit_tokens(tokens, rows)
@@ -70,9 +70,9 @@ def write(state: DeltaState, tokens: Written, log_decay: Tensor) -> DeltaState:
 
 
 def write_frames(state: DeltaState, tokens: Written, log_decay: Tensor) -> DeltaState:
-    """The states after each of T frames, (..., T, F, dv): `write` T times, by one solve.
+    """Return the states after each of T frames, (..., T, F, dv): T calls of `write` by one solve.
 
-    tokens (..., T, L, .) and log_decay (..., T).
+    tokens are (..., T, L, .) and log_decay (..., T).
     """
     frames, length = tokens.values.shape[-3:-1]
     if frames == 1:
@@ -95,7 +95,7 @@ def write_frames(state: DeltaState, tokens: Written, log_decay: Tensor) -> Delta
 
 
 def _unit_tokens(tokens: Written, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit keys, values and rates b (..., L, 1) of some tokens."""
+    """Unit keys, values and rates b (..., L, 1) of tokens."""
     keys, log_scale, values, gates = tokens
     rates = (log_scale[..., rows, :] > -torch.inf).to(values.dtype)
     if gates is not None:
@@ -106,14 +106,14 @@ def _unit_tokens(tokens: Written, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
 def _corrections(
     state: DeltaState, keys: Tensor, values: Tensor, rates: Tensor, forgotten: Tensor
 ) -> Tensor:
-    """r (..., n, dv) of n tokens in order, each after a product exp(forgotten) (..., n, 1)."""
+    """Return r (..., n, dv) of n tokens in order, each after a decay exp(forgotten) (..., n, 1)."""
     n = keys.shape[-2]
     left = (forgotten - forgotten.mT + later(n, keys, 0)).exp()
     overlaps = rates * (keys @ keys.mT) * left
     wanted = rates * (values - forgotten.exp() * product(keys, state.values))
     if not (torch.compiler.is_compiling() and is_exporting()):
         return torch.linalg.solve_triangular(overlaps, wanted, upper=False, unitriangular=True)
-    # ONNX has no such operator: forward substitution, unrolled for the n of the example.
+    # ONNX has no such operator: forward substitution, unrolled for a static n.
     found = wanted[..., :1, :]
     for i in range(1, n):
         row = wanted[..., i : i + 1, :] - overlaps[..., i : i + 1, :i] @ found

@@ -1,4 +1,4 @@
-"""A memory in the state of linear attention: reset, write, read, over any feature map."""
+"""Memory in the state of linear attention, over any feature map."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,45 +26,46 @@ from attention.tracing import fixed_shape
 
 RULES = ("sum", "delta")
 MemoryState = LinearAttentionState | DeltaState
-"""A NamedTuple of tensors: `state._asdict()` is what a file holds."""
+"""A NamedTuple of tensors; save `state._asdict()` to store it."""
 
 
 class LinearMemory(Float32Buffers):
-    """Keys and values that came over time, in a state whose size does not grow.
+    """Memory of keys and values over time in a state of fixed size.
 
-    A step is a frame of L tokens: `write` forgets and takes them in, `read` answers queries. The
-    state is given and returned, and the module itself holds none; `unroll` goes through many frames
-    at once, for training, with the same numbers and gradients.
+    A step is a frame of L tokens: `write` applies the decay and adds the tokens, `read` answers
+    queries. The state is passed and returned; the module holds none. `unroll` processes many frames
+    at once, for training, with the same results and gradients.
 
-    Rule "sum" answers with the weighted mean of values, sum w k(x, y) v / sum w k(x, y), where w is
-    a token's gate times the factors of forgetting since: kernel regression, or attention, over all
-    that was written. Rule "delta" lets each token correct what the memory says at its key
-    (`attention.memory.delta`), and answers 0 where nothing was written.
+    Rule "sum" returns the weighted mean of values, sum w k(x, y) v / sum w k(x, y), where w is a
+    token's gate times the decays since it was written: kernel regression, or attention, over all
+    written tokens. With rule "delta" each token corrects the memory's output at its key
+    (`attention.memory.delta`); the output is 0 where nothing was written.
 
-    Leading dimensions (...) are any, as (batch,) or (batch, heads). With `heads`, whose maps have
-    vectors of each head's own, the last one is heads.
+    Leading dimensions (...) are arbitrary, such as (batch,) or (batch, heads). With `heads`, where
+    each head has its random vectors, the last leading dimension is heads.
 
     Args:
         dim, value_dim: d and dv.
-        feature_map: one of `attention.available()`; a class or function that makes a map; or a
-            FeatureMap of this dim, for which num_features, projection, seed and options mean
-            nothing.
-        num_features: m of the map.
-        rule: "sum" or "delta"; delta takes maps whose queries and keys have the same features.
-        decay: what a step leaves of what was written before it, in (0, 1]: a number, or one for
-            each head.
-        rate: of the delta rule, what gates are multiplied by: b of a token, in (0, 1]; default 1.
-        floor: of the sum with signed maps, the least denominator, as a share of the largest that
-            the tokens written can give; default 1e-3. Where less was written than that, answers go
-            to 0, and not to ratios of rounding errors.
+        feature_map: one of `attention.available()`; a class or function that creates a map; or a
+            FeatureMap of this dim, for which num_features, projection, seed and options are
+            ignored.
+        num_features: m, the number of random vectors of the map.
+        rule: "sum" or "delta"; "delta" requires a map whose queries and keys have the same
+            features.
+        decay: factor per step of earlier tokens, in (0, 1]: a number, or one per head.
+        rate: for the delta rule, the factor b of the gates, in (0, 1]; default 1.
+        floor: for the sum with signed maps, the least denominator, as a share of the largest that
+            the written tokens can give; default 1e-3. Where less was written, outputs tend to 0
+            instead of ratios of rounding errors.
         heads: as in `attention.feature_map`.
-        projection, seed, device, dtype, map_options: of the map, as `kernel` or, for `harmonic`,
-            `kappa` and `period`.
-        state_dtype: that the state is in and sums are made in; default the map's. float64 keeps
-            the digits of what is read far from all that was written, where denominators are small.
+        projection, seed, device, dtype, map_options: options of the map, such as `kernel` or, for
+            `harmonic`, `kappa` and `period`.
+        state_dtype: dtype of the state and its sums; default: that of the map. float64 keeps the
+            digits of outputs far from all written tokens, where denominators are small.
 
     Raises:
-        ValueError: a number out of range, an unknown rule, and a map or option that do not fit.
+        ValueError: if a number is out of range, the rule is unknown, or a map or option does not
+            fit.
     """
 
     decay: Tensor
@@ -131,21 +132,21 @@ class LinearMemory(Float32Buffers):
         self.register_buffer("decay", factor.clone(), persistent=False)
 
     def initial_state(self, *shape: int) -> MemoryState:
-        """The state before the first step; shape: the leading dimensions, as (batch,)."""
+        """Return the empty initial memory; `shape` is the leading dimensions, such as (batch,)."""
         if self.heads is not None and shape[-1:] != (self.heads,):
             raise ValueError(
                 f"the last leading dimension must be heads={self.heads}, got {tuple(shape)}"
             )
-        # The decay is where the map is, and in the dtype that it computes in.
+        # The decay has the device of the map and the dtype of its computations.
         make = initial_state if self.rule == "sum" else delta.initial_state
         decay = self.decay
         size, dv = self.feature_map.output_dim, self.value_dim
         return make(shape, size, dv, dtype=decay.dtype, device=decay.device)
 
     def reset(self, state: MemoryState, where: Tensor) -> MemoryState:
-        """The state with nothing written in those sequences whose episode begins.
+        """Empty the memory of the sequences whose episode begins.
 
-        where: bool, of the first of the state's leading dimensions, as (batch,).
+        where: bool, over the first leading dimensions of the state, such as (batch,).
         """
         leading = self._leading(state)
         if where.dtype != torch.bool or where.shape != leading[: where.ndim]:
@@ -168,16 +169,18 @@ class LinearMemory(Float32Buffers):
         key_mask: Tensor | None = None,
         decay: float | Tensor | None = None,
     ) -> MemoryState:
-        """The state after a step: what it holds fades, then the tokens are taken in.
+        """Return the state after a step: apply the decay, then write the tokens.
 
         Args:
-            state: from `initial_state`, `reset`, `write` or `unroll`, of leading dimensions (...).
-            keys, values: (..., L, d) and (..., L, dv). L may be 0: the step forgets only.
-            gates: (..., L), from 0 to 1: how much of a token is written.
-            key_mask: bool (..., L), False where there is no token, whose numbers may be anything.
-            decay: this step's, in place of the module's: a number, or what broadcasts with (...).
+            state: from `initial_state`, `reset`, `write` or `unroll`, with leading dimensions
+                (...).
+            keys, values: (..., L, d) and (..., L, dv). With L = 0 the step only applies the decay.
+            gates: (..., L), from 0 to 1, the weight with which a token is written.
+            key_mask: bool (..., L), False where there is no token; the entries there are ignored.
+            decay: decay of this step, instead of the module's: a number, or a tensor that
+                broadcasts with (...).
 
-        Raises ValueError for shapes, dtypes and numbers that do not fit.
+        Raises ValueError if shapes, dtypes or numbers do not fit.
         """
         leading = self._leading(state)
         tokens = self._written(keys, values, gates, key_mask, leading)
@@ -188,9 +191,9 @@ class LinearMemory(Float32Buffers):
             return plain.write(state, tokens, log_decay, self.feature_map.signed)
 
     def read(self, state: MemoryState, queries: Tensor) -> Tensor:
-        """What the memory says at queries (..., L, d): (..., L, dv), in their dtype.
+        """Read the memory at queries (..., L, d): (..., L, dv), in their dtype.
 
-        Zeros where nothing was written. Raises ValueError for queries that do not fit.
+        The output is zero where nothing was written. Raises ValueError for queries that do not fit.
         """
         check_tokens("queries", queries, self._leading(state), self.dim)
         return self._answers(state, self._asked(queries)).to(queries.dtype)
@@ -207,21 +210,22 @@ class LinearMemory(Float32Buffers):
         decay: float | Tensor | None = None,
         origins: Tensor | None = None,
     ) -> tuple[Tensor, MemoryState]:
-        """T steps at once, each a `write` and then a `read`: (..., T, Lq, dv) and the last state.
+        """Process T steps, each a `write` followed by a `read`: (..., T, Lq, dv) and the last
+        state.
 
-        The same numbers and gradients as step by step, in few large products: the states of up to
-        64 frames are made together.
+        The results and gradients equal those of single steps. The states of up to 64 frames are
+        computed together in a few large products.
 
         Args:
             queries, keys, values: (batch, T, Lq, d), (batch, T, L, d), (batch, T, L, dv); with
                 heads (batch, T, heads, ., .). L at least 1.
             gates, key_mask: (batch, T, L), with heads (batch, T, heads, L).
-            decay: of all steps, or (T,) or (batch, T), with heads (batch, T, heads).
-            origins: of a harmonic map, places (batch, T, k, d) that the same queries (Lq, d) are
-                seen from in all steps: answers at queries + origins, (batch, T, k Lq, dv). The sums
-                are turned instead of features made at each place.
+            decay: a number for all steps, or (T,) or (batch, T), with heads (batch, T, heads).
+            origins: for a harmonic map, positions (batch, T, k, d) relative to which the same
+                queries (Lq, d) are read in all steps: outputs at queries + origins, (batch, T, k
+                Lq, dv). The sums are translated instead of computing features at each position.
 
-        Raises ValueError as `write` and `read`, and for origins with heads or another map.
+        Raises ValueError as `write` and `read` do, and for origins with heads or another map.
         """
         leading = self._leading(state)
         axis = len(leading) if self.heads is None else len(leading) - 1
@@ -260,7 +264,8 @@ class LinearMemory(Float32Buffers):
         return output.movedim(-3, axis).to(queries.dtype), state
 
     def _leading(self, state: MemoryState) -> tuple[int, ...]:
-        """The state's leading dimensions; raises ValueError for a state of another memory."""
+        """Return the leading dimensions of the state. Raises ValueError for a state of another
+        memory."""
         kind = DeltaState if self.rule == "delta" else LinearAttentionState
         size = (self.feature_map.output_dim, self.value_dim)
         if not isinstance(state, kind) or state.values.shape[-2:] != size:
@@ -281,14 +286,14 @@ class LinearMemory(Float32Buffers):
         key_mask: Tensor | None,
         leading: tuple[int, ...],
     ) -> Written:
-        """Tokens checked, and their features; hidden ones are zeros."""
+        """Validate tokens and compute their features; masked ones are zeros."""
         check_tokens("keys", keys, leading, self.dim)
         check_tokens("values", values, leading, self.value_dim)
         check_written(keys, values, gates, key_mask)
         self.feature_map.check_attended(keys, keys, key_mask)
         values = values.to(self.decay.dtype)
         if key_mask is not None:
-            # Before features exist: a NaN there reaches no gradient.
+            # Before features are computed, so that a NaN there reaches no gradient.
             hidden = ~key_mask.unsqueeze(-1)
             keys, values = keys.masked_fill(hidden, 0), values.masked_fill(hidden, 0)
         phi, log_scale = features_of_keys(self.feature_map, keys)
@@ -306,16 +311,16 @@ class LinearMemory(Float32Buffers):
         return Written(phi, log_scale, values, gates)
 
     def _asked(self, queries: Tensor) -> Features:
-        """Features of queries; their scales cancel in every answer."""
+        """Compute features of queries; their scales cancel in every output."""
         self.feature_map.check_attended(queries, queries)
         return mapped(features_of_queries(self.feature_map, queries)[0], self._summed)
 
     def _summed(self, numbers: Tensor) -> Tensor:
-        """In the dtype of the state."""
+        """Cast to the dtype of the state."""
         return numbers.to(self.decay.dtype)
 
     def _log_decay(self, decay: float | Tensor | None, leading: tuple[int, ...]) -> Tensor:
-        """log of a step's factor for all leading dimensions."""
+        """Return the log of a step's decay for all leading dimensions."""
         if decay is not None:
             check_decay(decay)
         factor = torch.as_tensor(
@@ -335,7 +340,7 @@ class LinearMemory(Float32Buffers):
         return CHUNK if self.rule == "sum" else max(1, delta.TOKENS // tokens)
 
     def _states(self, state: MemoryState, tokens: Written, log_decay: Tensor) -> MemoryState:
-        """After each of T frames."""
+        """Return the states after each of T frames."""
         if isinstance(state, DeltaState):
             return delta.write_frames(state, tokens, log_decay)
         return plain.write_frames(state, tokens, log_decay, self.feature_map.signed)
@@ -350,7 +355,7 @@ class LinearMemory(Float32Buffers):
         check_tokens("origins", origins, outer, self.dim)
 
     def _shifted(self, states: MemoryState, origins: Tensor) -> MemoryState:
-        """States (..., ., .) as seen from places (..., k, d): entries (..., k, ., .)."""
+        """Translate states (..., ., .) to positions (..., k, d): entries (..., k, ., .)."""
         assert isinstance(self.feature_map, HarmonicFeatures)
         states = mapped(states, lambda t: t.unsqueeze(-3))
         if isinstance(states, DeltaState):
@@ -373,7 +378,7 @@ class LinearMemory(Float32Buffers):
 
 
 def _of_rule(name: str, given: float | None, default: float, owner: str, rule: str) -> float:
-    """A number in (0, 1], which only the rule `owner` has."""
+    """Validate a number in (0, 1] that only the rule `owner` supports."""
     if given is None:
         return default
     if rule != owner:

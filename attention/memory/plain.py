@@ -1,7 +1,7 @@
-"""The plain sum: S = sum_j w_j phi_k_j v_j^T over a running denominator, n = sum_j w_j phi_k_j.
+"""The plain sum S = sum_j w_j phi_k_j v_j^T with the denominator n = sum_j w_j phi_k_j.
 
-w_j is a token's gate times all the factors of forgetting since it was written. The sums, their
-units and the policy for signed denominators are those of `attention.sums`.
+w_j is a token's gate times all decays since it was written. The sums, their units and the policy
+for signed denominators are those of `attention.sums`.
 """
 
 import torch
@@ -17,7 +17,7 @@ from attention.sums import LinearAttentionState, absorb, initial_state
 def write(
     state: LinearAttentionState, tokens: Written, log_decay: Tensor, signed: bool
 ) -> LinearAttentionState:
-    """Forget, log_decay (...), then take in L tokens."""
+    """Decay by log_decay (...), then write L tokens."""
     state = state._replace(log_scale=state.log_scale + log_decay[..., None, None])
     if tokens.values.shape[-2] == 0:
         return state
@@ -28,9 +28,10 @@ def write(
 def write_frames(
     state: LinearAttentionState, tokens: Written, log_decay: Tensor, signed: bool
 ) -> LinearAttentionState:
-    """The states after each of T frames, entries (..., T, ., .): `write` T times, by products.
+    """Return the states after each of T frames, entries (..., T, ., .): T calls of `write` by
+    products.
 
-    tokens (..., T, L, .), L above 0, and log_decay (..., T).
+    tokens are (..., T, L, .) with L above 0, and log_decay is (..., T).
     """
     keys, log_scale, v, gates = tokens
     empty = initial_state(
@@ -38,7 +39,7 @@ def write_frames(
     )
     own = absorb(empty, keys, log_scale, v, signed, gates)
     forgotten = log_decay.cumsum(-1)
-    # As in `attention.causal`: a frame's scale grows by all that was forgotten up to it.
+    # As in `attention.causal`, the scale of a frame grows by all decays up to it.
     scale, before = own.log_scale[..., 0, 0] - forgotten, state.log_scale[..., 0]
     reference = torch.maximum(before.detach(), running_max(scale.detach(), -1))
     kept = exponential(before - reference)

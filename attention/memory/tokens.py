@@ -1,4 +1,4 @@
-"""Tokens that a memory is given, checked, and their features."""
+"""Validated tokens of a memory and their features."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -20,21 +20,21 @@ class Written(NamedTuple):
     keys: Features
     """(..., L, F)"""
     log_scale: Tensor
-    """(..., L, 1), of the keys' features; -inf where a token is hidden."""
+    """(..., L, 1), log-scale of the key features; -inf where a token is masked."""
     values: Tensor
     """(..., L, dv)"""
     gates: Tensor | None
     """(..., L, 1)"""
 
     def split(self, frames: int) -> list["Written"]:
-        """(..., T, L, .) in parts of that many frames."""
+        """Split (..., T, L, .) into parts with the given numbers of frames."""
         keys, log_scales = split(self.keys, frames), self.log_scale.split(frames, -3)
         values = self.values.split(frames, -3)
         gates = [None] * len(keys) if self.gates is None else self.gates.split(frames, -3)
         return [Written(*part) for part in zip(keys, log_scales, values, gates, strict=True)]
 
     def frame(self) -> "Written":
-        """The first frame, (..., L, .)."""
+        """Return the first frame, (..., L, .)."""
         return self._of(lambda t: t[..., 0, :, :])
 
     def moved(self, axis: int) -> "Written":
@@ -49,7 +49,8 @@ class Written(NamedTuple):
 
 
 def split(features: Features, frames: int) -> list[Features]:
-    """(..., T, L, F) in parts of that many frames; gradients are joined, and not added up."""
+    """Split (..., T, L, F) into parts with the given numbers of frames; gradients are concatenated
+    instead of added."""
     mantissas, logarithms = features.mantissa.split(frames, -3), features.logarithms
     if logarithms is None:
         return [Features(part) for part in mantissas]
@@ -57,13 +58,13 @@ def split(features: Features, frames: int) -> list[Features]:
 
 
 def mapped(entries: Entries, change: Callable[[Tensor], Tensor]) -> Entries:
-    """The same NamedTuple of tensors, and of None, with each changed."""
+    """Apply a function to each tensor of a NamedTuple of tensors and None."""
     fields: Any = (None if t is None else change(t) for t in entries)
     return type(entries)(*fields)
 
 
 def check_decay(decay: float | Tensor) -> None:
-    """Raise ValueError unless the factor, or all of a tensor, is above 0 and at most 1."""
+    """Raise ValueError unless the factor, or every entry of a tensor, is above 0 and at most 1."""
     if isinstance(decay, Tensor):
         sound = decay.is_floating_point() and known(((decay > 0) & (decay <= 1)).all())
         got: object = f"a {decay.dtype} tensor with others, of shape {tuple(decay.shape)}"
@@ -83,7 +84,7 @@ def check_tokens(name: str, tokens: Tensor, leading: tuple[int, ...], width: int
 def check_written(
     keys: Tensor, values: Tensor, gates: Tensor | None, key_mask: Tensor | None
 ) -> None:
-    """Raise ValueError unless values, gates and mask go with the keys (..., L, d)."""
+    """Raise ValueError unless values, gates and mask match the keys (..., L, d)."""
     if values.shape[:-1] != keys.shape[:-1]:
         raise ValueError(
             f"values must have as many tokens as keys, {keys.shape[-2]}, got {values.shape[-2]}"

@@ -1,5 +1,5 @@
-"""Random projection vectors, one coupling a file. Each row is N(0, I_d) on its own, exactly, or in
-the fast couplings nearly."""
+"""Random projection vectors, one coupling per file. The marginal distribution of each row is N(0,
+I_d), exactly or, for the fast couplings, approximately."""
 
 from attention.projections.fast import FastProjection
 from attention.projections.registry import available_projections, projection, resolve_projection

@@ -1,19 +1,19 @@
-"""Projections whose product with a vector costs O(d log d) and O(d) memory a block.
+"""Projections whose product with a vector takes O(d log d) time and O(d) memory per block.
 
 W = N R~ or W = N S R~ (Simplex Random Features, section 4.2 and appendix B.2), with
 R~ = (H D_1)(H D_2)(H D_3), N = diag(chi) and S the simplex of `simplex.py` by its O(d) product.
 
 Sizes that are not powers of two: a vector is padded with zeros to p = 2^k >= d, R~ is (p, p), a
-block is made of the first d of its outputs, and lengths are chi_p. A row of W is therefore the
+block consists of the first d of its outputs, and lengths are chi_p. A row of W is therefore the
 first d coordinates of chi_p times a unit vector in R^p; with a Haar rotation it would be exactly
-N(0, I_d). Right angles, and the simplex's angles, hold among the rows in R^p; cutting them to R^d
-loosens them unless d = p.
+N(0, I_d). The angles of the coupling hold exactly among the rows in R^p, and only approximately
+after truncation to R^d unless d = p.
 
-Bias: each row has mean 0 and covariance exactly I_d, padded or not, because the last signs make
-coordinates uncorrelated and H spreads any unit vector evenly in the mean. But R~ takes finitely
-many values, so higher moments differ from a Gaussian's and the estimates are slightly biased: for
-the reference pair of d = 4 the Gaussian kernel is .39357, and the means are .39570 for hadamard
-and .39289 for fast_simplex. The bias fades as d grows.
+Bias: each row has mean 0 and covariance exactly I_d, padded or not, because the last signs
+decorrelate the coordinates and H spreads any unit vector evenly on average. However, R~ takes
+finitely many values, so higher moments differ from those of a Gaussian and the estimates are
+slightly biased: for the reference pair of d = 4 the Gaussian kernel is .39357, and the means are
+.39570 for hadamard and .39289 for fast_simplex. The bias fades as d grows.
 """
 
 import torch
@@ -28,21 +28,23 @@ from attention.projections.walsh_hadamard import padded_dimension, rotate
 FAST_COUPLINGS = ("fast_simplex", "hadamard")
 
 CHUNK = 2**18
-"""Numbers worked on at a time, a mebibyte in float32: two to four times faster for d >= 1024."""
+"""Number of entries processed at a time, one MiB in float32: two to four times faster for d >=
+1024."""
 
 
 class FastProjection(Float32Buffers):
     """`hadamard` or `fast_simplex` projection vectors applied without forming their matrix.
 
-    Calling it gives what `u @ matrix().mT` gives. One seed draws the vectors that
-    `attention.projection` draws under the same name.
+    Calling it computes `u @ matrix().mT`. A seed gives the same vectors as `attention.projection`
+    with the same name.
 
     Args:
         name: "hadamard" or "fast_simplex".
-        m: number of projection vectors; blocks of d are independent, the last one is cut.
+        m: number of projection vectors; blocks of d are independent, the last one is truncated.
         d: dimension of the inputs.
-        generator: drawn from in float64, on its own device; PyTorch's global one without.
-        dtype, device: of the buffers, float32 at least; default PyTorch's.
+        generator: generator of the float64 draws, on its device; default: the global generator of
+            PyTorch.
+        dtype, device: of the buffers, at least float32; default: those of PyTorch.
 
     Raises ValueError for another name, for m or d below 1, and for fast_simplex with d = 1.
     """
@@ -77,12 +79,12 @@ class FastProjection(Float32Buffers):
         self.register_buffer("norms", norms.to(dtype=dtype, device=device))
 
     def forward(self, u: Tensor) -> Tensor:
-        """The products omega.u: (..., d) -> (..., m)."""
+        """Compute the products omega.u: (..., d) -> (..., m)."""
         if u.shape[-1] != self.d:
             raise ValueError(f"u must have last dimension {self.d}, got {u.shape[-1]}")
         if torch.compiler.is_compiling():
             return self._products(u)
-        # A butterfly reads and writes all it is given log2(p) times: keep that within the cache.
+        # A butterfly reads and writes its input log2(p) times: keep it within the cache.
         rows = max(1, CHUNK // self.signs[:, 0].numel())
         parts = [self._products(part) for part in u.reshape(-1, self.d).split(rows)]
         return torch.cat(parts).reshape(*u.shape[:-1], self.m)
@@ -94,12 +96,12 @@ class FastProjection(Float32Buffers):
         return directions.flatten(-2)[..., : self.m] * self.norms.to(u.dtype)
 
     def matrix(self) -> Tensor:
-        """The projection vectors themselves, (m, d)."""
+        """Return the projection vectors (m, d)."""
         return self(torch.eye(self.d, dtype=self.norms.dtype, device=self.norms.device)).mT
 
 
 def chi(count: int, d: int, generator: torch.Generator | None) -> Tensor:
-    """(count,) float64, lengths of N(0, I_d) vectors, drawn in parts to bound the memory."""
+    """Draw (count,) float64 lengths of N(0, I_d) vectors, in parts to bound the memory."""
     most = max(1, CHUNK // d)
     parts = (min(most, count - start) for start in range(0, count, most))
     return torch.cat([chi_norms((part,), d, generator).squeeze(-1) for part in parts])

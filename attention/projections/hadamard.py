@@ -1,8 +1,8 @@
-"""Hadamard rows: a fast stand-in for orthogonal ones (the ORF-Had of Hybrid Random Features).
+"""Hadamard rows: a fast approximation of orthogonal rows (ORF-Had of Hybrid Random Features).
 
 A block is N R~, R~ = (H D_1)(H D_2)(H D_3), N = diag(chi), independent. It is drawn as a matrix
-here; `FastProjection` applies the same vectors in O(d log d). `fast.py` says how sizes that are not
-powers of two are padded, and how large the bias is.
+here; `FastProjection` applies the same vectors in O(d log d). `fast.py` describes the padding of
+other sizes than powers of two and the bias.
 """
 
 import torch
@@ -12,5 +12,6 @@ from attention.projections.fast import FastProjection
 
 
 def hadamard(m: int, d: int, generator: torch.Generator | None) -> Tensor:
-    """(m, d) float64, rows of (H D_1)(H D_2)(H D_3) times chi_p, p = 2^k >= d, in blocks of d."""
+    """Draw (m, d) float64, rows of (H D_1)(H D_2)(H D_3) times chi_p, p = 2^k >= d, in blocks of
+    d."""
     return FastProjection("hadamard", m, d, generator, dtype=torch.float64).matrix()

@@ -3,13 +3,13 @@ feature maps for shift-invariant kernels, 2016; the Halton-R of Hybrid Random Fe
 
 Coordinate j of point i is the radical inverse of i in the j-th prime p: its digits, lowest first,
 read after the point. Each digit goes through a random permutation, drawn for each coordinate and
-digit (Owen, A randomized Halton algorithm in R, 2017), and what follows the leading digits that
-tell the m points apart is uniform and independent. Each point is then exactly uniform on the unit
-cube, and omega = Phi^-1(u) exactly N(0, I_d): unbiased, which plain Halton points are not.
+digit (Owen, A randomized Halton algorithm in R, 2017), and the digits after those that distinguish
+the m points are uniform and independent. Each point is then exactly uniform on the unit cube, and
+omega = Phi^-1(u) is exactly N(0, I_d). Estimates are unbiased, unlike with plain Halton points.
 
-Permutations are chosen over a Cranley-Patterson shift because in high dimension p exceeds m: a
-shift would leave all m points in an interval of length m/p. Even so, nothing is gained there
-beyond one-dimensional stratification.
+Permutations are used instead of a Cranley-Patterson shift because p exceeds m in high dimension: a
+shift would leave all m points in an interval of length m/p. Even with permutations, only
+one-dimensional stratification is gained there.
 """
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 def first_primes(count: int) -> list[int]:
-    """The first `count` primes."""
+    """Return the first `count` primes."""
     primes: list[int] = []
     candidate = 2
     while len(primes) < count:
@@ -28,7 +28,7 @@ def first_primes(count: int) -> list[int]:
 
 
 def scrambled_radical_inverse(m: int, base: int, generator: torch.Generator | None) -> Tensor:
-    """(m,) float64 in [0, 1]: scrambled radical inverses of 0 .. m-1."""
+    """Return scrambled radical inverses of 0 .. m-1: (m,) float64 in [0, 1]."""
     device = generator.device if generator is not None else None
     rest = torch.arange(m, device=device)
     digits_value = torch.zeros(m, dtype=torch.float64, device=device)
@@ -44,7 +44,8 @@ def scrambled_radical_inverse(m: int, base: int, generator: torch.Generator | No
 
 
 def halton(m: int, d: int, generator: torch.Generator | None) -> Tensor:
-    """(m, d) float64, normal quantiles of a randomised Halton sequence in the first d primes."""
+    """Draw (m, d) float64, normal quantiles of a randomised Halton sequence in the first d
+    primes."""
     uniform = torch.stack([scrambled_radical_inverse(m, p, generator) for p in first_primes(d)], -1)
     # torch.rand includes 0 and a sum may round to 1: keep the quantiles finite.
     margin = torch.finfo(torch.float64).eps / 2

@@ -1,10 +1,10 @@
-"""Independent rows: the baseline that every closed form starts from."""
+"""Independent rows, the baseline of the closed forms."""
 
 import torch
 from torch import Tensor
 
 
 def iid(m: int, d: int, generator: torch.Generator | None) -> Tensor:
-    """(m, d) float64, independent N(0, 1) entries."""
+    """Draw (m, d) float64, independent N(0, 1) entries."""
     device = generator.device if generator is not None else None
     return torch.randn(m, d, generator=generator, dtype=torch.float64, device=device)

@@ -1,4 +1,4 @@
-"""Projections by name, or given as a tensor."""
+"""Projections by name or as explicit tensors."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ _COUPLINGS: dict[str, Coupling] = {
 
 
 def available_projections() -> tuple[str, ...]:
-    """Names of the couplings, sorted."""
+    """Return the sorted names of the couplings."""
     return tuple(sorted(_COUPLINGS))
 
 
@@ -45,13 +45,13 @@ def projection(
 ) -> Tensor:
     """Draw m projection vectors for inputs of dimension d: (m, d), or (heads, m, d).
 
-    With `heads`, that many independent draws.
-    Drawn in float64 on the generator's device, then cast and moved, so that one seed means one
-    draw whatever the dtype and device. Without a generator PyTorch's global one of the CPU is
-    used; without a dtype or device, its default.
+    With `heads` there are that many independent draws. Vectors are drawn in float64 on the
+    generator's device, then cast and moved, so a seed gives the same draw for any dtype and device.
+    The default generator is PyTorch's global CPU generator; the default dtype and device are
+    PyTorch's.
 
-    Raises ValueError for an unknown name; for m, d or heads that are no integers or below 1; for
-    d = 1 with one of the simplex couplings; and for a generator or dtype of the wrong type.
+    Raises ValueError for an unknown name; for m, d or heads that are not integers of at least 1;
+    for d = 1 with a simplex coupling; and for a generator or dtype of the wrong type.
     """
     if not isinstance(name, str) or name not in _COUPLINGS:
         known = ", ".join(available_projections())
@@ -60,7 +60,7 @@ def projection(
     count = 1 if heads is None else check_count("heads", heads)
     check_generator(generator, optional=True)
     check_dtype(dtype)
-    # The default device may be one where nothing can be drawn, such as meta.
+    # The default device may not support random numbers, such as meta.
     with torch.device("cpu" if generator is None else generator.device):
         draws = [_COUPLINGS[name](m, d, generator) for _ in range(count)]
         drawn = draws[0] if heads is None else torch.stack(draws)
@@ -69,10 +69,11 @@ def projection(
 
 
 def as_tensor(argument: str, value: Numbers) -> Tensor:
-    """An explicit projection given as a tensor, an array or nested lists, not checked further.
+    """Convert an explicit projection, a tensor, array or nested lists, to a tensor without further
+    validation.
 
-    Lists of floats get PyTorch's default dtype. Raises ValueError for anything else; `argument` is
-    the name that the caller knows the value by.
+    Lists of floats get PyTorch's default dtype. Raises ValueError for other types; `argument` is
+    the name in the message.
     """
     if isinstance(value, Tensor):
         return value
@@ -86,9 +87,9 @@ def as_tensor(argument: str, value: Numbers) -> Tensor:
 
 
 def explicit_vectors(argument: str, value: Tensor, m: int, d: int, heads: int | None) -> Tensor:
-    """Given vectors as a map keeps them, not copied: (m, d), or (heads, m, d) with `heads`.
+    """Return given vectors as (m, d), or (heads, m, d) with `heads`, without a copy.
 
-    Those of shape (m, d) serve all heads. Raises ValueError for another shape.
+    Vectors (m, d) are shared by all heads. Raises ValueError for another shape.
     """
     shapes = [(m, d)] if heads is None else [(m, d), (heads, m, d)]
     if value.shape not in shapes:
@@ -109,14 +110,13 @@ def resolve_projection(
     device: torch.device | str | None = None,
     heads: int | None = None,
 ) -> Tensor:
-    """A named projection drawn, or an explicit tensor checked and copied: (m, d), (heads, m, d).
+    """Draw a named projection, or validate and copy an explicit tensor: (m, d), (heads, m, d).
 
-    `argument` is the name that the caller knows the value by, for the message of the ValueError.
-    An explicit tensor keeps its own dtype and device where none is asked for, but for float16 and
-    bfloat16, in whose place there is float32: vectors are not rounded. With `heads`, one of
-    shape (m, d) serves all of them. Arrays and nested lists are taken as tensors. The ValueError is
-    for another shape, a dtype that is not floating-point, and entries that are not finite; those of
-    the meta device are not looked at.
+    `argument` is the name in error messages. Without `dtype` and `device` an explicit tensor keeps
+    its own, except that float16 and bfloat16 become float32, since vectors are not rounded. With
+    `heads`, a tensor (m, d) is shared by all heads. Arrays and nested lists are converted to
+    tensors. Raises ValueError for another shape, a dtype that is not floating-point, or entries
+    that are not finite; entries on the meta device are not checked.
     """
     if isinstance(value, str):
         check_dtype(dtype)

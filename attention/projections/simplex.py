@@ -2,10 +2,10 @@
 
 A block is D S R: R Haar on O(d), D = diag(chi_d) independent of R, and S the unit vectors from the
 centre of a regular simplex to its d corners (eq 9), so every row is N(0, I_d) while the cosine of
-each pair is -1/(d-1). Blocks for m > d are independent; the last one is cut to m mod d rows.
+each pair is -1/(d-1). Blocks for m > d are independent; the last one is truncated to m mod d rows.
 
-This lowers the error of one-sided exponential features. For even functions of omega (cosh, cos) it
-is worse than orthogonal rows.
+This coupling reduces the error of one-sided exponential features. For even functions of omega
+(cosh, cos) it is worse than orthogonal rows.
 """
 
 import math
@@ -17,13 +17,14 @@ from attention.projections.orthogonal import chi_norms, haar
 
 
 def check_simplex_dimension(d: int) -> None:
-    """Raises ValueError for d = 1, where a simplex has no directions."""
+    """Raise ValueError for d = 1, where a simplex has no directions."""
     if d < 2:
         raise ValueError(f"d must be at least 2 for a simplex projection, got {d}")
 
 
 def simplex_product(x: Tensor) -> Tensor:
-    """S x over the last dimension, (..., d) -> (..., d), in O(d) (algorithm 1). Differentiable.
+    """Compute S x over the last dimension, (..., d) -> (..., d), in O(d) (algorithm 1).
+    Differentiable.
 
     Raises ValueError for d below 2.
     """
@@ -38,7 +39,8 @@ def simplex_product(x: Tensor) -> Tensor:
 def simplex_matrix(
     d: int, dtype: torch.dtype | None = None, device: torch.device | str | None = None
 ) -> Tensor:
-    """S (d, d), eq 9: unit rows, pairwise cosines -1/(d-1), last column 0. Default dtype float64.
+    """Return S (d, d), eq 9: unit rows, pairwise cosines -1/(d-1), last column 0. Default dtype
+    float64.
 
     Raises ValueError for d below 2.
     """
@@ -46,7 +48,8 @@ def simplex_matrix(
 
 
 def simplex(m: int, d: int, generator: torch.Generator | None) -> Tensor:
-    """(m, d) float64, pairwise cosines -1/(d-1) within blocks of d, lengths chi_d; d at least 2."""
+    """Draw (m, d) float64, pairwise cosines -1/(d-1) within blocks of d, lengths chi_d; d at least
+    2."""
     check_simplex_dimension(d)
     blocks = -(-m // d)
     # S acts on the columns of R: O(d^2) a block instead of the O(d^3) of a matrix product.

@@ -5,8 +5,8 @@ the conformity for small |x + y|. At the minimum each vector points away from th
 (eq 16). Sweeps of eq 17, omega_i <- -w_i r/|r| with r = sum_{j != i} omega_j, start from D S; a
 Haar rotation afterwards makes each row N(0, I_d). There is no closed form of the error.
 
-Blocks for m > d are independent. The last one is arranged for the m mod d rows that it keeps, so
-eq 16 holds there too; two rows are then opposite, and a single one is free.
+Blocks for m > d are independent. The last one is arranged for its m mod d rows, so eq 16 holds
+there too: two rows are opposite, and a single row is arbitrary.
 """
 
 import torch
@@ -16,17 +16,19 @@ from attention.projections.orthogonal import chi_norms, haar
 from attention.projections.simplex import check_simplex_dimension, simplex_matrix
 
 MAX_SWEEPS = 50
-"""Few blocks need more than 20, but for d = 3 a near-degenerate one can need hundreds."""
+"""Few blocks need more than 20 sweeps, but for d = 3 a nearly degenerate block can need
+hundreds."""
 
 TOLERANCE = 1e-12
-"""A sweep that moves no vector by more than this part of its block's longest ends the sweeps."""
+"""Sweeps stop when no vector moves by more than this fraction of the longest in its block."""
 
 
 def arrange(vectors: Tensor, max_sweeps: int = MAX_SWEEPS) -> Tensor:
-    """Turn each vector (blocks, rows, d) against the sum of its block's others; lengths stay.
+    """Turn each vector (blocks, rows, d) against the sum of the others in its block, keeping its
+    length.
 
-    Sequential within a block, batched over blocks. A vector whose others sum to zero stays as it
-    is: every direction is then equally good.
+    The sweep is sequential within a block and batched over blocks. A vector is not changed if the
+    others sum to zero: every direction is then equally good.
     """
     lengths = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     smallest_move = TOLERANCE * lengths.amax(-2)
@@ -46,7 +48,8 @@ def arrange(vectors: Tensor, max_sweeps: int = MAX_SWEEPS) -> Tensor:
 
 
 def simplex_plus(m: int, d: int, generator: torch.Generator | None) -> Tensor:
-    """(m, d) float64, each row opposite the sum of its block's others, lengths chi_d; d >= 2."""
+    """Draw (m, d) float64, each row opposite to the sum of the others in its block, lengths chi_d;
+    d >= 2."""
     check_simplex_dimension(d)
     blocks = -(-m // d)
     rotations = haar(blocks, d, generator)

@@ -1,8 +1,8 @@
-"""The fast Walsh-Hadamard transform and the random rotation made of three of them.
+"""The fast Walsh-Hadamard transform and the random rotation composed of three transforms.
 
 Simplex Random Features, appendix B.2.2, eq 89-90: R~ = (H D_1)(H D_2)(H D_3) with H the normalised
-Hadamard matrix and D_i diagonal matrices of independent random signs. R~ is orthogonal but takes
-2^(3d) values at most, so it is not Haar distributed.
+Hadamard matrix and D_i diagonal matrices of independent random signs. R~ is orthogonal but takes at
+most 2^(3d) values, so it is not Haar-distributed.
 """
 
 import torch
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 def padded_dimension(d: int) -> int:
-    """The smallest power of two that is at least d."""
+    """Return the smallest power of two that is at least d."""
     return 1 << (d - 1).bit_length()
 
 
 def fast_walsh_hadamard(x: Tensor) -> Tensor:
-    """H x over the last dimension, (..., d) -> (..., d), in O(d log d) additions.
+    """Compute H x over the last dimension, (..., d) -> (..., d), in O(d log d) additions.
 
-    H has entries +-1/sqrt(d) in Sylvester's order (eq 90), is symmetric and its own inverse.
-    Differentiable; no matrix is formed.
+    H has entries +-1/sqrt(d) in Sylvester's order (eq 90), is symmetric and is its own inverse. The
+    function is differentiable and forms no matrix.
 
-    Raises ValueError where d is not a power of two.
+    Raises ValueError if d is not a power of two.
     """
     d = x.shape[-1]
     if d < 1 or d != padded_dimension(d):
@@ -34,7 +34,8 @@ def fast_walsh_hadamard(x: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, signs: Tensor) -> Tensor:
-    """(H D_1)(H D_2)(H D_3) x: (..., d) and signs (..., 3, d), d a power of two -> (..., d)."""
+    """Compute (H D_1)(H D_2)(H D_3) x: (..., d) and signs (..., 3, d), d a power of two -> (...,
+    d)."""
     for i in (2, 1, 0):
         x = fast_walsh_hadamard(signs[..., i, :] * x)
     return x

@@ -1,7 +1,7 @@
 """Closed-form errors of the estimators, in the dtype of their inputs.
 
-Python's numbers and lists do for tensors, in float64 unless a tensor beside them says otherwise; a
-number in place of a vector is one of dimension 1.
+Functions also accept Python numbers and lists instead of tensors, in float64 unless another
+argument is a tensor of another dtype. A number instead of a vector is a vector of dimension 1.
 """
 
 from attention.theory.angular import angle, lambda_moments

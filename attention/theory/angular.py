@@ -1,4 +1,4 @@
-"""The angular coefficient's moments and the angular hybrid's mean squared error.
+"""Moments of the angular coefficient and the mean squared error of the angular hybrid.
 
 Hybrid Random Features: Lemma 3.2 (moments), Theorems 3.1 and D.1 (error).
 """
@@ -14,10 +14,11 @@ from attention.theory.hybrid import bipolar_mse
 
 
 def angle(x: Numbers, y: Numbers) -> Tensor:
-    """Angle between x and y in radians, (..., d), (..., d) -> (...); accurate near 0 and pi.
+    """Return the angle between x and y in radians, (..., d), (..., d) -> (...); accurate near 0 and
+    pi.
 
-    A zero vector is at pi/2 to any other and at 0 to itself: with sgn(0) = 1, the signs of its
-    projections differ from another's half of the time, from its own never.
+    The angle of a zero vector to any other vector is pi/2, and to itself 0: with sgn(0) = 1, the
+    signs of its projections differ from those of another vector half of the time.
     """
     x, y = as_vectors(x=x, y=y)
     a, b = _direction(x), _direction(y)
@@ -26,7 +27,8 @@ def angle(x: Numbers, y: Numbers) -> Tensor:
 
 
 def lambda_moments(theta: Numbers, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """E[L^2], E[(1-L)^2] and E[L(1-L)] of the estimate L of theta/pi from n independent vectors."""
+    """Return E[L^2], E[(1-L)^2] and E[L(1-L)] of the estimate L of theta/pi from n independent
+    vectors."""
     (theta,) = as_numbers(theta=theta)
     p = theta / math.pi
     first = p * (p - p / n + 1 / n)
@@ -47,18 +49,19 @@ def angular_hybrid(
     base: tuple[str, str] = ("hyperbolic", "trig"),
     A: float | Tensor | None = None,
 ) -> Tensor:
-    """(..., d), (..., d) -> (...): E[L^2] MSE_1 + E[(1-L)^2] MSE_2 + sharing.
+    """Mean squared error of the angular hybrid: (..., d), (..., d) -> (...).
 
     Args:
-        projection: coupling of the bases' rows, one name or one for each: any that the bases have
-            with their own rows, "iid" with shared ones.
-        num_lambda_features: n, vectors for the coefficient.
-        shared_projections: both bases use the same rows, which adds 2 E[L(1-L)] Cov(S1, S2).
-        lambda_projection: "iid"; Lemma 3.2 needs independent vectors, whatever the bases have.
+        projection: coupling of the rows of the bases, one name or one per base: any coupling that
+            the bases support with separate rows, "iid" with shared rows.
+        num_lambda_features: n, number of vectors for the coefficient.
+        shared_projections: whether both bases use the same rows. The error is E[L^2] MSE_1 +
+            E[(1-L)^2] MSE_2, plus 2 E[L(1-L)] Cov(S1, S2) with shared rows.
+        lambda_projection: "iid"; Lemma 3.2 requires independent vectors.
         base: (S1, S2), two of hyperbolic, oprf, positive and trig.
-        A: parameter of an oprf base; None is the pair's optimum.
+        A: parameter of an oprf base; default: the optimum for each pair.
 
-    Raises ValueError for what has no closed form.
+    Raises ValueError if there is no closed form.
     """
     if lambda_projection != "iid":
         raise ValueError(
@@ -81,6 +84,6 @@ def angular_hybrid(
 
 
 def _direction(u: Tensor) -> Tensor:
-    """u / |u|, and 0 for a zero vector."""
+    """Return u / |u|, or 0 for a zero vector."""
     length = torch.linalg.vector_norm(u, dim=-1, keepdim=True)
     return u / length.masked_fill(length == 0, 1.0)

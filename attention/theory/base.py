@@ -1,14 +1,15 @@
 """Mean squared errors of trig, phase, positive and hyperbolic features.
 
-All are unbiased, so the error is the variance of a mean of m terms, of which the coupled pairs
-(formulas for blocks of d rows) add their covariance:
+All estimates are unbiased, so the error is the variance of a mean of m terms, to which coupled
+pairs (in blocks of d rows) add their covariance:
 
     MSE = weight (Var_1 / m + pairs / m^2 (E[f_i f_j] - E[f]^2))
 
 with f = exp or cosh of omega.(x+y), weight exp(-2|x|^2-2|y|^2), or f = cos of omega.(x-y), weight
-1, for the Gaussian kernel; the softmax kernel has exp(|x|^2+|y|^2) more.
+1, for the Gaussian kernel; for the softmax kernel there is a further factor exp(|x|^2+|y|^2).
 Sources: Hybrid Random Features, Lemma 2.2; On the Error of Random Fourier Features (the phase's
-variance); Simplex Random Features, Theorems 3.2 and 4.5 (even features under simplex rows: ours).
+variance); Simplex Random Features, Theorems 3.2 and 4.5 (even features with simplex rows: derived
+here).
 """
 
 import math
@@ -21,7 +22,7 @@ from attention.theory.conformity import coupled_pairs, pair_covariance
 
 
 class Lengths(NamedTuple):
-    """The squared lengths that every error depends on, each (...)."""
+    """The squared lengths on which all errors depend, each (...)."""
 
     norms: Tensor
     """|x|^2 + |y|^2"""
@@ -32,20 +33,20 @@ class Lengths(NamedTuple):
 
 
 def lengths(x: Tensor, y: Tensor) -> Lengths:
-    """Of (..., d), (..., d), leading dimensions broadcast."""
+    """Compute the lengths for (..., d), (..., d); leading dimensions broadcast."""
     norms = x.square().sum(-1) + y.square().sum(-1)
     return Lengths(norms, (x + y).square().sum(-1), (x - y).square().sum(-1))
 
 
 def log_weight(of: Lengths, kernel: str) -> Tensor:
-    """Logarithm of the error's factor for `kernel`, relative to the Gaussian one's."""
+    """Logarithm of the factor of the error for `kernel`, relative to the Gaussian kernel."""
     return of.norms if kernel == "softmax" else 0 * of.norms
 
 
 def times_exp(factor: Tensor, log_scale: Tensor) -> Tensor:
-    """factor * exp(log_scale), elementwise: 0 stays 0, and only the product may overflow."""
+    """Return factor * exp(log_scale), elementwise: 0 stays 0, and only the product may overflow."""
     zero = factor == 0
-    # A factor of 0 has no logarithm, but a gradient.
+    # A factor of 0 has no logarithm, but it has a gradient.
     largest = math.log(torch.finfo(log_scale.dtype).max) - 1
     at_zero = factor * log_scale.clamp(max=largest).exp()
     log_size = factor.abs().masked_fill(zero, 1.0).log()
@@ -76,7 +77,7 @@ def trig(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax"
 def trig_phase(of: Lengths, m: int, projection: str, dim: int, kernel: str = "softmax") -> Tensor:
     """(1 + KG^4/2 - KG^2) / m for the Gaussian kernel and independent rows; m features.
 
-    The phases are independent, so that coupled rows share the covariance of their cosines only.
+    The phases are independent, so coupled rows share only the covariance of their cosines.
     """
     single = (1 + (-of.minus).expm1().square()) / 2
     pairs = mean_covariance(projection, -of.minus, m, dim, even=True)
@@ -86,13 +87,14 @@ def trig_phase(of: Lengths, m: int, projection: str, dim: int, kernel: str = "so
 def exponential_pairs(
     of: Lengths, m: int, projection: str, dim: int, kernel: str, *, even: bool = False
 ) -> Tensor:
-    """What coupling adds to the error of exponentials of omega.(x+y); even: of their cosh."""
+    """Contribution of the coupling to the error of exponentials of omega.(x+y), or of cosh if
+    `even`."""
     log_scale = log_weight(of, kernel) - 2 * of.norms + of.plus
     return times_exp(mean_covariance(projection, of.plus, m, dim, even=even), log_scale)
 
 
 def cosine_pairs(of: Lengths, m: int, projection: str, dim: int, kernel: str) -> Tensor:
-    """What coupling adds to the error of cosines of omega.(x-y)."""
+    """Contribution of the coupling to the error of cosines of omega.(x-y)."""
     covariance = mean_covariance(projection, -of.minus, m, dim, even=True)
     return times_exp(covariance, log_weight(of, kernel))
 
@@ -100,7 +102,8 @@ def cosine_pairs(of: Lengths, m: int, projection: str, dim: int, kernel: str) ->
 def mean_covariance(
     projection: str, square: Tensor, m: int, dim: int, *, even: bool = False
 ) -> Tensor:
-    """What coupled pairs add to the variance of a mean of m terms, as in `pair_covariance`."""
+    """Contribution of coupled pairs to the variance of a mean of m terms, as in
+    `pair_covariance`."""
     covariance = pair_covariance(projection, square, dim, even=even)
     return coupled_pairs(projection, m, dim) / m**2 * covariance
 

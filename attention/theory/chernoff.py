@@ -9,9 +9,9 @@ So U = Z/top lies in (0, 1], and its moments have the closed form
 
     E U^k = (1-4Ak)^(-d/2) exp(2Ak l / (1-4Ak)),
 
-whose exponential series is the moment generating function that the theorem's Legendre transform L
-needs. Coupling makes no mixed moment of the terms larger than that of independent ones, given the
-rows' lengths: E exp(|sum k_i omega_i| ...) has k_i >= 0, and directions at right or obtuse angles.
+whose exponential series is the moment generating function in the Legendre transform L of the
+theorem. Given the lengths of the rows, coupling does not increase any mixed moment of the terms: E
+exp(|sum k_i omega_i| ...) has k_i >= 0 and directions at right or obtuse angles.
 """
 
 import torch
@@ -23,9 +23,10 @@ from attention.options import check_count, check_positive
 from attention.theory import base
 
 _LARGEST = 2000.0
-"""Of s = theta top. Every theta gives a bound, so a limit costs sharpness only, near the top."""
+"""Largest s = theta top. Every theta gives a bound, so the limit only makes the bound less sharp
+near the top."""
 _TERMS = 2600
-"""Beyond it the series of exp(s) has less than 1e-16 of its sum."""
+"""The terms of the series of exp(s) beyond it are less than 1e-16 of its sum."""
 
 
 def oprf_upper_tail_bound(
@@ -54,7 +55,8 @@ def oprf_upper_tail_bound(
         - wide.norms
     ).to(wide.plus.device)
     exact = gaussian(x.double(), y.double())
-    # In units of the largest term; a softmax kernel's estimate is the Gaussian one's, scaled.
+    # In units of the largest term; the estimate of the softmax kernel is a scaled estimate of the
+    # Gaussian.
     level = (exact + error * (-base.log_weight(wide, kernel) / 2).exp()) * (-log_top).exp()
     log_moments = _log_moments(wide.plus, dim, A)
     rate = _legendre(level.clamp(max=1.0), log_moments)
@@ -63,7 +65,7 @@ def oprf_upper_tail_bound(
 
 
 def _log_moments(plus: Tensor, dim: int, A: float) -> Tensor:
-    """log(E U^k / k!) for k = 0, 1, ...: |x + y|^2 (...) -> (..., terms)."""
+    """Return log(E U^k / k!) for k = 0, 1, ...: |x + y|^2 (...) -> (..., terms)."""
     k = torch.arange(_TERMS, dtype=plus.dtype, device=plus.device)
     below = 1 - 4 * A * k
     noncentrality = ((1 - 4 * A) / (16 * A**2) * plus).unsqueeze(-1)
@@ -71,7 +73,8 @@ def _log_moments(plus: Tensor, dim: int, A: float) -> Tensor:
 
 
 def _legendre(level: Tensor, log_moments: Tensor) -> Tensor:
-    """sup over s in a range of s level - log E exp(s U), elementwise, by bisection of its slope."""
+    """Return the supremum over s of s level - log E exp(s U), elementwise, by bisection of its
+    slope."""
     k = torch.arange(log_moments.shape[-1], dtype=level.dtype, device=level.device)
     low = torch.full_like(level, -30.0)
     high = torch.full_like(level, _LARGEST).log()
@@ -82,6 +85,6 @@ def _legendre(level: Tensor, log_moments: Tensor) -> Tensor:
         reached = (weights * k).sum(-1) > level * middle.exp()
         low, high = torch.where(reached, low, middle), torch.where(reached, middle, high)
     s = low.exp()
-    # Without its first term, which is 1: log1p keeps the digits of small s.
+    # Without the first term, which is 1: log1p keeps the digits for small s.
     rest = (log_moments + k * low.unsqueeze(-1))[..., 1:].logsumexp(-1)
     return s * level - torch.logaddexp(rest, torch.zeros_like(rest))

@@ -1,10 +1,10 @@
-"""Error of the clustered hybrid: each pair of clusters has complex exponentials of its own.
+"""Error of the clustered hybrid, with one complex exponential base per pair of clusters.
 
 Hybrid Random Features, appendix H. With zero-one coefficients (Definition H.2) the estimate is that
-of the pair's clusters, so its error is that base's, or the default one's where the pair has none.
-With Gaussian ones (Definition H.1) it is
-sum_ij L_ij S_ij + (1 - sum L_ij) S_0, where all bases share their projections and all coefficients
-theirs: their covariances (ours) are those of exponentials.
+of the pair's clusters, so the error is that of their base, or of the default base if the pair has
+none. With Gaussian ones (Definition H.1) it is sum_ij L_ij S_ij + (1 - sum L_ij) S_0, where all
+bases share their projections and all coefficients share theirs. The covariances (derived here) are
+those of exponentials.
 """
 
 import torch
@@ -29,7 +29,7 @@ _DEFAULT_BASES: dict[str, tuple[complex, ...]] = {
     "positive": (1.0,),
     "trig": (1j,),
 }
-"""Each as a mean of complex exponentials with these multiples of the identity."""
+"""Default bases as means of complex exponentials with these multiples of the identity."""
 
 
 def clustered_hybrid(
@@ -51,27 +51,29 @@ def clustered_hybrid(
     lambda_projection: str = "iid",
     default_base: str = "trig",
 ) -> Tensor:
-    """(..., d), (..., d) -> (...), for independent rows.
+    """Mean squared error of the clustered hybrid with independent rows: (..., d), (..., d) ->
+    (...).
 
-    In float64 inside, since Gaussian coefficients' large terms cancel. Some widths away from all
-    centres they do so beyond its digits too, and what is left is no error.
+    The computation is in float64, since large terms of Gaussian coefficients cancel. Several widths
+    away from all centres the cancellation exceeds the precision of float64, and the result is
+    meaningless.
 
     Args:
-        query_centers: (nq, d), of the clusters that queries belong to by least distance; like x
-            and y in units of a Gaussian kernel's bandwidth.
-        key_centers: (nk, d), the same of keys.
-        complex_a: A of each pair of centres is the complex optimum, else the real one.
+        query_centers: (nq, d); a query belongs to the nearest centre. Like x and y, in units of the
+            bandwidth of a Gaussian kernel.
+        key_centers: (nk, d), the same for keys.
+        complex_a: whether A of each pair of centres is the complex optimum, else the real optimum.
         a_limits: least and largest |A_k|.
-        pairs: (p, 2), clusters i and j of those with a base of their own, as a map with `num_pairs`
-            has them in `pairs`; None: all.
-        coefficients: "zero_one" or "gaussian"; the options below are of "gaussian" alone.
-        num_lambda_features: n, vectors for the coefficients.
+        pairs: (p, 2), clusters i and j of the pairs with a base, as in the buffer `pairs` of a map
+            with `num_pairs`. Default: all pairs.
+        coefficients: "zero_one" or "gaussian"; the options below apply to "gaussian" only.
+        num_lambda_features: n, number of vectors for the coefficients.
         lambda_scale: t, width of the regions around the centres.
         lambda_features: features that estimate the coefficients, "positive" or "trig".
         lambda_projection: "iid".
         default_base: S_0, one of hyperbolic, positive and trig.
 
-    Raises ValueError for what has no closed form and for centres of another shape.
+    Raises ValueError if there is no closed form or centres have another shape.
     """
     dim = x.shape[-1]
     for argument, centers in (("query_centers", query_centers), ("key_centers", key_centers)):
@@ -114,7 +116,7 @@ def clustered_hybrid(
 
 
 def _pairs(pairs: Tensor | None, nq: int, nk: int) -> list[tuple[int, int]]:
-    """Clusters (i, j) of the pairs with bases. Raises ValueError for what are none."""
+    """Return clusters (i, j) of the pairs with bases. Raises ValueError for invalid pairs."""
     every = [(i, j) for i in range(nq) for j in range(nk)]
     if pairs is None:
         return every
@@ -130,20 +132,21 @@ def _pairs(pairs: Tensor | None, nq: int, nk: int) -> list[tuple[int, int]]:
 def _diagonal(
     query_center: Tensor, key_center: Tensor, complex_a: bool, a_limits: tuple[float, float]
 ) -> Tensor:
-    """A (d,) of a pair of centres."""
+    """Return A (d,) of a pair of centres."""
     floor, cap = a_limits
     return optimal_diagonal(query_center, key_center, complex_a=complex_a, floor=floor, cap=cap)
 
 
 def _nearest(u: Tensor, centers: Tensor) -> Tensor:
-    """Index of the nearest centre: (..., d) -> (...)."""
+    """Return the index of the nearest centre: (..., d) -> (...)."""
     return (u.unsqueeze(-2) - centers).square().sum(-1).argmin(-1)
 
 
 def _weight_moments(
     x: Tensor, y: Tensor, diagonals: Tensor, n: int, scale: float, features: str
 ) -> Tensor:
-    """E[w_k w_l] of p coefficients at shared vectors and of what they leave: (..., p+1, p+1).
+    """Return E[w_k w_l] of p coefficients with shared vectors and of the remaining weight: (...,
+    p+1, p+1).
 
     L_k estimates K_k = exp(-|u_k - w_k|^2/2) with u = B x/t and w = -S B^-1 y/t, B = |A| and S the
     signs of A^2. Cov(L_k, L_l) is K_k K_l (exp(z_k.z_l) - 1)/n with z = u + w for positive
@@ -174,7 +177,8 @@ def _weight_moments(
 def _covariances(
     x: Tensor, y: Tensor, diagonals: list[Tensor], default_base: str, kernel: str
 ) -> Tensor:
-    """Of the pairs' bases and the default one at one shared projection: (..., p+1, p+1)."""
+    """Return the covariances of the bases of the pairs and the default base for one shared
+    projection: (..., p+1, p+1)."""
     bases: list[tuple[Tensor | complex, ...]] = [(A,) for A in diagonals]
     bases.append(_DEFAULT_BASES[default_base])
     rows = []

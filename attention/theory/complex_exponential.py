@@ -1,12 +1,12 @@
-"""Complex exponential features: error, covariances, and the A that fits two centres.
+"""Complex exponential features: error, covariances, and the optimal A for two centres.
 
 Hybrid Random Features, section 2.3 and appendix H. With u = A x, w = A^-T y, z = u + w and squares
-without conjugates, one projection gives Re(SM exp(omega.z - z.z/2)), of mean SM = exp(x.y). Two of
-them at one shared projection have, in SM^2,
+without conjugates, one projection gives Re(SM exp(omega.z - z.z/2)), with mean SM = exp(x.y). Two
+of them with a shared projection have, in units of SM^2,
 
     E[S_A S_B] = Re(exp(z_A.z_B) + exp(z_A.conj(z_B))) / 2
 
-(ours). A = I is the positive map, A = i I the trigonometric one.
+(derived here). A = I is the positive map, A = i I the trigonometric map.
 """
 
 import torch
@@ -17,9 +17,10 @@ from attention.theory import base
 from attention.theory.special import scaled_expm1
 
 A_FLOOR = 1e-2
-"""Least |A_kk| of an optimal diagonal: where the key's centre is 0 the exact one would be 0."""
+"""Smallest |A_kk| of an optimal diagonal: where the key's centre is 0 the exact optimum would be
+0."""
 A_CAP = 1e2
-"""Largest |A_kk|: where the query's centre is 0 the exact one would be infinite."""
+"""Largest |A_kk|: where the query's centre is 0 the exact optimum would be infinite."""
 
 
 def check_invertible(A: Tensor, dim: int) -> None:
@@ -42,12 +43,12 @@ def complex_exponential(
     *,
     A: Numbers,
 ) -> Tensor:
-    """Error with independent rows: (..., d), (..., d) -> (...).
+    """Mean squared error with independent rows: (..., d), (..., d) -> (...).
 
     Args:
         A: (d,) for a diagonal, or (d, d), real or complex; a number is that multiple of I.
 
-    Raises ValueError for other couplings and for A that has no inverse.
+    Raises ValueError for other couplings and for an A without an inverse.
     """
     if projection != "iid":
         raise ValueError(
@@ -59,13 +60,13 @@ def complex_exponential(
 def complex_exponential_covariance(
     x: Numbers, y: Numbers, A: Numbers, B: Numbers, kernel: str = "softmax"
 ) -> Tensor:
-    """Cov(S_A, S_B) at one shared projection: (..., d), (..., d) -> (...).
+    """Return Cov(S_A, S_B) for a shared projection: (..., d), (..., d) -> (...).
 
-    With p, q, s and t the products of z's real and imaginary parts, it is in SM^2
+    With p, q, s and t the products of the real and imaginary parts of z, it is, in units of SM^2,
 
         exp(p) (cosh q cos s cos t + sinh q sin s sin t) - 1,
 
-    written in terms that vanish with z. Raises ValueError for A or B that has no inverse.
+    computed from terms that vanish with z. Raises ValueError for an A or B without an inverse.
     """
     x, y = as_vectors(x=x, y=y)
     real_a, imaginary_a = _shift(x, y, A)
@@ -92,7 +93,7 @@ def complex_exponential_covariance(
 def complex_exponential_moment(
     x: Numbers, y: Numbers, A: Numbers, B: Numbers, kernel: str = "softmax"
 ) -> Tensor:
-    """E[S_A S_B] at one shared projection: (..., d), (..., d) -> (...)."""
+    """Return E[S_A S_B] for a shared projection: (..., d), (..., d) -> (...)."""
     x, y = as_vectors(x=x, y=y)
     of = base.lengths(x, y)
     kernel_square = (base.log_weight(of, kernel) - of.minus).exp()
@@ -100,9 +101,9 @@ def complex_exponential_moment(
 
 
 def center_loss(x: Numbers, y: Numbers, A: Numbers) -> Tensor:
-    """l(A) = |A x + A^-T y|^2, conjugates in: (..., d), (..., d) -> (...) (eq 21).
+    """Return l(A) = |A x + A^-T y|^2, the squared modulus: (..., d), (..., d) -> (...) (eq 21).
 
-    The error grows with it, and is zero exactly where it is.
+    The error grows with l(A) and is zero exactly where l(A) is zero.
     """
     x, y = as_vectors(x=x, y=y)
     real, imaginary = _shift(x, y, A)
@@ -122,11 +123,12 @@ def optimal_diagonal(
     floor: float = A_FLOOR,
     cap: float = A_CAP,
 ) -> Tensor:
-    """Diagonal A of least l(A) at a pair of centres: (..., d), (..., d) -> (..., d).
+    """Return the diagonal A with the least l(A) at a pair of centres: (..., d), (..., d) -> (...,
+    d).
 
     |A_kk| = sqrt(|r_jk / r_ik|), imaginary where the product r_ik r_jk is positive (eq 86 and 87):
-    then l(A) = 0. Real A (eq 88) has l(A) = `least_real_loss`. Coordinates with one zero have no
-    exact solution and moduli are held between floor and cap; with two zeros A_kk = 1.
+    then l(A) = 0. A real A (eq 88) has l(A) = `least_real_loss`. Coordinates with one zero have no
+    exact solution, and moduli are clamped to [floor, cap]; with two zeros A_kk = 1.
 
     Raises ValueError unless 0 < floor <= 1 <= cap.
     """
@@ -146,13 +148,14 @@ def optimal_diagonal(
 
 
 def least_real_loss(query_center: Numbers, key_center: Numbers) -> Tensor:
-    """Infimum of l(A) over real diagonal A: sum_k max(0, 4 r_ik r_jk), (..., d) -> (...)."""
+    """Return the infimum of l(A) over real diagonal A: sum_k max(0, 4 r_ik r_jk), (..., d) ->
+    (...)."""
     query_center, key_center = as_vectors(query_center=query_center, key_center=key_center)
     return (4 * query_center * key_center).clamp(min=0).sum(-1)
 
 
 def _shift(x: Tensor, y: Tensor, A: Numbers) -> tuple[Tensor, Tensor]:
-    """Real and imaginary part of z = A x + A^-T y, each (..., d)."""
+    """Return the real and imaginary parts of z = A x + A^-T y, each (..., d)."""
     _, matrix = as_numbers(x=x, A=A)
     dtype = x.dtype.to_complex() if matrix.is_complex() else x.dtype
     matrix = matrix.to(x.device, dtype)

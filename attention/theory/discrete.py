@@ -1,7 +1,7 @@
 """Mean squared errors of Poisson and geometric features: Chefs' Random Tables eqs 11 and 13.
 
 The map is f(omega, u) = exp(-|u|^2/2) prod_l u_l^omega_l / sqrt(omega_l! p(omega_l)) for integers
-omega_l drawn from p, of which E[(f(x) f(y))^2] is a product over coordinates.
+omega_l drawn from p; E[(f(x) f(y))^2] is a product over coordinates.
 """
 
 import torch
@@ -23,8 +23,8 @@ def poisson(
 ) -> Tensor:
     """KG^2 (exp(lam d + sum x_l^2 y_l^2 / lam - 2 x.y) - 1) / m for the Gaussian kernel.
 
-    (..., d), (..., d) -> (...), any signs. lam: rate, a number or (...); None: the optimum for
-    each pair. Raises ValueError unless lam is positive.
+    (..., d), (..., d) -> (...), any signs. lam: the rate, a number or (...); default: the optimum
+    for each pair. Raises ValueError unless lam is positive.
     """
     _independent_only("poisson", projection)
     return _poisson(x, y, base.lengths(x, y), m, kernel, lam)
@@ -40,7 +40,8 @@ def poisson_plus(
     shift: Tensor,
     lam: float | Tensor | None = None,
 ) -> Tensor:
-    """Poisson features of x - shift and y - shift, shift (d,) or (..., d): the same kernel."""
+    """Error of Poisson features of x - shift and y - shift, shift (d,) or (..., d), for the same
+    kernel."""
     _independent_only("poisson_plus", projection)
     return _poisson(x - shift, y - shift, base.lengths(x, y), m, kernel, lam)
 
@@ -56,8 +57,8 @@ def geometric(
 ) -> Tensor:
     """KG^2 (p^-d exp(-2 x.y) prod_l I0(2|x_l y_l| / sqrt(1-p)) - 1) / m for the Gaussian kernel.
 
-    (..., d), (..., d) -> (...), any signs. p: of stopping, a number or (...); None: the optimum
-    for each pair. Raises ValueError unless 0 < p < 1.
+    (..., d), (..., d) -> (...), any signs. p: the probability of stopping, a number or (...);
+    default: the optimum for each pair. Raises ValueError unless 0 < p < 1.
     """
     _independent_only("geometric", projection)
     return _geometric(x, y, base.lengths(x, y), m, kernel, p)
@@ -73,7 +74,8 @@ def geometric_plus(
     shift: Tensor,
     p: float | Tensor | None = None,
 ) -> Tensor:
-    """Geometric features of x - shift and y - shift, shift (d,) or (..., d): the same kernel."""
+    """Error of geometric features of x - shift and y - shift, shift (d,) or (..., d), for the same
+    kernel."""
     _independent_only("geometric_plus", projection)
     return _geometric(x - shift, y - shift, base.lengths(x, y), m, kernel, p)
 
@@ -102,13 +104,13 @@ def _geometric(
 
 
 def _like(x: Tensor, value: float | Tensor) -> Tensor:
-    """In x's dtype, numbers without a detour through the default one."""
+    """Convert to the dtype of x; numbers are not first rounded to the default dtype."""
     return torch.as_tensor(value, dtype=x.dtype, device=x.device)
 
 
 def _variance(exponent: Tensor, of: base.Lengths, m: int, kernel: str) -> Tensor:
-    """KG^2 (exp(exponent) - 1) / m, times the kernel's weight."""
-    # Never negative but for rounding, by the Cauchy-Schwarz inequality.
+    """Return KG^2 (exp(exponent) - 1) / m, times the weight of the kernel."""
+    # Non-negative up to rounding, by the Cauchy-Schwarz inequality.
     exponent = exponent.clamp(min=0)
     log_factor = base.log_weight(of, kernel) - of.minus + exponent
     return base.times_exp(-(-exponent).expm1() / m, log_factor)

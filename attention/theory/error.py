@@ -1,4 +1,4 @@
-"""Mean squared errors by the name of the map."""
+"""Mean squared errors by name of the map."""
 
 import inspect
 from collections.abc import Callable
@@ -59,24 +59,25 @@ def mse(
     sigma: float = 1.0,
     **options: Any,
 ) -> Tensor:
-    """Mean squared error of the map's estimate of kernel(x, y): (..., d), (..., d) -> (...).
+    """Return the mean squared error of the map's estimate of kernel(x, y): (..., d), (..., d) ->
+    (...).
 
     Args:
-        name: map, as for `attention.feature_map`.
-        num_features: m, the number of projections (trig_phase has as many features, trig twice).
+        name: name of the map, as in `attention.feature_map`.
+        num_features: m, the number of projections (m features for trig_phase, 2m for trig).
         kernel: "softmax" or "gaussian".
-        projection: "iid", "orthogonal" or "simplex", blocks for m > d; discrete maps, and others
-            where they say so, take "iid" only; hybrids of two take a name for each base.
-        sigma: bandwidth of the Gaussian kernel, exp(-|x-y|^2 / (2 sigma^2)): that of x / sigma
-            and y / sigma, to which the options apply too. For gaussian_hybrid and the softmax
-            kernel, which has no bandwidth, the coefficient's: another name of `lambda_sigma`.
-        options: A of gerf and oprf, s of gerf, lam of poisson, p of geometric, each its optimum
-            for the pair where not given, and shift of the plus forms; A of complex_exponential;
-            those of the hybrids: see the function of that name in this package.
+        projection: "iid", "orthogonal" or "simplex", in blocks for m > d. Discrete maps and some
+            others support only "iid"; hybrids of two bases accept a name per base.
+        sigma: bandwidth of the Gaussian kernel, exp(-|x-y|^2 / (2 sigma^2)): the unit kernel of x /
+            sigma and y / sigma, to which the options apply too. For gaussian_hybrid and the softmax
+            kernel, which has no bandwidth, it is an alias of `lambda_sigma`.
+        options: A of gerf and oprf, s of gerf, lam of poisson, p of geometric, where the default is
+            the optimum for each pair, and shift of the plus forms; A of complex_exponential; and
+            the options of the hybrids, see the functions of this package.
 
     Raises:
-        ValueError: a map, coupling or option without a closed form; the message names those with.
-            Also x and y of different d.
+        ValueError: for a map, coupling or option without a closed form; the message names those
+            that have one. Also if x and y differ in d.
     """
     x, y = as_vectors(x=x, y=y)
     if name not in _CLOSED_FORMS:

@@ -1,6 +1,6 @@
-"""What coupling the projections gains, and its limits.
+"""Gain of coupled projections, and its limits.
 
-Simplex Random Features: Corollary 4.4 (with the factor 2^-k that its eq 25 lacks), Theorem 4.5,
+Simplex Random Features: Corollary 4.4 (with the factor 2^-k missing in eq 25), Theorem 4.5,
 Corollary 4.6 and section 5.1; Chefs' Random Tables, Theorem 4.1.
 """
 
@@ -29,16 +29,17 @@ def coupling_gap(
     *,
     kernel: str = "softmax",
 ) -> Tensor:
-    """Error with independent rows less that with coupled ones: (..., d), (..., d) -> (...).
+    """Return the error with independent rows minus the error with coupled rows: (..., d), (..., d)
+    -> (...).
 
-    From the coupled pairs alone, not by subtracting two errors. For one-sided exponentials the
-    gap of orthogonal rows is positive unless x = -y (Corollary 4.4); for cosines it may be
+    It is computed from the coupled pairs, not by subtracting two errors. For one-sided exponentials
+    the gap of orthogonal rows is positive unless x = -y (Corollary 4.4); for cosines it may be
     negative (Theorem 4.5).
 
     Args:
-        name: positive, oprf or gerf with s = 1 (one gap for all, whatever A), hyperbolic, trig or
+        name: positive, oprf or gerf with s = 1 (the same gap for any A), hyperbolic, trig or
             trig_phase.
-        num_features: m, blocks for m > d.
+        num_features: m, in blocks for m > d.
         projection: "orthogonal" or "simplex"; "iid" gives 0.
         kernel: "softmax" or "gaussian".
 
@@ -64,8 +65,8 @@ def orthogonality_gap_bound(
     """Lower bound on the orthogonality gap of GERF with real A, s = 1: Theorem 4.1.
 
     (..., d), (..., d) -> (...). (1 - 1/m) 2/(d+2) exp(-2|x|^2-2|y|^2) (exp(v2/2) - 1)^2 for the
-    Gaussian kernel, v2 = |x+y|^2: the paper's constant made explicit (ours), met with equality
-    at leading order in v2. Raises ValueError unless 1 <= num_features <= d.
+    Gaussian kernel, v2 = |x+y|^2: with an explicit constant (derived here) and equality at leading
+    order in v2. Raises ValueError unless 1 <= num_features <= d.
     """
     x, y = as_vectors(x=x, y=y)
     check_kernel(kernel)
@@ -79,9 +80,11 @@ def orthogonality_gap_bound(
 
 
 def mean_sine(dim: int) -> float:
-    """E sin(phi) for phi of density ~ sin(phi)^(d-1), Gamma((d+1)/2)^2 / (Gamma(d/2) Gamma(d/2+1)).
+    """Return E sin(phi) for phi with density ~ sin(phi)^(d-1): Gamma((d+1)/2)^2 / (Gamma(d/2)
+    Gamma(d/2+1)).
 
-    By its recurrence in steps of two from 2/pi (d = 1) and pi/4 (d = 2), without large Gammas.
+    Computed by its recurrence in steps of two from 2/pi (d = 1) and pi/4 (d = 2), without large
+    Gammas.
     """
     start = 2 / math.pi if dim % 2 else math.pi / 4
     steps = range(2 - dim % 2, dim, 2)
@@ -91,15 +94,16 @@ def mean_sine(dim: int) -> float:
 def small_sum_factor(
     projection: str, num_features: int, dim: int, *, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """kappa of positive features: m exp(2|x|^2+2|y|^2) MSE = kappa |x+y|^2 + O(|x+y|^4).
+    """Return kappa of positive features: m exp(2|x|^2+2|y|^2) MSE = kappa |x+y|^2 + O(|x+y|^4).
 
-    For the Gaussian kernel. 1 for iid and orthogonal rows, 1 - (pairs/m) E sin(phi) / (d-1) for
-    simplex rows, about 1/(2d) for m = d: the smallest sums gain the most (section 5.1).
+    For the Gaussian kernel, kappa is 1 for iid and orthogonal rows and 1 - (pairs/m) E sin(phi) /
+    (d-1) for simplex rows, about 1/(2d) for m = d: the gain is largest for small sums (section
+    5.1).
 
     Raises ValueError for a coupling without a closed form.
     """
     check_count("num_features", num_features)
-    # Names the couplings with a closed form for any other, and refuses simplex rows in dim 1.
+    # Raises ValueError for a coupling without a closed form and for simplex rows in dim 1.
     pair_covariance(projection, torch.zeros(()), dim)
     kappa = 1.0
     if projection == "simplex":
@@ -109,7 +113,8 @@ def small_sum_factor(
 
 
 def trig_asymptotic_ratio(x: Numbers, y: Numbers, num_features: int) -> Tensor:
-    """Error of trig with orthogonal rows over that with iid ones, to first order in 1/d.
+    """Return the error of trig with orthogonal rows divided by that with iid rows, to first order
+    in 1/d.
 
     (..., d), (..., d) -> (...): 1 - (m-1) z2^2 exp(-z2) / (d (1-exp(-z2))^2), z2 = |x-y|^2, either
     kernel (Corollary 4.6); 1 - (m-1)/d at x = y. Raises ValueError unless 1 <= num_features <= d.

@@ -1,8 +1,8 @@
 """Gaussian coefficients: values, moments, and the Gaussian hybrid's mean squared error.
 
 Hybrid Random Features, section 2.4 (coefficients), appendix F (eq 67 to 79, Theorems F.1, F.2). A
-coefficient is a Gaussian kernel of transformed inputs, so its variance is that of the features
-which estimate it.
+coefficient is a Gaussian kernel of transformed inputs, so its variance is that of the features that
+estimate it.
 """
 
 import torch
@@ -15,11 +15,11 @@ from attention.theory import base as errors
 from attention.theory.hybrid import bipolar_mse
 
 LAMBDA_FEATURES = ("positive", "trig")
-"""Those that may estimate a coefficient."""
+"""Features that can estimate a coefficient."""
 
 
 def gaussian_coefficient(x: Numbers, y: Numbers, M: Numbers, c: float = 1.0) -> Tensor:
-    """lambda = exp(-|x + M y|^2 / (2 c^2)): (..., d), (..., d), (d, d) -> (...)."""
+    """Return lambda = exp(-|x + M y|^2 / (2 c^2)): (..., d), (..., d), (d, d) -> (...)."""
     x, y, M = _with_matrix(x, y, M)
     check_positive(c=c)
     return gaussian(x, -y @ M.mT, sigma=c)
@@ -28,10 +28,10 @@ def gaussian_coefficient(x: Numbers, y: Numbers, M: Numbers, c: float = 1.0) -> 
 def gaussian_coefficient_variance(
     x: Numbers, y: Numbers, n: int, M: Numbers, c: float = 1.0, *, features: str = "positive"
 ) -> Tensor:
-    """Variance of the coefficient's estimate from n independent vectors, (...).
+    """Return the variance (...) of the coefficient's estimate from n independent vectors.
 
-    Estimated at u = x/c and w = -M y/c: (exp(4 u.w) - K^2)/n with positive features and
-    (1 - K^2)^2/(2n) with trig ones, K the coefficient.
+    With u = x/c, w = -M y/c and the coefficient K, it is (exp(4 u.w) - K^2)/n with positive
+    features and (1 - K^2)^2/(2n) with trig features.
     """
     x, y, M = _with_matrix(x, y, M)
     check_positive(c=c)
@@ -39,7 +39,8 @@ def gaussian_coefficient_variance(
 
 
 def bipolar_normaliser(lambda_sigma: float, radius: float) -> Tensor:
-    """rho = 1 - exp(-2 sigma^2 r^2), which makes the bipolar coefficient 1 at opposite inputs."""
+    """Return rho = 1 - exp(-2 sigma^2 r^2), for which the bipolar coefficient is 1 at opposite
+    inputs."""
     check_positive(lambda_sigma=lambda_sigma, radius=radius)
     return -torch.tensor(-2 * (lambda_sigma * radius) ** 2, dtype=torch.float64).expm1()
 
@@ -47,9 +48,9 @@ def bipolar_normaliser(lambda_sigma: float, radius: float) -> Tensor:
 def bipolar_coefficient(
     x: Numbers, y: Numbers, lambda_sigma: float = 1.0, radius: float = 1.0
 ) -> Tensor:
-    """lambda = (1 - exp(-sigma^2 |x-y|^2/2)) / rho: (..., d), (..., d) -> (...) (eq 67).
+    """Return lambda = (1 - exp(-sigma^2 |x-y|^2/2)) / rho: (..., d), (..., d) -> (...) (eq 67).
 
-    0 at x = y, and 1 at x = -y where |x| = |y| = radius.
+    It is 0 at x = y, and 1 at x = -y with |x| = |y| = radius.
     """
     x, y = as_vectors(x=x, y=y)
     rho = bipolar_normaliser(lambda_sigma, radius).to(x)
@@ -66,13 +67,13 @@ def bipolar_moments(
     features: str = "trig",
     lambda_projection: str = "iid",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """E[L^2], E[(1-L)^2] and E[L(1-L)] of the bipolar coefficient's estimate from n vectors.
+    """Return E[L^2], E[(1-L)^2] and E[L(1-L)] of the bipolar coefficient's estimate from n vectors.
 
     Args:
-        features: "trig", exact at x = y, or "positive", exact at x = -y; not both.
+        features: "trig", exact at x = y, or "positive", exact at x = -y.
         lambda_projection: coupling of the n vectors, as for the errors of these features.
 
-    Raises ValueError for n < 1, other features, a length that is not positive.
+    Raises ValueError for n < 1, other features, or a length that is not positive.
     """
     x, y = as_vectors(x=x, y=y)
     check_count("num_lambda_features", n)
@@ -84,7 +85,7 @@ def bipolar_moments(
 def moments_at(
     x: Tensor, y: Tensor, variance: Tensor, lambda_sigma: float, radius: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """As `bipolar_moments`, from the variance (...) of any unbiased estimate of its Gaussian."""
+    """Like `bipolar_moments`, from the variance (...) of any unbiased estimate of its Gaussian."""
     rho = bipolar_normaliser(lambda_sigma, radius).to(x)
     value = bipolar_coefficient(x, y, lambda_sigma, radius)
     variance = variance / rho.square()
@@ -108,18 +109,19 @@ def gaussian_hybrid(
     base: tuple[str, str] = ("hyperbolic", "trig"),
     A: float | Tensor | None = None,
 ) -> Tensor:
-    """(..., d), (..., d) -> (...): E[L^2] MSE_1 + E[(1-L)^2] MSE_2 + sharing.
+    """Mean squared error of the Gaussian hybrid: (..., d), (..., d) -> (...).
 
-    Zero at x = y with trig coefficients; at x = -y, |x| = radius, with positive ones.
+    The error is zero at x = y with trig coefficients, and at x = -y, |x| = radius, with positive
+    coefficients.
 
     Args:
-        lambda_sigma: the paper's sigma; the coefficient falls off over lengths of 1/sigma.
+        lambda_sigma: the paper's sigma; the coefficient varies over lengths of 1/sigma.
         radius: r, the common length of queries and keys, as in `bipolar_coefficient`.
         lambda_features: features that estimate the coefficient, "trig" or "positive".
         projection, num_lambda_features, shared_projections, base, A: as in `angular_hybrid`.
         lambda_projection: coupling of the coefficient's vectors.
 
-    Raises ValueError for what has no closed form.
+    Raises ValueError if there is no closed form.
     """
     moments = bipolar_moments(
         x,
@@ -145,7 +147,7 @@ def gaussian_hybrid(
 
 
 def _variance(u: Tensor, w: Tensor, n: int, features: str, projection: str) -> Tensor:
-    """Of n features' estimate of the Gaussian kernel of u and w."""
+    """Return the variance of an estimate from n features of the Gaussian kernel of u and w."""
     if features not in LAMBDA_FEATURES:
         raise ValueError(f"features must be one of {', '.join(LAMBDA_FEATURES)}, got {features!r}")
     of = errors.lengths(u, w)
@@ -154,7 +156,8 @@ def _variance(u: Tensor, w: Tensor, n: int, features: str, projection: str) -> T
 
 
 def _with_matrix(x: Numbers, y: Numbers, M: Numbers) -> tuple[Tensor, Tensor, Tensor]:
-    """x, y (..., d) and M (d, d) as tensors; a number M is that multiple of the identity."""
+    """Convert x, y (..., d) and M (d, d) to tensors; a number M is that multiple of the
+    identity."""
     x, y, M = as_numbers(x=x, y=y, M=M)
     x, y = as_vectors(x=x, y=y)
     if M.ndim == 0:

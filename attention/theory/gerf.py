@@ -1,8 +1,8 @@
-"""Mean squared errors of generalised exponential features (GERF), OPRF (FAVOR++) among them.
+"""Mean squared errors of generalised exponential features (GERF), including OPRF (FAVOR++).
 
-Chefs' Random Tables, Theorems 3.2 and 3.3, and 4.2 in a corrected form. Coupled rows are ours:
-rows whose lengths are independent of their directions have pair moments that do not depend on
-A, since the expectation over a length alone does not. So coupling adds what it adds to A = 0.
+Chefs' Random Tables, Theorems 3.2 and 3.3, and 4.2 in a corrected form. The result for coupled rows
+is derived here: if lengths are independent of directions, pair moments do not depend on A, since
+the expectation over a length does not. Coupling therefore contributes the same as for A = 0.
 """
 
 import torch
@@ -26,7 +26,8 @@ def gerf(
     A: complex | Tensor | None = None,
     s: int = 1,
 ) -> Tensor:
-    """(..., d), (..., d) -> (...). A real or complex, a number or (...); None: the best real one.
+    """Mean squared error of GERF: (..., d), (..., d) -> (...). A is real or complex, a number or
+    (...); default: the real optimum.
 
     With w2 = |x + s y|^2, p = d log((1-4A)/sqrt(1-8A)) + s w2/(1-8A) and its real counterpart q,
     MSE = KG^2 (Re(exp p)/2 + exp(q)/2 - 1) / m for the Gaussian kernel and independent rows.
@@ -50,7 +51,7 @@ def gerf(
     pairs = base.mean_covariance(projection, s * square, m, dim, even=s == -1)
     # The weight of cosines is KG^2 exp(|x-y|^2).
     log_pairs = torch.zeros_like(square) if s == 1 else square
-    # One factor for all terms, so that no infinities cancel; the error does not depend on it.
+    # A common factor for all terms, so that no infinities cancel; the error does not depend on it.
     top = torch.maximum(largest, log_pairs).clamp(min=0).detach()
     single = (
         (mean.clamp(min=0) - top).exp() * scaled_expm1(mean)
@@ -70,7 +71,8 @@ def oprf(
     *,
     A: float | Tensor | None = None,
 ) -> Tensor:
-    """GERF with s = 1 and real A < 1/8; None: the optimum for each pair (Theorem 3.3).
+    """Mean squared error of GERF with s = 1 and real A < 1/8; default: the optimum for each pair
+    (Theorem 3.3).
 
     Raises ValueError for a complex A.
     """
@@ -90,7 +92,8 @@ def _parts(A: complex | Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
 def _exponents(
     real: Tensor, imaginary: Tensor, square: Tensor, dim: int, s: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Real part and phase of p, q: a1, a2 and a3, a4 of Theorem 3.2, less KG^2; and (p + q)/2."""
+    """Return the real part and phase of p and q: a1, a2 and a3, a4 of Theorem 3.2 without KG^2; and
+    (p + q)/2."""
     below = 1 - 8 * real
     modulus = below.square() + 64 * imaginary.square()
     # (1-4A)^2 / (1-8A) = 1 + 16 A^2 / (1-8A), whose square root has a positive real part.
@@ -106,7 +109,7 @@ def _exponents(
     q = a3 + (-s / 2 + (s + 2 * root) / (2 * below)) * square
     if s == 1:
         return p, phase, q, (p + q) / 2
-    # For small A and s = -1 the multiples of w2 cancel but for this.
+    # For small A and s = -1 the multiples of w2 cancel except for this term.
     left = 64 * imaginary.square() / modulus + 16 * imaginary.square() / (root + 1 - 4 * real)
     mean = (dim / 2 * log_modulus + a3 + (left - 8 * real) / below * square) / 2
     return p, phase, q, mean
@@ -115,11 +118,11 @@ def _exponents(
 def oprf_tail_bound(
     x: Numbers, y: Numbers, num_features: int, error: float, A: float, *, kernel: str = "softmax"
 ) -> Tensor:
-    """Bound on the probability that an OPRF estimate misses kernel(x, y) by `error` or more.
+    """Bound on the probability that an OPRF estimate deviates from kernel(x, y) by `error` or more.
 
-    (..., d), (..., d) -> (...). Independent rows and A < 0, which makes every feature bounded:
-    0 <= f1 f2 <= (1-4A)^(d/2) exp(-(|x|^2+|y|^2)/(4A)) for the Gaussian kernel, and Hoeffding's
-    inequality gives 2 exp(-2 m error^2 / bound^2) (Theorem 4.2 with (1-4A)^-d).
+    (..., d), (..., d) -> (...). The bound holds for independent rows and A < 0, for which features
+    are bounded: 0 <= f1 f2 <= (1-4A)^(d/2) exp(-(|x|^2+|y|^2)/(4A)) for the Gaussian kernel, and
+    Hoeffding's inequality gives 2 exp(-2 m error^2 / bound^2) (Theorem 4.2 with (1-4A)^-d).
 
     Raises ValueError unless A < 0, error > 0 and num_features >= 1.
     """

@@ -1,9 +1,9 @@
-"""The von Mises kernel on a circle or torus, its harmonics, and what a finite number leaves out.
+"""The von Mises kernel on a circle or torus, its harmonics, and the truncation error.
 
-exp(kappa (cos t - 1)) = sum over integers n of c_n cos(n t), c_n = exp(-kappa) I_n(kappa) > 0, all
-of which sum to 1 (Abramowitz and Stegun, Handbook of Mathematical Functions, 9.6.34). On a torus
-the kernel is the product over axes, t and n are vectors, n t their scalar product, and c_n the
-product of the axes' c. Features keep a set S of frequencies and leave out the tail, 1 - sum_S c_n.
+exp(kappa (cos t - 1)) = sum over integers n of c_n cos(n t), c_n = exp(-kappa) I_n(kappa) > 0, with
+sum 1 (Abramowitz and Stegun, Handbook of Mathematical Functions, 9.6.34). On a torus the kernel is
+the product over axes, t and n are vectors, n t is their scalar product, and c_n is the product of
+the coefficients of the axes. Features keep a set S of frequencies and omit the tail, 1 - sum_S c_n.
 """
 
 import heapq
@@ -18,18 +18,19 @@ from torch import Tensor
 from attention.options import check_count, is_real
 
 PerAxis = float | Sequence[float]
-"""A number for every axis of the torus, or one for each."""
+"""A number for all axes of the torus, or one per axis."""
 
 
 def harmonic_tail(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1) -> float:
-    """The share of the von Mises kernel that `harmonic` features leave out, to 1e-15.
+    """Return the share of the von Mises kernel that `harmonic` features omit, accurate to 1e-15.
 
-    It is the largest error, which is at x = y, of the truncated sum as it is. The map divides that
-    by 1 - tail, so that its kernel is 1 at x = y: errors are then at most 2 tail.
+    It is the largest error of the truncated sum, which occurs at x = y. The map divides the sum by
+    1 - tail, so that its kernel is 1 at x = y; its errors are at most 2 tail.
 
     Args:
-        num_features: m, the frequencies kept beside 0, those of largest weight: on a circle 1 to m.
-        kappa: concentration: a number, or one for each axis.
+        num_features: m, the number of frequencies besides 0, those of largest weight: on a circle 1
+            to m.
+        kappa: concentration, a number or one per axis.
         dim: d, 1 for a circle, 2 for a torus.
 
     Raises ValueError for numbers that are not positive.
@@ -40,10 +41,12 @@ def harmonic_tail(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1) -> f
 
 
 def harmonic_rms_error(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1) -> float:
-    """Root mean square error of the kernel of `harmonic` features over the torus, to 1e-8.
+    """Return the root mean square error of the kernel of `harmonic` features over the torus,
+    accurate to 1e-8.
 
-    By Parseval, sum_S c_n^2 (tail / (1 - tail))^2 + sum of c_n^2 outside S, where all c_n^2 on an
-    axis sum to exp(-2 kappa) I_0(2 kappa). Arguments and errors as of `harmonic_tail`.
+    By Parseval's theorem its square is sum_S c_n^2 (tail / (1 - tail))^2 plus the sum of c_n^2
+    outside S, where all c_n^2 on an axis sum to exp(-2 kappa) I_0(2 kappa). Arguments and
+    exceptions are those of `harmonic_tail`.
     """
     tail = harmonic_tail(num_features, kappa=kappa, dim=dim)
     axes = check_axes("kappa", kappa, dim)
@@ -54,7 +57,7 @@ def harmonic_rms_error(num_features: int, *, kappa: PerAxis = 1.0, dim: int = 1)
 
 
 def check_axes(name: str, given: PerAxis, dim: int) -> tuple[float, ...]:
-    """A positive number for each of dim axes; raises ValueError for anything else."""
+    """Return a positive number for each of dim axes. Raises ValueError for other values."""
     axes: Any = [given] * dim if is_real(given) else given
     sound = isinstance(axes, Sequence) and not isinstance(axes, str) and len(axes) == dim
     if not sound or not all(is_real(axis) and 0 < axis < math.inf for axis in axes):
@@ -66,9 +69,11 @@ def check_axes(name: str, given: PerAxis, dim: int) -> tuple[float, ...]:
 
 
 def harmonics(count: int, kappa: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-    """The frequencies of largest weight: (count, d) integers in float64, and weights (1 + count,).
+    """Return the frequencies of largest weight, (count, d) integers in float64, and the weights (1
+    + count,).
 
-    Of n and -n, whose cosines are the same, one is kept, with c_n + c_-n; the first weight is c_0.
+    Only one of n and -n, which have the same cosine, is kept, with weight c_n + c_-n; the first
+    weight is c_0.
     """
     logs = [log_bessel(axis, count) for axis in kappa]
     found = itertools.islice(_in_order(logs), 1, count + 1)
@@ -83,10 +88,11 @@ def harmonics(count: int, kappa: tuple[float, ...]) -> tuple[Tensor, Tensor]:
 
 
 def _in_order(logs: list[list[float]]) -> Iterator[tuple[int, ...]]:
-    """Vectors of integers, one of each n and -n, by falling sums of logs[axis][|n|].
+    """Yield vectors of integers, one of each n and -n, in decreasing order of the sum of
+    logs[axis][|n|].
 
-    Best first: a vector of sizes comes from the one with its last nonzero entry one smaller, which
-    has a larger weight, since log c_n falls with n.
+    Best-first search: the predecessor of a vector has its last nonzero entry reduced by one and has
+    a larger weight, since log c_n decreases with n.
     """
     d = len(logs)
     start = (0,) * d
@@ -103,7 +109,7 @@ def _in_order(logs: list[list[float]]) -> Iterator[tuple[int, ...]]:
 
 
 def _signed(sizes: tuple[int, ...], nonzero: list[int]) -> Iterator[tuple[int, ...]]:
-    """All signs of the nonzero entries but for the first's, which is positive."""
+    """Yield all signs of the nonzero entries; the first is positive."""
     for signs in itertools.product((1, -1), repeat=max(0, len(nonzero) - 1)):
         entries = list(sizes)
         for axis, sign in zip(nonzero[1:], signs, strict=True):
@@ -112,10 +118,11 @@ def _signed(sizes: tuple[int, ...], nonzero: list[int]) -> Iterator[tuple[int, .
 
 
 def log_bessel(kappa: float, largest: int) -> list[float]:
-    """log(exp(-kappa) I_n(kappa)) for n = 0 ... largest.
+    """Return log(exp(-kappa) I_n(kappa)) for n = 0 ... largest.
 
-    The ratios r_n = I_n / I_{n-1} = 1 / (2 n / kappa + r_{n+1}) from far above, where a wrong start
-    no longer matters (Gautschi, Computational Aspects of Three-Term Recurrence Relations).
+    The ratios r_n = I_n / I_{n-1} = 1 / (2 n / kappa + r_{n+1}) are computed downwards from a large
+    n, where the starting value does not matter (Gautschi, Computational Aspects of Three-Term
+    Recurrence Relations).
     """
     start = math.ceil(math.sqrt(largest**2 + 40 * kappa)) + 20
     ratio, ratios = 0.0, []

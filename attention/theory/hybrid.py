@@ -1,12 +1,13 @@
-"""Mean squared error of hybrids of any number of bases, and what their features cost.
+"""Mean squared error of hybrids of any number of bases, and the cost of their features.
 
 estimate = sum_k w_k S_k with sum_k w_k = 1 and weights independent of the bases (Hybrid Random
-Features, eq 8). Since the weights sum to one, the errors of the bases alone count:
+Features, eq 8). Since the weights sum to one, the error depends only on the errors of the bases:
 
     MSE = sum_kl E[w_k w_l] Cov(S_k, S_l)
 
-(ours), of which Theorems 3.1, D.1, F.1 and F.2 are special cases. Bases with their own
-projections have no covariances; those of bases that share them are `shared_covariance`.
+(derived here), of which Theorems 3.1, D.1, F.1 and F.2 are special cases. Bases with separate
+projections are uncorrelated; `shared_covariance` gives the covariances of bases that share
+projections.
 """
 
 import torch
@@ -20,17 +21,17 @@ from attention.theory.optimal import oprf_parameter
 from attention.theory.special import scaled_expm1
 
 BASES = ("hyperbolic", "oprf", "positive", "trig")
-"""Those that a hybrid of two may take here."""
+"""Bases with a closed form in hybrids of two bases."""
 
 _ONE_SIDED = ("oprf", "positive")
 
 
 def hybrid_mse(weight_moments: Numbers, covariances: Numbers) -> Tensor:
-    """sum_kl E[w_k w_l] Cov(S_k, S_l): (..., p+1, p+1), (..., p+1, p+1) -> (...).
+    """Return sum_kl E[w_k w_l] Cov(S_k, S_l): (..., p+1, p+1), (..., p+1, p+1) -> (...).
 
     Args:
         weight_moments: E[w_k w_l]; the last weight is one minus the p coefficients.
-        covariances: of the bases, their errors on the diagonal.
+        covariances: covariances of the bases, with their errors on the diagonal.
 
     Raises ValueError unless both are square and of one size.
     """
@@ -41,11 +42,11 @@ def hybrid_mse(weight_moments: Numbers, covariances: Numbers) -> Tensor:
             "weight_moments and covariances must be (..., p+1, p+1) with one p, got "
             f"{tuple(weight_moments.shape)} and {tuple(covariances.shape)}"
         )
-    # A base without weight does not count where its error overflows, nor the reverse.
+    # A base with zero weight does not count even if its error overflows, and vice versa.
     unused = (weight_moments == 0) & covariances.isinf()
     exact = (covariances == 0) & weight_moments.isinf()
     terms = weight_moments.masked_fill(exact, 0.0) * covariances.masked_fill(unused, 0.0)
-    # Mixed terms may be minus infinity, but only where those of the diagonal overflow too.
+    # Mixed terms may be minus infinity, but only where diagonal terms overflow too.
     own = terms.diagonal(dim1=-2, dim2=-1).sum(-1)
     return torch.where(own.isinf(), own, terms.sum((-2, -1)))
 
@@ -63,17 +64,17 @@ def bipolar_mse(
     shared_projections: bool,
     A: float | Tensor | None,
 ) -> Tensor:
-    """Error of L S1 + (1 - L) S2: (..., d), (..., d) -> (...) (Theorem 3.1).
+    """Return the error of L S1 + (1 - L) S2: (..., d), (..., d) -> (...) (Theorem 3.1).
 
     Args:
-        name: of the hybrid, for messages.
+        name: name of the hybrid in error messages.
         moments: E[L^2], E[(1-L)^2] and E[L(1-L)], each (...).
         base: S1 and S2, two of `BASES`.
-        shared_projections: both use the same iid rows; else their own, coupled by `projection`,
-            a name or one for each base.
-        A: parameter of an oprf base, below 1/8; None is the pair's optimum.
+        shared_projections: whether both bases use the same iid rows; otherwise they have separate
+            rows, coupled by `projection`, one name or one per base.
+        A: parameter of an oprf base, below 1/8; default: the optimum for each pair.
 
-    Raises ValueError for other bases, and for shared rows that are coupled.
+    Raises ValueError for other bases and for coupled shared rows.
     """
     check_two_of("base", base, BASES)
     if shared_projections and projection != "iid":
@@ -104,7 +105,7 @@ def base_mse(
     *,
     A: float | Tensor | None = None,
 ) -> Tensor:
-    """Error of one of `BASES`, (..., d), (..., d) -> (...); A as in `bipolar_mse`."""
+    """Return the error of one of `BASES`, (..., d), (..., d) -> (...); A as in `bipolar_mse`."""
     if name == "oprf":
         return oprf(x, y, m, projection, kernel, A=A)
     error = {"hyperbolic": errors.hyperbolic, "positive": errors.positive, "trig": errors.trig}
@@ -120,13 +121,13 @@ def shared_covariance(
     *,
     A: float | Tensor | None = None,
 ) -> Tensor:
-    """Cov of two of `BASES` at one shared projection: (..., d), (..., d) -> (...).
+    """Return the covariance of two of `BASES` for a shared projection: (..., d), (..., d) -> (...).
 
-    Gaussian integrals of exp(A_k |omega|^2 + B_k omega.z_k), B_k = sqrt(1 - 4 A_k), with
-    z = x + y for the exponentials (A = 0 but for oprf) and z = i (x - y), A = 0 for trig. Trig
-    with an exponential of A = 0 is SM^2 (cos(|x|^2 - |y|^2) - 1), as in Theorem 3.1.
+    Gaussian integrals of exp(A_k |omega|^2 + B_k omega.z_k), B_k = sqrt(1 - 4 A_k), with z = x + y
+    for the exponentials (A = 0 except for oprf) and z = i (x - y), A = 0 for trig. For trig and an
+    exponential with A = 0 it is SM^2 (cos(|x|^2 - |y|^2) - 1), as in Theorem 3.1.
 
-    Raises ValueError for other bases and for A of 1/8 or more.
+    Raises ValueError for other bases and for A >= 1/8.
     """
     x, y = as_vectors(x=x, y=y)
     if not {first, second} <= set(BASES):
@@ -167,17 +168,19 @@ def hybrid_multiplications(
     functions: tuple[int, ...] = (2, 2),
     lambda_functions: tuple[int, ...] = (1,),
 ) -> int:
-    """Multiplications for one token's hybrid features (Hybrid Random Features, section L).
+    """Return the number of multiplications for the hybrid features of one token (Hybrid Random
+    Features, section L).
 
-    (t_1 + .. + t_{p+1}) m d + (l_1 + .. + l_p) n d + m n sum_k l_k (t_k + t_{p+1}). It counts a
-    product of projections for every function; functions of one projection can share theirs.
+    (t_1 + .. + t_{p+1}) m d + (l_1 + .. + l_p) n d + m n sum_k l_k (t_k + t_{p+1}). A product of
+    projections is counted for every function, although functions of one projection can share it.
 
     Args:
-        functions: t_k, functions of each projection of base k: 2 for trig and hyperbolic, 1 for
-            positive and oprf. The last is the base that takes one minus the coefficients.
-        lambda_functions: l_k, the same of coefficient k: 1 for the angular, 2 for the Gaussian.
+        functions: t_k, number of functions of each projection of base k: 2 for trig and hyperbolic,
+            1 for positive and oprf. The last base has the weight one minus the coefficients.
+        lambda_functions: l_k, the same for coefficient k: 1 for the angular, 2 for the Gaussian
+            coefficient.
 
-    Raises ValueError unless there is one base more than coefficients.
+    Raises ValueError unless there is one more base than coefficients.
     """
     if len(functions) != len(lambda_functions) + 1:
         raise ValueError(
@@ -190,7 +193,7 @@ def hybrid_multiplications(
 
 
 def _quadratic(name: str, of: errors.Lengths, dim: int, A: float | Tensor | None) -> Tensor:
-    """A of the base: 0 but for oprf, whose default is the optimum for the pair."""
+    """Return A of the base: 0 except for oprf, whose default is the optimum for each pair."""
     if name != "oprf":
         return torch.zeros_like(of.plus)
     if A is None:
@@ -202,11 +205,11 @@ def _quadratic(name: str, of: errors.Lengths, dim: int, A: float | Tensor | None
 
 
 def _symmetric(first: Tensor, mixed: Tensor, second: Tensor) -> Tensor:
-    """[[first, mixed], [mixed, second]] in the last two dimensions."""
+    """Return [[first, mixed], [mixed, second]] in the last two dimensions."""
     entries = torch.broadcast_tensors(first, mixed, mixed, second)
     return torch.stack(entries, -1).unflatten(-1, (2, 2))
 
 
 def _scaled_excess(exponent: Tensor, top: Tensor) -> Tensor:
-    """(exp(exponent) - 1) exp(-top), elementwise, for top >= exponent and top >= 0."""
+    """Return (exp(exponent) - 1) exp(-top), elementwise, for top >= exponent and top >= 0."""
     return scaled_expm1(exponent) * (exponent.clamp(min=0) - top).exp()

@@ -1,13 +1,13 @@
 """Squared L2 error of trig and trig_phase features over a measure of pairs, Gaussian kernel.
 
-On the Error of Random Fourier Features names these results among those of its longer version; they
-are derived here. With f = estimate - kernel and a probability measure mu of pairs,
+These results are announced in On the Error of Random Fourier Features and derived here. With f =
+estimate - kernel and a probability measure mu of pairs,
 
     E int f^2 dmu = int Var(estimate) dmu,
 
-and one of the independent frequencies changes int f^2 dmu by at most 16/F (trig) or 24/F
-(trig_phase), so that McDiarmid's inequality bounds how far it strays from its mean. F is the number
-of feature rows, as in `attention.theory.uniform`.
+and changing one of the independent frequencies changes int f^2 dmu by at most 16/F (trig) or 24/F
+(trig_phase), so McDiarmid's inequality bounds its deviation from the mean. F is the number of
+feature rows, as in `attention.theory.uniform`.
 """
 
 import math
@@ -21,11 +21,11 @@ from attention.theory.uniform import check_name, projections
 
 
 def expected_l2_error(name: str, x: Numbers, y: Numbers, rows: int, sigma: float = 1.0) -> Tensor:
-    """E of the mean of f^2 over all pairs of points: (n, d), (k, d) -> ().
+    """Return the expected mean of f^2 over all pairs of points: (n, d), (k, d) -> ().
 
-    For another measure, points drawn from it: the mean over them is that of their own measure.
+    For another measure, pass points drawn from it: the result is exact for their empirical measure.
 
-    Raises ValueError for other names, rows that do not fit and a sigma that is not positive.
+    Raises ValueError for other names, an invalid number of rows, or a sigma that is not positive.
     """
     x, y = as_vectors(x=x, y=y)
     m = projections(name, rows)
@@ -38,17 +38,17 @@ def expected_l2_error(name: str, x: Numbers, y: Numbers, rows: int, sigma: float
 def expected_gaussian_l2_error(
     name: str, dim: int, rows: int, spread: float, sigma: float = 1.0
 ) -> float:
-    """E int f^2 dmu where x and y are independent and N(0, spread^2 I).
+    """Return E int f^2 dmu for independent x and y with distribution N(0, spread^2 I).
 
-    With q(a) = E exp(-a |x-y|^2/2) = (1 + 2 a spread^2)^(-d/2), the mean of trig's variance is
-    (1 + q(4/sigma^2) - 2 q(2/sigma^2)) / F, of trig_phase's (1 + q(4/..)/2 - q(2/..)) / F.
+    With q(a) = E exp(-a |x-y|^2/2) = (1 + 2 a spread^2)^(-d/2), the mean variance of trig is (1 +
+    q(4/sigma^2) - 2 q(2/sigma^2)) / F, and of trig_phase (1 + q(4/..)/2 - q(2/..)) / F.
 
     Raises ValueError for other names and arguments that are not positive.
     """
     projections(name, rows)
     check_positive(dim=dim, spread=spread, sigma=sigma)
     ratio = 2 * (spread / sigma) ** 2
-    # Less 1, which leaves more digits where the spread is small and terms of trig cancel.
+    # Minus 1, which keeps more digits where the spread is small and terms of trig cancel.
     double, square = (math.expm1(-dim / 2 * math.log1p(a * ratio)) for a in (4, 2))
     if name == "trig":
         return (double - 2 * square) / rows

@@ -1,7 +1,7 @@
-"""Error of nested hybrids: the Gaussian coefficient is estimated by a hybrid of its own.
+"""Error of nested hybrids, whose Gaussian coefficient is estimated by another hybrid.
 
-Hybrid Random Features, appendix F, which names them and leaves them; the formula is Theorem 3.1
-with the moments of `attention.theory.gaussian`, whose variance is here the inner hybrid's error.
+Nested hybrids are mentioned in Hybrid Random Features, appendix F. The formula is Theorem 3.1 with
+the moments of `attention.theory.gaussian`, where the variance is the error of the inner hybrid.
 """
 
 from torch import Tensor
@@ -27,19 +27,20 @@ def nested_hybrid_mse(
     base: tuple[str, str] = ("hyperbolic", "trig"),
     A: float | Tensor | None = None,
 ) -> Tensor:
-    """E[L^2] MSE_1 + E[(1-L)^2] MSE_2 + sharing: (..., d), (..., d), (...) -> (...).
+    """Return the mean squared error of a nested hybrid: (..., d), (..., d), (...) -> (...).
 
-    L = (1 - G)/rho, G an unbiased estimate of exp(-sigma^2 |x-y|^2/2). For |x| = |y| = radius and
-    an angular inner hybrid it is 0 both at x = y and at x = -y, which no Gaussian hybrid is.
+    L = (1 - G)/rho, where G is an unbiased estimate of exp(-sigma^2 |x-y|^2/2). For |x| = |y| =
+    radius and an angular inner hybrid the error is 0 both at x = y and at x = -y, unlike for a
+    Gaussian hybrid.
 
     Args:
         num_features: m of the two bases.
         inner_error: mean squared error of G, such as `mse("angular_hybrid", sigma x, sigma y, ...,
-            kernel="gaussian")`, or this function's own for another level.
+            kernel="gaussian")`, or of this function for another level.
         lambda_sigma, radius: of the coefficient, as in `bipolar_coefficient`.
         kernel, projection, shared_projections, base, A: of the outer hybrid, as in `mse`.
 
-    Raises ValueError for what has no closed form.
+    Raises ValueError if there is no closed form.
     """
     x, y = as_vectors(x=x, y=y)
     _, inner_error = as_numbers(x=x, inner_error=inner_error)

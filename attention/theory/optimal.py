@@ -1,7 +1,7 @@
-"""Parameters of least variance, for one pair or from averages over data.
+"""Parameters with the least variance, for one pair or from averages over data.
 
 Chefs' Random Tables: Theorem 3.3 (OPRF), eq 8 (averages), sections 3.2.1 and 3.2.2 (Poisson and
-geometric). For the mean of an error's exponent over many pairs, give the averages named below.
+geometric). For the mean exponent of the error over many pairs, pass the averages described below.
 """
 
 import math
@@ -12,15 +12,15 @@ from torch import Tensor
 from attention.conversion import Numbers, as_numbers, as_vectors
 
 POISSON_FLOOR = 1e-6
-"""Least rate returned: at 0 the map is degenerate."""
+"""Smallest returned rate: at 0 the map is degenerate."""
 GEOMETRIC_FLOOR = 1e-6
-"""Least 1 - p returned: at p = 1 the map is degenerate."""
+"""Smallest returned 1 - p: at p = 1 the map is degenerate."""
 
 
 def oprf_rho(plus_square: Numbers, dim: int) -> Tensor:
-    """rho* in (0, 1] of OPRF at |x + y|^2, elementwise; 1 at 0 (Theorem 3.3).
+    """Return rho* in (0, 1] of OPRF at |x + y|^2, elementwise; 1 at 0 (Theorem 3.3).
 
-    The positive root of 2 v2 rho^2 + (2 v2 + d) rho - d = 0, without cancellation.
+    It is the positive root of 2 v2 rho^2 + (2 v2 + d) rho - d = 0, computed without cancellation.
     """
     (plus_square,) = as_numbers(plus_square=plus_square)
     doubled = 2 * plus_square
@@ -29,9 +29,9 @@ def oprf_rho(plus_square: Numbers, dim: int) -> Tensor:
 
 
 def oprf_parameter(plus_square: Numbers, dim: int) -> Tensor:
-    """A* <= 0 of OPRF (FAVOR++) at |x + y|^2 or its average, elementwise; 0 at 0.
+    """Return A* <= 0 of OPRF (FAVOR++) at |x + y|^2 or its average, elementwise; 0 at 0.
 
-    A* = (1 - 1/rho*)/8, in whichever of its two forms does not cancel.
+    A* = (1 - 1/rho*)/8, computed in the form without cancellation.
     """
     (plus_square,) = as_numbers(plus_square=plus_square)
     difference = dim - 2 * plus_square
@@ -42,14 +42,15 @@ def oprf_parameter(plus_square: Numbers, dim: int) -> Tensor:
 
 @torch.no_grad()
 def gerf_parameter(minus_square: Numbers, dim: int) -> Tensor:
-    """Real A* >= 0 of GERF with s = -1 at |x - y|^2 or its average, elementwise; 0 at 0.
+    """Return the real A* >= 0 of GERF with s = -1 at |x - y|^2 or its average, elementwise; 0 at 0.
 
     A* = (1 - 1/rho)/8 at the root e = rho - 1 of
 
         d e / (2 (1 + e)(2 + e)) = z2 / (1 + exp((2 + e) z2)),
 
-    where the variance's derivative is zero (ours; Theorem 3.2 with s = -1). Left rises and right
-    falls for e <= sqrt 2, where left is the greater for every z2. No gradient.
+    where the derivative of the variance is zero (derived here; Theorem 3.2 with s = -1). The left
+    side increases and the right side decreases up to e = sqrt 2, where the left side is greater for
+    every z2. The result has no gradient.
     """
     (minus_square,) = as_numbers(minus_square=minus_square)
     low = torch.zeros_like(minus_square)
@@ -67,7 +68,7 @@ def gerf_parameter(minus_square: Numbers, dim: int) -> Tensor:
 
 
 def _gerf_slope(excess: Tensor, square: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Left minus right of the equation of `gerf_parameter`, and its derivative in e."""
+    """Return left minus right side of the equation of `gerf_parameter` and its derivative in e."""
     product = (1 + excess) * (2 + excess)
     share = torch.sigmoid(-(2 + excess) * square)
     value = dim * excess / (2 * product) - square * share
@@ -76,9 +77,10 @@ def _gerf_slope(excess: Tensor, square: Tensor, dim: int) -> tuple[Tensor, Tenso
 
 
 def poisson_parameter(square_products: Numbers) -> Tensor:
-    """Rate lam* = sqrt(mean over l of x_l^2 y_l^2), at least POISSON_FLOOR: (..., d) -> (...).
+    """Return the rate lam* = sqrt(mean over l of x_l^2 y_l^2), at least POISSON_FLOOR: (..., d) ->
+    (...).
 
-    For data give mean_i(x_il^2) mean_j(y_jl^2), the average over all pairs.
+    For data pass mean_i(x_il^2) mean_j(y_jl^2), the average over all pairs.
     """
     (square_products,) = as_vectors(square_products=square_products)
     return square_products.mean(-1).clamp(min=POISSON_FLOOR**2).sqrt()
@@ -86,11 +88,12 @@ def poisson_parameter(square_products: Numbers) -> Tensor:
 
 @torch.no_grad()
 def geometric_parameter(products: Numbers) -> Tensor:
-    """p* in (0, 1 - GEOMETRIC_FLOOR] of geometric features from |x_l y_l|: (..., d) -> (...).
+    """Return p* in (0, 1 - GEOMETRIC_FLOOR] of geometric features from |x_l y_l|: (..., d) ->
+    (...).
 
-    Root of p sum_l t_l I1(t_l)/I0(t_l) = 2 d (1 - p) with t_l = 2 |x_l y_l| / sqrt(1 - p), whose
-    left rises and right falls; bisected in log p/(1-p), so that both ends keep their digits. For
-    data give mean|x_l| mean|y_l|. No gradient.
+    It is the root of p sum_l t_l I1(t_l)/I0(t_l) = 2 d (1 - p) with t_l = 2 |x_l y_l| / sqrt(1 -
+    p), where the left side increases and the right side decreases. Bisection in log p/(1-p) keeps
+    the digits at both ends. For data pass mean|x_l| mean|y_l|. The result has no gradient.
     """
     (products,) = as_vectors(products=products)
     dim = products.shape[-1]
@@ -107,7 +110,8 @@ def geometric_parameter(products: Numbers) -> Tensor:
 
 
 def mean_square_of_sums(x: Numbers, y: Numbers, s: int = 1) -> Tensor:
-    """Mean over i and j of |x_i + s y_j|^2: (..., Lx, d), (..., Ly, d) -> (...), in O(Ld) (eq 8).
+    """Return the mean over i and j of |x_i + s y_j|^2: (..., Lx, d), (..., Ly, d) -> (...), in
+    O(Ld) (eq 8).
 
     Raises ValueError unless s is 1 or -1.
     """
@@ -116,5 +120,5 @@ def mean_square_of_sums(x: Numbers, y: Numbers, s: int = 1) -> Tensor:
         raise ValueError(f"s must be 1 or -1, got {s}")
     squares = x.square().sum(-1).mean(-1) + y.square().sum(-1).mean(-1)
     mixed = (x.mean(-2) * y.mean(-2)).sum(-1)
-    # Rounding may leave a mean of squares just below zero.
+    # Rounding may give a mean of squares just below zero.
     return (squares + 2 * s * mixed).clamp(min=0)

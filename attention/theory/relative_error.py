@@ -1,8 +1,8 @@
 """Relative errors sqrt(MSE)/SM on a sphere: curves over the angle, maxima and bounds.
 
-Queries and keys of one length r at angle theta; m independent projections, n vectors for the
-angular coefficient. Hybrid Random Features, Lemma 3.4 and Theorem 3.5, whose last term lacks a
-factor r as printed (ours; the bound below holds, the printed one fails at n = 1, r = 5).
+Queries and keys have the same length r and angle theta; there are m independent projections and n
+vectors for the angular coefficient. Hybrid Random Features, Lemma 3.4 and Theorem 3.5, whose last
+term as printed lacks a factor r (the bound below holds; the printed one fails at n = 1, r = 5).
 """
 
 import math
@@ -19,21 +19,22 @@ _ZOOMS = 6
 
 
 def largest_base_error(r: float) -> float:
-    """W(r) = exp(2 r^2) (1 - exp(-4 r^2)); trig and hyperbolic reach W(r)/sqrt(2m)."""
+    """W(r) = exp(2 r^2) (1 - exp(-4 r^2)); the largest relative error of trig and hyperbolic is
+    W(r)/sqrt(2m)."""
     return -math.exp(2 * r**2) * math.expm1(-4 * r**2)
 
 
 def relative_error(name: str, theta: Numbers, r: float, m: int, n: int = 8) -> Tensor:
-    """sqrt(MSE)/SM at angle theta in radians, elementwise.
+    """Return sqrt(MSE)/SM at angle theta in radians, elementwise.
 
     Args:
-        name: "trig", "hyperbolic", "positive" or "angular_hybrid" (of hyperbolic and trig; at
-            equal lengths shared projections change nothing).
-        r: length of x and of y.
-        m: projections of each base.
-        n: vectors of the angular coefficient; no other map has any.
+        name: "trig", "hyperbolic", "positive" or "angular_hybrid" (with bases hyperbolic and trig;
+            at equal lengths shared projections do not change the error).
+        r: length of x and y.
+        m: number of projections of each base.
+        n: number of vectors of the angular coefficient; ignored by other maps.
 
-    Raises ValueError for other names, lengths that are not positive, counts below 1.
+    Raises ValueError for other names, lengths that are not positive, or counts below 1.
     """
     (theta,) = as_numbers(theta=theta)
     if name not in _CURVES:
@@ -43,10 +44,12 @@ def relative_error(name: str, theta: Numbers, r: float, m: int, n: int = 8) -> T
 
 
 def max_relative_error(name: str, r: float, m: int, n: int = 8) -> float:
-    """Largest `relative_error` over all angles, in float64; arguments and errors as there."""
+    """Return the largest `relative_error` over all angles, in float64. Arguments and exceptions are
+    the same."""
     low, high = 0.0, math.pi
     best = -math.inf
-    # A maximum is flat: the angle to 1e-9 gives the error to rounding. Each zoom divides by 1000.
+    # A maximum is flat: the angle to 1e-9 gives the error to rounding. Each step divides the range
+    # by 1000.
     for _ in range(_ZOOMS):
         grid = torch.linspace(low, high, _GRID, dtype=torch.float64)
         errors = relative_error(name, grid, r, m, n)
@@ -60,8 +63,8 @@ def max_relative_error(name: str, r: float, m: int, n: int = 8) -> float:
 def angular_relative_error_bound(r: float, m: int, n: int) -> float:
     """Upper bound of the angular hybrid's largest relative error, r >= 1 (Theorem 3.5, corrected).
 
-    W(r)/(r sqrt(2m)) sqrt((1 - 1/n)/pi + r/(n sqrt(pi))): of order W/r only if n grows like r.
-    Raises ValueError for r < 1 and counts below 1.
+    It is W(r)/(r sqrt(2m)) sqrt((1 - 1/n)/pi + r/(n sqrt(pi))), of order W/r only if n grows like
+    r. Raises ValueError for r < 1 and counts below 1.
     """
     _check(r, m, n)
     if r < 1:
@@ -71,7 +74,8 @@ def angular_relative_error_bound(r: float, m: int, n: int) -> float:
 
 
 def angular_relative_error_slope(r: float, m: int, n: int) -> float:
-    """Limit of the angular hybrid's error / sqrt(theta) at 0, and / sqrt(pi - theta) at pi."""
+    """Return the limit of the angular hybrid's relative error / sqrt(theta) at 0, and / sqrt(pi -
+    theta) at pi."""
     _check(r, m, n)
     return largest_base_error(r) / math.sqrt(2 * math.pi * m * n)
 
@@ -95,7 +99,7 @@ def _positive(theta: Tensor, r: float, m: int, n: int) -> Tensor:
 def _angular_hybrid(theta: Tensor, r: float, m: int, n: int) -> Tensor:
     first, second, _ = lambda_moments(theta, n)
     parts = (
-        # A coefficient of zero takes its base out, though that base's error overflow.
+        # A coefficient of zero removes its base even if the error of that base overflows.
         torch.where(weight > 0, weight.sqrt() * error, torch.zeros_like(error))
         for weight, error in (
             (first, _hyperbolic(theta, r, m, n)),

@@ -1,13 +1,14 @@
 """Density of |omega_i + omega_j| by coupling: Simplex Random Features, Lemmas 4.1 and 4.2.
 
-Rf-conformity is the mean of a growing function of this length, so what a coupling takes from its
-upper tail is what it gains. The sum of two independent rows is sqrt(2) times one row (eq 18). Two
-rows at the angle theta have lengths R cos(phi/2) and R sin(phi/2) with R of chi(2d), hence
+Rf-conformity is the mean of an increasing function of this length, so a coupling gains by a smaller
+upper tail. The sum of two independent rows is distributed as sqrt(2) times one row (eq 18). Two
+rows at the angle theta have lengths R cos(phi/2) and R sin(phi/2) with R distributed as chi(2d),
+hence
 
     |omega_i + omega_j| = R sqrt(1 + cos(theta) sin(phi)),   phi of density ~ sin^(d-1) on [0, pi],
 
-which is eq 20 as a mixture; for orthogonal rows it is chi(2d) itself. The length of opposite rows,
-simplex ones in two dimensions, is the difference of theirs.
+which is eq 20 as a mixture; for orthogonal rows it is chi(2d). The length of the sum of opposite
+rows, such as simplex rows in two dimensions, is the difference of their lengths.
 """
 
 import math
@@ -21,13 +22,15 @@ from attention.theory.conformity import COUPLINGS
 from attention.theory.special import gauss_legendre, sine_quadrature
 
 _NODES = 256
-"""Rows that are nearly opposite need more than other integrals: the mixture comes close to 0."""
+"""Rows that are nearly opposite need more nodes than other integrals, since the mixture comes close
+to 0."""
 
 
 def resultant_density_at_angle(cos_theta: float, w: Numbers, dim: int) -> Tensor:
-    """Density at w = |omega_i + omega_j| of rows at the angle theta, elementwise (eq 20).
+    """Return the density at w = |omega_i + omega_j| of rows at the angle theta, elementwise (eq
+    20).
 
-    Raises ValueError unless cos_theta is in [-1, 1], and for a dim below 1.
+    Raises ValueError if cos_theta is not in [-1, 1] or dim is below 1.
     """
     (w,) = as_numbers(w=w)
     check_count("dim", dim)
@@ -43,10 +46,11 @@ def resultant_density_at_angle(cos_theta: float, w: Numbers, dim: int) -> Tensor
 
 
 def resultant_density(projection: str, w: Numbers, dim: int) -> Tensor:
-    """Density at w = |omega_i + omega_j| of two rows of one block, elementwise (eq 18 and 20).
+    """Return the density at w = |omega_i + omega_j| of two rows of one block, elementwise (eq 18
+    and 20).
 
-    Raises ValueError for a coupling without a closed form, for a dim below 1, and for simplex rows
-    with dim 1.
+    Raises ValueError for a coupling without a closed form, a dim below 1, or simplex rows with dim
+    1.
     """
     (w,) = as_numbers(w=w)
     check_count("dim", dim)
@@ -65,9 +69,10 @@ def resultant_density(projection: str, w: Numbers, dim: int) -> Tensor:
 
 
 def _difference_density(w: Tensor, dim: int) -> Tensor:
-    """Of |a - b|, both chi(d): 2 E f(a + w) over a, f their density."""
+    """Return the density of |a - b| for a and b distributed as chi(d) with density f: 2 E f(a + w)
+    over a."""
     nodes, weights = (values.to(w) for values in gauss_legendre(_NODES))
-    # Beyond 12 from sqrt(d) chi(d) has less than exp(-70).
+    # The mass of chi(d) beyond a distance of 12 from sqrt(d) is less than exp(-70).
     start, end = max(0.0, math.sqrt(dim) - 12), math.sqrt(dim) + 12
     length = start + (end - start) * (nodes + 1) / 2
     both = _chi_density(length, dim) * _chi_density(length + w.unsqueeze(-1), dim)
@@ -75,7 +80,8 @@ def _difference_density(w: Tensor, dim: int) -> Tensor:
 
 
 def _chi_density(r: Tensor, degrees: int) -> Tensor:
-    """Of chi with `degrees` degrees of freedom: r^(k-1) exp(-r^2/2) / (2^(k/2-1) Gamma(k/2))."""
+    """Return the density of chi with `degrees` degrees of freedom: r^(k-1) exp(-r^2/2) / (2^(k/2-1)
+    Gamma(k/2))."""
     inside = r.clamp(min=0)
     log_constant = (degrees / 2 - 1) * math.log(2) + math.lgamma(degrees / 2)
     log_density = torch.xlogy(r.new_tensor(degrees - 1), inside) - inside.square() / 2

@@ -1,4 +1,4 @@
-"""Special functions that keep their digits near 0 and do not overflow far from it."""
+"""Special functions that are accurate near 0 and do not overflow far from it."""
 
 import math
 from functools import cache
@@ -8,20 +8,20 @@ from torch import Tensor
 
 
 def scaled_expm1(t: Tensor) -> Tensor:
-    """(exp(t) - 1) exp(-max(t, 0)), elementwise: between -1 and 1, with every digit near 0."""
+    """Return (exp(t) - 1) exp(-max(t, 0)), elementwise: between -1 and 1, accurate near 0."""
     return torch.where(t > 0, -(-t.clamp(min=0)).expm1(), t.clamp(max=0).expm1())
 
 
 def log_bessel_i0(t: Tensor) -> Tensor:
-    """log I0(t) for t >= 0, elementwise."""
+    """Return log I0(t) for t >= 0, elementwise."""
     return torch.special.i0e(t).log() + t
 
 
 def hyp1f1_half_excess(dim: int, z: Tensor) -> tuple[Tensor, Tensor]:
-    """1F1(d; d/2; z) - 1 as mantissa * exp(log_scale), elementwise, by a series.
+    """Return 1F1(d; d/2; z) - 1 as mantissa * exp(log_scale), elementwise, by a series.
 
-    For z >= 0 all terms are positive. For z < 0 Kummer's exp(z) 1F1(-d/2; d/2; -z), whose
-    coefficients are at most 1, so that the error is at most rounding in exp(z) exp(|z|) = 1.
+    For z >= 0 all terms are positive. For z < 0 Kummer's transformation exp(z) 1F1(-d/2; d/2; -z)
+    has coefficients of at most 1, so the error is at most rounding in exp(z) exp(|z|) = 1.
     """
     positive = z >= 0
     size = z.abs()
@@ -48,10 +48,10 @@ def hyp1f1_half_excess(dim: int, z: Tensor) -> tuple[Tensor, Tensor]:
 
 @cache
 def sine_quadrature(dim: int, count: int = 64) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Values of sin(phi) and weights for phi of density ~ sin(phi)^(d-1) on [0, pi].
+    """Return values of sin(phi) and weights for phi with density ~ sin(phi)^(d-1) on [0, pi].
 
-    `count` Gauss-Legendre nodes on the half interval [pi/2, pi/2 + w]; for large d, w ends where
-    the density has fallen below exp(-60).
+    They are `count` Gauss-Legendre nodes on the half interval [pi/2, pi/2 + w]; for large d, w is
+    where the density falls below exp(-60).
     """
     nodes, weights = gauss_legendre(count)
     width = min(math.pi / 2, 11 / math.sqrt(dim))
@@ -62,8 +62,8 @@ def sine_quadrature(dim: int, count: int = 64) -> tuple[tuple[float, ...], tuple
 
 @cache
 def gauss_legendre(count: int) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on [-1, 1], float64 on the CPU, from the eigenvectors of the Jacobi matrix
-    (Golub, Welsch)."""
+    """Return Gauss-Legendre nodes and weights on [-1, 1], float64 on the CPU, from the eigenvectors
+    of the Jacobi matrix (Golub, Welsch)."""
     with torch.device("cpu"):
         k = torch.arange(1.0, count, dtype=torch.float64)
         off_diagonal = k / (4 * k.square() - 1).sqrt()

@@ -1,10 +1,10 @@
-"""Bounds on the largest error over a domain, for trig and trig_phase, Gaussian kernel.
+"""Bounds on the largest error over a domain, for trig and trig_phase and the Gaussian kernel.
 
-On the Error of Random Fourier Features. A domain of diameter ell in R^d, kernel
-exp(-|x-y|^2/(2 sigma^2)), F rows of features (the paper's D): F/2 projections of `trig` (its phi)
-or F of `trig_phase` (its psi). The poster leaves out the constants beta and misprints two formulas;
-those here are derived again from a covering of the domain: the exponent of `trig_phase` has d + 1
-where the poster has d + 2, and the concentration bounds' terms all grow with F.
+On the Error of Random Fourier Features. A domain of diameter ell in R^d, kernel exp(-|x-y|^2/(2
+sigma^2)), F rows of features (the paper's D): F/2 projections of `trig` (its phi) or F of
+`trig_phase` (its psi). The poster omits the constants beta and misprints two formulas. The formulas
+here are derived from a covering of the domain: the exponent of `trig_phase` has d + 1 instead of d
++ 2, and all terms of the concentration bounds grow with F.
 """
 
 import math
@@ -18,12 +18,12 @@ MAPS = ("trig", "trig_phase")
 """The paper's phi and psi."""
 
 GAMMA = {"trig": 0.964, "trig_phase": 1.55}
-"""Constants of the expected maximum as the poster gives them, not derived again; for trig_phase it
-has 0.8 < gamma' < 1.55, of which this is the safe end."""
+"""Constants of the expected maximum from the poster, not derived here; for trig_phase it states 0.8
+< gamma' < 1.55, of which this is the conservative end."""
 
 
 def uniform_constant(name: str, dim: int) -> float:
-    """beta_d (trig) or beta'_d (trig_phase) of `uniform_bound`.
+    """Return beta_d (trig) or beta'_d (trig_phase) of `uniform_bound`.
 
     beta_d = [(d/2)^(-d/(d+2)) + (d/2)^(2/(d+2))] 2^((6d+2)/(d+2)), at most 66 (d = 64);
     beta'_d = [d^(-d/(d+1)) + d^(1/(d+1))] 2^((5d+1)/(d+1)) 3^(d/(d+1)), at most 98 (d = 48).
@@ -38,7 +38,8 @@ def uniform_constant(name: str, dim: int) -> float:
 
 
 def largest_cosine_variance(diameter: float, sigma: float = 1.0) -> float:
-    """sup of 2 Var cos(omega.delta) over |delta| <= diameter: (1 - exp(-ell^2/sigma^2))^2."""
+    """Return the supremum of 2 Var cos(omega.delta) over |delta| <= diameter: (1 -
+    exp(-ell^2/sigma^2))^2."""
     _check(diameter=diameter, sigma=sigma)
     return math.expm1(-((diameter / sigma) ** 2)) ** 2
 
@@ -46,7 +47,7 @@ def largest_cosine_variance(diameter: float, sigma: float = 1.0) -> float:
 def uniform_bound(
     name: str, dim: int, diameter: float, rows: int, epsilon: float, sigma: float = 1.0
 ) -> float:
-    """Bound on P(largest error >= epsilon); not capped, so it may exceed 1 and say nothing.
+    """Bound on P(largest error >= epsilon). It is not capped and may exceed 1.
 
     trig: beta_d (s ell/eps)^(2/(1+2/d)) exp(-F eps^2/(8 (d+2) alpha)), alpha = min(1, w/2 + eps/3);
     trig_phase: beta'_d (s ell/eps)^(2/(1+1/d)) exp(-F eps^2/(32 (d+1) alpha')),
@@ -73,9 +74,10 @@ def kernel_lipschitz(sigma: float = 1.0) -> float:
 
 
 def expected_largest_projection(dim: int, count: int) -> float:
-    """E max |omega_i| over `count` independent N(0, I_d) vectors, to about 1e-13.
+    """Return E max |omega_i| over `count` independent N(0, I_d) vectors, accurate to about 1e-13.
 
-    The integral over r of 1 - P(d/2, r^2/2)^count, P the regularised lower incomplete gamma.
+    It is the integral over r of 1 - P(d/2, r^2/2)^count, where P is the regularised lower
+    incomplete gamma function.
     """
     _check(dim=dim, count=count)
     # Beyond `end`, count * P(|omega| > r) <= count * exp(-(r - sqrt d)^2/2) is below 1e-18.
@@ -99,9 +101,10 @@ def expected_max_error_bound(
 ) -> float:
     """Bound on the expected largest error: 24 gamma sqrt(d) ell / sqrt(F) (L + E max|omega_i|).
 
-    48 for trig_phase, whose maximum is over F projections instead of F/2; L as in
-    `kernel_lipschitz`; gamma defaults to `GAMMA`. Loose by two orders of magnitude. Raises
-    ValueError for other names, arguments that are not positive, odd rows of trig.
+    The constant is 48 for trig_phase, whose maximum is over F projections instead of F/2; L is
+    `kernel_lipschitz`; gamma defaults to `GAMMA`. The bound is loose by two orders of magnitude.
+    Raises ValueError for other names, arguments that are not positive, or an odd number of rows for
+    trig.
     """
     _check(name, dim=dim, diameter=diameter, rows=rows, sigma=sigma)
     factor, count = 24 if name == "trig" else 48, projections(name, rows)
@@ -119,8 +122,8 @@ def concentration_bound(
     trig_phase: exp(-F eps^2 / (12 E + 1 + w + 2 eps)).
 
     Args:
-        expected_max: E, of the largest error.
-        variance: w, as from `largest_cosine_variance`; 1 holds for any domain.
+        expected_max: E, the expected largest error.
+        variance: w, see `largest_cosine_variance`; 1 is valid for any domain.
     """
     _check(name, rows=rows, expected_max=expected_max, epsilon=epsilon, variance=variance)
     if name == "trig":
@@ -131,9 +134,10 @@ def concentration_bound(
 
 
 def projections(name: str, rows: int) -> int:
-    """Frequencies of `rows` feature rows: half as many for trig, as many for trig_phase.
+    """Return the number of frequencies of `rows` feature rows: half as many for trig, as many for
+    trig_phase.
 
-    Raises ValueError for other names, rows that are no count, odd rows of trig.
+    Raises ValueError for other names, an invalid number of rows, or an odd number for trig.
     """
     check_name(name)
     check_count("rows", rows)
@@ -143,23 +147,23 @@ def projections(name: str, rows: int) -> int:
 
 
 def check_name(name: str) -> None:
-    """Raise ValueError unless `name` is phi or psi, by the names of our maps."""
+    """Raise ValueError unless `name` is "trig" (phi) or "trig_phase" (psi)."""
     if name not in MAPS:
         raise ValueError(f"name must be one of {', '.join(MAPS)}, got {name!r}")
 
 
 def _chi_tail(dim: int, r: torch.Tensor) -> torch.Tensor:
-    """P(|omega| > r) = Q(d/2, h), h = r^2/2, elementwise, to about 1e-13.
+    """Return P(|omega| > r) = Q(d/2, h), h = r^2/2, elementwise, accurate to about 1e-13.
 
-    By Q(a+1, h) = Q(a, h) + h^a exp(-h)/Gamma(a+1), whose terms are positive; torch's gammaincc
-    keeps ten digits only.
+    Uses Q(a+1, h) = Q(a, h) + h^a exp(-h)/Gamma(a+1), whose terms are positive; torch's gammaincc
+    is accurate to only ten digits.
     """
     half = r.square() / 2
     tail = torch.zeros_like(r) if dim % 2 == 0 else half.sqrt().erfc()
     for twice in range(dim % 2, dim, 2):
         a = twice / 2
         tail = tail + (a * half.log() - half - math.lgamma(a + 1)).exp()
-    # Rounding may leave 1 + 1e-16 near r = 0.
+    # Rounding may give 1 + 1e-16 near r = 0.
     return tail.clamp(max=1.0)
 
 

@@ -1,16 +1,17 @@
-"""Largest error of OPRF's softmax kernel over all queries and keys of a ball.
+"""Largest error of OPRF for the softmax kernel over all queries and keys of a ball.
 
-Chefs' Random Tables, Theorem 4.3, which gives an order without constants; those here are ours. Rows
-of Q and K have length at most R, so x = d^(-1/4) q and y = d^(-1/4) k have at most r = R d^(-1/4).
-With A < 0 everything about one term g of the estimate is bounded on that ball:
+Chefs' Random Tables, Theorem 4.3, which gives an order without constants; the constants are derived
+here. Rows of Q and K have length at most R, so x = d^(-1/4) q and y = d^(-1/4) k have at most r = R
+d^(-1/4). With A < 0 one term g of the estimate, its variance and its gradient are bounded on that
+ball:
 
     0 <= g <= G = (1-4A)^(d/2) exp(r^2 - r^2/(2A)),     Var g <= G E g <= G exp(r^2),
     |gradient of g| <= (1-4A)^(d/2) (s + r) exp(-a s^2 + 2 r s - r^2),    a = -2A/(1-4A),
     s = (r (1-a) + sqrt(r^2 (1+a)^2 + 2a)) / (2a).
 
-Nets of both balls, Bernstein's inequality in their points and the gradient between them give the
-bound. By the variance it grows with (1-4A)^(d/2), as the theorem has it, and not with its square,
-to which Hoeffding's inequality leads (Theorem 4.2).
+The bound follows from nets of both balls, Bernstein's inequality at their points, and the gradient
+between them. Due to the variance it grows with (1-4A)^(d/2), as in the theorem, and not with its
+square, as from Hoeffding's inequality (Theorem 4.2).
 """
 
 import math
@@ -21,14 +22,14 @@ from attention.options import check_count, check_positive
 def uniform_attention_bound(
     dim: int, radius: float, num_features: int, epsilon: float, A: float
 ) -> float:
-    """Bound on P(largest |estimate - exp(x.y)| >= epsilon), independent rows; may exceed 1.
+    """Bound on P(largest |estimate - exp(x.y)| >= epsilon) for independent rows; may exceed 1.
 
-    2 (1 + 8 r L/eps)^(2d) exp(-m eps^2 / (2 G min(G, 4 exp(r^2) + 2 eps/3))), where L is the
-    gradient's bound and that of the kernel, r exp(r^2), together.
+    2 (1 + 8 r L/eps)^(2d) exp(-m eps^2 / (2 G min(G, 4 exp(r^2) + 2 eps/3))), where L is the sum of
+    the bounds on the gradients of a term and of the kernel, r exp(r^2).
 
     Args:
         dim: d.
-        radius: R, the largest length of a row of Q or K, before it is scaled by d^(-1/4).
+        radius: R, the largest length of a row of Q or K before scaling by d^(-1/4).
         num_features: m.
         A: below 0.
 
@@ -42,7 +43,7 @@ def uniform_attention_bound(
 def uniform_attention_features(
     dim: int, radius: float, epsilon: float, probability: float, A: float
 ) -> int:
-    """The least m for which `uniform_attention_bound` is at most `probability`.
+    """Return the least m for which `uniform_attention_bound` is at most `probability`.
 
     Raises ValueError for arguments out of range.
     """
@@ -52,19 +53,20 @@ def uniform_attention_features(
 
 
 def largest_term(dim: int, r: float, A: float) -> float:
-    """G, the largest term of an estimate of exp(x.y) for |x|, |y| <= r."""
+    """Return G, the largest term of an estimate of exp(x.y) for |x|, |y| <= r."""
     return (1 - 4 * A) ** (dim / 2) * math.exp(r * r - r * r / (2 * A))
 
 
 def largest_gradient(dim: int, r: float, A: float) -> float:
-    """Of one term in x, over all omega and |x|, |y| <= r."""
+    """Return the largest gradient of one term in x, over all omega and |x|, |y| <= r."""
     a = -2 * A / (1 - 4 * A)
     s = (r * (1 - a) + math.sqrt((r * (1 + a)) ** 2 + 2 * a)) / (2 * a)
     return (1 - 4 * A) ** (dim / 2) * (s + r) * math.exp(-a * s * s + 2 * r * s - r * r)
 
 
 def _log_net_and_rate(dim: int, radius: float, epsilon: float, A: float) -> tuple[float, float]:
-    """log of twice the net's pairs, and the exponent's factor of -m."""
+    """Return the log of twice the number of pairs of the net, and the factor of -m in the
+    exponent."""
     check_count("dim", dim)
     check_positive(radius=radius, epsilon=epsilon)
     if not -math.inf < A < 0:
