@@ -1,4 +1,4 @@
-"""Gradient descent that goes on bit for bit after an interruption, and stops at a loss of NaN."""
+"""Gradient descent that resumes bit for bit after an interruption, and stops at a loss of NaN."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from training.algorithms.optimiser_state import load_optimiser, optimiser_tensors
 from training.command.files import write_atomically
 from training.io.config import UserError
 from training.io.state_files import Count, State, check
@@ -31,8 +32,6 @@ _OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adagrad": torch.optim.Adagrad,
 }
-_OWN = {torch.optim.AdamW: {"exp_avg", "exp_avg_sq"}, torch.optim.Adagrad: {"sum"}}
-"""What an optimiser keeps of a parameter, of its shape, beside the step."""
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
@@ -60,17 +59,17 @@ class Fitting:
 
 @dataclass
 class Fit:
-    """What fitting came to."""
+    """The result of fitting."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
-    """A measurement each: step, train_loss, wall_s and what `measure` gave."""
+    """One for each measurement: step, train_loss, wall_s and what `measure` returned."""
     diverged_at: int | None = None
     """The step whose loss was not finite; None: none."""
 
 
 @checked_dataclass(frozen=True, config=State)
 class Saved:
-    """What stands beside the tensors of a state."""
+    """The plain data of a state."""
 
     step: Count
     rows: tuple[dict[str, float | None], ...]
@@ -79,7 +78,7 @@ class Saved:
 
 @contextmanager
 def seeded(seed: int, step: int) -> Any:
-    """What PyTorch draws in the block, such as dropout, follows from these two alone."""
+    """Seed PyTorch's generator in the block, for dropout and the like, from these two numbers."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed((seed * 1_000_003 + step) % 2**63)
         yield
@@ -95,14 +94,14 @@ def fit(
     events: Callable[[int], object] | None = None,
     label: str = "",
 ) -> Fit:
-    """Fit a model, from where `folder` says that it is.
+    """Fit a model, from the state that `folder` holds.
 
     Args:
         model: its parameters that want gradients are fitted, and its buffers saved.
         loss: of a step from 1 on, whose batch follows from the step alone.
-        settings: how.
-        folder: where state and metrics.csv are kept.
-        seed: of what PyTorch draws in a step.
+        settings: steps, rates and optimiser.
+        folder: keeps the state and metrics.csv.
+        seed: of the random numbers in a step.
         measure: with the model in its training mode off; its numbers are a row.
         events: called before a step, such as to redraw random features.
         label: of the progress bar.
@@ -114,11 +113,11 @@ def fit(
     optimiser = _OPTIMISERS[settings.optimiser](
         wanted, lr=settings.learning_rate, weight_decay=settings.weight_decay
     )
-    begun, done = _go_on(folder / STATE, model, optimiser)
+    started, done = _resume(folder / STATE, model, optimiser)
     total, began = 0.0, time.perf_counter() - (done.rows[-1]["wall_s"] if done.rows else 0.0)
-    bar = tqdm(total=settings.steps, initial=begun, desc=label, mininterval=1.0, leave=False)
+    bar = tqdm(total=settings.steps, initial=started, desc=label, mininterval=1.0, leave=False)
     with bar:
-        for step in range(begun + 1, settings.steps + 1):
+        for step in range(started + 1, settings.steps + 1):
             if done.diverged_at is not None:
                 break
             with seeded(seed, step):
@@ -187,9 +186,7 @@ def _save(
     folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, step: int, done: Fit
 ) -> None:
     tensors = {f"{_MODEL}{name}": value for name, value in model.state_dict().items()}
-    states = optimiser.state_dict()["state"]
-    for i, state in states.items():
-        tensors |= {f"{_OPTIMISER}{i}/{key}": value for key, value in state.items()}
+    tensors |= {f"{_OPTIMISER}{name}": v for name, v in optimiser_tensors(optimiser).items()}
     facts = {
         "step": step,
         "rows": [{k: v if math.isfinite(v) else None for k, v in row.items()} for row in done.rows],
@@ -202,34 +199,20 @@ def _save(
     write_atomically(folder / METRICS, ("\n".join(lines) + "\n").encode())
 
 
-def _go_on(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, Fit]:
+def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, Fit]:
     """Load a state, if there is one: how many steps it has made, and its rows."""
     if not path.is_file():
         return 0, Fit()
     facts, tensors = _read(path)
     _load(path, model, tensors)
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    states: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith(_OPTIMISER):
-            number, _, key = name.removeprefix(_OPTIMISER).partition("/")
-            states.setdefault(int(number), {})[key] = value
-    own = _OWN[type(optimiser)]
-    if any(
-        number >= len(parameters)
-        or state.keys() != own | {"step"}
-        or any(state[key].shape != parameters[number].shape for key in own)
-        for number, state in states.items()
-    ):
-        raise UserError(f"{path} is another optimiser's state; move it away to begin anew")
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": states, "param_groups": groups})
+    found = {k.removeprefix(_OPTIMISER): v for k, v in tensors.items() if k.startswith(_OPTIMISER)}
+    load_optimiser(optimiser, found, path)
     rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in facts.rows]
     return facts.step, Fit(rows, facts.diverged_at)
 
 
 def facts_of(folder: Path) -> Saved | None:
-    """What the state in a folder says of its fitting; None where there is none."""
+    """The plain data of the state in a folder; None if there is no state."""
     path = folder / STATE
     return _facts(path)[0] if path.is_file() else None
 

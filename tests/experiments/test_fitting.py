@@ -83,7 +83,7 @@ def test_another_models_state_is_refused_by_the_tensor_that_differs(tmp_path):
     fitted(tmp_path / "a", dataclasses.replace(SETTINGS, steps=2))
     with pytest.raises(UserError, match=r"tensor 0.bias is \(4,\) there, where \(5,\) is needed"):
         fitted(tmp_path / "a", model=model_of(5))
-    with pytest.raises(UserError, match="another optimiser's state"):
+    with pytest.raises(UserError, match="holds another optimiser: tensor 0/exp_avg"):
         fitted(tmp_path / "a", dataclasses.replace(SETTINGS, optimiser="adagrad"))
     with pytest.raises(UserError, match="must hold the model to begin with"):
         load_model(tmp_path, model_of())

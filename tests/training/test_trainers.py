@@ -183,7 +183,7 @@ def test_a_run_of_another_trainer_is_not_gone_on_with(tmp_path, capsys):
     ("value", "sentence"),
     [
         ("pbo", r"trainer must be one of es, bc, ppo, got 'pbo'; .*; did you mean ppo\?"),
-        (3, "trainer must be one of es, bc, ppo, got 3; one of your own is named module:NAME$"),
+        (3, "trainer must be one of es, bc, ppo, got 3; a custom one is given as module:NAME$"),
         ("no.such:TRAINER", "no.such:TRAINER: there is no module no on Python's path"),
         ("tests.training.random_search:SEARCH", "has no SEARCH"),
         ("tests.training.random_search:NAME", "trainer must be one of es, bc, ppo, got 'tests."),

@@ -1,9 +1,10 @@
-"""What the configurations of all trainers share: shorthands, and the environment's settings."""
+"""The keys that the configurations of all trainers share, and how a configuration is loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import field
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,7 +40,7 @@ STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan
 
 @dataclass(frozen=True, config=STRICT)
 class JobConfig:
-    """What a training run is made of, whichever trainer's; each has a subclass."""
+    """The configuration of a training run; each trainer has a subclass."""
 
     trainer: str = ""
     """Which trainer the file is for."""
@@ -66,8 +67,8 @@ class JobConfig:
     checkpoints_kept: int = Field(default=5, ge=1, le=10**9)
     """Latest checkpoints that are kept, besides the one before training."""
     tracker: str = "none"
-    """What keeps the run's numbers beside TensorBoard: none, trackio, wandb, mlflow, each an extra,
-    or one of your own, "module:Class" (docs/trackers.md). Nothing leaves this machine."""
+    """What records the run's numbers beside TensorBoard: none, trackio, wandb, mlflow (each an
+    extra), or a custom tracker, "module:Class" (docs/trackers.md). Nothing leaves this machine."""
 
     @field_validator("tracker")
     @classmethod
@@ -98,8 +99,8 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
 
     Where `overrides` name another environment than the file, what the file says of its own does not
     hold: settings, curriculum, and of a shipped file the policy; nor what it says of its policy
-    where they name another kind. What the policy's settings name as "module:Class" is imported, but
-    for what stands in a run.
+    where they name another kind. "module:Class" in the policy's settings is imported, except
+    from the file of a run.
     """
     data, changes = configuration.read_yaml(path), configuration.read_overrides(overrides)
     asked, own = changes.get("env_id"), data.get("env_id", getattr(cls, "env_id", ""))
@@ -111,13 +112,11 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
         environments.find_task(str(own if asked is None else asked))
     if _another_kind(data, changes):
         data = {key: value for key, value in data.items() if key not in _OF_POLICY}
-    typed = [changes] if of_run else [data, changes]
-    _admit(typed, configuration.source(path, overrides))
-
-    def names(data: dict[str, Any]) -> list[str]:
-        return _names(cls, data)
+    trusted = [changes] if of_run else [data, changes]
+    _admit(trusted, configuration.source(path, overrides))
 
     source = configuration.source(path, overrides)
+    names = partial(_names, cls)
     given = configuration.combine(cls, data, changes, path, overrides, SHORTHANDS, names)
     whole = _with_defaults(cls, configuration.dump(given), source)
     return configuration.validate(cls, whole, source)
@@ -134,8 +133,8 @@ def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
 
 
 def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
-    """Import what names the user's own policy or tracker, the later layer's of two; UserError when
-    it cannot be."""
+    """Import custom policies and trackers that the layers name, of each key the latest; UserError
+    when one cannot be imported."""
     given: dict[str, Any] = {}
     tracker: Any = None
     for layer in layers:

@@ -2,53 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
 from training.command.errors import UserError
 from training.io.checkpoint import Checkpoint, check_tensors
 
-__all__ = ["optimiser_tensors", "set_optimiser"]
+__all__ = ["load_optimiser", "optimiser_tensors", "set_optimiser"]
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of Adam or AdamW, by parameter and name."""
+    """The state of Adam, AdamW or Adagrad, by parameter and name."""
     states = optimiser.state_dict()["state"]
     return {f"{i}/{key}": value for i, state in states.items() for key, value in state.items()}
+
+
+def load_optimiser(
+    optimiser: torch.optim.Optimizer, found: Mapping[str, Tensor], path: Path
+) -> None:
+    """Set an optimiser to the `optimiser_tensors` that a file holds.
+
+    UserError unless these are all that each parameter with any needs: one that no gradient has
+    reached has none.
+    """
+    adagrad = isinstance(optimiser, torch.optim.Adagrad)
+    keys = ("sum",) if adagrad else ("exp_avg", "exp_avg_sq")
+    known = {name.partition("/")[0] for name in found}
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    needed: dict[int, dict[str, Tensor]] = {
+        i: {"step": torch.zeros(()), **{key: torch.zeros_like(parameter) for key in keys}}
+        for i, parameter in enumerate(parameters)
+        if str(i) in known
+    }
+    names = {f"{i}/{key}": value for i, state in needed.items() for key, value in state.items()}
+    check_tensors(path, "optimiser", dict(found), names)
+    states = {i: {key: found[f"{i}/{key}"] for key in state} for i, state in needed.items()}
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": states, "param_groups": groups})
 
 
 def set_optimiser(
     optimiser: torch.optim.Optimizer, start: Checkpoint, count: int | None, prefix: str = ""
 ) -> None:
-    """Set the optimiser's state from the `optimiser_tensors` of a checkpoint, whose names begin
-    with the `prefix` there.
-
-    UserError unless these are `count` (None: unknown), and all that each parameter with any needs:
-    one that no gradient has reached has none.
-    """
-    found = {
-        name.removeprefix(prefix): tensor
-        for name, tensor in start.search.items()
-        if name.startswith(prefix)
-    }
+    """The same from a checkpoint, in which their names begin with the `prefix`; UserError unless
+    there are `count` (None: unknown)."""
+    found = {k.removeprefix(prefix): v for k, v in start.search.items() if k.startswith(prefix)}
     if count not in (None, len(found)):
         raise UserError(
             f"{start.path} holds {len(found)} tensors of the optimiser, where {count} were written"
         )
-    known = {name.partition("/")[0] for name in found}
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    states = {
-        i: {
-            "step": torch.zeros(()),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-        for i, parameter in enumerate(parameters)
-        if str(i) in known
-    }
-    needed = {f"{i}/{key}": value for i, state in states.items() for key, value in state.items()}
-    check_tensors(start.path, "optimiser", found, needed)
-    for i, state in states.items():
-        states[i] = {key: found[f"{i}/{key}"] for key in state}
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": states, "param_groups": groups})
+    load_optimiser(optimiser, found, start.path)

@@ -25,18 +25,18 @@ TRAINERS = (ES, BC, IMPLICIT_BC, PPO)
 """Those that come with the package; of equals, the first is meant."""
 
 
-def named(name: Any, typed: bool = True) -> tuple[Trainer, ...]:
-    """The trainers of a name; "module:NAME" is imported where a user has `typed` it.
+def named(name: Any, trusted: bool = True) -> tuple[Trainer, ...]:
+    """The trainers of a name; "module:NAME" is imported if it is `trusted`.
 
     UserError where there is none.
     """
     found = tuple(one for one in TRAINERS if one.name == name)
-    if not found and isinstance(name, str) and is_named(name) and typed:
+    if not found and isinstance(name, str) and is_named(name) and trusted:
         found = tuple(one for one in (imported(name),) if isinstance(one, Trainer))
     if not found:
         known = ", ".join(dict.fromkeys(one.name for one in TRAINERS))
         raise UserError(
-            f"trainer must be one of {known}, got {name!r}; one of your own is named module:NAME"
+            f"trainer must be one of {known}, got {name!r}; a custom one is given as module:NAME"
         )
     return found
 
@@ -55,9 +55,9 @@ def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | 
     """
     data, changes = read_yaml(path), read_overrides(overrides)
     given = changes.get("trainer", data.get("trainer"))
-    typed = given == trainer or "trainer" in changes or not is_of_run(path)
+    trusted = given == trainer or "trainer" in changes or not is_of_run(path)
     try:
-        asked = () if given is None else named(given, typed)
+        asked = () if given is None else named(given, trusted)
     except UserError as error:
         hint = "" if ":" in str(given) else did_you_mean(str(given), [t.name for t in TRAINERS])
         raise UserError(f"{source(path, overrides)}: {error}{hint}") from None

@@ -11,7 +11,6 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,30 +39,16 @@ class _OtherJobError(UserError):
     """A checkpoint was trained with another configuration than its run's."""
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A run as its config.yaml describes it."""
-
-    run: Path
-    trainer: Trainer
-    config: dict[str, Any]
-
-    @property
-    def file(self) -> Path:
-        """Its configuration file."""
-        return self.run / run_log.CONFIG
-
-
 def resume(
     args: argparse.Namespace, load: Callable[[Any, Any], Any]
 ) -> tuple[Any, Path, Checkpoint | None]:
-    """Configuration, directory and checkpoint of the run that a command line goes on with.
+    """Configuration, directory and checkpoint of the run that a command line resumes.
 
     Args:
-        args: of `training.algorithms.job_config.make_parser`.
+        args: of `training.algorithms.command.make_parser`.
         load: reads a configuration from a path and overrides.
 
-    UserError when the run cannot go on.
+    UserError when the run cannot be resumed.
     """
     run, chosen = _place(args)
     file = _configuration_file(run, args)
@@ -75,8 +60,8 @@ def resume(
 
 
 def resume_newest(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
-    """What a run goes on with from its newest checkpoint: `config`, but begun where it was, and by
-    what it knew of. UserError when it cannot go on."""
+    """`config`, but started as the run was and with what it knew of, and the run's newest
+    checkpoint. UserError when the run cannot be resumed with it."""
     trainer = trainer_of(config)
     chosen = next(reversed(checkpoint.in_run(run)), None)
     load = partial(load_any_config, trainer=trainer.name)
@@ -90,30 +75,72 @@ def resume_newest(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
 def _start_of(
     run: Path, chosen: Path | None, before: Any, config: Any, words: list[str]
 ) -> Checkpoint | None:
-    """The checkpoint that a run goes on from, which was configured as `before` and now is as
-    `config`; UserError when it cannot, `words` being the command line's beside --resume."""
-    job = _Job(run, trainer_of(before), configuration.dump(before))
-    after, file = configuration.dump(config), job.file
-    changed = differences(job.config, after, job.trainer.free)
+    """The checkpoint from which a run configured as `before` resumes, configured as `config`.
+
+    UserError when it cannot; `words` are the command line's beside --resume.
+    """
+    trainer, file = trainer_of(before), run / run_log.CONFIG
+    saved, now = configuration.dump(before), configuration.dump(config)
+    changed = differences(saved, now, trainer.free)
     changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
     for key, there, here in changed:
         raise UserError(
             f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
-            f"{', '.join(job.trainer.free)} alone"
+            f"{', '.join(trainer.free)} alone"
         )
-    if chosen is None and run_log.has_rows(run):  # the first checkpoint comes before the first row
-        raise UserError(
-            f"{run} has rows in {run_log.METRICS} but no checkpoint to resume from; bring "
-            f"{run / checkpoint.CHECKPOINTS} back, or start anew with another --out"
-        )
-    start = None if chosen is None else _start(chosen, job, words)
+    if chosen is None:
+        if run_log.has_rows(run):  # the first checkpoint comes before the first row
+            raise UserError(
+                f"{run} has rows in {run_log.METRICS} but no checkpoint to resume from; bring "
+                f"{run / checkpoint.CHECKPOINTS} back, or start anew with another --out"
+            )
+        return None
+    start = _whole(run, chosen, trainer, saved, words)
     done = iterations_done(start)
-    if after["iterations"] < done:
+    if now["iterations"] < done:
         raise UserError(
-            f"iterations = {after['iterations']}, but {run} has done {done}; a resumed run needs "
+            f"iterations = {now['iterations']}, but {run} has done {done}; a resumed run needs "
             "at least as many"
         )
     return start
+
+
+def _whole(
+    run: Path, chosen: Path, trainer: Trainer, config: dict[str, Any], words: list[str]
+) -> Checkpoint:
+    """The chosen checkpoint; UserError when the run cannot resume from it, with what to do."""
+    file = run / run_log.CONFIG
+
+    def read(path: Path) -> Checkpoint:
+        start = checkpoint.read(path)
+        done = iterations_done(start)
+        if done != checkpoint.iteration_of(path):
+            raise UserError(
+                f"{path} holds iteration {done}, not that of its name; it may be a copy from "
+                "elsewhere"
+            )
+        check_same_job(start, trainer, config, file)
+        run_log.check_rows(run, done)
+        return start
+
+    try:
+        return read(chosen)
+    except UserError as error:
+        for other in reversed(checkpoint.in_run(run)):
+            try:
+                read(other)  # which refuses `chosen` again
+            except UserError:
+                continue
+            again = command_line(trainer.command, "--resume", other, *words)
+            raise UserError(
+                f"{error}; the newest checkpoint that this run can resume from is {other}: {again}"
+            ) from None
+        if isinstance(error, _OtherJobError):
+            raise UserError(
+                f"{error}; put that back, or remove {file}, which is then restored from the "
+                "checkpoint"
+            ) from None
+        raise
 
 
 def _place(args: argparse.Namespace) -> tuple[Path, Path | None]:
@@ -145,8 +172,8 @@ def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
     if ":" in config.get("env_id", "") and asked.get("env_id") != config["env_id"]:
         raise UserError(
             f"there is no {saved}, and {whole} names an environment that would be imported, "
-            f"{str(config['env_id'])!r}, which only a configuration of your own may ask for; give "
-            "that with --config"
+            f"{str(config['env_id'])!r}, which only your configuration may ask for; give that "
+            "with --config"
         )
     try:
         with run_log.lock(run):
@@ -172,47 +199,6 @@ def _saved(
         raise UserError(
             f"{error}; mend that, or remove {file}, which is then restored from the checkpoint"
         ) from None
-
-
-def _start(chosen: Path, job: _Job, words: list[str]) -> Checkpoint:
-    """The chosen checkpoint; UserError when it is not fit, with what to do instead."""
-    try:
-        return _fit(chosen, job)
-    except UserError as error:
-        others = (path for path in reversed(checkpoint.in_run(job.run)) if path != chosen)
-        instead = next((path for path in others if _is_fit(path, job)), None)
-        if instead is not None:
-            raise UserError(
-                f"{error}; the newest checkpoint that this run can resume from is {instead}: "
-                f"{command_line(job.trainer.command, '--resume', instead, *words)}"
-            ) from None
-        if isinstance(error, _OtherJobError):
-            raise UserError(
-                f"{error}; put that back, or remove {job.file}, which is then restored from the "
-                "checkpoint"
-            ) from None
-        raise
-
-
-def _is_fit(path: Path, job: _Job) -> bool:
-    try:
-        _fit(path, job)
-    except UserError:
-        return False
-    return True
-
-
-def _fit(path: Path, job: _Job) -> Checkpoint:
-    """A checkpoint that the run can go on from; UserError says why another is not."""
-    start = checkpoint.read(path)
-    done = iterations_done(start)
-    if done != checkpoint.iteration_of(path):
-        raise UserError(
-            f"{path} holds iteration {done}, not that of its name; it may be a copy from elsewhere"
-        )
-    check_same_job(start, job.trainer, job.config, job.file)
-    run_log.check_rows(job.run, done)
-    return start
 
 
 def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file: Path) -> None:
@@ -242,7 +228,7 @@ def iterations_done(start: Checkpoint | None) -> int:
 
 
 def set_aside_later(start: Checkpoint) -> None:
-    """Rename the run's checkpoints that are later than the one that it goes on from."""
+    """Rename the run's checkpoints that are later than the one that it resumes from."""
     try:
         aside = checkpoint.set_aside_after(start.path)
     except OSError as error:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from foveate_extras import needs
-from training.algorithms.searcher_config import ARSConfig, CMAESConfig, PGPEConfig, SearcherConfig
+from training.algorithms.es_config import ARSConfig, CMAESConfig, PGPEConfig, SearcherConfig
 
 __all__ = ["ARSConfig", "CMAESConfig", "PGPEConfig", "Searcher", "SearcherConfig", "build"]
 
