@@ -2,7 +2,7 @@
 PYTHON ?= python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install check lint types test slow mutants kills fuzz format ci
+.PHONY: help install check lint types test records slow mutants kills fuzz format ci
 
 help:            ## list the targets
 	@sed -nE 's/^([a-z]+):[^#]*\#\# (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -22,6 +22,9 @@ types:           ## mypy on the packages
 
 test:            ## the default tests, warnings as errors
 	$(PYTHON) -m pytest
+
+records:         ## checks of published records and of long signals, which CI runs
+	$(PYTHON) -m pytest -m "records and not slow"
 
 slow:            ## the long studies that the default tests leave out
 	$(PYTHON) -m pytest -m slow -n 0

@@ -235,14 +235,3 @@ def test_an_environment_of_another_library_is_explained_too() -> None:
         explained = foveate_extras.explained("CarRacing-v3", error)
     assert str(explained) == 'CarRacing-v3 needs Box2D: pip install "foveate[box2d]"'
     assert foveate_extras.explained("x", ModuleNotFoundError("no", name="of_ones_own")) is None
-
-
-def test_foveate_extras_loads_nothing() -> None:
-    code = "import sys; before = set(sys.modules); import foveate_extras\n"
-    code += (
-        "print({m.partition('.')[0] for m in set(sys.modules) - before} - sys.stdlib_module_names)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "{'foveate_extras'}\n"

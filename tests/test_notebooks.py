@@ -38,24 +38,6 @@ def rewards(folder: Path) -> list[float]:
     return [one["reward_mean"] for one in found]
 
 
-def test_there_are_three() -> None:
-    assert len(FILES) == 3
-
-
-@every_notebook
-def test_a_notebook_is_small_and_its_cells_are_short(path: Path) -> None:
-    assert path.stat().st_size < 100_000
-    lengths = [source.count("\n") + 1 for _, source in notebooks.code_cells(notebooks.read(path))]
-    assert max(lengths) < 40
-    assert sorted(lengths)[len(lengths) // 2] < 15
-
-
-@every_notebook
-def test_a_picture_comes_early(path: Path) -> None:
-    cells = [cell for cell, _ in notebooks.code_cells(notebooks.read(path))]
-    assert any("display_data" in shown(cell) for cell in cells[:2])
-
-
 @every_notebook
 def test_a_notebook_uses_public_names_alone(path: Path) -> None:
     for _, source in notebooks.code_cells(notebooks.read(path)):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from envs.compiled import compiled
 from tests.envs.episodes import expert, make
@@ -40,6 +41,7 @@ def test_a_walk_is_that_of_the_source_as_it_is():
     np.testing.assert_allclose(walked(), expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.records
 def test_what_was_kept_and_cannot_be_read_is_compiled_again(tmp_path):
     """As an index that was cut short, here to nothing; the next process finds a whole one."""
     module = tmp_path / "doubled.py"

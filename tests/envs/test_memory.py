@@ -8,6 +8,7 @@ import pytest
 
 import envs
 
+pytestmark = pytest.mark.records
 LIVES = {
     envs.STEPPING_STONES: ({}, 110),  # its world is emptied every 100 resets
     # As cheap as its pictures allow: they are what leaked, 490 kB a reset whatever their size.

@@ -21,8 +21,8 @@ def success(agent: type[Oracle] | type[Blind], episodes: int) -> float:
 
 def test_the_oracle_walks_and_the_blind_fall():
     """Few terrains, always the same; the rates are the slow study's to tell."""
-    assert success(Oracle, 3) >= 2 / 3
-    assert success(Blind, 10) <= 0.2
+    assert success(Oracle, 2) == 1
+    assert success(Blind, 6) == 0
 
 
 @pytest.mark.slow
