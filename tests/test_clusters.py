@@ -23,7 +23,7 @@ from training.io import checkpoint
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "examples" / "clusters"
 SCRIPTS = sorted(FOLDER.glob("*.sh"))
-PAGE = (ROOT / "docs" / "clusters.md").read_text()
+PAGE = (ROOT / "docs" / "guide" / "clusters.md").read_text()
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)

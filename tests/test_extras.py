@@ -33,7 +33,7 @@ def requirements(extra: str) -> list[Requirement]:
 
 def test_all_brings_every_extra_and_the_documents_name_each() -> None:
     assert requirements("all")[0].extras == EXTRAS.keys() - FOR_DEVELOPMENT - TRACKERS
-    for document in ("README.md", "docs/install.md"):
+    for document in ("README.md", "docs/guide/install.md"):
         text = (ROOT / document).read_text()
         named = EXTRAS.keys() - FOR_DEVELOPMENT | {"all"}
         assert [extra for extra in named if f"`{extra}`" not in text] == []

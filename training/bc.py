@@ -1,4 +1,4 @@
-"""Train a policy by cloning a scripted expert: `python -m training.bc` (docs/training.md).
+"""Train a policy by cloning a scripted expert: `python -m training.bc` (docs/guide/training.md).
 
 A policy is cloned while the expert labels its rollouts (`training.algorithms.dagger`), an implicit
 Vision-Performer from recorded demonstrations (`training.algorithms.implicit_bc`);

@@ -1,4 +1,4 @@
-"""Train a policy by evolution strategies: `python -m training.es` (docs/training.md)."""
+"""Train a policy by evolution strategies: `python -m training.es` (docs/guide/training.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train a policy by proximal policy optimisation: `python -m training.ppo` (docs/reinforcement.md).
+"""Train a policy by PPO: `python -m training.ppo` (docs/guide/reinforcement.md).
 
 The policy is one of this project, its updates are Stable-Baselines3's (extra `rl`; Schulman et al.
 2017), and episodes run as those of `training.es`, to their end, on any number of processes.

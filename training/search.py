@@ -1,4 +1,4 @@
-"""Search for the settings of a run: Optuna chooses, each trial is a run (docs/search.md).
+"""Search for the settings of a run: Optuna chooses, each trial is a run (docs/guide/search.md).
 
 python -m training.search --config configs/cartpole.yaml --out searches/cartpole --trials 20 \\
   --search searcher.sigma=log:0.01:1 'popsize=8|16|32'

@@ -1,4 +1,4 @@
-"""What a policy of the user's own must have, and what it may (docs/own_policy.md)."""
+"""What a policy of the user's own must have, and what it may (docs/guide/own_policy.md)."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

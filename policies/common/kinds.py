@@ -27,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class OwnPolicyConfig:
-    """A policy of the user's own, see docs/own_policy.md."""
+    """A policy of the user's own, see docs/guide/own_policy.md."""
 
     name: OwnName
     """Its class, "module:Class", or its name among the entry points `foveate.policies` of an

@@ -1,4 +1,4 @@
-"""Policies, controllers and feature maps of the user's own (docs/own_policy.md)."""
+"""Policies, controllers and feature maps of the user's own (docs/guide/own_policy.md)."""
 
 import copy
 import inspect
@@ -148,7 +148,9 @@ def build_own(
         made = _made(*described)
     for method in ("reset", "act"):
         if not callable(getattr(made, method, None)):
-            raise ValueError(f"policy {config.name} must have {method}, see docs/own_policy.md")
+            raise ValueError(
+                f"policy {config.name} must have {method}, see docs/guide/own_policy.md"
+            )
     return _completed(made)
 
 

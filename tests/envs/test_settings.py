@@ -192,7 +192,7 @@ def test_every_setting_is_documented():
 
 
 def test_the_users_page_lists_every_setting_with_its_default():
-    page = (Path(__file__).parents[2] / "docs" / "stepping_stones.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "stepping_stones.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page, re.MULTILINE))
     config = SteppingStonesConfig()
     for field in fields(SteppingStonesConfig):

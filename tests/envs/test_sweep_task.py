@@ -235,7 +235,7 @@ def test_a_camera_that_cannot_open_leaves_no_client(monkeypatch):
 
 
 def test_render_shows_what_the_policy_sees():
-    """Even without pictures in the observation; to a grey level, see docs/bimanual_sweep.md."""
+    """Even without images in the observation, see docs/guide/bimanual_sweep.md."""
     env = make(render_mode="rgb_array", images=True)
     blind = make(render_mode="rgb_array")
     for world in (env, blind):

@@ -90,7 +90,9 @@ def test_figures_of_the_summary_stand_in_a_table_below_it():
     page = PAGE.read_text()
     (summary,) = SUMMARY.findall(page)
     below = page[page.index(summary) + len(summary) :]
-    below += "".join((DOCS / name).read_text() for name in ("studies.md", "bimanual_sweep.md"))
+    below += "".join(
+        (DOCS / name).read_text() for name in ("guide/studies.md", "guide/bimanual_sweep.md")
+    )
     figures = re.findall(
         r"\d+\.\d+|\d{3,}",
         re.sub(r"0\.\d\d of exact's|[\d,]+( to [\d,]+)? (words|tokens)", "", summary),

@@ -1,4 +1,4 @@
-"""Which trainer takes which policy: the table of docs/policies.md, a test a cell."""
+"""Which trainer takes which policy: the table of docs/reference/policies.md, a test a cell."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""Rows of docs/studies.md on Figure 4 of Hybrid Random Features, made again of the records."""
+"""Rows of docs/guide/studies.md on Figure 4 of Hybrid Random Features, from the records."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ ARMS = PAIR | {"exact softmax": "exact softmax", "no attention": "none"}
 @pytest.fixture(scope="module")
 def told():
     """The document's lines."""
-    text = (ROOT / "docs" / "studies.md").read_text()
+    text = (ROOT / "docs" / "guide" / "studies.md").read_text()
     return text[text.index("## Figure 4 of Hybrid Random Features") :].splitlines()
 
 

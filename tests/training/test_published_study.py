@@ -82,10 +82,10 @@ def table_row(row):
 
 def test_tables_quote_it(summary):
     rows = [table_row(row) for row in summary.arms.values()]
-    assert quoted("docs/results.md", " ms |") == rows
+    assert quoted("docs/results/summary.md", " ms |") == rows
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/results.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/results/summary.md"])
 @pytest.mark.parametrize("arm", [HYBRID, CHEAPEST])
 def test_documents_quote_ratios(summary, name, arm):
     text = (ROOT / name).read_text()
@@ -102,5 +102,5 @@ def test_curves_are_quoted(study, summary):
         scores = [scores_of(study, unpacked("stepping_stones"), name, *place) for place in places]
         if None not in scores:
             rows.append(" | ".join(f"{100 * one.success:.0f}" for one in scores) + " |")
-    found = quoted("docs/results.md", "")
+    found = quoted("docs/results/summary.md", "")
     assert [row for row in found if row in rows] == rows

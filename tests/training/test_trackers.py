@@ -246,7 +246,7 @@ def test_each_goes_on_in_one_run_after_a_kill_and_sends_nothing(run, tmp_path, m
 
 
 def test_the_tracker_of_the_page_tracks(run):
-    page = (test_es.ROOT / "docs" / "trackers.md").read_text()
+    page = (test_es.ROOT / "docs" / "guide" / "trackers.md").read_text()
     known = {}
     exec(page.partition("```py\n")[2].partition("```")[0], known)
     trackers._ADMITTED["page:Lines"] = known["Lines"]

@@ -68,7 +68,8 @@ class JobConfig:
     """Latest checkpoints that are kept, besides the one before training."""
     tracker: str = "none"
     """What records the run's numbers beside TensorBoard: none, trackio, wandb, mlflow (each an
-    extra), or a custom tracker, "module:Class" (docs/trackers.md). Nothing leaves this machine."""
+    extra), or a custom tracker, "module:Class" (docs/guide/trackers.md). Nothing leaves this
+    machine."""
 
     @field_validator("tracker")
     @classmethod
