@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from attention.options import check_keywords, spell_out
 
@@ -71,11 +72,15 @@ class Rebuilt(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Casts and moves. What `to_empty` makes, or leaves the meta device in another way, gets
         its initial numbers; NaN, until a state is loaded, where there are none."""
-        before = dict(_tensors(self, recurse))
-        super()._apply(fn, recurse)
+        before, calls = dict(_tensors(self, recurse)), _EmptyCalls()
+
+        def noted(tensor: Tensor) -> Tensor:
+            with calls:
+                return fn(tensor)
+
+        super()._apply(noted, recurse)
         own = dict(_tensors(self, recurse))
-        emptied = _makes_empty(fn)
-        left = [n for n, t in before.items() if not own[n].is_meta and (emptied or t.is_meta)]
+        left = [n for n, t in before.items() if not own[n].is_meta and (calls.seen or t.is_meta)]
         fresh = _fresh(self) if left else {}
         with torch.no_grad():
             for name in left:
@@ -91,9 +96,15 @@ def _tensors(module: nn.Module, recurse: bool = True) -> Iterator[tuple[str, Ten
     yield from module.named_buffers(recurse=recurse, remove_duplicate=False)
 
 
-def _makes_empty(fn: Callable[[Tensor], Tensor]) -> bool:
-    """Whether fn is what `nn.Module.to_empty` applies, which no method of a submodule is told."""
-    return "empty_like" in getattr(getattr(fn, "__code__", None), "co_names", ())
+class _EmptyCalls(TorchFunctionMode):
+    """Notes calls of `torch.empty_like`, by which `nn.Module.to_empty` makes tensors without
+    numbers: a submodule cannot tell them from moved ones otherwise."""
+
+    seen = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen |= func is torch.empty_like
+        return func(*args, **(kwargs or {}))
 
 
 def _fresh(module: Rebuilt) -> dict[str, Tensor]:

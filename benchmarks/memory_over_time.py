@@ -26,7 +26,7 @@ import torch
 
 from benchmarks import report
 from envs.stepping_stones.config import DECISION_S
-from policies import build_for
+from policies import build_for, compile_act
 from policies.common.compiled import AFTER
 from policies.place_memory.config import PlaceMemoryConfig
 from training import bc
@@ -63,7 +63,7 @@ def walked(job: BCConfig, seconds: int, seed: int) -> tuple[Observations, dict[s
         for name, changes in MEMORIES.items():
             assert isinstance(job.policy, PlaceMemoryConfig)
             settings = dataclasses.replace(job.policy, **changes)
-            policies[name] = build_for(settings, env).requires_grad_(False)
+            policies[name] = compile_act(build_for(settings, env).requires_grad_(False))
         expert = scripted_policy("oracle", env, seed)
         run_episode(env, expert, seed, on_step=lambda _, observation, *__: seen.append(observation))
     if len(seen) < seconds * WINDOW:

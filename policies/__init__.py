@@ -11,6 +11,7 @@ from foveate_extras import needs, require
 
 if TYPE_CHECKING:
     from policies.common.building import build, build_for
+    from policies.common.compiled import compile_act
     from policies.common.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, PolicySettings
     from policies.common.normaliser import RunningNormaliser, RunningStatistics
     from policies.common.scripted import Blind, Oracle, Random
@@ -54,12 +55,14 @@ __all__ = [
     "VisionPolicyConfig",
     "build",
     "build_for",
+    "compile_act",
 ]
 
 require("policies", "train", "gymnasium", "numpy", "pydantic")
 
 _MODULES = {
     "common.building": ("build", "build_for"),
+    "common.compiled": ("compile_act",),
     "implicit_attention.config": ("PolicyConfig",),
     "implicit_attention.extractor": ("ImplicitAttentionExtractor",),
     "implicit_attention.policy": ("ImplicitAttentionPolicy",),

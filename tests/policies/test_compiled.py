@@ -1,7 +1,8 @@
-"""Decisions of a long-lived policy are the same to the bit, whatever changes in it."""
+"""Decisions of compiled policies are the same to the bit, whatever they see or changes in them."""
 
 import copy
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -10,21 +11,26 @@ import torch
 from torch import nn
 
 from attention.components import watched
+from policies import compile_act
 from policies.common import compiled
+from tests.policies import vision_cases
 from tests.policies.cases import batch, make, observation
+from tests.policies.walks import ARMS, build, walked
 from training.analysis.op_counter import OpCounter
 
 AFTER = 3
+NOT_ALIKE = {"unpooled delta"}
+PLACES = {**ARMS, "unpooled delta": {"rule": "delta"}}
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    monkeypatch.setattr(compiled, "AFTER", AFTER)
+def many_traces(monkeypatch):
+    monkeypatch.setattr(compiled, "MOST_TRACES", 10**9)
 
 
 def long_lived(**settings):
     """A policy that has taken decisions enough, and a copy that has taken none."""
-    policy = make(**settings)
+    policy = compile_act(make(**settings), AFTER)
     for seed in range(AFTER):
         policy.act(observation(seed))
     return policy, copy.deepcopy(policy)
@@ -137,17 +143,40 @@ def test_maps_that_are_written_again_are_read_without_tracing_anew():
     assert policy._compiled._run is not run
 
 
-def test_pytorch_holds_no_trace_for_good():
-    """What it compiles for `torch.jit.trace` stays as long as the process."""
-    held = torch.jit._state._python_cu
-    before = len(held.get_functions())
-    policy, _ = long_lived(controller="mlp")
-    assert is_traced(policy)
-    assert len(held.get_functions()) == before
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is deprecated
-        torch.jit.trace(torch.neg, (torch.ones(2),))
-    assert len(held.get_functions()) > before  # this is where it would be
+def test_without_the_option_nothing_is_traced(monkeypatch):
+    eager = make(controller="mlp")
+    monkeypatch.setenv("FOVEATE_COMPILE_ACT", "0")
+    off, _ = long_lived(controller="mlp")
+    for policy in (eager, off):
+        for _ in range(2 * AFTER):
+            policy.act(observation(0))
+        assert not is_traced(policy)
+    assert compile_act(abs) is abs, "a policy that does not offer it"
+
+
+def fails(*_, **__):
+    raise RuntimeError("no tracer here")
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "why"),
+    [
+        (torch.jit, "trace", fails, "tracing raised RuntimeError: no tracer here"),
+        (torch.jit, "trace", lambda *_, **__: lambda *_: (torch.ones(1, 9),), "gave other numbers"),
+        (compiled, "MOST_TRACES", 0, "this process has made 0 traces"),
+    ],
+)
+def test_decisions_stay_eager_with_one_warning(monkeypatch, place, name, value, why):
+    monkeypatch.setattr(place, name, value)
+    policy = compile_act(make(controller="mlp"), AFTER)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for seed in range(3 * AFTER):
+            action = policy.act(observation(seed))
+            np.testing.assert_array_equal(action, decided(policy, seed))
+    (one,) = warned
+    assert re.search(f"compile_act: decisions stay eager, because .*{why}", str(one.message))
+    assert not is_traced(policy)
 
 
 def test_hooks_are_called():
@@ -160,7 +189,7 @@ def test_hooks_are_called():
 
 
 def test_parts_of_others_are_not_traced():
-    policy = make(controller="mlp")
+    policy = compile_act(make(controller="mlp"), AFTER)
 
     class Turns(nn.Module):
         """Does another thing at every other call."""
@@ -191,3 +220,160 @@ def test_a_counter_sees_the_components():
     assert is_traced(policy)
     with watched():
         np.testing.assert_array_equal(policy.act(observation(1)), decided(policy, 1))
+
+
+def written(policy, walk):
+    """Actions as the policy's own methods give them, without `act`; None in a walk: another one
+    begins."""
+    found, memory = [], None
+    with torch.inference_mode():
+        for seen in walk:
+            if seen is None:
+                memory = None
+                continue
+            parts = {key: torch.from_numpy(part)[None] for key, part in seen.items()}
+            decision, memory = policy.decided(parts, memory)
+            found.append(decision.action()[0].numpy())
+    return found
+
+
+def acted(policy, walk):
+    """Actions, and whether each was traced."""
+    found, traced = [], []
+    compile_act(policy, AFTER).reset()
+    for seen in walk:
+        if seen is None:
+            policy.reset()
+            continue
+        traced.append(policy._compiled._run is not None and policy._memory is not None)
+        found.append(policy.act(seen))
+    return found, traced
+
+
+def check(policy, walk, is_traced=True):
+    found, traced = acted(policy, walk)
+    np.testing.assert_array_equal(found, written(policy, walk))
+    assert any(traced) == is_traced
+    assert traced[-1] == is_traced  # nothing that was seen took it back
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"controller": "gru"},
+        {"controller": "lstm", "feature_map": "angular_hybrid"},
+        {"controller": "mlp", "last_action": True},
+        {"controller": "gru", "last_action": True, "variant": "rank"},
+    ],
+)
+def test_controllers_that_remember(settings):
+    walk = [observation(seed) for seed in range(8)]
+    check(make(**settings), [*walk, None, *walk])
+
+
+def dark(seen, rows=slice(None)):
+    """An observation in which rows of the pictures, by default all, show nothing."""
+    changed = {key: part.copy() for key, part in seen.items()}
+    for part in changed.values():
+        if part.ndim > 1:
+            part[..., rows, :] = 5.0
+    return changed
+
+
+def stony(walk):
+    """A walk with pictures in which much, or all, is missing, and a second one that begins with
+    such a picture. How many pixels there are to remember is different in each."""
+    seen = walk[0][:5]
+    halves = [dark(one, rows) for one, rows in zip(seen, (slice(12), slice(8, 24)), strict=False)]
+    return [
+        *seen,
+        dark(seen[4]),
+        *halves,
+        dark(seen[0]),
+        *seen,
+        None,
+        dark(seen[1]),
+        *seen,
+        *halves,
+    ]
+
+
+@pytest.mark.parametrize("arm", [arm for arm in PLACES if arm != "none"])
+def test_memories_of_places(stones, walk, arm):
+    check(build(stones, **PLACES[arm]), stony(walk), arm not in NOT_ALIKE)
+
+
+@pytest.mark.parametrize("arm", [{"num_features": 100, "width_m": 0.06}, {"memory": "grid"}])
+def test_memories_of_paths_that_turn(turning, arm):
+    check(build(turning, **arm), stony(walked(turning)))
+
+
+def test_nothing_is_carried_over_a_reset(stones, walk):
+    """As after decisions that were traced."""
+    policy, seen = build(stones), walk[0][:5]
+    first = acted(policy, seen)[0]
+    for _ in range(2):
+        np.testing.assert_array_equal(acted(policy, seen)[0], first)
+    policy.reset()
+    assert policy.carried == 0
+
+
+def test_growing_memories_are_traced_once(stones, walk):
+    policy = build(stones, memory="exact", exact_s=None)
+    seen = walk[0][:5]
+    acted(policy, [*seen, *seen])
+    run = policy._compiled._run
+    assert run is not None
+    carried = []
+    for one in seen:
+        policy.act(one)
+        carried.append(policy.carried)
+    assert policy._compiled._run is run
+    assert carried == sorted(set(carried))
+
+
+def searched(policy, after=AFTER):
+    """Actions of an episode of a Vision-Performer."""
+    compile_act(policy, after).reset()
+    return np.stack([policy.act(vision_cases.observation(seed)) for seed in range(2 * AFTER)])
+
+
+def untraced(policy):
+    """The actions of a copy that is never traced."""
+    return searched(copy.deepcopy(policy), 10**9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"temperature": 0.5, "rounds": 3},
+        {"head": "joint", "optimiser": "derivative_free"},
+        {"head": "explicit"},
+    ],
+)
+def test_searches_for_an_action(settings):
+    policy = vision_cases.make(**settings)
+    searched(policy)
+    assert is_traced(policy)
+    np.testing.assert_array_equal(searched(policy), untraced(policy))
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            parameter.mul_(-1.5)
+    np.testing.assert_array_equal(searched(policy), untraced(policy))
+
+
+def test_chains_along_gradients_are_not_traced():
+    policy = vision_cases.make(head="joint", optimiser="langevin")
+    actions = searched(policy)
+    assert not is_traced(policy)
+    np.testing.assert_array_equal(actions, untraced(policy))
+
+
+def test_gradients_pass_through_a_search_all_the_same():
+    policy = vision_cases.make(head="explicit")
+    searched(policy)
+    rgb, pose = policy._batch(vision_cases.observation())
+    action = policy.decided(rgb, pose, vision_cases.generator())
+    (gradient,) = torch.autograd.grad(action.sum(), policy.encoder.patches.weight)
+    assert gradient.abs().sum() > 0

@@ -92,7 +92,9 @@ class PolicyWorker:
     ) -> None:  # fmt: skip
         torch.set_num_threads(1)
         self._env = make_env(env_id, env) if opened is None else opened
-        self._policy: Any = policies.build_for(policy_settings(policy, "policy"), self._env)
+        self._policy: Any = policies.compile_act(
+            policies.build_for(policy_settings(policy, "policy"), self._env)
+        )
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
         """Set the policy to a `state_dict` that was sent as arrays."""

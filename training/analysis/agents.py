@@ -14,6 +14,7 @@ import gymnasium
 import torch
 
 import envs
+from policies import compile_act
 from policies.common.choices import Repair
 from training.collect import environments
 from training.collect.callables import as_policy, is_named, named
@@ -84,7 +85,7 @@ class Agent:
         for name in self.own:
             admitted(name)
         policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair, anyway=self.anyway)
-        return cast(Policy, policy.to(self.device))
+        return cast(Policy, compile_act(policy.to(self.device)))
 
     def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
         """`policy`, or a fresh random one: an episode must not depend on those before it."""

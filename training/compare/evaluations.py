@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from policies import build_for
+from policies import build_for, compile_act
 from policies.common.choices import Repair
 from policies.common.scripted import Oracle
 from training.analysis.agents import Agent
@@ -329,7 +329,7 @@ class CostJob(Job):
             env_id, settings = run.job.env_id, measured[run.variant.name]["env"]
             key = repr((env_id, settings))
             with make_env(env_id, settings) as env:
-                policy = build_for(run.job.policy, env)
+                policy = compile_act(build_for(run.job.policy, env))
                 policy.to(self.study.device).requires_grad_(False)
                 if key not in observed:
                     observed[key] = self._observed(env, policy)
