@@ -1,4 +1,4 @@
-# The same checks as .ci/run and the pre-commit hooks make. PYTHON=... names another interpreter.
+# The checks of .ci/run and the pre-commit hooks. PYTHON=... selects another interpreter.
 PYTHON ?= python
 export OMP_NUM_THREADS ?= 1
 
@@ -7,40 +7,40 @@ export OMP_NUM_THREADS ?= 1
 help:            ## list the targets
 	@sed -nE 's/^([a-z]+):[^#]*\#\# (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
 
-install:         ## the packages here, editable, with everything for development; git hooks
+install:         ## install the packages in editable form, the development tools and the git hooks
 	$(PYTHON) -m pip install -c constraints.txt -e ".[dev]"
 	$(PYTHON) -m pre_commit install
 
-check: lint types test ## everything below but the slow tests
+check: lint types test ## lint, types and the default tests
 
-lint:            ## ruff: rules and format
+lint:            ## run ruff: rules and format
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 
-types:           ## mypy on the packages
+types:           ## run mypy on the packages
 	$(PYTHON) -m mypy
 
-test:            ## the default tests, warnings as errors
+test:            ## run the default tests, with warnings as errors
 	$(PYTHON) -m pytest
 
-records:         ## checks of published records and of long signals, which CI runs
+records:         ## check published records and long signals; CI runs it
 	$(PYTHON) -m pytest -m "records and not slow"
 
-slow:            ## the long studies that the default tests leave out
+slow:            ## run the long tests that the default set leaves out
 	$(PYTHON) -m pytest -m slow -n 0
 
-mutants:         ## do the tests notice a wrong factor? 200 small changes to attention, an hour
+mutants:         ## check that the tests notice 200 small changes to attention; one hour
 	$(PYTHON) -m tests.mutation attention --sample 200
 
-kills:           ## is a job that is killed and resumed the same, bit for bit? 100 kills, half an hour
+kills:           ## check that killed and resumed jobs equal undisturbed ones; 100 kills, half an hour
 	$(PYTHON) -m tests.trials.kills --kills 100 --out $$(mktemp -d)/kills
 
-fuzz:            ## do malformed files bring a traceback, a hang or 2 GB? 500 inputs, ten minutes
+fuzz:            ## check that malformed files bring no traceback, hang or 2 GB; 500 inputs, ten minutes
 	$(PYTHON) -m tests.trials.fuzz --inputs 500 --out $$(mktemp -d)/fuzz
 
-format:          ## mend what ruff can mend
+format:          ## fix what ruff can fix
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-ci:              ## all of .ci/run, on the last commit
+ci:              ## run .ci/run on the last commit
 	./.ci/run
