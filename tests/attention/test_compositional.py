@@ -179,17 +179,6 @@ def test_skeleton_kernel_is_the_recurrence() -> None:
     )
 
 
-def test_exponential_over_circles_is_a_gaussian_kernel() -> None:
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(2, 6))
-    shallow = Skeleton(
-        circles(*range(6)), {"v": Internal(tuple(circles(*range(6))), Exponential(0.9))}
-    )
-    points = [np.concatenate((np.cos(u), np.sin(u))) for u in (x, y)]
-    gaussian = single(Gaussian(tuple(range(12)), a=math.sqrt(0.9 / 6)))
-    np.testing.assert_allclose(shallow.kernel(x, y), gaussian.kernel(*points), rtol=1e-13)
-
-
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=repr)
 def test_activations_are_their_series(activation: c.Activation) -> None:
     a = activation.coefficients(60)
@@ -213,14 +202,6 @@ def test_degrees_follow_the_coefficients(activation: c.Activation) -> None:
     p = activation.coefficients(12)
     assert (np.abs(counts - draws * p) <= 4 * np.sqrt(draws * p * (1 - p))).all()
     assert len(activation.sample(np.random.default_rng(3), 0)) == 0
-
-
-def test_relu_degrees_beyond_the_first_table() -> None:
-    """P(l > 256) is 2.1e-5 by the tail of a_2k, k^-5/2 / (4 pi^1.5)."""
-    degrees = ReLU().sample(np.random.default_rng(1), 2_000_000)
-    tail = 1 - ReLU().coefficients(257).sum()
-    assert abs((degrees > 256).sum() - 2e6 * tail) <= 4 * math.sqrt(2e6 * tail)
-    assert degrees.max() > 1024
 
 
 def test_relu_is_exact_at_the_ends_and_clamps_rounding() -> None:
@@ -252,12 +233,6 @@ def test_complexity_of_the_papers_deep_structure() -> None:
     assert len(deep.inputs) == 23 * 23  # the last row and column are in no window
     assert deep.complexity == pytest.approx(0.25)
     assert deep.expected_calls == pytest.approx(1 + 1 + 1 + 0.25)
-
-
-@pytest.mark.parametrize(("height", "width"), [(3, 1), (1, 3)])
-def test_an_image_may_be_one_pixel_high_or_wide(height: int, width: int) -> None:
-    line = c.image_skeleton(height, width, [(1, 1, ReLU())], ReLU())
-    assert line.num_columns == len(line.inputs) == 3
 
 
 def test_norms() -> None:

@@ -58,15 +58,6 @@ def test_components_are_the_directions_of_most_variance() -> None:
     np.testing.assert_allclose(projected[0, 35:40], one)
 
 
-def test_all_components_keep_the_distances_of_patches() -> None:
-    images = pictures(6, 5, 5)
-    whole = PatchComponents.fit(images, 5, 1, 25)
-    there = images.reshape(6, -1)
-    kept = whole.transform(images) * whole.size
-    distances = [np.linalg.norm(x[:, None] - x[None], axis=-1) for x in (there, kept)]
-    np.testing.assert_allclose(distances[0], distances[1], atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -72,28 +72,6 @@ def test_low_precision_in_float32_inside(
         )
 
 
-def test_casts_leave_integers_and_their_parameter_alone() -> None:
-    x = unit(6, 8)
-    fm = attention.feature_map("geometric", 8, 16, **DOUBLE).fit(x, x)
-    omega, parameter = fm.omega.clone(), fm.parameter.clone()
-    low = copy.deepcopy(fm).half()
-    assert low.parameter.dtype == torch.float32
-    torch.testing.assert_close(low.parameter.double(), parameter, rtol=1e-7, atol=0)
-    assert torch.equal(low.omega, omega)
-    assert torch.equal(fm.float().omega, omega)
-    low.redraw(torch.Generator().manual_seed(0))
-    assert low.queries(x.half()).isfinite().all()
-
-
-@pytest.mark.parametrize("kernel", ["softmax", "gaussian"])
-@pytest.mark.parametrize(("name", "options"), ALL)
-def test_gradients_of_features(name: str, options: dict[str, Any], kernel: str) -> None:
-    x = (0.7 * unit(3, 3)).requires_grad_()
-    fm = attention.feature_map(name, 3, 4, kernel=kernel, **options, **DOUBLE)
-    assert torch.autograd.gradcheck(fm.queries, (x,))
-    assert torch.autograd.gradcheck(fm.keys, (x,))
-
-
 @pytest.mark.parametrize("name", ["poisson", "geometric", "poisson_plus"])
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 def test_gradients_where_entries_are_zero(name: str, zero: float) -> None:

@@ -229,17 +229,3 @@ def test_second_and_forward_derivatives(
     hessian = torch.func.hessian(lambda t: attend(t, y, v).square().sum())(x)
     twice = torch.func.jacrev(torch.func.jacrev(lambda t: attend(t, y, v).square().sum()))(x)
     torch.testing.assert_close(hessian, twice)
-
-
-@pytest.mark.parametrize("name", attention.available())
-def test_gradients_of_token_scores(name: str) -> None:
-    x, y = (4 * torch.nn.functional.normalize(randn(6, 8, seed=s), dim=-1) for s in (0, 1))
-    x, y = (x.abs(), y.abs()) if name in ("geometric", "poisson") else (x, y)
-    single = attention.feature_map(name, 8, 16)
-    double = attention.feature_map(name, 8, 16, dtype=torch.float64)
-    double.load_state_dict({key: t.double() for key, t in single.state_dict().items()})
-    found = []
-    for fm, dtype in ((single, torch.float32), (double, torch.float64)):
-        leaves = [t.to(dtype).clone().requires_grad_() for t in (x, y)]
-        found.append(gradients(fm.token_scores(*leaves), torch.ones(6), leaves))
-    assert all(relative_error(*pair) < 1e-4 for pair in zip(*found, strict=True))

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import normalize
 
 import attention
-from attention.hybrid import AngularCoefficient, AngularHybrid
+from attention.hybrid import AngularHybrid
 from tests.attention.cases import estimate, points, rejects
 from tests.pairwise import pairwise
 
@@ -77,13 +77,6 @@ def test_equals_its_definition(first_base: str, shared: bool, A: float | None) -
     torch.testing.assert_close(fm.token_scores(x, y), scores, rtol=1e-12, atol=1e-13)
 
 
-def test_opposite_signs_weight_the_first_base() -> None:
-    coefficient = AngularCoefficient(3, 4, dtype=torch.float64)
-    x = points(5, 3)
-    assert float(coefficient.estimate(x, x).abs().max()) == 0
-    assert float((coefficient.estimate(x, -x) - 1).abs().max()) == 0
-
-
 def test_pair_of_couplings() -> None:
     """The first base's omegas form a simplex, the second's are orthogonal."""
     options = {
@@ -140,21 +133,6 @@ def test_gradients() -> None:
         inputs = (x.clone().requires_grad_(), y.clone().requires_grad_())
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: estimate(fm, a, b), inputs)
         assert torch.autograd.gradcheck(lambda a, b, fm=fm: fm.attend(a, b, b), inputs)
-
-
-def test_half_precision_is_computed_in_float32() -> None:
-    fm = AngularHybrid(4, 8).bfloat16()
-    x = points(6, 4).bfloat16()
-    assert fm.queries(x).dtype == torch.float32
-    assert fm.keys(x).dtype == torch.float32
-    assert fm.token_scores(x, x).dtype == torch.float32
-
-
-def test_float64_projection_decides_the_dtype() -> None:
-    omega = torch.ones(4, 3, dtype=torch.float64)
-    for base in (("hyperbolic", "trig"), ("oprf", "trig")):
-        fm = attention.feature_map("angular_hybrid", 3, 4, projection=omega, base=base)
-        assert {buffer.dtype for buffer in fm.buffers()} == {torch.float64}
 
 
 def test_errors() -> None:

@@ -97,20 +97,6 @@ def test_limits_and_zeros_of_the_centres() -> None:
     assert wide.moduli.flatten().tolist()[1:3] == [100.0, 0.01]
 
 
-def test_one_pair_of_gaussian_clusters_is_exact_too() -> None:
-    """With trig lambda features the coefficient is exactly 1 at the centres."""
-    query_centers, key_centers = (centers[:1] for centers in CENTERS)
-    options = {
-        "query_centers": query_centers,
-        "key_centers": key_centers,
-        "coefficients": "gaussian",
-        "lambda_features": "trig",
-    }
-    fm = attention.feature_map("clustered_hybrid", D, 5, **F64, **options)
-    exact = attention.kernels.softmax(query_centers, key_centers)
-    torch.testing.assert_close(estimate(fm, query_centers, key_centers), exact, rtol=1e-12, atol=0)
-
-
 @pytest.mark.parametrize(
     ("default_base", "lambda_features", "complex_a"),
     pairwise(["trig", "hyperbolic", "oprf"], ["positive", "trig"], [True, False]),

@@ -75,19 +75,6 @@ def test_dimension_and_columns_left_out() -> None:
     torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
 
 
-def test_is_the_angular_hybrid() -> None:
-    omega, tau = points(5, 3), points(3, 4)
-    named = attention.feature_map(
-        "angular_hybrid", D, 5, projection=omega, num_lambda_features=3, lambda_projection=tau
-    )
-    parts = [attention.feature_map(b, D, 5, projection=omega) for b in ("hyperbolic", "trig")]
-    composed = HybridFeatures(parts, [AngularCoefficient(D, 3, projection=tau)])
-    x, y = points(7, 1), points(7, 2)
-    torch.testing.assert_close(estimate(composed, x, y), estimate(named, x, y), rtol=1e-12, atol=0)
-    torch.testing.assert_close(composed.attend(x, y, x), named.attend(x, y, x))
-    torch.testing.assert_close(composed.token_scores(x, y), named.token_scores(x, y))
-
-
 def test_unbiased() -> None:
     """Three bases, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
     heads = 20_000

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 import attention
-from attention.hybrid import BipolarGaussianCoefficient, GaussianCoefficient
+from attention.hybrid import GaussianCoefficient
 from tests.attention.cases import estimate, rejects
 
 SIGMA, RADIUS = 0.8, 1.3
@@ -114,22 +114,6 @@ def test_general_coefficient_works_in_float32_for_bfloat16() -> None:
         assert computed.dtype == torch.float32
         torch.testing.assert_close(computed, expected)
     assert not torch.equal(low.keys(y.bfloat16()), low.queries(y.bfloat16()))
-
-
-def test_coefficients_have_unit_scales_by_default() -> None:
-    x, y = (0.8 * sphere(4, 3, seed) for seed in (1, 2))
-    options = {"dtype": torch.float64}
-    for plain, given in (
-        (
-            BipolarGaussianCoefficient(3, 4, **options),
-            BipolarGaussianCoefficient(3, 4, sigma=1.0, radius=1.0, seed=0, **options),
-        ),
-        (
-            GaussianCoefficient(3, 4, **options),
-            GaussianCoefficient(3, 4, M=torch.eye(3), c=1.0, seed=0, **options),
-        ),
-    ):
-        assert torch.equal(plain.estimate(x, y), given.estimate(x, y))
 
 
 def test_errors() -> None:

@@ -118,16 +118,6 @@ def test_any_map_of_the_gaussian_kernel_does() -> None:
     assert float(coefficient.estimate(x, x)) == pytest.approx(0, abs=1e-5)
 
 
-def test_attention_of_a_nested_hybrid() -> None:
-    x, y, values = sphere(9, 1), sphere(7, 2), points(7, 3, 3)
-    fm = nested(inner(7))
-    wide = (fm.scaled_queries(x), fm.scaled_keys(y))
-    products = wide[0].mantissa @ wide[1].mantissa.mT
-    products = products * (wide[0].log_scale + wide[1].log_scale.mT).exp()
-    torch.testing.assert_close(products, fm.queries(x) @ fm.keys(y).mT, rtol=1e-10, atol=1e-11)
-    assert fm.attend(x, y, values).isfinite().all()
-
-
 def test_errors() -> None:
     with pytest.raises(
         ValueError, match=r"features must be a map of kernel='gaussian', .*'softmax'"

@@ -207,12 +207,6 @@ def test_explicit_projections_are_not_redrawn(name: str) -> None:
     rejects(r"redraw needs .* by name", explicit.redraw, torch.Generator())
 
 
-def test_unknown_names_list_the_known() -> None:
-    with pytest.raises(ValueError, match=r"one of angular_hybrid, .*, trig_phase, got 'performer'"):
-        attention.feature_map("performer", 4, 4)
-    assert attention.available() == tuple(sorted(attention.available()))
-
-
 @pytest.mark.parametrize("value", [8.0, "8", True])
 @pytest.mark.parametrize("argument", ["dim", "num_features", "heads", "num_lambda_features"])
 def test_counts_are_integers(argument: str, value: object) -> None:
@@ -355,18 +349,6 @@ def test_maps_follow_the_default_device(name: str) -> None:
         assert fm.queries(x).shape == (2, 5, fm.output_dim)
         assert fm.scaled_keys(x).mantissa.device.type == "meta"
         assert fm.token_scores(x, x).shape == (2, 5)
-
-
-@pytest.mark.parametrize("name", ["positive", "oprf", "gerf", "complex_exponential", "trig_phase"])
-def test_classes_follow_the_default_device(name: str) -> None:
-    cls = type(attention.feature_map(name, 4, 6))
-    with torch.device("meta"):
-        fm = cls(4, 6)
-        beside = attention.feature_map(name, 4, 6, projection=torch.ones(6, 4, device="cpu"))
-        module = attention.RandomFeatureAttention(8, 2, name)
-    assert {buffer.device.type for buffer in fm.buffers()} == {"meta"}
-    assert {buffer.device.type for buffer in beside.buffers()} == {"cpu"}
-    assert {buffer.device.type for buffer in module.buffers()} == {"meta"}
 
 
 class Scores(torch.nn.Module):

@@ -82,22 +82,6 @@ def test_rows_that_see_no_key_are_zeros_everywhere(name: str, is_causal: bool) -
             assert gradient is None or not gradient[0].any()
 
 
-@pytest.mark.parametrize("name", ["positive", "hyperbolic", "softmax"])
-def test_weights_of_a_row_that_sees_no_key_are_zeros(name: str) -> None:
-    _, ours = modules(name)
-    x = tokens(2, LENGTH, EMBED).requires_grad_()
-    padding = torch.tensor([[True] * LENGTH, [False] * LENGTH])
-    for average in (False, True):
-        output, weights = ours(
-            x, x, x, key_padding_mask=padding, need_weights=True, average_attn_weights=average
-        )
-        assert weights is not None
-        assert not weights[0].any()
-        torch.testing.assert_close(weights[1].sum(-1), torch.ones_like(weights[1][..., 0]))
-        (gradient,) = torch.autograd.grad(weights.square().sum() + output.sum(), x)
-        assert gradient.isfinite().all()
-
-
 @pytest.mark.parametrize("batched", [False, True])
 def test_attn_mask_shapes_are_those_of_pytorch(batched: bool) -> None:
     """Each shape is refused by both modules or by neither, and by ours where compiled too."""

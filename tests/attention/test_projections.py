@@ -303,14 +303,6 @@ def test_explicit_tensors_are_checked_and_copied() -> None:
         attention.feature_map("trig", 3, 4, projection=torch.zeros(3, 4))
 
 
-def test_an_explicit_matrix_serves_all_heads() -> None:
-    given = draw("iid", 4, 3)
-    resolved = resolve_projection("omega", given, 4, 3, heads=2)
-    assert torch.equal(resolved, torch.stack((given, given)))
-    resolved[0].zero_()  # entries of its own, as for `redraw` and for loading a state
-    assert torch.equal(resolved[1], given)
-
-
 @pytest.mark.parametrize("name", sorted(set(attention.available()) - {"elu", "harmonic"}))
 def test_every_map_takes_a_matrix_for_all_heads(name: str) -> None:
     generator = seeded(16)

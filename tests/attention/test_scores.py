@@ -103,10 +103,6 @@ def test_scores_where_features_of_complex_exponentials_overflow() -> None:
     torch.testing.assert_close(fm.token_scores(x, y).double(), expected, rtol=1e-3, atol=0)
 
 
-def test_no_keys_have_no_scores() -> None:
-    assert attention.softmax_token_scores(tokens(3, 5), tokens(0, 5)).shape == (0,)
-
-
 @pytest.mark.parametrize("name", [*attention.available(), "exact"])
 def test_no_square_matrix(name: str) -> None:
     length = 4096

@@ -83,14 +83,6 @@ def test_covariance_of_bases_against_quadrature(names: tuple[str, str]) -> None:
         torch.testing.assert_close(own, expected / 4, rtol=1e-9, atol=0)
 
 
-def test_covariance_of_oprf_takes_the_pairs_optimum() -> None:
-    best = theory.oprf_parameter((X + Y).square().sum(), 2)
-    for other in BASES:
-        computed = theory.shared_covariance("oprf", other, X, Y)
-        expected = theory.shared_covariance("oprf", other, X, Y, A=best)
-        torch.testing.assert_close(computed, expected)
-
-
 def angular_distribution(n: int) -> tuple[Tensor, Tensor]:
     """Values of L and their probabilities."""
     p = theory.angle(X, Y).item() / math.pi
@@ -218,19 +210,6 @@ def test_gaussian_hybrid_by_definition(base: tuple[str, str], features: str, sha
     torch.testing.assert_close(computed, expected / 2, rtol=1e-9, atol=0)
 
 
-def test_gaussian_hybrid_is_exact_at_one_end() -> None:
-    """Trig coefficients at angle 0, positive ones at pi where the radius is the length."""
-    x = torch.tensor([0.6, 0.8], dtype=torch.float64)
-    kept = {"trig": (x, -x), "positive": (-x, x)}
-    for features, (exact, other) in kept.items():
-        errors = [
-            theory.mse("gaussian_hybrid", x, y, 3, radius=1.0, lambda_features=features)
-            for y in (exact, other)
-        ]
-        assert errors[0] < 1e-28
-        assert errors[1] > 1e-3
-
-
 def test_defaults_are_of_unit_scale() -> None:
     given = {"lambda_sigma": 1.0, "radius": 1.0}
     assert theory.bipolar_coefficient(X, Y) == theory.bipolar_coefficient(X, Y, **given)
@@ -240,19 +219,6 @@ def test_defaults_are_of_unit_scale() -> None:
     )
     eye = torch.eye(2, dtype=X.dtype)
     assert theory.gaussian_coefficient(X, Y, eye) == theory.gaussian_coefficient(X, Y, eye, 1.0)
-
-
-def test_bipolar_coefficient_runs_from_zero_to_one() -> None:
-    x = torch.tensor([0.6, 0.8], dtype=torch.float64)
-    assert theory.bipolar_coefficient(x, x, 1.3, 1.0) == 0
-    assert theory.bipolar_coefficient(x, -x, 1.3, 1.0).item() == pytest.approx(1, rel=1e-14)
-    half = theory.bipolar_coefficient(x, -x, 1.3, 2.0).item()
-    assert half == pytest.approx(math.expm1(-2 * 1.69) / math.expm1(-8 * 1.69), rel=1e-14)
-    theta = 1.1
-    c, sine = math.cos(theta), math.sin(theta)
-    turned = torch.tensor([[c, -sine], [sine, c]], dtype=torch.float64) @ x
-    expected = (1 - math.exp(-2 * 1.69 * math.sin(theta / 2) ** 2)) / (1 - math.exp(-2 * 1.69))
-    assert theory.bipolar_coefficient(x, turned, 1.3, 1.0).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("features", ["trig", "positive"])

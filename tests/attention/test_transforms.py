@@ -143,13 +143,6 @@ def test_a_cast_module_is_the_one_built_in_its_dtype(name: str) -> None:
         assert torch.equal(again.get_buffer(key), buffer)
 
 
-def test_an_explicit_projection_is_not_rounded_either() -> None:
-    vectors = tokens(8, 4)
-    fm = attention.feature_map("trig", 4, 8, projection=vectors, dtype=torch.bfloat16)
-    assert torch.equal(fm.omega, vectors)
-    assert torch.equal(fm.to(torch.float16).omega, vectors)
-
-
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", ["angular_hybrid", "gaussian_hybrid", "positive"])
 @pytest.mark.parametrize("values", [3, 40])
