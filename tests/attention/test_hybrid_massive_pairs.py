@@ -171,9 +171,3 @@ def test_errors() -> None:
         attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 7})
     with pytest.raises(ValueError, match="num_pairs must be at least 1, got 0"):
         attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 0})
-    given = {"query_centers": CENTERS[0], "key_centers": CENTERS[1]}
-    for pairs in ([[0, 3]], [[0, 1], [0, 1]], [0, 1], [[0.5, 1.0]]):
-        with pytest.raises(
-            ValueError, match=r"pairs must be \(p, 2\), different clusters of 2 que"
-        ):
-            theory.mse("clustered_hybrid", CENTERS[0], CENTERS[0], 2, pairs=pairs, **given)

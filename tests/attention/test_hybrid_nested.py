@@ -126,7 +126,3 @@ def test_errors() -> None:
     rejects("sigma must be a positive finite number, got 0", NestedCoefficient, inner(0), sigma=0)
     with pytest.raises(ValueError, match="radius must be a positive finite number, got -1"):
         NestedCoefficient(inner(0), radius=-1)
-    x = sphere(1, 1)
-    rejects("num_features must be at least 1, got 0", theory.nested_hybrid_mse, x, x, 0, 0.1)
-    with pytest.raises(ValueError, match="nested_hybrid with shared projections has a closed form"):
-        theory.nested_hybrid_mse(x, x, 2, 0.1, projection="orthogonal")

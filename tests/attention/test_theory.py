@@ -9,7 +9,6 @@ import torch
 import attention
 from attention import theory
 from attention.theory.error import _CLOSED_FORMS
-from tests.attention.cases import rejects
 
 
 def test_exact_where_the_papers_say() -> None:
@@ -73,40 +72,3 @@ def test_defaults_are_those_of_the_map(name: str) -> None:
         shared = option in of_map and "projection" not in option.split("_")
         if shared and parameter.default is not parameter.empty:
             assert parameter.default == of_map[option].default, option
-
-
-def test_errors() -> None:
-    x = torch.ones(3)
-    with pytest.raises(ValueError, match=r"known for angular_hybrid, .*, trig_phase, got 'halton'"):
-        theory.mse("halton", x, x, 4)
-    for name in ("fast_simplex", "hadamard", "halton", "simplex_plus"):
-        with pytest.raises(
-            ValueError, match=f"one of iid, orthogonal, simplex for a closed form, got '{name}'"
-        ):
-            theory.mse("trig", x, x, 4, projection=name)
-    with pytest.raises(ValueError, match="projection='simplex' needs dimension 2 or more, got 1"):
-        theory.mse("positive", x[:1], x[:1], 4, projection="simplex")
-    for cosine in (-1.5, 1.5):
-        with pytest.raises(ValueError, match=f"cos_theta must be between -1 and 1, got {cosine}"):
-            theory.conformity_at_angle(cosine, x, 4)
-    rejects("dim must be at least 1, got 0", theory.conformity_at_angle, 0.0, x, 0)
-    rejects("dim must be at least 1, got 0", theory.rf_conformity, "orthogonal", x, 0)
-    with pytest.raises(ValueError, match="for projection='iid' only, got 'orthogonal'"):
-        theory.mse("angular_hybrid", x, x, 4, projection="orthogonal")
-    with pytest.raises(ValueError, match="base must be two of hyperbolic, oprf, positive, trig"):
-        theory.mse("angular_hybrid", x, x, 4, base=("trig", "relu"))
-    with pytest.raises(ValueError, match=r"base must be two of .*, got \(\['trig'\], 'trig'\)"):
-        theory.mse("angular_hybrid", x, x, 4, base=(["trig"], "trig"))
-    with pytest.raises(ValueError, match="trig takes no options, got 'num_lambda_features'"):
-        theory.mse("trig", x, x, 4, num_lambda_features=3)
-    with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
-        theory.mse("angular_hybrid", x, x, 4, num_lambda_features=0)
-    rejects("num_features must be at least 1, got 0", theory.mse, "trig", x, x, 0)
-    rejects(r"num_features must be an integer, got 4\.5", theory.mse, "trig", x, x, 4.5)
-    for sigma in (math.inf, math.nan):
-        with pytest.raises(ValueError, match=f"sigma must be a positive .* number, got {sigma}"):
-            theory.mse("trig", x, x, 4, kernel="gaussian", sigma=sigma)
-    with pytest.raises(ValueError, match=r"sigma must be 1 for the softmax kernel, got 2\.0"):
-        theory.mse("trig", x, x, 4, sigma=2.0)
-    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
-        theory.mse("trig", x, x, 4, kernel="rbf")

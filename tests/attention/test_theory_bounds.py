@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from attention import kernels, theory
-from tests.attention.cases import rejects
 
 LENGTHS = (0.5, 1.0, 1.5, 3.0)
 
@@ -182,27 +181,3 @@ def test_concentration_follows_from_bousquet(variance: float) -> None:
     expected = bousquet(rows, 3, (1 + variance) / 2, mean, epsilon)
     computed = theory.concentration_bound("trig_phase", rows, mean, epsilon, variance)
     assert computed == pytest.approx(expected, rel=1e-12)
-
-
-def test_errors() -> None:
-    theta = torch.tensor(1.0)
-    with pytest.raises(ValueError, match=r"name must be one of angular_hybrid, .*, got 'oprf'"):
-        theory.relative_error("oprf", theta, 1.0, 2)
-    rejects("r must be a positive finite number, got 0", theory.max_relative_error, "trig", 0, 2)
-    rejects("m must be at least 1, got 0", theory.max_relative_error, "trig", 1.0, 0)
-    rejects(r"m must be an integer, got 2\.5", theory.max_relative_error, "trig", 1.0, 2.5)
-    rejects("n must be at least 1, got 0", theory.angular_relative_error_slope, 1.0, 2, 0)
-    with pytest.raises(ValueError, match=r"r must be at least 1 for this bound, got 0.9"):
-        theory.angular_relative_error_bound(0.9, 2, 2)
-    with pytest.raises(ValueError, match="name must be one of trig, trig_phase, got 'positive'"):
-        theory.uniform_constant("positive", 2)
-    with pytest.raises(ValueError, match="epsilon must be a positive finite number, got 0"):
-        theory.uniform_bound("trig", 2, 1.0, 10, 0)
-    rejects("diameter must be a positive finite number, got -1", theory.largest_cosine_variance, -1)
-    rejects("sigma must be a positive finite number, got 0", theory.kernel_lipschitz, 0)
-    rejects("sigma must be a positive finite number, got inf", theory.kernel_lipschitz, math.inf)
-    with pytest.raises(ValueError, match="count must be a positive finite number, got 0"):
-        theory.expected_largest_projection(2, 0)
-    rejects("rows must be even for trig, got 7", theory.expected_max_error_bound, "trig", 2, 1.0, 7)
-    with pytest.raises(ValueError, match="expected_max must be a positive finite number, got 0"):
-        theory.concentration_bound("trig", 2, 0, 0.1)

@@ -91,17 +91,3 @@ def test_coordinates_at_zero_are_held_between_floor_and_cap() -> None:
     assert held.tolist() == [10.0, 0.1, 1.0, 1.0, 10.0]
     residual = theory.center_loss(query[:2], key[:2], theory.optimal_diagonal(query[:2], key[:2]))
     assert residual.item() == pytest.approx(2 * 0.005**2)
-
-
-def test_errors_of_complex_exponentials() -> None:
-    for A, rank in (([[1.0, 2.0], [2.0, 4.0]], 1), ([0.0, 1.0], 1), ([[0j, 0j], [0j, 0j]], 0)):
-        with pytest.raises(ValueError, match=f"A must be invertible, got rank {rank} with d = 2"):
-            theory.mse("complex_exponential", X, Y, 2, A=torch.tensor(A))
-    with pytest.raises(ValueError, match=r"A must have shape \(2,\) or \(2, 2\), got \(3,\)"):
-        theory.mse("complex_exponential", X, Y, 2, A=torch.ones(3))
-    with pytest.raises(ValueError, match="A must be finite"):
-        theory.mse("complex_exponential", X, Y, 2, A=torch.tensor([1.0, math.nan]))
-    with pytest.raises(ValueError, match="for projection='iid' only, got 'orthogonal'"):
-        theory.mse("complex_exponential", X, Y, 2, projection="orthogonal", A=1.0)
-    with pytest.raises(ValueError, match=r"0 < floor <= 1 <= cap, got 2\.0 and 3\.0"):
-        theory.optimal_diagonal(X, Y, floor=2.0, cap=3.0)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import attention
 from attention import kernels, theory
-from tests.attention.cases import points, rejects
+from tests.attention.cases import points
 from tests.attention.quadrature import LINE, LINE_WEIGHT, OMEGA, WEIGHT
 
 NAMES = ("trig", "trig_phase")
@@ -156,23 +156,3 @@ def test_mmd_of_features(name: str) -> None:
     count = rows // 2 if name == "trig" else rows
     hoeffding = 2 * math.exp(-2 * count * 1.5**2 / largest**2)
     assert theory.mmd_tail_bound(name, rows, 1.5) == pytest.approx(hoeffding, rel=1e-12)
-
-
-def test_errors() -> None:
-    x = points(2, 2)
-    with pytest.raises(ValueError, match="name must be one of trig, trig_phase, got 'oprf'"):
-        theory.expected_l2_error("oprf", x, x, 4)
-    with pytest.raises(ValueError, match="rows must be even for trig, got 5"):
-        theory.expected_gaussian_l2_error("trig", 2, 5, 1.0)
-    rejects("rows must be at least 1, got 0", theory.expected_l2_error, "trig_phase", x, x, 0)
-    with pytest.raises(ValueError, match="spread must be a positive finite number, got 0"):
-        theory.expected_gaussian_l2_error("trig", 2, 4, 0)
-    for bound in (theory.l2_concentration_bound, theory.mmd_tail_bound):
-        rejects("name must be one of trig, trig_phase, got 'elu'", bound, "elu", 4, 0.1)
-        rejects("epsilon must be a positive finite number, got 0", bound, "trig", 4, 0)
-    with pytest.raises(ValueError, match="name must be one of trig, trig_phase, got 'elu'"):
-        theory.svm_prediction_bound("elu", 0.1, 1.0)
-    with pytest.raises(ValueError, match="c must be a positive finite number, got 0"):
-        theory.svm_prediction_bound("trig", 0.1, 0)
-    with pytest.raises(ValueError, match="penalty must be a positive finite number, got 0"):
-        theory.ridge_prediction_bound(0.1, 1.0, 0)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from attention import theory
 from attention.theory.hybrid import BASES, base_mse
-from tests.attention.cases import rejects
 from tests.attention.quadrature import (
     COMPLEX,
     LINE,
@@ -353,49 +352,3 @@ def test_dtype_and_shape_are_kept() -> None:
             error = theory.mse(name, x, y, 4, **options)
             assert error.dtype == dtype
             assert error.shape == (3, 5)
-
-
-def test_errors_of_hybrids() -> None:
-    for name in ("angular_hybrid", "gaussian_hybrid"):
-        with pytest.raises(ValueError, match=f"{name} with shared projections .* 'simplex'"):
-            theory.mse(name, X, Y, 2, projection="simplex")
-        with pytest.raises(ValueError, match=r"base must be two of hyperbolic, oprf, .*, got"):
-            theory.mse(name, X, Y, 2, base=("trig",))
-        with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
-            theory.mse(name, X, Y, 2, num_lambda_features=0)
-    with pytest.raises(ValueError, match="for lambda_projection='iid' only, got 'simplex'"):
-        theory.mse("angular_hybrid", X, Y, 2, lambda_projection="simplex")
-    with pytest.raises(ValueError, match=r"A must be less than 1/8 .*, got 0\.125"):
-        theory.shared_covariance("oprf", "trig", X, Y, A=0.125)
-    with pytest.raises(ValueError, match=r"bases must be of hyperbolic, .*, got 'trig' and 'relu'"):
-        theory.shared_covariance("trig", "relu", X, Y)
-    with pytest.raises(ValueError, match="lambda_sigma must be a positive finite number, got 0"):
-        theory.mse("gaussian_hybrid", X, Y, 2, lambda_sigma=0)
-    with pytest.raises(ValueError, match=r"radius must be a positive finite number, got -1.0"):
-        theory.mse("gaussian_hybrid", X, Y, 2, radius=-1.0)
-    with pytest.raises(ValueError, match=r"radius must be a positive finite number, got inf"):
-        theory.mse("gaussian_hybrid", X, Y, 2, radius=math.inf)
-    with pytest.raises(ValueError, match="features must be one of positive, trig, got 'oprf'"):
-        theory.mse("gaussian_hybrid", X, Y, 2, lambda_features="oprf")
-    with pytest.raises(ValueError, match="c must be a positive finite number, got 0"):
-        theory.gaussian_coefficient_variance(X, Y, 2, torch.eye(2, dtype=X.dtype), 0)
-    rejects(r"with one p, got \(2, 2\) and \(3, 3\)", theory.hybrid_mse, torch.eye(2), torch.eye(3))
-    with pytest.raises(ValueError, match="one entry more than lambda_functions, got 2 and 2"):
-        theory.hybrid_multiplications(2, 2, 2, lambda_functions=(1, 1))
-    with pytest.raises(ValueError, match=r"key_centers must be \(clusters, 2\), got shape \(2,\)"):
-        theory.mse("clustered_hybrid", X, Y, 2, query_centers=X[None], key_centers=Y)
-    centers = {"query_centers": X[None], "key_centers": Y[None]}
-    with pytest.raises(ValueError, match="='iid' only, got 'iid' and 'simplex'"):
-        theory.mse("clustered_hybrid", X, Y, 2, lambda_projection="simplex", **centers)
-    for option, known in (
-        ("coefficients", "gaussian, zero_one"),
-        ("lambda_features", "positive, trig"),
-        ("default_base", "hyperbolic, positive, trig"),
-    ):
-        with pytest.raises(ValueError, match=f"{option} must be one of {known}, got 'oprf'"):
-            theory.mse("clustered_hybrid", X, Y, 2, **{option: "oprf"}, **centers)
-    centers["coefficients"] = "gaussian"
-    with pytest.raises(ValueError, match="num_lambda_features must be at least 1, got 0"):
-        theory.mse("clustered_hybrid", X, Y, 2, num_lambda_features=0, **centers)
-    with pytest.raises(ValueError, match="lambda_scale must be a positive finite number, got 0"):
-        theory.mse("clustered_hybrid", X, Y, 2, lambda_scale=0, **centers)

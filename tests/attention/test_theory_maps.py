@@ -13,7 +13,6 @@ from torch import Tensor
 
 import attention
 from attention import theory
-from tests.attention.cases import rejects
 from tests.attention.quadrature import gaussian_nodes
 
 KERNELS = ("softmax", "gaussian")
@@ -371,44 +370,3 @@ def test_asymptotic_ratio() -> None:
     near = vector(0.0141, 0.0), vector(0.01415, 0.0)
     values = [theory.trig_asymptotic_ratio(x, 0 * x, 2).item() for x in near]
     assert values[0] == pytest.approx(values[1], rel=1e-8)
-
-
-def test_errors() -> None:
-    x = torch.full((2,), 0.3, dtype=torch.float64)
-    for name in ALL_DISCRETE:
-        options: dict[str, Any] = {"shift": 0 * x} if "plus" in name else {}
-        with pytest.raises(ValueError, match=f"{name} has a closed form for projection='iid' only"):
-            theory.mse(name, x, x, 4, projection="orthogonal", **options)
-    for name in ("poisson_plus", "geometric_plus"):
-        rejects(rf"{name} needs the option 'shift', got \[\]", theory.mse, name, x, x, 4)
-    message = r"x and y must have the same last dimension, got shapes \(2,\) and \(1,\)"
-    rejects(message, theory.mse, "trig", x, x[:1], 4)
-    rejects("lam must be positive, got 0", theory.mse, "poisson", x, x, 4, lam=0.0)
-    for p in (0.0, 1.0):
-        rejects(f"p must be between 0 and 1, got {p}", theory.mse, "geometric", x, x, 4, p=p)
-    with pytest.raises(ValueError, match=r"real part below 1/8 for a finite error, got 0\.125"):
-        theory.mse("oprf", x, x, 4, A=0.125)
-    rejects("A of oprf must be real", theory.mse, "oprf", x, x, 4, A=0.1j)
-    rejects("s must be 1 or -1, got 2", theory.mse, "gerf", x, x, 4, s=2)
-    rejects("s must be 1 or -1, got 0", theory.mean_square_of_sums, x[None], x[None], 0)
-    rejects("num_features must be at least 1, got 0", theory.oprf_tail_bound, x, x, 0, 0.1, -0.1)
-    with pytest.raises(ValueError, match="error must be a positive finite number, got 0"):
-        theory.oprf_tail_bound(x, x, 1, 0.0, -0.1)
-    with pytest.raises(ValueError, match="A must be negative for a bounded feature, got 0"):
-        theory.oprf_tail_bound(x, x, 1, 0.1, 0.0)
-    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
-        theory.oprf_tail_bound(x, x, 1, 0.1, -0.1, kernel="rbf")
-    with pytest.raises(ValueError, match=r"known for gerf, .*, trig_phase, got 'poisson'"):
-        theory.coupling_gap("poisson", x, x, 2)
-    rejects("num_features must be at least 1, got 0", theory.coupling_gap, "trig", x, x, 0)
-    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
-        theory.coupling_gap("trig", x, x, 1, kernel="rbf")
-    for function in (theory.orthogonality_gap_bound, theory.trig_asymptotic_ratio):
-        for m in (0, 3):
-            rejects(f"must be from 1 to dimension 2, got {m}", function, x, x, m)
-    with pytest.raises(ValueError, match="kernel must be one of softmax, gaussian, got 'rbf'"):
-        theory.orthogonality_gap_bound(x, x, 1, kernel="rbf")
-    rejects("num_features must be at least 1, got 0", theory.small_sum_factor, "iid", 0, 2)
-    with pytest.raises(ValueError, match="projection must be one of iid, orthogonal, simplex"):
-        theory.small_sum_factor("halton", 2, 2)
-    rejects("needs dimension 2 or more, got 1", theory.small_sum_factor, "simplex", 1, 1)

@@ -8,7 +8,6 @@ from torch import Tensor
 
 import attention
 from attention import theory
-from tests.attention.cases import rejects
 
 W = torch.linspace(0, 14, 7001, dtype=torch.float64)
 STEP = 2e-3
@@ -79,10 +78,3 @@ def test_ends_and_errors() -> None:
         assert theory.resultant_density(coupling, ends, 4).tolist() == [0.0, 0.0]
     assert theory.resultant_density("simplex", -1.0, 2) == 0
     assert theory.resultant_density("iid", 0.0, 1).item() == pytest.approx(1 / math.sqrt(math.pi))
-    with pytest.raises(ValueError, match="projection must be one of iid, orthogonal, simplex for"):
-        theory.resultant_density("halton", 1.0, 4)
-    with pytest.raises(ValueError, match="projection='simplex' needs dimension 2 or more, got 1"):
-        theory.resultant_density("simplex", 1.0, 1)
-    with pytest.raises(ValueError, match="cos_theta must be between -1 and 1, got -2"):
-        theory.resultant_density_at_angle(-2, 1.0, 4)
-    rejects("dim must be at least 1, got 0", theory.resultant_density_at_angle, 0.5, 1.0, 0)
