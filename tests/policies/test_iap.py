@@ -1,6 +1,7 @@
 """The Implicit Attention Policy: every kind of it acts, masks, saves and loads."""
 
 import copy
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -11,30 +12,22 @@ from safetensors.torch import load_file, save_file
 from policies import ImplicitAttentionPolicy, PolicyConfig, build
 from policies.implicit_attention.config import EXACT, FEATURE_MAPS
 from tests.attention.cases import LargestTensor
+from tests.pairwise import pairwise
 from tests.policies.cases import ACTIONS, OBSERVATIONS, batch, make, observation, tensors
 
 MAPS = FEATURE_MAPS
 KINDS = [
-    ("masking", "learned"),
-    ("masking", "random"),
-    ("masking", "all"),
-    ("rank", "learned"),
-    ("trans", "learned"),
-]
+    {"selection": "learned"}, {"selection": "random"}, {"selection": "all"},
+    {"variant": "rank"}, {"variant": "trans"},
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("patch", [(4, 4), (1, 1), (2, 8)])
-@pytest.mark.parametrize("feature_map", MAPS)
-@pytest.mark.parametrize("controller", ["vote", "mlp"])
-@pytest.mark.parametrize(("variant", "selection"), KINDS)
-def test_every_kind_acts(variant, selection, controller, feature_map, patch):
-    policy = make(
-        variant=variant,
-        selection=selection,
-        controller=controller,
-        feature_map=feature_map,
-        patch=patch,
-    )
+@pytest.mark.parametrize(
+    ("kind", "controller", "feature_map", "patch"),
+    pairwise(KINDS, ["vote", "mlp"], MAPS, [(4, 4), (1, 1), (2, 8)]),
+)
+def test_every_kind_acts(kind, controller, feature_map, patch):
+    policy = make(**kind, controller=controller, feature_map=feature_map, patch=patch)
     policy.reset()
     first, second = (policy.act(observation(seed)) for seed in (0, 1))
     for action in (first, second):
@@ -58,9 +51,10 @@ def test_build_takes_a_config_its_fields_or_a_whole_run():
         np.testing.assert_array_equal(action, actions[0])
 
 
-@pytest.mark.parametrize("keep", [0.01, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize("patch", [(4, 4), (1, 1)])
-@pytest.mark.parametrize("selection", ["learned", "random"])
+@pytest.mark.parametrize(
+    ("selection", "patch", "keep"),
+    pairwise(["learned", "random"], [(4, 4), (1, 1)], [0.01, 0.1, 0.5, 1.0]),
+)
 def test_the_mask_shows_the_share_kept(selection, patch, keep):
     policy = make(selection=selection, patch=patch, keep=keep)
     mask = policy.attention_mask(observation())
@@ -107,20 +101,13 @@ def test_rank_hands_over_the_best_tokens_in_order():
     assert policy.controller.layers[0].in_features == len(best) * policy.tokens.num_features + 45
 
 
-@pytest.mark.parametrize("keep", [0.001, 0.3, 1.0])
-@pytest.mark.parametrize("feature_map", MAPS)
-@pytest.mark.parametrize("controller", ["vote", "mlp"])
-@pytest.mark.parametrize(("variant", "selection"), KINDS)
-def test_cloning_reaches_every_parameter(variant, selection, controller, feature_map, keep):
-    """Of a policy that is not at its start, where the template of votes is zero."""
-    policy = make(
-        variant=variant,
-        selection=selection,
-        controller=controller,
-        feature_map=feature_map,
-        keep=keep,
-        patch=(8, 8),
-    )
+@pytest.mark.parametrize(
+    ("kind", "controller", "feature_map", "keep"),
+    pairwise(KINDS, ["vote", "mlp"], MAPS, [0.001, 0.3, 1.0]),
+)
+def test_cloning_reaches_every_parameter(kind, controller, feature_map, keep):
+    """All parameters are drawn: at its start a policy's template of votes is zero."""
+    policy = make(**kind, controller=controller, feature_map=feature_map, keep=keep, patch=(8, 8))
     seen = [tensors(observation(seed)) for seed in range(4)]
     votes = policy(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     actions = torch.rand(4, 9, generator=torch.Generator().manual_seed(0)) * 2 - 1
@@ -219,8 +206,10 @@ def test_a_batch_is_as_good_as_one_by_one():
     torch.testing.assert_close(together.offsets, torch.cat([votes.offsets for votes in alone]))
 
 
-@pytest.mark.parametrize("variant", ["masking", "rank", "trans"])
-@pytest.mark.parametrize("feature_map", [name for name in MAPS if name != EXACT])
+@pytest.mark.parametrize(
+    ("feature_map", "variant"),
+    list(zip([name for name in MAPS if name != EXACT], cycle(["masking", "rank", "trans"]))),
+)
 def test_pixel_tokens_never_meet_in_a_square_matrix(feature_map, variant):
     tokens = 2 * 24 * 32
     policy = make(patch=(1, 1), feature_map=feature_map, variant=variant, controller="mlp")
