@@ -142,7 +142,14 @@ def test_state_travels(name: str) -> None:
     torch.testing.assert_close(single.double(), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", NAMES)
+COMPILED = ("angular_hybrid", "clustered_hybrid", "gerf", "harmonic", "poisson_plus", "positive")
+"""One of each kind: compiling takes half a second each."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in COMPILED else pytest.mark.slow) for n in NAMES],
+)
 def test_compiles_to_one_graph(name: str) -> None:
     # Each map is one more recompilation of the same code, and eight are the limit.
     torch._dynamo.reset()

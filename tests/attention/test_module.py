@@ -209,14 +209,7 @@ def test_a_prompt_then_steps_equal_the_causal_module(name: str, batch_first: boo
         ours.step(*(t[:, 0] for t in inputs), same, padding)
 
 
-@pytest.mark.parametrize(
-    ("backend", "causal"),
-    [
-        ("eager", False),
-        pytest.param("eager", True, marks=pytest.mark.slow),  # the first half of aot_eager
-        ("aot_eager", True),
-    ],
-)
+@pytest.mark.parametrize(("backend", "causal"), [("eager", False), ("aot_eager", True)])
 def test_compiles_to_one_graph(backend: str, causal: bool) -> None:
     torch.compiler.reset()
     ours = RandomFeatureAttention(EMBED, HEADS, batch_first=True)
