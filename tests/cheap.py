@@ -1,4 +1,4 @@
-"""What a test may cost, whatever runs beside it."""
+"""Bounds on the cost of a block, independent of other processes."""
 
 import resource
 import time
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def cheap(seconds: float) -> Iterator[None]:
-    """Checks that a block takes less than 200 MB, and less than so much processor time."""
+    """Check that a block takes less than 200 MB and less than the given processor time."""
     before_kib, began_s = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     yield
     assert time.process_time() - began_s < seconds

@@ -1,8 +1,8 @@
-"""Time as a test wants it."""
+"""A simulated clock for tests."""
 
 
 class Clock:
-    """In the place of the module `time`: time passes while one sleeps, and 10 us a look."""
+    """Replacement of the module `time`: time advances by sleeping, and by 10 us per query."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

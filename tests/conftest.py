@@ -11,15 +11,16 @@ import torch
 
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A script's background job begins so, and commands that tests interrupt would inherit it.
+    # Background jobs of a script start with SIGINT ignored, and commands under test would inherit
+    # it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    # So does what nohup starts: a handler that does nothing is not inherited.
+    # nohup ignores SIGHUP; a handler that does nothing is not inherited.
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """The whole suite takes the cores; tests that were named start at once, in one process."""
+    """Run the whole suite in parallel; run named tests in one process, without start-up cost."""
     if config.args_source is config.ArgsSource.ARGS:
         return 0
     return min(len(os.sched_getaffinity(0)), 4)
@@ -37,5 +38,5 @@ def golden() -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
-    """Initial parameters that do not depend on which tests ran before."""
+    """Make initial parameters independent of the tests that ran before."""
     torch.manual_seed(0)

@@ -1,8 +1,8 @@
-"""What `foveate[all]` installs, and under which licences; run by `.ci/run` and by a test.
+"""Licences of all packages that `foveate[all]` installs; run by `.ci/run` and by a test.
 
     python tests/licences.py
 
-Fails where a package declares the GPL or AGPL in its metadata, or is not installed.
+Fails if a package declares the GPL or AGPL in its metadata or is not installed.
 """
 
 import re
@@ -29,7 +29,7 @@ def required(lines: Iterable[str], extras: Iterable[str]) -> Iterator[Requiremen
 
 
 def closure(name: str, extras: Iterable[str]) -> dict[str, metadata.Distribution | None]:
-    """Everything that an installation brings, by name; None for what is not installed here."""
+    """All distributions of an installation by name; None for those that are not installed here."""
     found: dict[str, metadata.Distribution | None] = {}
     seen, waiting = set(), [(canonicalize_name(name), frozenset(extras))]
     while waiting:
@@ -50,7 +50,7 @@ def closure(name: str, extras: Iterable[str]) -> dict[str, metadata.Distribution
 
 
 def licences(distribution: metadata.Distribution) -> list[str]:
-    """What its metadata declares: an SPDX expression, else classifiers, else the first line."""
+    """Licences in the metadata: an SPDX expression, else classifiers, else the first line."""
     about = distribution.metadata
     if expression := about.get("License-Expression"):
         return [expression]

@@ -1,13 +1,13 @@
-"""Do the tests notice a wrong factor of two? One small change at a time, in a copy.
+"""Mutation testing: apply one small change at a time to a copy and run the tests.
 
     python -m tests.mutation attention/features attention/theory --sample 100 --seed 0
 
 A mutant is the source with one number doubled or increased by one, + and -, or * and /, or `and`
-and `or` exchanged, one comparison turned round or moved at its edge, one minus or `not` dropped,
-or the first two arguments of one call swapped. Error messages, annotations and decorators stay.
-Each mutant meets the quick tests that `TESTS` names for its file; it is caught when one fails.
-The reference values of `tests/conftest.py` are left out, since a user has none; with
-`--golden FOLDER` a survivor meets them too and is counted apart.
+and `or` exchanged, one comparison turned round or moved at its edge, one minus or `not` dropped, or
+the first two arguments of one call swapped. Error messages, annotations and decorators stay. Each
+mutant is tested by the quick tests that `TESTS` lists for its file, and is caught if one fails. The
+reference values of `tests/conftest.py` are not used, since users do not have them; with `--golden
+FOLDER` survivors are also tested by them and counted separately.
 """
 
 import argparse
@@ -41,7 +41,7 @@ TESTS = {
     "attention/projections/": "projections hybrid_composition estimators",
     "attention/theory/": "theory theory_bounds theory_hybrids theory_maps features_fit",
 }
-# Compiling takes seconds and sees no number that the other tests do not.
+# Compiling takes seconds and checks no numbers beyond those of the other tests.
 DESELECTED = "not compile and not export"
 
 BINARY = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}

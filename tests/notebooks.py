@@ -1,4 +1,4 @@
-"""Runs the notebooks of docs/notebooks without Jupyter, each in a process and a folder of its own.
+"""Run the notebooks of docs/notebooks without Jupyter, each in a separate process and folder.
 
     python -m tests.notebooks [--write] [FILE ...]
 
@@ -70,7 +70,7 @@ def drawn() -> Iterator[dict[str, Any]]:
 
 
 def run(notebook: dict[str, Any]) -> None:
-    """Run all cells here and now, and put into each what came of it."""
+    """Run all cells in this process and store their outputs."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, (cell, source) in enumerate(code_cells(notebook), 1):
         with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -85,7 +85,7 @@ def run(notebook: dict[str, Any]) -> None:
 def run_apart(path: Path, folder: Path) -> dict[str, Any]:
     """A notebook as it is after all its cells ran, in a fresh process whose folder is `folder`.
 
-    Raises RuntimeError with the end of the traceback where a cell fails.
+    Raises RuntimeError with the end of the traceback if a cell fails.
     """
     python = str(Path(sys.executable).parent)
     settings = {

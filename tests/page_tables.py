@@ -1,4 +1,4 @@
-"""Do two pages show the same figures? Every table of one against the other's, cell by cell.
+"""Compare the tables of two pages cell by cell.
 
 python -m tests.page_tables OLD.html NEW.html
 """

@@ -1,5 +1,5 @@
-"""The recipes for clusters: scripts that shells read, words that commands know, and a job that is
-stopped, queued again, and comes to the same."""
+"""Cluster recipes: valid shell scripts, valid command-line options, and a job that gives the same
+results after it is stopped and requeued."""
 
 import json
 import os
@@ -60,7 +60,7 @@ def test_ray_knows_the_cluster_of_the_cloud():
 
 
 def tools(folder, **scripts):
-    """Programs of a SLURM cluster, as far as a script asks them, and this Python."""
+    """Stubs of the SLURM programs that the scripts call, and this Python."""
     folder.mkdir()
     for name, text in {"python": f'exec {sys.executable} "$@"', **scripts}.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")

@@ -1,4 +1,4 @@
-"""The example of the memory alone: linear attention remembers there as exact attention does."""
+"""The example of the memory: linear attention agrees with exact attention."""
 
 import re
 import runpy

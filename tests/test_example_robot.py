@@ -1,4 +1,4 @@
-"""The example of a robot: frames that refuse what is none, and a walk in two processes."""
+"""The robot example: validation of messages, and a rollout in two processes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The package in examples/ follows its page: an environment outside, with nothing here edited."""
+"""The example package with a custom environment, as described on its page."""
 
 import json
 import os
@@ -28,7 +28,7 @@ FEWER = {
     "--workers": ["--episodes", "2", "--workers"],
     "2": ["1"],
 }
-"""What a quick test has in the place of a word of the page's commands."""
+"""Replacements in the page's commands that make the test quick."""
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_it_is_a_sound_environment(example):
 
 @pytest.mark.slow
 def test_every_command_of_its_page_runs(example, capsys):
-    """Cut short, and one after the other: trained, resumed, evaluated, filmed, counted, shown."""
+    """Shortened versions of all commands, in order."""
     for module, *words in COMMANDS:
         fewer = [part for word in words for part in FEWER.get(word, [word])]
         assert import_module(module).main(fewer) == 0, capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Extras: what each brings, what is said where one is missing, and what a command loads."""
+"""Extras: their packages, errors for missing ones, and imports of commands."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 FOR_DEVELOPMENT = {"all", "dev", "docs", "test"}
 TRACKERS = {"trackio", "wandb", "mlflow"}
-"""Extras that `all` has none of: whoever wants a tracker wants one."""
+"""Extras that are not part of `all`."""
 BROUGHT_BY_OTHERS = {"llvmlite", "Box2D", "pygame", "threadpoolctl"}
 """Modules of requirements of our requirements: of Gymnasium's Box2D, and of scikit-learn."""
 HEAVY = ("Box2D", "cv2", "evotorch", "matplotlib", "pandas", "pybullet", "pygame", "ray", "sklearn")
@@ -79,7 +79,7 @@ def test_no_package_of_all_is_under_the_gpl() -> None:
 
 
 def test_no_extra_asks_for_ffmpeg_with_an_encoder_under_the_gpl() -> None:
-    """Which imageio-ffmpeg brings, and does not declare."""
+    """imageio-ffmpeg bundles it without declaring it."""
     named = {requirement.name for extra in EXTRAS for requirement in requirements(extra)}
     assert not {name for name in named if "ffmpeg" in name or "imageio" in name}
 
@@ -97,7 +97,7 @@ def test_no_extra_asks_for_ffmpeg_with_an_encoder_under_the_gpl() -> None:
         ("Apache-2.0", False),
     ],
 )
-def test_licences_are_told_apart(licence: str, expected: bool) -> None:
+def test_copyleft_licences_are_recognised(licence: str, expected: bool) -> None:
     assert licences.is_copyleft(licence) == expected
 
 
@@ -126,7 +126,7 @@ def test_help_loads_nothing_that_takes_long() -> None:
 def run_without(
     modules: list[str], words: list[str], tmp_path: Path
 ) -> subprocess.CompletedProcess[str]:
-    """A command where these modules are not installed, as far as Python can tell."""
+    """Run a command as if these modules were not installed."""
     blocked = f"import sys\nsys.modules.update(dict.fromkeys({modules!r}))\n"
     (tmp_path / "sitecustomize.py").write_text(blocked)
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
@@ -167,7 +167,7 @@ policy: {patch: [8, 8]}
 
 @pytest.fixture
 def job(tmp_path: Path) -> list[str]:
-    """Words that train a little."""
+    """Arguments of a short training run."""
     (tmp_path / "job.yaml").write_text(JOB)
     return ["--config", str(tmp_path / "job.yaml"), "--out", str(tmp_path / "run")]
 
@@ -185,7 +185,7 @@ def job(tmp_path: Path) -> list[str]:
         ("cv2", ["rollout"], '--video needs OpenCV: pip install "foveate[video]"'),
     ],
 )  # fmt: skip
-def test_what_a_setting_needs_is_told_too(
+def test_an_error_names_the_extra_that_a_setting_needs(
     module: str,
     words: list[str],
     sentence: str,

@@ -1,4 +1,4 @@
-"""The notebooks of docs/: short, shown with what they show, and run as they stand."""
+"""The notebooks of docs/ use public names and run unchanged."""
 
 import ast
 import json
@@ -50,7 +50,7 @@ def test_a_notebook_uses_public_names_alone(path: Path) -> None:
                 assert node.attr in attention.__all__
 
 
-def test_a_cell_that_fails_is_told(tmp_path: Path) -> None:
+def test_a_failing_cell_raises_an_error(tmp_path: Path) -> None:
     cell = {"cell_type": "code", "source": ["%%bash\n", "false\n", "true"], "outputs": []}
     (tmp_path / "fails.ipynb").write_text(json.dumps({"cells": [cell]}))
     with pytest.raises(RuntimeError, match=r"fails\.ipynb: (.|\n)*CalledProcessError"):
@@ -73,7 +73,7 @@ def test_the_policy_of_the_notebook_beats_random_actions(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_policy_of_ones_own_environment_looks(tmp_path: Path) -> None:
+def test_the_policy_of_a_custom_environment_uses_its_images(tmp_path: Path) -> None:
     run("bring_your_own_environment.ipynb", tmp_path)
     trained, random = rewards(tmp_path)
     assert trained > random

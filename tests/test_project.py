@@ -1,4 +1,4 @@
-"""The project itself: packaging, presets, and that README and its commands say what is true."""
+"""The project: packaging, presets, and the commands and code of the documentation."""
 
 import importlib
 import re

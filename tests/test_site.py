@@ -1,4 +1,4 @@
-"""The pages as a site: built without a network or a warning; links lead somewhere."""
+"""The documentation site builds without network access or warnings, and its links are valid."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ WITHOUT_NETWORK = (
     "import socket; socket.socket.connect = socket.getaddrinfo = None; "
     "from mkdocs.__main__ import cli; cli()"
 )
-"""MkDocs where whatever asks for another machine fails."""
+"""MkDocs without network access."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 LOADED = {"img": "src", "script": "src", "iframe": "src", "source": "src", "link": "href"}
 
@@ -104,7 +104,7 @@ def test_every_page_and_the_readme_are_there(site):
     assert pages - {Path("README.html")} - shown == set()
 
 
-def test_every_notebook_is_a_page_with_its_pictures(site, tags):
+def test_every_notebook_is_a_page_with_its_images(site, tags):
     files = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
     assert files
     for file in files:

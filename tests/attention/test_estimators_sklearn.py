@@ -249,7 +249,7 @@ def test_bad_parameters(parameters: dict[str, Any], message: str, rows: np.ndarr
         RandomFeatures(**parameters).fit(rows)
 
 
-def test_a_map_of_ones_own() -> None:
+def test_a_custom_map() -> None:
     X = np.random.default_rng(0).normal(size=(6, 3))
     for given in (Taylor, "tests.attention.own_maps:Taylor"):
         model = clone(attention.RandomFeatures(given, kernel="softmax"))

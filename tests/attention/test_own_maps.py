@@ -80,7 +80,7 @@ def test_a_signed_kernel_of_its_own_is_not_raised_to_a_bound_of_softmax() -> Non
 
 
 @pytest.mark.parametrize("kind", MAPS)
-def test_a_layer_takes_a_map_of_ones_own_in_every_form(kind: str) -> None:
+def test_a_layer_takes_a_custom_map_in_every_form(kind: str) -> None:
     ours = layer(kind)
     x = tokens(3, 5, 8)
     padding = torch.zeros(3, 5, dtype=torch.bool)
@@ -168,7 +168,7 @@ def test_low_precision_is_computed_in_float32() -> None:
     torch.testing.assert_close(low.float(), exact, rtol=0.02, atol=0.02)
 
 
-def test_gradients_reach_a_map_of_ones_own() -> None:
+def test_gradients_reach_a_custom_map() -> None:
     features = Cosines(4, 3).double()
     x, y, v = (0.2 * tokens(2, 4, seed=s, dtype=torch.float64) for s in range(3))
     leaves = [t.requires_grad_() for t in (x, y, v)]
@@ -315,7 +315,7 @@ def test_an_installed_package_names_maps_that_are_found_late(installed: Path, ca
         attention.feature_map("cosine", 4, 6)
 
 
-def test_two_packages_of_one_name_are_told_apart_by_the_full_name(installed: Path) -> None:
+def test_entry_points_of_two_packages_need_the_full_name(installed: Path) -> None:
     other = installed / "other_maps-1.0.dist-info"
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other-maps\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""One exported folder for all tests: making it takes seconds."""
+"""One exported folder for all tests, since the export takes seconds."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.deploy.folders import remembering, write
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Of a policy that carries two states; to be read alone."""
+    """Read-only folder of a policy with two recurrent states."""
     made = tmp_path_factory.mktemp("exported")
     write(made, *remembering())
     return made

@@ -1,4 +1,4 @@
-"""Tiny policies as graphs, and folders of them, for the tests."""
+"""Tiny exported policies and their folders for the tests."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ REMEMBERS = {
     "controller": "gru", "hidden": (5,), "last_action": True, "patch": (2, 2), "variant": "rank",
     "keep_tokens": 3,
 }  # fmt: skip
-"""Settings of an Implicit Attention Policy that carries two states."""
+"""Settings of an Implicit Attention Policy with two recurrent states."""
 
 
 class Still(gymnasium.Env):
@@ -53,7 +53,7 @@ class Still(gymnasium.Env):
 
 
 def remembering() -> tuple[Any, gymnasium.Env]:
-    """A policy that carries two states, all its numbers drawn, and its environment."""
+    """A policy with two recurrent states and random parameters, and its environment."""
     policy = build(REMEMBERS, SPACE, ACTIONS)
     generator = torch.Generator().manual_seed(3)
     for parameter in policy.parameters():
@@ -97,7 +97,7 @@ def program_of(step: Step, observation: Any) -> formats.Run:
 
 
 def noise_of(policy: Any, step: Step, observation: Any) -> Tensor:
-    """What the policy's own generator draws for its first decision."""
+    """The noise that the policy's generator draws for its first decision."""
     noted = Noted(torch.Generator().manual_seed(step.seed))
     given = step.tensors(observation)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A camera with an address: motion JPEG over HTTP, as network cameras have it."""
+"""A network camera: motion JPEG over HTTP."""
 
 import threading
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ __all__ = ["NetworkCamera", "network_camera"]
 
 
 class NetworkCamera(ThreadingHTTPServer):
-    """Sends as many pictures as it is told, the n-th of grey n."""
+    """Server that sends frames on request; the n-th frame has grey value n."""
 
     daemon_threads = True
 
@@ -23,15 +23,15 @@ class NetworkCamera(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What OpenCV opens."""
+        """Address for OpenCV."""
         return f"http://127.0.0.1:{self.server_port}/stream.mjpg"
 
     def send(self, pictures: int) -> None:
-        """So many more; 256 in all."""
+        """Send more frames, up to 256 in total."""
         self.told.release(pictures)
 
     def end(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self.over = True
         self.told.release()
 
@@ -52,12 +52,12 @@ class _Stream(BaseHTTPRequestHandler):
             self.wfile.write(head.encode() + b"\r\n\r\n" + told + b"\r\n")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: pytest's output is of tests."""
+        """Do not log requests."""
 
 
 @contextmanager
 def network_camera() -> Iterator[NetworkCamera]:
-    """A camera that is there for a while."""
+    """Context manager that runs a network camera."""
     with NetworkCamera() as camera:
         thread = threading.Thread(target=camera.serve_forever, args=(0.01,), daemon=True)
         thread.start()

@@ -55,7 +55,7 @@ def test_environments_say_what_all_their_numbers_are(env_id, settings):
             assert places == list(range(space.shape[0])), part
 
 
-def test_cameras_are_told_as_robots_have_them():
+def test_cameras_are_described_by_intrinsics_and_pose():
     with gymnasium.make("SteppingStones-v0", disable_env_checker=True) as env:
         geometry = env.unwrapped.geometry
     for index, camera in enumerate(described(geometry)):

@@ -1,4 +1,4 @@
-"""An exported policy at a fixed rate: what it is given, when it begins, and what it tells."""
+"""Control loop of an exported policy: inputs, timing and reports."""
 
 import time
 
@@ -95,7 +95,7 @@ def film(path, pictures=5):
     return path
 
 
-def test_a_film_is_seen_picture_by_picture_as_the_policy_takes_it(tmp_path):
+def test_a_video_is_read_frame_by_frame(tmp_path):
     camera = Camera(str(film(tmp_path / "film.avi")), RGB, {"pose": np.zeros(2)})
     seen = [camera()[0] for _ in range(5)]
     assert seen[0]["rgb"].shape == RGB.shape
@@ -111,7 +111,7 @@ def grey(seen):
     return seen[0]["rgb"].mean()
 
 
-def test_of_a_live_camera_the_newest_picture_is_seen_however_rarely_one_looks():
+def test_a_live_camera_yields_its_latest_frame():
     pytest.importorskip("cv2")
     from tests.deploy.network_camera import network_camera
 
@@ -131,7 +131,7 @@ def test_of_a_live_camera_the_newest_picture_is_seen_however_rarely_one_looks():
         camera.close()
 
 
-def test_what_has_an_address_or_is_a_device_is_live_and_a_film_is_not(tmp_path):
+def test_addresses_and_devices_are_live_and_videos_are_not(tmp_path):
     for source in (0, "rtsp://robot/stream", "http://robot:8080/", "/dev/null"):
         assert frames._is_live(source)
     for source in (str(tmp_path / "film.avi"), "pictures/%03d.png", "file:///film.avi", ""):
@@ -168,7 +168,7 @@ def test_what_cannot_be_is_one_sentence(folder, capsys, words, sentence):
 
 
 @pytest.mark.slow
-def test_a_camera_feeds_a_policy_of_pictures(tmp_path, capsys):
+def test_a_camera_feeds_a_policy_of_images(tmp_path, capsys):
     write(tmp_path, *searching())
     path = film(tmp_path / "film.avi")
     assert main([str(tmp_path), "--camera", str(path), "--rate", "0"]) == 0

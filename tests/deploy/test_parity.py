@@ -52,7 +52,7 @@ def test_a_search_is_inside_the_graph_and_its_noise_outside():
     torch.testing.assert_close(drawn, noise_of(policy, step, seen), rtol=1e-5, atol=1e-6)
 
 
-def test_a_memory_of_places_is_carried_by_the_graph(stones):
+def test_a_place_memory_is_a_state_of_the_graph(stones):
     step, found = compared(build_for(stones), stones)
     assert {"state_seen_odometry", "state_seen_written_values"} <= step.initial.keys()
     assert found.passed, (found.action, found.state)
@@ -84,7 +84,7 @@ class Jumps(nn.Module):
 
 
 @pytest.mark.parametrize(("last", "roundings"), [(0.5, 1), (0.5 - 5e-7, None)])
-def test_a_tie_is_told_from_a_difference(last, roundings):
+def test_a_tie_is_not_a_difference(last, roundings):
     """A model that jumps, where the policy does not but would an observation nearby."""
     policy = build({"controller": Jumps, "patch": (2, 2)}, SPACE, ACTIONS)
     env = Still(SPACE, ACTIONS)

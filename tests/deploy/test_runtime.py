@@ -1,4 +1,4 @@
-"""The runtime: alone, particular about what it is given, and safe with a stranger's folder."""
+"""The runtime: dependencies, validation of inputs, and safety with untrusted folders."""
 
 import json
 import subprocess

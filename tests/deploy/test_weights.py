@@ -1,4 +1,4 @@
-"""Weights in fewer bits, and the success of a model by itself."""
+"""Reduced-precision weights, and the success rate of an exported model."""
 
 import json
 import shutil
@@ -24,13 +24,13 @@ REAL = ("float32", "bfloat16", "int8")
 
 @pytest.fixture(scope="module")
 def trained():
-    """Of the policy, by the names that a graph gives them."""
+    """Parameters of the policy by their names in the graph."""
     return {f"policy.{name}": one for name, one in remembering()[0].named_parameters()}
 
 
 @pytest.fixture(scope="module")
 def folders(folder, trained, tmp_path_factory):
-    """The same policy with its weights as each kind."""
+    """The same policy with weights of each kind."""
     made = {}
     for weights in REAL:
         made[weights] = tmp_path_factory.mktemp(weights)

@@ -1,4 +1,4 @@
-"""Short episodes of SteppingStones-v0 and their fingerprints, for this and for other processes."""
+"""Short episodes of SteppingStones-v0 and their fingerprints, in this process or another."""
 
 import hashlib
 from collections.abc import Callable
@@ -43,6 +43,6 @@ def fingerprint(
 
 
 def fresh_fingerprint(seed: int, settings: dict[str, Any]) -> str:
-    """The same from an environment made for it alone."""
+    """Fingerprint of a fresh environment."""
     with make(**settings) as env:
         return fingerprint(env, seed)

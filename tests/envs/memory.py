@@ -1,10 +1,10 @@
-"""What an environment's life adds to resident memory, as a program.
+"""Program that measures how much resident memory the life cycle of an environment adds.
 
     python -m tests.envs.memory NAME SETTINGS_AS_JSON RESETS_BEFORE
 
 It prints, as JSON, by how many kB the process grew over 100 resets, over 30 environments that were
-made, reset and closed, and over 20 that were dropped without closing. Some of each come before the
-measurement: the allocator takes for them what it then uses again and again.
+made, reset and closed, and over 20 that were dropped without closing. Some repetitions precede the
+measurement, so that the allocator's pools are filled.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Short episodes of BimanualSweep-v0 and their fingerprints, for this and for other processes."""
+"""Short episodes of BimanualSweep-v0 and their fingerprints, in this process or another."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Act = Callable[[BimanualSweepEnv], np.ndarray]
 
 
 def make(**settings: Any) -> BimanualSweepEnv:
-    """An environment without pictures, unless the settings say otherwise."""
+    """Create an environment, by default without images."""
     env = gymnasium.make(envs.BIMANUAL_SWEEP, **({"images": False} | settings)).unwrapped
     assert isinstance(env, BimanualSweepEnv)
     return env
@@ -53,7 +53,7 @@ def fingerprint(env: BimanualSweepEnv, seed: int, steps: int = 12, act: Act = ex
 
 
 def fresh_fingerprint(seed: int, settings: dict[str, Any]) -> str:
-    """The same from an environment made for it alone."""
+    """Fingerprint of a fresh environment."""
     env = make(**settings)
     try:
         return fingerprint(env, seed)

@@ -1,4 +1,5 @@
-"""The owned physics client: when it is freed, what it does after that, and pictures as tuples."""
+"""The physics client of an environment: when it is freed, calls after that, and images as
+tuples."""
 
 import gc
 import subprocess
@@ -48,7 +49,7 @@ def test_a_closed_environment_does_not_move_another(make):
 
 
 def state(env):
-    """Where all bodies of its physics are, and how their joints stand."""
+    """Poses of all bodies and positions of their joints."""
     client = env.unwrapped._client
     bodies = [client.getBodyUniqueId(i) for i in range(client.getNumBodies())]
     return [
@@ -75,7 +76,7 @@ def test_what_a_closed_environment_is_asked_for_is_one_sentence(make):
 
 @pytest.fixture
 def no_collector():
-    """Whatever is freed is freed by its last reference."""
+    """Disable the garbage collector, so that objects are freed by their last reference."""
     gc.collect()
     gc.disable()
     yield
@@ -152,8 +153,8 @@ def test_environments_in_threads_do_as_each_alone(module):
 
 
 @pytest.mark.filterwarnings("default")
-def test_pictures_as_tuples_are_the_same_and_warn_once(monkeypatch):
-    """PyBullet built without NumPy returns them so."""
+def test_images_as_tuples_are_the_same_and_warn_once(monkeypatch):
+    """A PyBullet built without NumPy returns images as tuples."""
 
     def pictures():
         env = sweeps.make(images=True, image_px=50, balls=1)

@@ -79,7 +79,7 @@ def test_a_policy_acts_on_recorded_depth_as_it_did_on_the_cameras(walk, tmp_path
     assert count == 30
 
 
-def test_pictures_of_all_cameras_may_lie_in_one_array(tmp_path):
+def test_images_of_all_cameras_may_be_in_one_array(tmp_path):
     depths = np.random.default_rng(0).uniform(0.3, 1.2, (4, 2, 24, 32)).astype(np.float32)
     np.savez(tmp_path / "walk.npz", depth=depths, proprio=np.zeros((4, 45)))
     with CameraReader(PAIR, tmp_path / "walk.npz", array="depth") as camera:
@@ -89,7 +89,7 @@ def test_pictures_of_all_cameras_may_lie_in_one_array(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".webm", ".mp4"])
-def test_a_film_of_a_camera_is_read_back(tmp_path, suffix):
+def test_a_video_of_a_camera_is_read_back(tmp_path, suffix):
     writer = FrameWriter(tmp_path / f"film{suffix}", 20)
     x = np.linspace(0, 255, 160)
     frames = []

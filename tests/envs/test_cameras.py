@@ -96,7 +96,7 @@ def test_images_follow_the_robot():
 
 @pytest.fixture(scope="module")
 def placed():
-    """Drawn stones, and a client whose world holds nothing else."""
+    """Random stones and a client whose world contains only them."""
     client = BulletClient()
     stones = draw_stones(SteppingStonesConfig(), (0.1, 0.2), np.random.default_rng(0))
     robot = Laikago(client)

@@ -1,4 +1,4 @@
-"""Compiled functions do what their source says."""
+"""Compiled functions behave as their source."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def walked() -> list[list[float]]:
 
 
 def test_a_walk_is_that_of_the_source_as_it_is():
-    """Python itself adds in the same order; the last digit may be rounded otherwise."""
+    """Python adds in the same order; the last digit may be rounded differently."""
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-c", WALK]
     source = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -43,7 +43,7 @@ def test_a_walk_is_that_of_the_source_as_it_is():
 
 @pytest.mark.records
 def test_what_was_kept_and_cannot_be_read_is_compiled_again(tmp_path):
-    """As an index that was cut short, here to nothing; the next process finds a whole one."""
+    """A damaged cache index, here an empty file, is replaced for the next process."""
     module = tmp_path / "doubled.py"
     module.write_text(
         "import resource, sys\n"
@@ -73,7 +73,7 @@ def test_what_was_kept_and_cannot_be_read_is_compiled_again(tmp_path):
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same():
-    """A function that is in no file has no place to be kept beside."""
+    """A function without a source file has no cache directory."""
     names: dict = {}
     exec("def twice(x):\n    return 2 * x", names)
     twice = compiled(names["twice"])

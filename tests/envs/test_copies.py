@@ -1,4 +1,4 @@
-"""A world inside PyBullet cannot be copied: whoever tries is told so, and moves no other world."""
+"""A PyBullet world cannot be copied: copying raises an error and does not affect other worlds."""
 
 import copy
 import multiprocessing

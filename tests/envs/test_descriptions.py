@@ -1,4 +1,4 @@
-"""Descriptions of environments: what they may say, and how they are found."""
+"""Descriptions of environments: validation and discovery."""
 
 import gymnasium
 import pytest

@@ -1,4 +1,4 @@
-"""Depth images that lie: how much, for how long, from which seeds; and nothing else changes."""
+"""Distractors in depth images: amount, duration and seeds; nothing else changes."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def pictures(false_returns=0.0, dropped_blocks=0.0, count=600, seed=0):
 
 
 def walk(steps=12, seed=1, **settings):
-    """Observations of the expert's walk, by key; it looks at no picture."""
+    """Observations of the expert's rollout, by key; the expert does not use images."""
     with make(**settings) as env:
         seen = [env.reset(seed=seed)[0]]
         seen += [env.step(expert(env))[0] for _ in range(steps)]
@@ -72,8 +72,8 @@ def test_the_truth_given_is_not_written_to():
     assert (true == np.float32(0.4)).all()
 
 
-def test_without_distraction_a_picture_is_scene_and_noise_alone():
-    """And the noise is what the seed has always given: lies draw from streams of their own."""
+def test_without_distraction_an_image_is_scene_and_noise():
+    """Noise for a seed does not change, since distractors draw from separate streams."""
     with make() as env:
         seen = env.reset(seed=1)[0]["depth"]
         true = env.unwrapped
@@ -88,8 +88,8 @@ def test_without_distraction_a_picture_is_scene_and_noise_alone():
     np.testing.assert_array_equal(seen, expected)
 
 
-def test_lies_are_in_the_pictures_alone(honest):
-    """Same stones, noise, steps and falls, whatever the cameras report."""
+def test_distractors_change_only_the_images(honest):
+    """Stones, noise, steps and falls are the same whatever the cameras report."""
     for kind, strength in ALL.items():
         lying = walk(**{kind: strength})
         np.testing.assert_array_equal(lying["proprio"], honest["proprio"])

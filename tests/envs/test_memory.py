@@ -1,4 +1,4 @@
-"""Resident memory over the life of an environment, each measured in a process of its own."""
+"""Resident memory over the life cycle of an environment, measured in separate processes."""
 
 import json
 import subprocess

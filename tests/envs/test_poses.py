@@ -1,4 +1,5 @@
-"""Where the front camera is each episode, what it is told, and a long walk with it alone."""
+"""Pose of the front camera per episode, the reported pose, and a long rollout with this camera
+only."""
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_the_picture_is_that_of_a_camera_fixed_at_the_drawn_pose():
 
 
 @pytest.mark.parametrize("error", [(4.0, 4.0), (-8.0, 8.0)])
-def test_what_is_told_may_be_wrong_and_changes_nothing_else(error):
+def test_the_reported_pose_may_be_wrong_and_changes_nothing_else(error):
     right, _ = start(camera_pose_told=True, **DRAWN)
     wrong, geometry = start(camera_pose_told=True, camera_pose_error_deg=error, **DRAWN)
     difference = np.degrees(wrong["camera_pose"] - right["camera_pose"])
@@ -102,7 +103,7 @@ def test_every_episode_has_a_pose_that_its_seed_fixes():
     assert len({*map(tuple, told)}) == 3
 
 
-def test_several_cameras_are_told_in_their_order():
+def test_several_cameras_are_reported_in_order():
     settings = {"cameras": ("belly", "front"), "camera_pose_told": True}
     with make(**settings, episode_s=0.2, camera_pose_error_deg=(4.0, 4.0)) as env:
         check_env(env.unwrapped, skip_render_check=True)

@@ -1,4 +1,4 @@
-"""Walks with given settings are what they were before what now computes them was written."""
+"""Rollouts with given settings equal those recorded with earlier implementations."""
 
 import json
 from pathlib import Path

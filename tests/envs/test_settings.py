@@ -1,4 +1,4 @@
-"""Settings out of their range: one sentence with the key, what came and what is allowed."""
+"""Settings out of range: one sentence with the key, the received value and the allowed values."""
 
 import re
 from dataclasses import fields, replace
@@ -108,7 +108,7 @@ def test_wrong_settings(settings, sentence):
 
 
 @pytest.mark.parametrize(("settings", "expected"), PLAIN)
-def test_what_stands_for_a_plain_value_is_accepted_to_the_bit(settings, expected):
+def test_equivalent_values_give_identical_settings(settings, expected):
     config = read_settings(SteppingStonesConfig, settings)
     assert getattr(config, *settings) == expected
     assert type(config.sensor_noise) is float

@@ -1,4 +1,4 @@
-"""Cameras as settings, and the geometry that an environment gives of them."""
+"""Camera settings, and the camera geometry that an environment provides."""
 
 import gymnasium
 import numpy as np
@@ -151,7 +151,7 @@ def test_cameras_of_several_sizes_have_an_entry_each():
 
 
 @pytest.mark.parametrize("kind", ["depth_false_returns", "depth_dropped_blocks"])
-def test_lies_cover_the_same_share_of_a_fine_picture(kind):
+def test_distractors_cover_the_same_share_of_a_fine_image(kind):
     shares = []
     for size in ({}, FINE):
         with (

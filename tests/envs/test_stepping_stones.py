@@ -19,7 +19,7 @@ def env():
 
 @pytest.fixture(scope="module")
 def shown():
-    """An environment that shows pictures, and what it showed before its first reset."""
+    """An environment with images, and its first image before a reset."""
     with make(render_mode="rgb_array") as env:
         yield env, env.unwrapped.render()
 

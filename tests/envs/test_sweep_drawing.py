@@ -1,4 +1,4 @@
-"""Pictures by our own rasteriser are PyBullet's, to the byte."""
+"""Images of the rasteriser equal those of PyBullet, byte for byte."""
 
 import platform
 

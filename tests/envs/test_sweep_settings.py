@@ -1,4 +1,4 @@
-"""Settings of BimanualSweep-v0: each does something, and a wrong one is a sentence."""
+"""Settings of BimanualSweep-v0: each has an effect, and invalid values raise one sentence."""
 
 import hashlib
 import re

@@ -88,7 +88,7 @@ def test_tools_driven_into_each_other_do_not_pass(env, drive):
         assert info["tracking_error_m"] < 0.01
 
 
-def test_touching_arms_are_told(env):
+def test_touching_arms_are_reported(env):
     env.reset(seed=0)
     assert env.step(still(env))[4]["arms_touch"] is False
     for _ in range(30):

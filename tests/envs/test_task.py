@@ -1,4 +1,5 @@
-"""The task itself: its ceiling and floor on evaluation terrains; a library that trains on it."""
+"""Success rates of the oracle and the blind policy on evaluation terrains; training by another
+library."""
 
 import pytest
 
@@ -20,7 +21,7 @@ def success(agent: type[Oracle] | type[Blind], episodes: int) -> float:
 
 
 def test_the_oracle_walks_and_the_blind_fall():
-    """Few terrains, always the same; the rates are the slow study's to tell."""
+    """On a few fixed terrains; the slow test measures the rates."""
     assert success(Oracle, 2) == 1
     assert success(Blind, 6) == 0
 

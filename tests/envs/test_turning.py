@@ -1,4 +1,4 @@
-"""SteppingStones-v0 on paths that turn, and out and back: what is commanded, told and rewarded."""
+"""SteppingStones-v0 on curved and return paths: commands, observations and rewards."""
 
 import gymnasium
 import numpy as np
@@ -55,7 +55,7 @@ def test_spaces_hold_what_a_twist_needs(settings, actions, numbers):
         assert proprio[feet.commanded_speed] == np.float32(0.5)
 
 
-def test_a_straight_row_is_told_nothing_of_it():
+def test_a_straight_row_has_no_twist_in_its_observation():
     with make() as env:
         feet = env.unwrapped.geometry.footholds
         assert env.reset(seed=1)[0]["proprio"].shape == (45,)
