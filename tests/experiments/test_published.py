@@ -91,7 +91,7 @@ def test_figures_of_the_summary_stand_in_a_table_below_it():
     (summary,) = SUMMARY.findall(page)
     below = page[page.index(summary) + len(summary) :]
     below += "".join(
-        (DOCS / name).read_text() for name in ("guide/studies.md", "guide/bimanual_sweep.md")
+        (DOCS / name).read_text() for name in ("results/figure_4.md", "results/bimanual_sweep.md")
     )
     figures = re.findall(
         r"\d+\.\d+|\d{3,}",

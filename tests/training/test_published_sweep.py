@@ -5,7 +5,7 @@ import pytest
 from tests.training.published import needs_studies, published, quoted
 
 pytestmark = needs_studies
-PAGE = "docs/guide/bimanual_sweep.md"
+PAGE = "docs/results/bimanual_sweep.md"
 
 
 def swept(row):
