@@ -25,15 +25,19 @@ from policies.common.seeing import SeeingPolicy
 from policies.footholds.ground import Ground, lateral_cue, turned
 from policies.place_memory.choice import LearnedChoice, RandomChoice, Tokens, choice_of
 from policies.place_memory.config import PlaceMemoryConfig
-from policies.place_memory.exact import ExactPlaces
-from policies.place_memory.grid import PlaceGrid
 from policies.place_memory.learned_keys import LearnedKeys
-from policies.place_memory.linear import LinearPlaces
-from policies.place_memory.odometry import feet_and_speed, told_place, way
-from policies.place_memory.pitch import fitted_pitch
-from policies.place_memory.plane import banded_cue, check_plane, on_plane, wide_weights
+from policies.place_memory.localisation import (
+    banded_cue,
+    check_plane,
+    feet_and_speed,
+    fitted_pitch,
+    on_plane,
+    place_of,
+    way,
+    wide_weights,
+)
+from policies.place_memory.memories import ExactPlaces, LinearPlaces, PlaceGrid, SteppedPlaces
 from policies.place_memory.remembered import RememberedGround, places_about, seen_about
-from policies.place_memory.steps import SteppedPlaces
 from policies.place_memory.votes import PlaceVotes
 
 __all__ = ["PlaceMemoryPolicy", "Remembered"]
@@ -211,11 +215,11 @@ class PlaceMemoryPolicy(SeeingPolicy):
         shape = fixed_shape(starts)
         feet_m, speeds = feet_and_speed(flat, self.footholds)
         speeds = speeds.view(shape)
-        told_m = told_place(flat, self.footholds)
-        if told_m is None:
+        position_m = place_of(flat, self.footholds)
+        if position_m is None:
             way_m = way(speeds, starts, seen.odometry, self.config.decision_s)
         else:
-            way_m = told_m[..., 0].view(shape)
+            way_m = position_m[..., 0].view(shape)
         now_m = way_m.remainder(self.config.circle_m).unsqueeze(-1)
         reads_m = (feet_m.unsqueeze(-1) + self.reads_m).flatten(1)
         odometry = torch.cat((now_m.select(1, -1), speeds[..., -1:]), -1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from policies.common.geometry import Footholds
 from policies.footholds.head import OFFSETS
-from policies.footholds.template import between_taps, template_votes
+from policies.footholds.vote import between_taps, template_votes
 from policies.place_memory.config import CUE, PlaceMemoryConfig
 
 __all__ = ["PlaceVotes"]

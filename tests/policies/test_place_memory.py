@@ -14,8 +14,8 @@ from envs.cameras import CameraConfig, DepthCameras
 from policies import PlaceMemoryConfig
 from policies.common.size import numbers
 from policies.footholds.ground import lateral_cue, levelled
-from policies.place_memory.grid import PlaceGrid
-from policies.place_memory.odometry import way
+from policies.place_memory.localisation import way
+from policies.place_memory.memories import PlaceGrid
 from tests.policies.walks import ARMS, build
 from training.analysis.step_cost import count
 

@@ -9,8 +9,8 @@ import torch
 import envs  # noqa: F401 - registers SteppingStones-v0
 from policies.footholds.ground import SeenGround
 from policies.footholds.head import OFFSETS
-from policies.place_memory.grid import PlaceGrid
-from policies.place_memory.plane import banded_cue, on_plane
+from policies.place_memory.localisation import banded_cue, on_plane
+from policies.place_memory.memories import PlaceGrid
 from tests.policies.walks import FRONT, build, walked
 
 ARMS = {

@@ -6,7 +6,7 @@ import torch
 
 from attention.tracing import for_onnx
 from policies.footholds.head import FootholdVotes
-from policies.footholds.template import template_votes
+from policies.footholds.vote import template_votes
 from tests.envs.episodes import expert
 from tests.envs.episodes import make as make_env
 from tests.policies.cases import FOOTHOLDS, observation, tensors
