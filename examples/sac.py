@@ -24,8 +24,7 @@ from training.algorithms import command
 from training.algorithms.job_config import STRICT, JobConfig
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.algorithms.trainer import Trainer
-from training.algorithms.workers import PolicyWorker
-from training.collect.seeds import derived_seeds
+from training.algorithms.workers import EpisodeTask, PolicyWorker
 from training.io.checkpoint import check_tensors
 from training.io.config import UserError
 from training.io.state_files import Count, State
@@ -73,14 +72,10 @@ class Actor(nn.Module):
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(EpisodeTask):
     """An episode with exploration."""
 
-    seed: int
     learner: dict[str, np.ndarray]
-
-    def __str__(self):
-        return f"the episode with seed {self.seed}"
 
 
 class Worker(PolicyWorker):
@@ -154,10 +149,8 @@ class SoftActorCritic(Algorithm[SACConfig]):
     def tasks(self, outcomes):
         if outcomes:
             return []
-        config = self.config
-        seeds = derived_seeds(config.seed, self.progress.iteration, EPISODES, config.episodes)
-        state = {name: tensor.numpy() for name, tensor in self.policy.state_dict().items()}
-        return [Task(seed, state) for seed in seeds]
+        state = self.policy_arrays()
+        return [Task(seed, state) for seed in self.seeds(EPISODES, self.config.episodes)]
 
     def update(self, outcomes):
         config, progress, model = self.config, self.progress, self.model
@@ -165,7 +158,7 @@ class SoftActorCritic(Algorithm[SACConfig]):
             *arrays, infos = transition
             model.replay_buffer.add(*(np.asarray(array)[None] for array in arrays), infos)
         progress.env_steps += sum(map(len, outcomes))
-        set_random_seed(derived_seeds(config.seed, progress.iteration, UPDATE, 1)[0])
+        set_random_seed(self.seeds(UPDATE, 1)[0])
         model.train(config.updates, config.batch_size)
         found = model.logger.name_to_value
         return {

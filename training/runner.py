@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import gymnasium
 import torch
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from torch import Tensor
@@ -33,6 +34,7 @@ from training.analysis.agents import check_device
 from training.collect import environments, pool
 from training.collect.crew import InProcessPool, Pool, Worker, WorkerDiedError
 from training.collect.environments import make_env
+from training.collect.seeds import derived_seeds
 from training.command.files import lock
 from training.io import checkpoint, run_log, trackers
 from training.io import config as configuration
@@ -181,15 +183,20 @@ class Algorithm(Generic[C]):
         except UserError as error:
             raise UserError(f"{error}; it may be another trainer's") from None
 
+    def seeds(self, group: int, count: int) -> list[int]:
+        """Episode seeds of this iteration, by which group of episodes they are for."""
+        return derived_seeds(self.config.seed, self.progress.iteration, group, count)
+
+    def policy_arrays(self) -> dict[str, NDArray[Any]]:
+        """The policy's `state_dict` as arrays, which tasks send to workers."""
+        return {name: t.numpy(force=True) for name, t in self.policy.state_dict().items()}
+
     def save(self, run: Path) -> None:
         """Write the iteration's checkpoint; drop old ones."""
         tensors, state = self.state()
+        state = {"progress": dataclasses.asdict(self.progress), **state}
         plain = configuration.dump(self.config)
-        progress = dataclasses.asdict(self.progress)
-        checkpoint.save_in_run(
-            run, self.progress.iteration, self.policy, tensors, plain,
-            {"progress": progress, **state},
-        )  # fmt: skip
+        checkpoint.save_in_run(run, self.progress.iteration, self.policy, tensors, plain, state)
 
     @property
     def settings(self) -> tuple[str, dict[str, Any], dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A policy trained with one attention goes on with another feature map."""
+"""A policy trained with one attention continues with another feature map."""
 
 from contextlib import closing
 
@@ -61,9 +61,9 @@ def test_all_but_the_map_is_taken_over_and_a_resumed_run_is_the_same(kind, attem
     capsys.readouterr()
     status, whole = attempt(kind, "whole", *changes)
     assert status == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if "begin anew" in line]
+    said = [line for line in capsys.readouterr().out.splitlines() if "start anew" in line]
     assert len(said) == 1
-    assert f"begin anew: {maps}A, {maps}omega; left out: none" in said[0]
+    assert f"start anew: {maps}A, {maps}omega; left out: none" in said[0]
     first = begun(whole)
     assert {name for name in first if name not in end} == {f"{maps}A", f"{maps}omega"}
     assert all(torch.equal(first[name], end[name]) for name in end)
@@ -88,7 +88,7 @@ def test_other_kinds_and_numbers_of_features_begin_anew(attempt, capsys):
         capsys.readouterr()
         status, run = attempt("es", name, f"init_from={first}", "iterations=1", *changes)
         assert status == 0
-        assert ("begin anew" in capsys.readouterr().out) is not same
+        assert ("start anew" in capsys.readouterr().out) is not same
         before = begun(first)["selection.features.omega"]
         now = begun(run).get("selection.features.omega")
         assert (now is not None and torch.equal(before, now)) is same

@@ -1,4 +1,4 @@
-"""What a training run by behaviour cloning is made of: `BCConfig`."""
+"""The configuration of behaviour cloning: `BCConfig`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BCConfig(JobConfig):
     trainer: Literal["bc"] = "bc"
     """Which trainer the file is for."""
     iterations: int = Field(default=3, ge=1, le=10**9)
-    """Rounds: train on everything collected, then let the policy walk and collect more."""
+    """Rounds: train on everything collected, then collect rollouts of the policy."""
     expert_episodes: int = Field(default=40, ge=2, le=10**5)
     """Episodes that the disturbed expert acts in before the first round."""
     episodes: int = Field(default=30, ge=2, le=10**5)
@@ -50,7 +50,7 @@ class BCConfig(JobConfig):
     max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
     """Gradients longer than this are shortened to it."""
     init_from: str | None = None
-    """Start from this policy, and keep what it normalises by: a checkpoint, a run directory or the
+    """Start from this policy, with its normalisation: a checkpoint, a run directory or the
     name of a shipped policy."""
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data

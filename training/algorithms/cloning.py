@@ -2,7 +2,7 @@
 
 The policy's head gives the loss (`policies.common.heads`, `policies.footholds.head`). Policies that
 remember are trained by truncated backpropagation through time (Williams and Peng 1990): whole
-episodes, shuffled, stand one behind the other in lanes; a gradient step goes through the next
+episodes, shuffled, follow each other in lanes; a gradient step goes through the next
 `sequence` decisions of every lane, from the memory before them, which is emptied where an episode
 begins.
 """
@@ -116,7 +116,7 @@ def _in_parts(
 def loss_of(
     policy: Any, data: Demonstrations, generator: torch.Generator, speed_weight: float
 ) -> Tensor:
-    """A policy's loss; the weight is of policies that decide, not of the user's own."""
+    """A policy's loss; the weight is for policies with `decide`, which custom ones may lack."""
     more = (speed_weight,) if hasattr(policy, "decide") else ()
     loss: Tensor = policy.loss(data.observations, data.actions, generator, *more)
     return loss
@@ -127,7 +127,7 @@ def validate(
     policy: SeeingPolicy, data: Demonstrations, speed_weight: float
 ) -> tuple[float, float]:
     """Mean loss on demonstrations, and the share of the actions' numbers that are near the
-    expert's; NaN where a policy of the user's own does not say what it decided."""
+    expert's; NaN for a custom policy without `decide`."""
     if policy.unrolls:
         return _validate_in_order(policy, data, speed_weight)
     loss, right = 0.0, 0.0 if hasattr(policy, "decide") else math.nan

@@ -31,7 +31,6 @@ from training.algorithms.labelled_rollouts import (
 from training.algorithms.map_fitting import is_due
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect.outcomes import mean_columns, mean_success, mean_values
-from training.collect.seeds import derived_seeds
 from training.command.command_lines import command_line
 from training.io import checkpoint
 from training.io.checkpoint import Checkpoint
@@ -160,8 +159,7 @@ class DAgger(Algorithm[BCConfig]):
         train_data, held_out = Demonstrations.joined(self._data).split()
         if config.init_from is None:
             policy.set_statistics(train_data.observations)
-        generator = torch.Generator()
-        generator.manual_seed(derived_seeds(config.seed, progress.iteration, _BATCHES, 1)[0])
+        generator = torch.Generator().manual_seed(self.seeds(_BATCHES, 1)[0])
         due = dataclasses.replace(config, fit_after=None) if progress.fitted else config
         fitted = fit(policy, self.optimiser, train_data, due, progress.iteration, generator)
         updates = progress.iteration * config.updates
@@ -177,16 +175,14 @@ class DAgger(Algorithm[BCConfig]):
 
     def tasks(self, outcomes: Sequence[LabelledRollout]) -> list[Task]:
         """Episodes of the policy; before the first iteration, of the disturbed expert."""
-        config, iteration = self.config, self.progress.iteration
+        config = self.config
         if outcomes:
             return []
-        if iteration == 0:
-            seeds = derived_seeds(config.seed, 0, _ROLLOUTS, config.expert_episodes)
+        if self.progress.iteration == 0:
             noise = config.disturbance, config.disturbance_steps
-            return [Task(seed, *noise) for seed in seeds]
-        seeds = derived_seeds(config.seed, iteration, _ROLLOUTS, config.episodes)
-        state = {name: t.numpy(force=True) for name, t in self.policy.state_dict().items()}
-        return [Task(seed, learner=state) for seed in seeds]
+            return [Task(seed, *noise) for seed in self.seeds(_ROLLOUTS, config.expert_episodes)]
+        state = self.policy_arrays()
+        return [Task(seed, learner=state) for seed in self.seeds(_ROLLOUTS, config.episodes)]
 
     def update(self, outcomes: list[LabelledRollout]) -> dict[str, float]:
         """Aggregate the labelled rollouts; returns the row."""

@@ -27,7 +27,6 @@ from training.algorithms.workers import (
 )
 from training.collect import environments
 from training.collect.outcomes import episode_columns, episode_values
-from training.collect.seeds import derived_seeds
 from training.io.checkpoint import Checkpoint, check_tensors
 from training.io.config import UserError
 from training.io.state_files import Count, Finite, State
@@ -127,7 +126,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         if outcomes:
             return []
         config, progress = self.config, self.progress
-        self._population = self.searcher.ask(self._seeds(_SEARCH, 1)[0])
+        self._population = self.searcher.ask(self.seeds(_SEARCH, 1)[0])
         due = is_due(config.fit_after, progress.fitted, progress.iteration)
         kept = math.ceil(OBSERVATIONS / config.center_terrains) if due else 0
         options = dict(config.curriculum[progress.level]) if config.curriculum else {}
@@ -135,7 +134,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         maps = map_state(self.policy) if progress.fitted else {}
         tasks = [
             Task(self.searcher.center, statistics, seed, options, maps, kept)
-            for seed in self._seeds(_CENTER, config.center_terrains)
+            for seed in self.seeds(_CENTER, config.center_terrains)
         ]
         pairs = config.common_terrains == "pair"
         # Copies: a view of the population would be sent to a worker with all of it.
@@ -143,12 +142,9 @@ class EvolutionStrategies(Algorithm[ESConfig]):
             group = _FIRST_PAIR + index // 2 if pairs else _POPULATION
             tasks += [
                 Task(candidate, statistics, seed, options, maps)
-                for seed in self._seeds(group, config.terrains)
+                for seed in self.seeds(group, config.terrains)
             ]
         return tasks
-
-    def _seeds(self, group: int, count: int) -> list[int]:
-        return derived_seeds(self.config.seed, self.progress.iteration, group, count)
 
     def update(self, outcomes: list[Outcome]) -> dict[str, float]:
         """Tell the searcher the returns; returns the row."""

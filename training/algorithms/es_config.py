@@ -1,4 +1,4 @@
-"""What a training run by evolution strategies is made of: `ESConfig`."""
+"""The configuration of evolution strategies: `ESConfig`, and that of each searcher."""
 
 from __future__ import annotations
 

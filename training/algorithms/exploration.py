@@ -1,4 +1,4 @@
-"""Episodes in which a policy explores: what was seen, tried and earned, for its gradient.
+"""Episodes in which a policy explores: observations, samples and rewards, for its gradient.
 
 What is chosen from several is drawn by its logits, and numbers have independent Gaussian noise. A
 sample is a row of choices, then numbers, before any bound.
@@ -6,7 +6,6 @@ sample is a row of choices, then numbers, before any bound.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +17,8 @@ from torch import Tensor
 
 from policies.common.heads import Decision
 from policies.common.observation import copied
-from training.algorithms.workers import PolicyWorker
-from training.collect.episode import Episode, Policy, run_episode
-from training.collect.seeds import EVALUATION_SEEDS_FROM
+from training.algorithms.workers import EpisodeTask, PolicyWorker
+from training.collect.episode import Episode, Policy
 
 __all__ = ["Explorer", "Rollout", "Task", "draw", "log_probability"]
 
@@ -60,39 +58,35 @@ def log_probability(
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(EpisodeTask):
     """One episode of the policy."""
 
-    seed: int
     learner: dict[str, NDArray[Any]]
     """The policy's `state_dict`."""
     log_std: NDArray[np.float32] | None
-    """Of the noise on numbers; None: no exploration, and nothing is kept of the steps."""
-
-    def __str__(self) -> str:
-        return f"the episode with seed {self.seed}"
+    """Of the noise on numbers; None: no exploration, and no steps are recorded."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """An episode, and its steps; none without exploration."""
+    """An episode, and its steps; no steps without exploration."""
 
     episode: Episode
     observations: dict[str, NDArray[Any]]
-    """Parts of what was seen before each step, and after the last, (steps + 1, ...)."""
+    """Parts of the observation before each step, and after the last, (steps + 1, ...)."""
     last: NDArray[np.float32]
     """The action before each of these, as the head codes it, for a policy with `last_action`;
     (steps + 1, coded or 0), zeros in the beginning."""
     samples: NDArray[np.float32]
-    """What was tried, (steps, choices + numbers)."""
+    """The samples, (steps, choices + numbers)."""
     rewards: NDArray[np.float64]
     """(steps,)."""
     terminated: bool
-    """Whether the episode came to an end, and was not only cut off."""
+    """Whether the episode terminated; otherwise it was truncated."""
 
 
 class _Trying:
-    """A policy that explores; everything that it sees and tries is kept."""
+    """A policy that explores and records all observations and samples."""
 
     def __init__(self, policy: Any, log_std: Tensor, seed: int, temperature: float) -> None:
         self.seen: list[dict[str, NDArray[Any]]] = []
@@ -124,7 +118,7 @@ class _Trying:
 
 
 class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Knows what the last step came to."""
+    """Records the outcome of the last step."""
 
     observation: Any = None
     terminated = False
@@ -150,7 +144,6 @@ class Explorer(PolicyWorker):
 
     def run(self, task: Task) -> Rollout:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
-        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         self.set_state(task.learner)
         rewards: list[float] = []
 
@@ -158,17 +151,15 @@ class Explorer(PolicyWorker):
             rewards.append(reward)
 
         if task.log_std is None:
-            episode = run_episode(self._env, self._policy, task.seed)
-            no_rows = np.zeros((0, 0), np.float32)
-            episode = dataclasses.replace(episode, info={})
+            episode, no_rows = self.episode(self._policy, task), np.zeros((0, 0), np.float32)
             return Rollout(episode, {}, no_rows, no_rows, np.zeros(0), False)
         log_std = torch.from_numpy(task.log_std)
         trying = _Trying(self._policy, log_std, task.seed, self._temperature)
-        episode = run_episode(self._env, trying, task.seed, on_step=keep)
+        episode = self.episode(trying, task, on_step=keep)
         trying.see(self._ending.observation)
         parts = {key: np.stack([seen[key] for seen in trying.seen]) for key in trying.seen[0]}
         return Rollout(
-            dataclasses.replace(episode, info={}),
+            episode,
             parts,
             np.stack(trying.last),
             np.stack(trying.samples),

@@ -68,8 +68,8 @@ def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:
         for settings in (reader.recording.env, config.env)
     )
     for change in differences(there, here):
-        told = change.told(f"the run has env.{change.key} =")
-        raise UserError(f"{config.demonstrations} was recorded with {told}; give the same value")
+        what = change.told(f"the run has env.{change.key} =")
+        raise UserError(f"{config.demonstrations} was recorded with {what}; give the same value")
     late = [demo.seed for demo in reader.demos if demo.seed >= VALIDATION_SEEDS_FROM]
     if late:
         raise UserError(
@@ -331,7 +331,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         due = every and (iteration % every == 0 or iteration == config.iterations)
         if outcomes or not due:
             return []
-        state = {name: t.numpy(force=True) for name, t in self.policy.state_dict().items()}
+        state = self.policy_arrays()
         seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + config.episodes)
         return [Task(seed, state, None) for seed in seeds]
 

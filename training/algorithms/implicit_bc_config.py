@@ -1,4 +1,4 @@
-"""What cloning from recorded demonstrations is made of: `ImplicitBCConfig`."""
+"""The configuration of cloning from recorded demonstrations: `ImplicitBCConfig`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ImplicitBCConfig(JobConfig):
     max_grad_norm: float = Field(default=1.0, gt=0, le=1e6)
     """Gradients longer than this are shortened to it."""
     init_from: str | None = None
-    """Start from this policy, and keep what it normalises by: a checkpoint, a run directory or the
+    """Start from this policy, with its normalisation: a checkpoint, a run directory or the
     name of a shipped policy."""
     fit_after: int | None = Field(default=1000, ge=1)
     """Gradient steps, of all rounds, after which the feature maps' parameters that depend on data
@@ -112,7 +112,7 @@ IMPLICIT_BC = Trainer(
     clones_recordings=True,
     following=lambda config, run: [],
 )
-"""With other `iterations` a resumed run's learning rate goes on along its new schedule, another
-`device` rounds otherwise. The policy does not depend on what else it may change, as the
-`demonstrations` must be the same ones in another place."""
+"""With other `iterations` the learning rate of a resumed run follows its new schedule, and another
+`device` rounds differently. The policy does not depend on the other keys: `demonstrations` must be
+the same ones in another place."""
 load_config = IMPLICIT_BC.load

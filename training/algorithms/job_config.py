@@ -83,10 +83,10 @@ SHORTHANDS = {
     "num_features": "policy.num_features",
     "num_lambda_features": "policy.num_lambda_features",
 }
-"""Top-level keys, and the nested ones that they stand for."""
+"""Top-level keys, and the nested keys that they abbreviate."""
 
 _BEFORE: dict[str, Any] = {"fit_after": None}
-"""Keys that were added since, and the values that stand for what was done without them."""
+"""Keys that earlier versions lack, and the values that mean what those versions did."""
 
 
 _OF_ENV = ("env", "curriculum", "episode_s")

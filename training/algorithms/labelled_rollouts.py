@@ -22,9 +22,8 @@ from safetensors import torch as safetensors_torch
 from torch import Tensor
 
 from policies.common.observation import copied, parts_of
-from training.algorithms.workers import PolicyWorker
-from training.collect.episode import Episode, Policy, run_episode
-from training.collect.seeds import EVALUATION_SEEDS_FROM
+from training.algorithms.workers import EpisodeTask, PolicyWorker
+from training.collect.episode import Episode, Policy
 from training.command.files import check_regular, write_atomically
 from training.io.checkpoint import check_tensors
 from training.io.config import UserError
@@ -165,7 +164,7 @@ class Demonstrations:
     def check(self, path: Path, layout: Layout) -> None:
         """UserError, for the file that they are from, unless they are of such observations and
         actions, and some but not all of them held out. Numbers that are not finite are the
-        environment's: training tells of them."""
+        environment's: training reports them."""
         count = self.held_out.numel()
         needed = {
             name: torch.from_numpy(np.empty((count, *shape), dtype)).to("meta")
@@ -183,31 +182,27 @@ class Demonstrations:
 
 
 @dataclass(frozen=True)
-class Task:
-    """One episode to rollout."""
+class Task(EpisodeTask):
+    """One episode to run."""
 
-    seed: int
     disturbance: float = 0.0
     """Standard deviation of noise on the actions, in halves of their range; how often a random one
     is taken where they are choices."""
     disturbance_steps: float = 1.0
     """Decisions over which it is correlated."""
     learner: dict[str, NDArray[Any]] | None = None
-    """State of the policy that acts; None lets the expert act."""
-
-    def __str__(self) -> str:
-        return f"the episode with seed {self.seed}"
+    """State of the policy that acts; None: the expert acts."""
 
 
 @dataclass(frozen=True)
 class LabelledRollout:
-    """An episode, what was seen at each decision, and what the expert would have done."""
+    """An episode, its observations at each decision, and the expert's actions for them."""
 
     episode: Episode
     observations: dict[str, NDArray[Any]]
     actions: NDArray[Any]
     taken: NDArray[Any]
-    """What was done, where `actions` are what the expert would have done."""
+    """The actions that were taken; `actions` are the expert's."""
 
 
 class _Recorder:
@@ -258,12 +253,11 @@ class LabellingWorker(PolicyWorker):
 
     def run(self, task: Task) -> LabelledRollout:
         """Run a task's episode."""
-        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         if task.learner is not None:
             self.set_state(task.learner)
         learner = None if task.learner is None else self._policy
         recorder = _Recorder(self._env, learner, task)
-        episode = run_episode(self._env, recorder, task.seed)
+        episode = self.episode(recorder, task)
         parts = {
             key: np.stack([seen[key] for seen in recorder.seen]).astype(
                 self._layout[_PART + key][1]
@@ -274,4 +268,4 @@ class LabellingWorker(PolicyWorker):
         actions, taken = (
             np.stack(a).astype(action_type) for a in (recorder.labels, recorder.taken)
         )
-        return LabelledRollout(dataclasses.replace(episode, info={}), parts, actions, taken)
+        return LabelledRollout(episode, parts, actions, taken)

@@ -1,4 +1,4 @@
-"""Fitting a policy's feature maps to its own queries and keys, once, in the midst of training.
+"""Fitting a policy's feature maps to its own queries and keys, once during training.
 
 Before training nothing is known of queries and keys but their length
 (`policies.common.feature_maps`).

@@ -25,7 +25,6 @@ from training.algorithms.map_fitting import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.algorithms.ppo_config import PPOConfig, critic_settings
 from training.collect.outcomes import episode_columns, episode_values
-from training.collect.seeds import derived_seeds
 from training.command.errors import NotFiniteError
 from training.io import checkpoint
 from training.io.checkpoint import Checkpoint
@@ -151,17 +150,14 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         config = self.config
         if outcomes and sum(len(rollout.rewards) for rollout in outcomes) >= config.steps:
             return []
-        state = {name: t.numpy(force=True) for name, t in self.policy.state_dict().items()}
+        state = self.policy_arrays()
         found: list[Task] = []
         if not outcomes:
-            seeds = self._seeds(_CENTER, config.center_episodes)
+            seeds = self.seeds(_CENTER, config.center_episodes)
             found = [Task(seed, state, None) for seed in seeds]
         wave = _FIRST_WAVE + max(0, len(outcomes) - config.center_episodes) // config.episodes
         log_std = self.log_std.cpu().numpy()
-        return found + [Task(seed, state, log_std) for seed in self._seeds(wave, config.episodes)]
-
-    def _seeds(self, group: int, count: int) -> list[int]:
-        return derived_seeds(self.config.seed, self.progress.iteration, group, count)
+        return found + [Task(seed, state, log_std) for seed in self.seeds(wave, config.episodes)]
 
     def update(self, outcomes: list[Rollout]) -> dict[str, float]:
         """Update actor and critic; returns the row."""
@@ -173,7 +169,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         episodes = [rollout.episode for rollout in tried]
         exploration = float(self.log_std.exp().mean()) if len(self.log_std) else math.nan
         unit = progress.scale(tried, config.gamma)
-        figures = update(self.model, tried, unit, self._seeds(_UPDATE, 1)[0])
+        figures = update(self.model, tried, unit, self.seeds(_UPDATE, 1)[0])
         self._check_finite()
         self._take_statistics(tried)
         if is_due(config.fit_after, progress.fitted, progress.iteration):

@@ -1,4 +1,4 @@
-"""What a training run by proximal policy optimisation is made of: `PPOConfig`."""
+"""The configuration of proximal policy optimisation: `PPOConfig`."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class PPOConfig(JobConfig):
     target_kl: float | None = Field(default=None, gt=0)
     """An iteration's passes end where the policy has moved so far; null: never."""
     exploration: float = Field(default=0.5, gt=0, le=1e3)
-    """Standard deviation that an action's numbers begin with, in halves of their range; it is
+    """Standard deviation of an action's numbers at the start, in halves of their range; it is
     learned. What is chosen, legs' offsets by votes too, is drawn by its logits instead."""
     temperature: float = Field(default=1.0, gt=0, le=1e3)
     """What those logits are divided by before they are drawn: the smaller, the nearer to the
     action that is taken without exploration."""
     critic: dict[str, Any] = field(default_factory=dict)
-    """Settings in which the critic, a policy of its own whose one number is the value, differs from
+    """Settings in which the critic, a second policy whose one number is the value, differs from
     `policy`, such as {selection: all}. Its controller is mlp, `hidden` [64, 64] unless given."""
     ray_address: str | None = None
     """Run them on this Ray cluster ("auto", "host:6379"), started with a token; null: here."""
@@ -83,7 +83,7 @@ class PPOConfig(JobConfig):
             raise ValueError(
                 "policy.name must be implicit_attention or vision_performer in training.ppo, which "
                 f"needs to know what its policy could have decided, got {policy.name}; training.es "
-                "takes it, and policy.controller may be your own"
+                "takes it, and policy.controller may be a custom one"
             )
         if isinstance(policy, policies.PlaceMemoryConfig) and policy.memory != "none":
             raise ValueError(

@@ -47,7 +47,7 @@ class ActorCritic(ActorCriticPolicy):
         critic: a policy whose one number is the value.
         shapes: of an observation's parts, by name.
         numbers: how many numbers an action has, beside choices.
-        exploration: standard deviation that their noise begins with.
+        exploration: initial standard deviation of their noise.
         temperature: that logits of choices are divided by.
     """
 
@@ -90,10 +90,10 @@ class ActorCritic(ActorCriticPolicy):
         return self.critic.numbers(parts), log_p, entropy
 
     def _memory(self, observations: Mapping[str, Tensor]) -> Memory:
-        """What the actor carries: the action before, if that."""
-        own = self.log_std.device
-        begun = self.actor.start(len(next(iter(observations.values()))))
-        return Memory(begun.state.to(own), observations.get(_LAST, begun.last).to(own))
+        """The actor's recurrent state: the previous action, if it has one."""
+        device = self.log_std.device
+        first = self.actor.start(len(next(iter(observations.values()))))
+        return Memory(first.state.to(device), observations.get(_LAST, first.last).to(device))
 
     def predict_values(self, obs: Any) -> Tensor:
         """Values, (batch, 1)."""
@@ -101,7 +101,7 @@ class ActorCritic(ActorCriticPolicy):
 
 
 class _Spaces(gymnasium.Env[Any, Any]):
-    """What Stable-Baselines3 is told of the environment, which it never steps."""
+    """The spaces that Stable-Baselines3 asks an environment for; it never steps this one."""
 
     def __init__(self, observation_space: spaces.Dict, width: int) -> None:
         self.observation_space = observation_space
@@ -169,8 +169,7 @@ def discounted(rewards: NDArray[np.float64], gamma: float) -> NDArray[np.float64
 
 
 def update(model: PPO, rollouts: Sequence[Rollout], unit: float, seed: int) -> dict[str, Any]:
-    """Train on episodes whose rewards are divided by `unit`; returns what is logged, by its names
-    there."""
+    """Train on episodes whose rewards are divided by `unit`; returns Stable-Baselines3's log."""
     set_random_seed(seed)
     model.rollout_buffer = _buffer(model, rollouts, unit)
     model.train()

@@ -47,7 +47,7 @@ class Searcher(Protocol):
         """Everything that `load_state` needs: tensors, and JSON numbers."""
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
-        """Become the searcher whose `state` this is."""
+        """Set everything that `state` returned."""
 
 
 def build(config: SearcherConfig, center: Tensor, popsize: int) -> Searcher:
@@ -88,7 +88,7 @@ def _evotorch_algorithms(who: str) -> Any:
 
 
 class CMAES:
-    """EvoTorch's CMA-ES, asked and told.
+    """EvoTorch's CMA-ES behind `ask` and `tell`.
 
     Its `step` cannot be stopped between sampling and updating, so this calls the same public
     parts in the same order. `stdev_min/max` stay unset: that option overwrites the diagonal of C

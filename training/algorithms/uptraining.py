@@ -1,8 +1,9 @@
-"""Uptraining: a policy trained with one attention goes on with another feature map.
+"""Uptraining: training continues with another feature map than a policy was trained with.
 
-So Chefs' Random Tables (Likhosherstov et al. 2022, section 5.3) go on from a Transformer trained
-with exact softmax. All that was trained is taken over. What belongs to a feature map alone, random
-vectors and what was fitted, is the new map's, and is fitted again where the trainer fits maps.
+So Chefs' Random Tables (Likhosherstov et al. 2022, section 5.3) continue from a Transformer
+trained with exact softmax. Everything that was trained is kept, except the tensors of feature maps
+(random vectors and fitted parameters): those are the new map's, and fitted again if the trainer
+fits maps.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ T = TypeVar("T")
 
 
 def renewed(policy: nn.Module, before: Any, now: Any) -> tuple[str, ...]:
-    """How the names of those tensors of a policy begin that are not taken over: its feature maps',
-    where they are others than before; none where they are the same.
+    """Prefixes of the tensors that are not kept: those of the policy's feature maps if they differ
+    from the maps before, otherwise none.
 
     Args:
         policy: as it is now.
-        before: the settings of the policy that it begins from.
+        before: the settings of the policy that it starts from.
         now: its own.
     """
     there, here = kernel(before), kernel(now)
@@ -36,7 +37,7 @@ def renewed(policy: nn.Module, before: Any, now: Any) -> tuple[str, ...]:
 
 
 def kernel(settings: Any) -> tuple[Any, ...] | None:
-    """What a policy's maps are made by, but for the seed; None for a policy of the user's own."""
+    """The settings of a policy's maps except the seed; None for a custom policy."""
     name = getattr(settings, "feature_map", None)
     if name is None:
         return None
@@ -44,13 +45,12 @@ def kernel(settings: Any) -> tuple[Any, ...] | None:
 
 
 def without(tensors: Mapping[str, T], prefixes: tuple[str, ...]) -> dict[str, T]:
-    """Those whose names do not begin so."""
+    """Those whose names have none of the prefixes."""
     return {name: one for name, one in tensors.items() if not name.startswith(prefixes)}
 
 
 def check_heads(before: Any, now: Any) -> None:
-    """UserError where projections are of another number of heads, which no shape but those of maps
-    tells."""
+    """UserError if the number of heads differs, which only the shapes of maps would show."""
     there, here = (getattr(settings, "heads", None) for settings in (before, now))
     if there != here:
         raise UserError(
@@ -68,7 +68,7 @@ def begin_from(policy: nn.Module, start: Checkpoint, settings: Any) -> str:
         settings: of the policy.
 
     Returns:
-        A line that says which tensors begin anew; "" where all are taken over.
+        A line that lists the tensors that start anew; "" if all are kept.
 
     Raises:
         UserError: names the first tensor that differs and is not of a feature map.
@@ -94,6 +94,6 @@ def begin_from(policy: nn.Module, start: Checkpoint, settings: Any) -> str:
     if not anew and not left_out:
         return ""
     return (
-        f"another feature map than in {start.path}: begin anew: {', '.join(anew) or 'none'}; "
+        f"another feature map than in {start.path}: start anew: {', '.join(anew) or 'none'}; "
         f"left out: {', '.join(left_out) or 'none'}"
     )

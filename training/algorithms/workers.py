@@ -1,4 +1,4 @@
-"""Episodes for a trainer, and what runs them: this process, others, or those of a Ray cluster.
+"""The workers that run episodes for trainers, in this process, in others or on a Ray cluster.
 
 An episode's outcome depends on its `Task` alone, and outcomes come back in the order of the tasks,
 so that a training run is the same bit for bit whatever runs the episodes.
@@ -20,11 +20,12 @@ import policies
 from policies.common.observation import copied
 from training.algorithms.map_fitting import evenly
 from training.collect.environments import make_env
-from training.collect.episode import Episode, run_episode
+from training.collect.episode import Episode, Policy, run_episode
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io.checkpoint import policy_settings
 
 __all__ = [
+    "EpisodeTask",
     "EpisodeWorker",
     "Outcome",
     "PolicyWorker",
@@ -32,6 +33,16 @@ __all__ = [
     "get_parameters",
     "set_parameters",
 ]
+
+
+@dataclass(frozen=True)
+class EpisodeTask:
+    """One episode."""
+
+    seed: int
+
+    def __str__(self) -> str:
+        return f"the episode with seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,7 @@ def set_parameters(policy: nn.Module, vector: Tensor) -> None:
 
 
 class PolicyWorker:
-    """One environment and one policy; what it does with them is a subclass's.
+    """One environment and one policy, for subclasses that run episodes with them.
 
     Args:
         env_id, env, policy: as in a run's configuration, plain data.
@@ -95,6 +106,12 @@ class PolicyWorker:
         self._policy: Any = policies.compile_act(
             policies.build_for(policy_settings(policy, "policy"), self._env)
         )
+
+    def episode(self, policy: Policy, task: Any, **options: Any) -> Episode:
+        """Run a task's episode, without its last `info`. Raises FloatingPointError for NaN from
+        policy or reward."""
+        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
+        return dataclasses.replace(run_episode(self._env, policy, task.seed, **options), info={})
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> None:
         """Set the policy to a `state_dict` that was sent as arrays."""
@@ -119,7 +136,6 @@ class EpisodeWorker(PolicyWorker):
 
     def run(self, task: Task) -> Outcome:
         """Run a task's episode. Raises FloatingPointError for NaN from policy or reward."""
-        assert task.seed < EVALUATION_SEEDS_FROM, f"seed {task.seed} is for evaluation"
         set_parameters(self._policy, task.parameters)
         if task.maps:
             self._policy.load_state_dict(task.maps, strict=False)
@@ -133,10 +149,8 @@ class EpisodeWorker(PolicyWorker):
                 seen.append(copied(observation))
 
         with torch.no_grad():
-            episode = run_episode(
-                self._env, self._policy, task.seed, options=task.options, on_step=keep
-            )
+            episode = self.episode(self._policy, task, options=task.options, on_step=keep)
         empty = policies.RunningStatistics.empty(len(measured[0]))
         statistics = empty.update(np.stack(measured))
         kept = [seen[i] for i in evenly(len(seen), task.kept)]
-        return Outcome(dataclasses.replace(episode, info={}), statistics, kept)
+        return Outcome(episode, statistics, kept)
