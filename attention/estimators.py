@@ -192,11 +192,11 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         for name in RESERVED:
             if name in options:
                 raise ValueError(
-                    f"options must hold only the map's own, got {name!r}, which RandomFeatures sets"
+                    f"options must be those of the feature map, got {name!r}, set by RandomFeatures"
                 )
         if isinstance(self.feature_map, FeatureMap):
             raise ValueError(
-                "feature_map must be a name or a class, as fit makes a map for the columns of X, "
+                "feature_map must be a name or a class, since fit creates the map for X, "
                 f"got {self.feature_map!r}"
             )
         check_map_options(self.feature_map, options, RESERVED)

@@ -52,8 +52,8 @@ def _not_ignored(key_padding_mask: Tensor) -> Tensor:
     visible = key_padding_mask == 0
     if known((visible | (key_padding_mask <= IGNORED)).all()) is False:
         raise ValueError(
-            "key_padding_mask must hold 0 and values of -1e4 or below (-inf) only where it is a "
-            "float tensor, got others"
+            "a float key_padding_mask must hold only 0 and values of at most -1e4, such as "
+            "-inf, got other values"
         )
     return visible
 
@@ -107,7 +107,7 @@ def is_causal_mask(
         return is_causal
     if not is_the_causal:
         raise ValueError(
-            f"attn_mask must be None or the causal mask, got another of shape "
+            f"attn_mask must be None or the causal mask, got another mask of shape "
             f"{tuple(attn_mask.shape)}; {reason}"
         )
     return True

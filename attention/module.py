@@ -357,7 +357,7 @@ class RandomFeatureAttention(HeadProjections):
 
     def _random_features(self) -> FeatureMap:
         if isinstance(self.feature_map, ExactSoftmax):
-            raise ValueError("feature_map must be a random one for step, got softmax")
+            raise ValueError("feature_map must have random features for step, got softmax")
         return self.feature_map
 
 

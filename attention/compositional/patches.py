@@ -63,7 +63,7 @@ class PatchComponents:
         directions = directions * np.sign(directions[largest, np.arange(components)])
         size = float(np.sqrt(max(values[::-1][:components].mean(), 0.0)))
         if size <= np.sqrt(np.finfo(np.float64).eps) * max(float(np.abs(mean).max()), 1e-300):
-            raise ValueError("images must have patches that differ, got patches all alike")
+            raise ValueError("images must have different patches, got identical ones")
         return cls(window, stride, mean, directions, size)
 
     def transform(self, images: ArrayLike) -> NDArray[np.floating]:

@@ -84,7 +84,7 @@ class DiscreteFeatures(FeatureMap):
             device = torch.get_default_device() if device is None else device
         else:
             raise ValueError(
-                "projection must be integers, 'iid' or 'orthogonal', taken as 'iid', for a map "
+                "projection must be integers, 'iid' or 'orthogonal', which means 'iid', for a map "
                 f"with integer vectors, which are independent, got {projection!r}"
             )
         self._given = parameter is not None
@@ -178,7 +178,7 @@ class DiscreteFeatures(FeatureMap):
             if known((negative if mask is None else negative & mask).any()):
                 raise ValueError(
                     f"{argument} must not be negative in attention with features that are "
-                    "signed powers, got negative entries; the map's _plus form takes them"
+                    "signed powers, got negative entries; use the map's _plus form"
                 )
 
     def _logarithms(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -46,7 +46,7 @@ class FixedFeatures(FeatureMap):
         if projection not in available_projections():
             got = repr(projection) if isinstance(projection, str) else "a tensor"
             raise ValueError(
-                f"projection of {self.name}, which has none, must be a name that other maps take, "
+                f"projection of {self.name}, which has no random vectors, must be a known name, "
                 f"got {got}"
             )
         dtype = working_dtype(dtype or torch.get_default_dtype())

@@ -58,7 +58,7 @@ class Shifted(DiscreteFeatures):
                 f"shift must have shape {allowed}, got a tensor of shape {tuple(shift.shape)}"
             )
         if not holds(shift.isfinite()):
-            raise ValueError("shift must be finite, got an entry that is not")
+            raise ValueError("shift must be finite, got a non-finite entry")
         if heads is not None:
             shift = shift.expand(heads, dim).unsqueeze(-2)
         self.register_buffer("shift", shift.to(self.parameter, copy=True))

@@ -55,7 +55,7 @@ class TrigPhaseFeatures(ProjectedFeatures):
                     f"phase must have shape {shape}, got a tensor of shape {tuple(offsets.shape)}"
                 )
             if not holds(offsets.isfinite()):
-                raise ValueError("phase must be finite, got an entry that is not")
+                raise ValueError("phase must be finite, got a non-finite entry")
             self.phase.copy_(offsets.reshape(self.phase.shape))
 
     def affine(self, omega: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -74,7 +74,7 @@ class TrigPhaseFeatures(ProjectedFeatures):
 
     def redraw(self, generator: torch.Generator) -> None:
         if self._phase_given:
-            raise ValueError("redraw needs a map that drew its own phase; this one was given it")
+            raise ValueError("redraw needs a map that drew its phase; this map was given a phase")
         super().redraw(generator)
         self.phase.copy_(self._phases(generator))
 

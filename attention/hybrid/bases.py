@@ -61,7 +61,7 @@ def check_pair(projection: Projection, shared: bool) -> None:
             f"{projection!r}"
         )
     if len(projection) != 2:
-        raise ValueError(f"projection must name one coupling a base, got {projection!r}")
+        raise ValueError(f"projection must name one coupling per base, got {projection!r}")
 
 
 def resolve_lambda_projection(

@@ -31,7 +31,7 @@ def initial_centers(
     if shape != allowed:
         raise ValueError(f"{side}_centers must have shape {allowed}, got {shape}")
     if not holds(centers.isfinite()):
-        raise ValueError(f"{side}_centers must be finite, got an entry that is not")
+        raise ValueError(f"{side}_centers must be finite, got a non-finite entry")
     return centers.to(omega, copy=True)
 
 

@@ -30,7 +30,9 @@ def first_pairs(
     if number is None or check_count("num_pairs", number) == most:
         return None
     if number > most:
-        raise ValueError(f"num_pairs must be at most {most}, the pairs of clusters, got {number}")
+        raise ValueError(
+            f"num_pairs must be at most {most}, the number of pairs of clusters, got {number}"
+        )
     flat = torch.arange(number, device=device)
     pairs = torch.stack((flat // clusters[1], flat % clusters[1]), -1)
     return pairs if heads is None else pairs.repeat(heads, 1, 1)

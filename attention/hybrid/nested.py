@@ -40,7 +40,7 @@ class NestedCoefficient(Coefficient):
         check_positive(sigma=sigma, radius=radius)
         if features.kernel != "gaussian":
             raise ValueError(
-                "features must be a map of kernel='gaussian', which the coefficient is made of, "
+                "features must be a map with kernel='gaussian', which the coefficient needs, "
                 f"got kernel={features.kernel!r}"
             )
         self.features = features

@@ -117,7 +117,7 @@ class LinearMemory(Float32Buffers):
             )
         if rule == "delta" and type(self.feature_map).keys is not FeatureMap.keys:
             raise ValueError(
-                "rule delta takes maps whose queries and keys have the same features, got "
+                "rule='delta' needs a map whose queries and keys have the same features, got "
                 f"{type(self.feature_map).__name__}"
             )
         check_decay(decay)
@@ -349,7 +349,7 @@ class LinearMemory(Float32Buffers):
         if not isinstance(self.feature_map, HarmonicFeatures) or self.heads is not None:
             of_heads = "" if self.heads is None else f" with heads={self.heads}"
             raise ValueError(
-                "origins must be None but of a harmonic map without heads, got "
+                "origins must be None except for a harmonic map without heads, got "
                 f"{type(self.feature_map).__name__}{of_heads}"
             )
         check_tokens("origins", origins, outer, self.dim)
@@ -382,7 +382,7 @@ def _of_rule(name: str, given: float | None, default: float, owner: str, rule: s
     if given is None:
         return default
     if rule != owner:
-        raise ValueError(f"{name} is of the rule {owner}, got rule={rule!r}")
+        raise ValueError(f"{name} needs rule={owner!r}, got rule={rule!r}")
     if not is_real(given) or not 0 < given <= 1:
         raise ValueError(f"{name} must be above 0 and at most 1, got {given!r}")
     return float(given)

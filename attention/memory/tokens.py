@@ -105,4 +105,4 @@ def check_written(
     if key_mask is not None:
         sound = sound | ~key_mask
     if not gates.is_floating_point() or known(sound.all()) is False:
-        raise ValueError(f"gates must be numbers from 0 to 1, got others in {gates.dtype}")
+        raise ValueError(f"gates must be numbers from 0 to 1, got other values in {gates.dtype}")

@@ -127,6 +127,6 @@ def resolve_projection(
     if not value.is_floating_point():
         raise ValueError(f"{argument} must have a floating-point dtype, got {value.dtype}")
     if not value.is_meta and not bool(value.isfinite().all()):
-        raise ValueError(f"{argument} must be finite, got an entry that is not")
+        raise ValueError(f"{argument} must be finite, got a non-finite entry")
     dtype = working_dtype(dtype or value.dtype)
     return value.detach().to(dtype=dtype, device=device, copy=True)

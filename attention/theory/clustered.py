@@ -123,7 +123,7 @@ def _pairs(pairs: Tensor | None, nq: int, nk: int) -> list[tuple[int, int]]:
     kept = [tuple(row) for row in pairs.tolist()] if pairs.ndim == 2 else []
     if not kept or not set(kept) <= set(every) or len(set(kept)) < len(kept):
         raise ValueError(
-            f"pairs must be (p, 2), different clusters of {nq} queries' and {nk} keys', got "
+            f"pairs must be (p, 2), distinct pairs of {nq} query and {nk} key clusters, got "
             f"{pairs.tolist()}"
         )
     return [pair for pair in every if pair in kept]

@@ -28,7 +28,7 @@ def check_invertible(A: Tensor, dim: int) -> None:
     if tuple(A.shape) not in ((dim,), (dim, dim)):
         raise ValueError(f"A must have shape ({dim},) or ({dim}, {dim}), got {tuple(A.shape)}")
     if not bool(A.isfinite().all()):
-        raise ValueError("A must be finite, got an entry that is not")
+        raise ValueError("A must be finite, got a non-finite entry")
     rank = int((A != 0).sum()) if A.dim() == 1 else int(torch.linalg.matrix_rank(A))
     if rank < dim:
         raise ValueError(f"A must be invertible, got rank {rank} with d = {dim}")

@@ -67,7 +67,7 @@ def test_components_are_the_directions_of_most_variance() -> None:
         (lambda: PatchComponents.fit(pictures(2, 4, 4), 2, 1, 5), "1 and the 4 numbers .* got 5"),
         (lambda: PatchComponents.fit(pictures(2, 4, 4), 5, 1, 1), "window must lie between 1 and"),
         (lambda: PatchComponents.fit(pictures(2, 4), 2, 1, 1), r"images must have .*\(2, 4\)"),
-        (lambda: PatchComponents.fit(np.ones((2, 4, 4)), 2, 1, 1), "got patches all alike"),
+        (lambda: PatchComponents.fit(np.ones((2, 4, 4)), 2, 1, 1), "got identical ones"),
         (lambda: PatchComponents.fit(pictures(2, 4, 4), 2, 1, 1).transform(pictures(1, 4, 4, 3)),
          "patches of 4 numbers, got 12"),
     ],

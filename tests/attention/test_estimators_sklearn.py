@@ -235,7 +235,7 @@ def test_parameters_set_after_fit_wait_for_the_next_one(
         ({"sigma": 0.0}, "sigma must be a positive finite number, got 0.0"),
         ({"sigma": float("inf")}, "sigma must be a positive finite number, got inf"),
         ({"side": "values"}, "side must be one of queries, keys, got 'values'"),
-        ({"options": {"seed": 3}}, "options must hold only the map's own, got 'seed'"),
+        ({"options": {"seed": 3}}, "options must be those of the feature map, got 'seed'"),
         ({"options": {"depth": 3}}, "trig takes no options, got 'depth'"),
         (
             {"feature_map": "complex_exponential", "options": {"depth": 3}},
@@ -256,5 +256,7 @@ def test_a_custom_map() -> None:
         products = X @ X.T
         features = model.fit_transform(X)
         np.testing.assert_allclose(features @ features.T, 1 + products + products**2 / 2)
-    with pytest.raises(ValueError, match=r"must be a name or a class, as fit makes .*, got Taylor"):
+    with pytest.raises(
+        ValueError, match=r"must be a name or a class, since fit creates .*, got Taylor"
+    ):
         attention.RandomFeatures(Taylor(3)).fit(X)

@@ -152,7 +152,7 @@ def test_errors() -> None:
         ),
         (
             {"projection": ("simplex",), "shared_projections": False},
-            r"projection must name one coupling a base, got \('simplex',\)",
+            r"projection must name one coupling per base, got \('simplex',\)",
         ),
         (
             {"projection": torch.zeros(4, 3), "shared_projections": False},

@@ -342,8 +342,8 @@ def test_errors() -> None:
         ({"lambda_scale": math.inf}, "lambda_scale must be a positive finite number, got inf"),
         ({"a_limits": (1,)}, r"a_limits must satisfy 0 < least <= 1 <= largest, got \(1,\)"),
         ({"a_limits": 1.0}, "a_limits must satisfy 0 < least <= 1 <= largest, got 1.0"),
-        ({"query_centers": torch.ones(2, 4) / 0}, "query_centers must be finite, got an entry"),
-        ({"key_centers": torch.zeros(2, 4) / 0}, "key_centers must be finite, got an entry"),
+        ({"query_centers": torch.ones(2, 4) / 0}, "query_centers must be finite, got a non"),
+        ({"key_centers": torch.zeros(2, 4) / 0}, "key_centers must be finite, got a non"),
         (
             {"a_limits": (2.0, 5.0)},
             r"a_limits must satisfy 0 < least <= 1 <= largest, got \(2.0, 5.0\)",

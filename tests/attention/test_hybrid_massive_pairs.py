@@ -166,7 +166,7 @@ def test_tokens_without_a_base_of_their_own_train() -> None:
 
 def test_errors() -> None:
     with pytest.raises(
-        ValueError, match="num_pairs must be at most 6, the pairs of clusters, got 7"
+        ValueError, match="num_pairs must be at most 6, the number of pairs of clusters, got 7"
     ):
         attention.feature_map("clustered_hybrid", D, 5, **{**OPTIONS, "num_pairs": 7})
     with pytest.raises(ValueError, match="num_pairs must be at least 1, got 0"):

@@ -120,7 +120,7 @@ def test_any_map_of_the_gaussian_kernel_does() -> None:
 
 def test_errors() -> None:
     with pytest.raises(
-        ValueError, match=r"features must be a map of kernel='gaussian', .*'softmax'"
+        ValueError, match=r"features must be a map with kernel='gaussian', .*'softmax'"
     ):
         NestedCoefficient(inner(0, kernel="softmax"))
     rejects("sigma must be a positive finite number, got 0", NestedCoefficient, inner(0), sigma=0)

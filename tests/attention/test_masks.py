@@ -136,4 +136,4 @@ def test_masks_one_a_head() -> None:
     assert torch.equal(ours(x, x, x, attn_mask=torch.zeros(4, 6, 6))[0], ours(x, x, x)[0])
     mixed = each.clone()
     mixed[1] = False
-    rejects("None or the causal mask, got another of shape", ours, x, x, x, attn_mask=mixed)
+    rejects("None or the causal mask, got another mask of shape", ours, x, x, x, attn_mask=mixed)

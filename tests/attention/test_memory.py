@@ -327,10 +327,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"decay": 0.0}, "decay must be above 0 and at most 1, got 0.0"),
     ({"decay": torch.tensor([0.5, 1.5]), "heads": 2}, "decay must be above 0 .*, got a torch.fl"),
     ({"decay": torch.ones(3)}, r"decay must be a number or one .* heads=None, got shape \(3,\)"),
-    ({"rate": 0.5}, "rate is of the rule delta, got rule='sum'"),
+    ({"rate": 0.5}, "rate needs rule='delta', got rule='sum'"),
     ({"floor": 2.0}, "floor must be above 0 and at most 1, got 2.0"),
-    ({"rule": "delta", "floor": 0.1}, "floor is of the rule sum, got rule='delta'"),
-    ({"rule": "delta", "name": "angular_hybrid"}, "rule delta takes maps whose .* AngularHybrid"),
+    ({"rule": "delta", "floor": 0.1}, "floor needs rule='sum', got rule='delta'"),
+    (
+        {"rule": "delta", "name": "angular_hybrid"},
+        "rule='delta' needs a map whose .* AngularHybrid",
+    ),
     ({"name": "harmonics"}, "feature map must be one of .*harmonic"),
     ({"kappa": 1.0}, "trig takes the options .*, got 'kappa'"),
     ({"dim": 0}, "dim must be at least 1, got 0"),
@@ -352,7 +355,7 @@ def test_tokens_are_refused_in_a_sentence() -> None:
         ({"values": good["values"][..., :1]}, r"values must have shape \(2, L, 2\), got .* 1\)"),
         ({"values": good["values"][:, :3]}, "values must have as many tokens as keys, 5, got 3"),
         ({"values": good["values"].float()}, "values must have the dtype of keys, torch.float64"),
-        ({"gates": good["gates"] + 1}, "gates must be numbers from 0 to 1, got others"),
+        ({"gates": good["gates"] + 1}, "gates must be numbers from 0 to 1, got other values"),
         ({"gates": good["gates"][:, :1]}, r"gates must have shape \(2, 5\), .* got \(2, 1\)"),
         ({"key_mask": torch.ones(B, L)}, "key_mask must be a bool tensor, got torch.float32"),
         ({"decay": 2}, "decay must be above 0 and at most 1, got 2"),
@@ -369,7 +372,7 @@ def test_tokens_are_refused_in_a_sentence() -> None:
         made.unroll(state, queries, **good)
     with pytest.raises(ValueError, match="keys must have at least one frame, and one token a"):
         made.unroll(state, **{k: t[:, :, :0] for k, t in case(B, T).items()})
-    with pytest.raises(ValueError, match=r"origins must be None but of a harmonic .* Trig"):
+    with pytest.raises(ValueError, match=r"origins must be None except for a harmonic .* Trig"):
         made.unroll(made.initial_state(B), origins=torch.zeros(B, T, 1, 2), **case(B, T))
     with pytest.raises(ValueError, match=r"last leading dimension must be heads=3, got \(2,\)"):
         memory("trig", heads=3).initial_state(2)

@@ -362,16 +362,16 @@ def test_errors() -> None:
             r"causal mask of shape \(5, 5\), got shape \(2, 2\); linear",
         ),
         ({"attn_mask": hidden[0]}, r"causal mask of shape \(5, 5\), got shape \(5,\); linear"),
-        ({"attn_mask": tokens(5, 5)}, "None or the causal mask, got another of shape"),
+        ({"attn_mask": tokens(5, 5)}, "None or the causal mask, got another mask of shape"),
         ({"attn_mask": tokens(5, 5), "is_causal": True}, "None or the causal mask, got another"),
         ({"attn_mask": torch.eye(5) > 0, "is_causal": True}, "or the causal mask, got another"),
         ({"attn_mask": torch.zeros(5, 5).int()}, "a bool or float tensor, got torch.int32"),
         ({"key_padding_mask": hidden[:, :3]}, r"key_padding_mask must have shape \(2, 5\), got"),
         ({"key_padding_mask": hidden.int()}, "must be a bool or float tensor, got torch.int32"),
-        ({"key_padding_mask": hidden + 0.5}, "must hold 0 and values of -1e4 or below"),
+        ({"key_padding_mask": hidden + 0.5}, "must hold only 0 and values of at most -1e4"),
         (
             {"key_padding_mask": hidden * -9999.0 - 9999.0},
-            "must hold 0 and values of -1e4 or below",
+            "must hold only 0 and values of at most -1e4",
         ),
     ):
         rejects(message, ours, x, x, x, **options)
@@ -449,6 +449,6 @@ def test_exact_attention_by_name_is_pytorchs() -> None:
     causal = ours(x, x, x, is_causal=True)[0]
     torch.testing.assert_close(causal[:, 0], ours(x[:, :1], x[:, :1], x[:, :1])[0][:, 0])
     assert set(ours.state_dict()) == set(exact.state_dict())
-    rejects("feature_map must be a random one for step, got softmax", ours.initial_state, 2)
+    rejects("feature_map must have random features for step, got softmax", ours.initial_state, 2)
     with pytest.raises(ValueError, match="feature_map softmax takes no options, got base"):
         RandomFeatureAttention(EMBED, HEADS, "softmax", base=("trig", "trig"))

@@ -126,10 +126,10 @@ CASES: list[tuple[Callable[[], Any], str]] = [
     (lambda: clustered(default_base="oprf", **CENTERS), "default_base must be one of hyperbolic, "),
     (lambda: clustered(num_lambda_features=0, **GAUSSIAN), f"num_lambda_features {COUNT}"),
     (lambda: clustered(lambda_scale=0, **GAUSSIAN), f"lambda_scale {POSITIVE} 0"),
-    (lambda: clustered(pairs=[[0, 3]], **CENTERS), r"pairs must be \(p, 2\), different clusters o"),
-    (lambda: clustered(pairs=[[0, 0], [0, 0]], **CENTERS), r"pairs must be \(p, 2\), different"),
-    (lambda: clustered(pairs=[0, 0], **CENTERS), r"pairs must be \(p, 2\), different clusters"),
-    (lambda: clustered(pairs=[[0.5, 0.0]], **CENTERS), r"pairs must be \(p, 2\), different clust"),
+    (lambda: clustered(pairs=[[0, 3]], **CENTERS), r"pairs must be \(p, 2\), distinct pairs o"),
+    (lambda: clustered(pairs=[[0, 0], [0, 0]], **CENTERS), r"pairs must be \(p, 2\), distinct"),
+    (lambda: clustered(pairs=[0, 0], **CENTERS), r"pairs must be \(p, 2\), distinct pairs"),
+    (lambda: clustered(pairs=[[0.5, 0.0]], **CENTERS), r"pairs must be \(p, 2\), distinct pairs"),
 ]  # fmt: skip
 
 HYBRIDS: list[tuple[str, dict[str, Any], str]] = [
