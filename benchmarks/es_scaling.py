@@ -29,7 +29,7 @@ from training import es
 from training.algorithms.workers import Outcome, Task
 from training.analysis.agents import positive
 from training.collect import pool as pools
-from training.collect.crew import Worker
+from training.collect.pool import Worker
 from training.io.config import ArgumentParser, exit_status
 from training.io.run_log import provenance
 

@@ -82,7 +82,7 @@ def posed(agent: Agent, pose: str) -> Agent:
         kept = {key: value for key, value in change.items() if key != "moved_m"}
         config.merge(settings, {camera: {"position_m": place, **kept}})
     moved = environments.resolved(agent.env_id, settings)
-    return dataclasses.replace(agent, env_settings=moved, anyway=True)
+    return dataclasses.replace(agent, env_settings=moved, force=True)
 
 
 def walk(agent: Agent, seeds: Sequence[int], workers: int) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Trial(Job):
         now = self.inputs()
         for change in differences(made, {name: now[name] for name in made.keys() & now.keys()}):
             reason = (
-                f"{path} was made with {change.told('the experiment now has')}; give another "
+                f"{path} was made with {change.describe('the experiment now has')}; give another "
                 "--out, or move that directory away"
             )
             return Status("stale", reason, change)

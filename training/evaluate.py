@@ -136,7 +136,7 @@ def run(argv: Sequence[str] | None = None) -> int:
         raise UserError("give at least one RUN_OR_CHECKPOINT, or --policy oracle|blind|random")
     agents = find_agents(
         arguments.runs, arguments.policy, arguments.env, arguments.set, arguments.device,
-        arguments.repair, own=arguments.own, anyway=arguments.anyway,
+        arguments.repair, own=arguments.own, force=arguments.force,
     )  # fmt: skip
     _note_differences(agents)
     for agent in agents:

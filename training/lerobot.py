@@ -124,12 +124,12 @@ def _demonstrations(source: Path, arguments: Any, folder: Path) -> int:
         env_id = arguments.env or (ForeignId(found) if ":" in found else found)
         with make_env(env_id, recording.env) as env:
             rate = _rate(env, None)
-    told = {
+    metadata = {
         "source": "demonstrations", "env_id": recording.env_id, "env": recording.env,
         "seed": recording.seed, "episodes": numbers, "valid": masks["valid"],
     }  # fmt: skip
     task = arguments.task or recording.env_id
-    writer = DatasetWriter(folder, recording.observation, recording.action, rate, task, told)
+    writer = DatasetWriter(folder, recording.observation, recording.action, rate, task, metadata)
     frames = 0
     with writer, closing(_bar(len(numbers))) as bar:
         for number in numbers:
@@ -148,7 +148,7 @@ def _episodes(arguments: Any, folder: Path) -> int:
     files = [] if arguments.source is None else [arguments.source]
     (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, repair=arguments.repair,
-        own=arguments.own, anyway=arguments.anyway,
+        own=arguments.own, force=arguments.force,
     )  # fmt: skip
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     try:
@@ -159,13 +159,13 @@ def _episodes(arguments: Any, folder: Path) -> int:
 
 
 def _play(agent: Agent, env: gymnasium.Env, seeds: range, arguments: Any, folder: Path) -> int:
-    told = {
+    metadata = {
         "source": f"policy {agent.name}", "env_id": str(agent.env_id), "env": agent.env_settings,
         "seed": seeds[0],
     }  # fmt: skip
     writer = DatasetWriter(
         folder, observation_spec(env.observation_space), action_spec(env.action_space),
-        _rate(env, arguments.fps), arguments.task or str(agent.env_id), told,
+        _rate(env, arguments.fps), arguments.task or str(agent.env_id), metadata,
     )  # fmt: skip
 
     def keep(

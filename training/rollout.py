@@ -72,7 +72,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     files = [] if arguments.run is None else [arguments.run]
     (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, arguments.device,
-        arguments.repair, own=arguments.own, anyway=arguments.anyway,
+        arguments.repair, own=arguments.own, force=arguments.force,
     )  # fmt: skip
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)
     episodes = roll(agent, seeds, arguments.video, arguments.still_s, arguments.render)

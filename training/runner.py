@@ -32,8 +32,8 @@ from training.algorithms.resuming import iterations_done, resume_newest, set_asi
 from training.algorithms.uptraining import begin_from
 from training.analysis.agents import check_device
 from training.collect import environments, pool
-from training.collect.crew import InProcessPool, Pool, Worker, WorkerDiedError
 from training.collect.environments import make_env
+from training.collect.pool import InProcessPool, Pool, Worker, WorkerDiedError
 from training.collect.seeds import derived_seeds
 from training.command.files import lock
 from training.io import checkpoint, run_log, trackers

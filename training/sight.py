@@ -31,7 +31,7 @@ from training.command.signals import exit_status
 from training.interventions.images import INTERVENTIONS
 from training.interventions.page import render
 from training.interventions.report import Report
-from training.interventions.sight import EPISODES, SMALLEST_LOSS, sight, sight_of
+from training.interventions.trial import EPISODES, SMALLEST_LOSS, sight, sight_of
 from training.io import config
 from training.io.config import ArgumentParser, UserError
 
@@ -117,7 +117,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     files = [] if arguments.run is None else [arguments.run]
     (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, arguments.device, arguments.repair,
-        own=arguments.own, anyway=arguments.anyway,
+        own=arguments.own, force=arguments.force,
     )  # fmt: skip
     config.check_finite(agent.env_settings, f"the environment of {agent.name}")
     seeds = range(arguments.seed, arguments.seed + arguments.episodes)

@@ -285,6 +285,6 @@ def test_repair_is_refused_where_a_policy_has_none(capsys):
     ],
 )
 def test_another_body_is_met_with_a_word_unless_the_policy_adapts(capsys, policy, settings, other):
-    find_agents([policy], [], None, [settings], anyway=True)
+    find_agents([policy], [], None, [settings], force=True)
     note = f"note: {policy} was trained with another {other} and does not adapt\n" if other else ""
     assert capsys.readouterr().err == note

@@ -11,7 +11,7 @@ BEFORE = {"seed": 0, "env": {"wind": 0.0, "camera": {"height": 48}}, "seeds": [1
 
 
 def told(before, now, *more):
-    return [change.told() for change in differences(before, now, *more)]
+    return [change.describe() for change in differences(before, now, *more)]
 
 
 def test_a_fingerprint_is_what_its_json_reads_back_as(tmp_path):
@@ -62,7 +62,7 @@ def test_every_input_that_is_another_now_is_named_with_both_values():
     ]
     (change,) = differences(BEFORE, {**BEFORE, "seed": 7})
     assert change == ("seed", 0, 7)
-    assert change.told("the study now has") == "seed = 0, but the study now has 7"
+    assert change.describe("the study now has") == "seed = 0, but the study now has 7"
 
 
 def test_inputs_that_may_change_are_left_out_but_not_those_of_their_name_below():

@@ -165,7 +165,7 @@ def test_other_words_are_one_sentence(tmp_path, monkeypatch, capsys, words, sent
 def test_moments_of_parts_are_those_of_the_whole():
     values = np.random.default_rng(0).normal(5, 2, (50, 3))
     parts = [Moments.of(part) for part in np.split(values, [7, 8, 30])]
-    whole = (parts[0] + parts[1] + parts[2] + parts[3]).told()
+    whole = (parts[0] + parts[1] + parts[2] + parts[3]).as_json()
     assert whole["count"] == [50]
     for key in ("min", "max", "mean", "std"):
         assert whole[key] == pytest.approx(getattr(values, key)(0).tolist(), abs=1e-12)

@@ -7,9 +7,9 @@ import pytest
 import envs
 import policies
 from policies.place_memory.remembered import RememberedGround
-from training.video.film import Scene
 from training.video.memory_picture import DIMMED, HOLE, STONE, ground_picture, with_memory
 from training.video.overlays import MARGIN, Inset, compose
+from training.video.scene import Scene
 
 FRONT = {"cameras": ("front",), "front_camera": {"pitch_deg": 45}, "episode_s": 1.0}
 FEET = np.array([[0.3, -0.1], [0.3, 0.1], [-0.14, -0.1], [-0.14, 0.1]], np.float32)

@@ -28,9 +28,9 @@ def test_a_policy_that_reads_no_geometry_refuses_other_cameras(name, env_id, set
             checkpoint.load_policy(name, env)
         sentence = str(caught.value)
         assert f"was trained with {key} = " in sentence
-        assert "--anyway" in sentence
+        assert "--force" in sentence
         assert sentence.count("\n") == 0
-        policy, _ = checkpoint.load_policy(name, env, anyway=True)
+        policy, _ = checkpoint.load_policy(name, env, force=True)
         observation, _ = env.reset(seed=100000)
         assert env.action_space.contains(policy.act(observation))
 
@@ -45,11 +45,13 @@ def test_other_terrain_and_noise_are_no_other_robot():
         checkpoint.load_policy(DENSE, env)
 
 
-def test_commands_play_it_anyway_where_that_is_asked(capsys):
+def test_force_plays_it_and_so_does_the_former_name(capsys):
     words = [DENSE, "--set", "front_camera.pitch_deg=80", "episode_s=0.5"]
     assert rollout.main(words) == 2
     error = capsys.readouterr().err
     assert "was trained with front_camera = " in error
     assert len(error.splitlines()) == 1
-    assert rollout.main([*words, "--anyway"]) == 0
+    assert rollout.main([*words, "--force"]) == 0
     assert "was trained with another front_camera and does not adapt" in capsys.readouterr().err
+    assert rollout.main([*words, "--anyway"]) == 0
+    assert "note: --anyway is now --force\n" in capsys.readouterr().err

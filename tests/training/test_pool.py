@@ -12,9 +12,8 @@ import torch
 
 from tests.training.background import ROOT
 from tests.training.pool_workers import Odd, Squares
-from training.collect import crew
-from training.collect.crew import InProcessPool, WorkerDiedError
-from training.collect.pool import open_pool
+from training.collect import pool
+from training.collect.pool import InProcessPool, WorkerDiedError, open_pool
 from training.collect.processes import ProcessPool
 from training.io.config import UserError
 
@@ -63,7 +62,7 @@ def test_a_killed_worker_is_replaced_and_its_task_runs_again(two):
 
 
 def test_a_task_that_its_workers_die_of_ends_all(two, monkeypatch):
-    monkeypatch.setattr(crew, "RETRIES", 1)
+    monkeypatch.setattr(pool, "RETRIES", 1)
     sentence = r"^a worker process died \(killed, or out of memory\), 2 times over -2$"
     with pytest.raises(WorkerDiedError, match=sentence):
         two.run([1, -2, 3])
@@ -93,7 +92,7 @@ def test_a_worker_that_cannot_be_built_is_one_sentence(trouble, sentence):
 
 
 def test_exceptions_that_cannot_be_sent_keep_their_name_and_message():
-    error = crew.portable(Odd(1, 2))
+    error = pool.portable(Odd(1, 2))
     assert type(error) is RuntimeError
     assert str(error) == "Odd: 1 and 2"
 

@@ -15,14 +15,14 @@ from tests.training import picture_env, walk_env  # noqa: F401 - register theirs
 from tests.training.video import frames_of, picture_of
 from training import rollout
 from training.io.config import UserError
-from training.video.film import Scene
 from training.video.overlays import MARGIN
+from training.video.scene import Scene
 from training.video.video import SUFFIXES, FrameWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def film(tmp_path, name, *more):
+def video_of(tmp_path, name, *more):
     tmp_path.mkdir(exist_ok=True)
     path = tmp_path / name
     arguments = ["--policy", "oracle", "--env", "tests.training.walk_env:Walk-v0"]
@@ -107,11 +107,11 @@ def test_an_environment_that_draws_nothing_is_shown_by_its_images():
     assert (frame[MARGIN + 300 :, 500:] == 0).all()
 
 
-def test_without_anything_to_see_there_is_no_film(tmp_path, capsys):
+def test_without_images_there_is_no_video(tmp_path, capsys):
     words = ["--policy", "random", "--env", "tests.training.third_task:Bare-v0"]
     assert rollout.main([*words, "--video", str(tmp_path / "a.png")]) == 2
     sentence = "error: Bare-v0 draws no rgb_array and its observations hold no images, so there is "
-    assert capsys.readouterr().err == f"{sentence}nothing to film\n"
+    assert capsys.readouterr().err == f"{sentence}nothing to record\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -119,14 +119,14 @@ def test_without_anything_to_see_there_is_no_film(tmp_path, capsys):
     ("name", "start", "codec"), [("film.mp4", b"ftyp", b"vp09"), ("film.webm", b"webm", b"V_VP8")]
 )
 def test_a_film_holds_every_step_for_browsers(tmp_path, capfd, name, start, codec):
-    path = film(tmp_path / "film", name, "--episodes", "2")
+    path = video_of(tmp_path / "film", name, "--episodes", "2")
     assert "FFMPEG" not in capfd.readouterr().err
     assert start in path.read_bytes()[:64]
     assert codec in path.read_bytes()
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FPS) == pytest.approx(20)
     frames = frames_of(path)
     assert frames.shape == (20, 480, 640, 3)
-    last = picture_of(film(tmp_path / "still", "still.png", "--still-s", "60"))
+    last = picture_of(video_of(tmp_path / "still", "still.png", "--still-s", "60"))
     assert np.abs(frames[9].astype(int) - last).mean() < 3
 
 
@@ -141,19 +141,19 @@ def test_sides_need_not_be_even(tmp_path, suffix):
 
 
 def test_a_gif_holds_every_second_step_in_its_own_colours(tmp_path):
-    path = film(tmp_path / "film", "film.gif")
+    path = video_of(tmp_path / "film", "film.gif")
     assert path.read_bytes()[:6] == b"GIF89a"
     assert b"NETSCAPE2.0" in path.read_bytes()  # it plays again and again
     frames = frames_of(path)
     assert frames.shape == (5, 480, 640, 3)
     assert cv2.VideoCapture(str(path)).get(cv2.CAP_PROP_FPS) == pytest.approx(10)
-    last = picture_of(film(tmp_path / "still", "still.png", "--still-s", "60"))
+    last = picture_of(video_of(tmp_path / "still", "still.png", "--still-s", "60"))
     assert np.abs(frames[-1].astype(int) - last).mean() < 1
 
 
 @pytest.mark.parametrize("still_s", ["0.2", "60"])
 def test_a_png_is_one_frame(tmp_path, still_s):
-    picture = picture_of(film(tmp_path, "still.png", "--still-s", still_s, "--episodes", "2"))
+    picture = picture_of(video_of(tmp_path, "still.png", "--still-s", still_s, "--episodes", "2"))
     assert picture.shape == (480, 640, 3)
     blue = np.flatnonzero(picture[240, :, 2] > 200)
     reached_m = (blue.mean() - 320) / 300

@@ -68,7 +68,7 @@ def _check_recording(config: ImplicitBCConfig, reader: DemoReader) -> None:
         for settings in (reader.recording.env, config.env)
     )
     for change in differences(there, here):
-        what = change.told(f"the run has env.{change.key} =")
+        what = change.describe(f"the run has env.{change.key} =")
         raise UserError(f"{config.demonstrations} was recorded with {what}; give the same value")
     late = [demo.seed for demo in reader.demos if demo.seed >= VALIDATION_SEEDS_FROM]
     if late:

@@ -13,8 +13,7 @@ from training.algorithms.implicit_bc_config import IMPLICIT_BC
 from training.algorithms.job_config import JobConfig, is_of_run
 from training.algorithms.ppo_config import PPO
 from training.algorithms.trainer import Trainer
-from training.collect.callables import is_named
-from training.collect.callables import named as imported
+from training.collect.callables import import_object, is_import_path
 from training.command.suggestions import did_you_mean
 from training.io.config import UserError, choices_of, read_overrides, read_yaml
 from training.io.overrides import Overrides, source
@@ -31,8 +30,8 @@ def named(name: Any, trusted: bool = True) -> tuple[Trainer, ...]:
     UserError where there is none.
     """
     found = tuple(one for one in TRAINERS if one.name == name)
-    if not found and isinstance(name, str) and is_named(name) and trusted:
-        found = tuple(one for one in (imported(name),) if isinstance(one, Trainer))
+    if not found and isinstance(name, str) and is_import_path(name) and trusted:
+        found = tuple(one for one in (import_object(name),) if isinstance(one, Trainer))
     if not found:
         known = ", ".join(dict.fromkeys(one.name for one in TRAINERS))
         raise UserError(

@@ -17,7 +17,7 @@ import envs
 from policies import compile_act
 from policies.common.choices import Repair
 from training.collect import environments
-from training.collect.callables import as_policy, is_named, named
+from training.collect.callables import as_policy, import_object, is_import_path
 from training.collect.environments import make_env
 from training.collect.episode import Policy
 from training.collect.seeds import EVALUATION_SEEDS_FROM
@@ -63,7 +63,7 @@ class Agent:
     the policy is a scripted one, whose name is in SCRIPTED."""
     own: tuple[str, ...] = ()
     """What the user lets a checkpoint's policy be made of, as "module:Class"."""
-    anyway: bool = False
+    force: bool = False
     """Whether it plays with another robot or other cameras than it was trained with too."""
 
     @property
@@ -79,12 +79,12 @@ class Agent:
     def make_policy(self, env: gymnasium.Env) -> Policy:
         """The policy for `env`, one made by `make_env`."""
         if self.source is not None:
-            return as_policy(named(self.source), env, self.source)
+            return as_policy(import_object(self.source), env, self.source)
         if self.checkpoint is None:
             return scripted_policy(self.name, env, EVALUATION_SEED)
         for name in self.own:
             admitted(name)
-        policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair, anyway=self.anyway)
+        policy, _ = checkpoint.load_policy(self.checkpoint, env, self.repair, force=self.force)
         return cast(Policy, compile_act(policy.to(self.device)))
 
     def for_episode(self, policy: Policy, env: gymnasium.Env, seed: int) -> Policy:
@@ -116,6 +116,18 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
     if not env.has_wrapper_attr("expert_action"):
         raise UserError(f"--policy {name}: environment {identity} has no scripted expert")
     return scripted.Oracle(env)
+
+
+class _Force(argparse.Action):
+    """A switch; its former name works and is answered with the new one."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options, nargs=0, default=False)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        namespace.force = True
+        if option_string == "--anyway":
+            print("note: --anyway is now --force", file=sys.stderr)
 
 
 def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
@@ -153,8 +165,9 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         "neither named here nor an entry point of an installed package is not imported",
     )
     parser.add_argument(
+        "--force",
         "--anyway",
-        action="store_true",
+        action=_Force,
         help="play policies with another robot or other cameras than they were trained with, "
         "though they do not read their geometry",
     )
@@ -221,13 +234,13 @@ def find_agents(
     device: str = "cpu",
     repair: Repair | None = None,
     own: Sequence[str] = (),
-    anyway: bool = False,
+    force: bool = False,
 ) -> list[Agent]:
     """The agents that a command line means, each tried out: its environment and policy are
     built, and an episode can begin.
 
     `overrides` are `key=value` settings of the environment, `repair` is of the learned policies,
-    and `own` are names that their files may mean, as the user typed them; with `anyway` they play
+    and `own` are names that their files may mean, as the user typed them; with `force` they play
     with other cameras, too.
     Raises UserError.
     """
@@ -235,7 +248,7 @@ def find_agents(
     check_device(device)
     agents = []
     for file in files:
-        if is_named(file):
+        if is_import_path(file):
             agents.append(_written(file, env_id, changes))
             continue
         path = checkpoint.resolve(file)
@@ -254,7 +267,7 @@ def find_agents(
                 device,
                 repair,
                 own=tuple(own),
-                anyway=anyway,
+                force=force,
             )
         )
     for name in scripted:
@@ -274,7 +287,7 @@ def find_agents(
 
 
 def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None:
-    """Say where a policy that is played anyway meets another body than it was trained with."""
+    """Say where a policy meets another robot than it was trained with."""
     if agent.checkpoint is None or getattr(policy, "reads_geometry", False):
         return
     trained = checkpoint.load(agent.checkpoint).config

@@ -102,7 +102,7 @@ def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> lis
             }
         )  # fmt: skip
         for change in differences(fingerprint({key: known[key] for key in now}), now):
-            of_one = f"{known['name']} with {change.told()}"
+            of_one = f"{known['name']} with {change.describe()}"
             raise UserError(f"{another}, of {of_one}: give another directory")
         check(dict[str, Finite], _outcome_figures(entry, agent), path)
     return entries

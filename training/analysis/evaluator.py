@@ -16,10 +16,9 @@ import torch
 from envs import Task
 from training.analysis.agents import Agent
 from training.analysis.step_cost import measure
-from training.collect.crew import Pool, WorkerDiedError
 from training.collect.episode import Episode, Policy, finite_numbers, run_episode
 from training.collect.outcomes import mean_success, outcomes_of
-from training.collect.pool import opened
+from training.collect.pool import Pool, WorkerDiedError, temporary_pool
 from training.command.progress import watched
 from training.io import run_log
 from training.io.config import UserError
@@ -93,7 +92,7 @@ class _Stage:
 @contextmanager
 def _open_pool(workers: int) -> Iterator[Pool[_Task, Episode]]:
     try:
-        with opened(_Stage, workers) as pool:
+        with temporary_pool(_Stage, workers) as pool:
             yield pool
     except WorkerDiedError as error:
         raise UserError(

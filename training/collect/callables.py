@@ -15,7 +15,7 @@ from training.collect.episode import Policy
 from training.command.errors import UserError
 from training.command.suggestions import did_you_mean
 
-__all__ = ["as_policy", "is_named", "named"]
+__all__ = ["as_policy", "import_object", "is_import_path"]
 
 
 class _Stateless:
@@ -28,12 +28,12 @@ class _Stateless:
         """There is nothing to forget."""
 
 
-def is_named(word: str) -> bool:
+def is_import_path(word: str) -> bool:
     """Whether a word of a command line is "module:name" and no file of that name is there."""
     return bool(re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", word)) and not os.path.exists(word)
 
 
-def named(word: str) -> Any:
+def import_object(word: str) -> Any:
     """What "module:name" stands for; imports the module, so only a user may have typed it.
 
     UserError where there is no such module or no such name in it.

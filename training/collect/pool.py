@@ -1,17 +1,237 @@
-"""Workers opened: in this process, in processes of this machine, or on a Ray cluster."""
+"""Worker pools: in this process, in processes of this machine, or on a Ray cluster.
+
+A worker is built once, by a function that can be pickled, and then runs one task at a time. The
+outcome of a task must not depend on the worker that runs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import pickle
+import traceback
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
-from training.collect.crew import InProcessPool, Pool, Worker
+from training.command.errors import UserError
 
-__all__ = ["open_pool", "opened"]
+__all__ = [
+    "RETRIES",
+    "Death",
+    "Failure",
+    "InProcessPool",
+    "Outcome",
+    "Pool",
+    "Worker",
+    "WorkerDiedError",
+    "WorkerHandle",
+    "WorkerPool",
+    "open_pool",
+    "portable",
+    "startup_error",
+    "temporary_pool",
+]
+
+RETRIES = 3
+"""How often a task whose worker died is run again."""
 
 T = TypeVar("T")
 R = TypeVar("R")
+T_in = TypeVar("T_in", contravariant=True)
+R_out = TypeVar("R_out", covariant=True)
+
+
+class Worker(Protocol[T_in, R_out]):
+    """Runs tasks, one at a time."""
+
+    def run(self, task: T_in) -> R_out:
+        """Run a task; error messages name it by `str(task)`."""
+
+    def close(self) -> None:
+        """Release its resources."""
+
+
+class WorkerDiedError(UserError):
+    """Workers keep dying."""
+
+
+class Pool(ABC, Generic[T, R]):
+    """Runs tasks. An exception of a worker is raised here, and the pool stays usable."""
+
+    @abstractmethod
+    def as_finished(self, tasks: Sequence[T]) -> Generator[tuple[int, R]]:
+        """Yield each task's index and outcome as it finishes, in any order.
+
+        Closing the iterator stops the running tasks. Raises WorkerDiedError.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop the workers."""
+
+    def in_order(self, tasks: Sequence[T]) -> Generator[R]:
+        """Yield the outcomes in the order of the tasks, each as soon as it can be."""
+        early: dict[int, R] = {}
+        due = 0
+        with closing(self.as_finished(tasks)) as finished:
+            for index, outcome in finished:
+                early[index] = outcome
+                while due in early:
+                    yield early.pop(due)
+                    due += 1
+
+    def run(self, tasks: Sequence[T]) -> list[R]:
+        """The outcomes in the order of the tasks."""
+        return list(self.in_order(tasks))
+
+
+class InProcessPool(Pool[T, R]):
+    """Runs the tasks in this process, one after the other."""
+
+    def __init__(self, make: Callable[[], Worker[T, R]]) -> None:
+        self._worker = make()
+
+    def as_finished(self, tasks: Sequence[T]) -> Generator[tuple[int, R]]:
+        for index, task in enumerate(tasks):
+            yield index, self._worker.run(task)
+
+    def close(self) -> None:
+        self._worker.close()
+
+
+class WorkerHandle:
+    """A worker in another process, as its pool sees it."""
+
+    ready = False
+    """Whether it is built."""
+    index: int | None = None
+    """Index of the task that it runs."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A worker is built (None), or has finished its task."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A worker's own exception; of one that cannot be built, a UserError."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class Death:
+    """A worker died."""
+
+    reason: str
+    by_task: bool = True
+    """Whether its task may be the cause."""
+
+
+H = TypeVar("H", bound=WorkerHandle)
+
+
+class WorkerPool(Pool[T, R], Generic[T, R, H]):
+    """Workers in other processes. A worker that dies is replaced, and its task runs again.
+
+    A task of which workers die `RETRIES + 1` times is an error; so are workers that cannot start.
+    """
+
+    def __init__(self) -> None:
+        self.handles: list[H] = []
+
+    @abstractmethod
+    def start_workers(self) -> None:
+        """Start the missing workers. WorkerDiedError when none can be started."""
+
+    @abstractmethod
+    def assign(self, handle: H, task: T) -> None:
+        """Start a task."""
+
+    @abstractmethod
+    def events(self) -> Iterable[tuple[H, Outcome | Failure | Death]]:
+        """Wait for events of workers that start or run a task."""
+
+    @abstractmethod
+    def stop_worker(self, handle: H) -> None:
+        """Stop a worker at once."""
+
+    @abstractmethod
+    def count_loss(self, reason: str) -> None:
+        """Count a worker that died without a task; WorkerDiedError after too many."""
+
+    def as_finished(self, tasks: Sequence[T]) -> Generator[tuple[int, R]]:
+        waiting, deaths = deque(range(len(tasks))), Counter[int]()
+        unfinished = len(tasks)
+        try:
+            while unfinished:
+                self.start_workers()
+                for handle in self.handles:
+                    if handle.ready and handle.index is None and waiting:
+                        handle.index = waiting.popleft()
+                        self.assign(handle, tasks[handle.index])
+                for handle, event in self.events():
+                    index = handle.index
+                    if isinstance(event, Death):
+                        self._replace(handle, event, waiting, deaths, tasks)
+                        continue
+                    if isinstance(event, Failure):
+                        if not handle.ready:
+                            self._remove(handle)
+                        handle.index = None
+                        raise event.error
+                    handle.ready, handle.index = True, None
+                    if index is not None:
+                        unfinished -= 1
+                        yield index, event.value
+        finally:
+            for handle in [handle for handle in self.handles if handle.index is not None]:
+                self._remove(handle)
+
+    def _replace(
+        self, handle: H, death: Death, waiting: deque[int], deaths: Counter[int], tasks: Sequence[T]
+    ) -> None:
+        index = handle.index
+        self._remove(handle)
+        if index is not None:
+            waiting.appendleft(index)
+        if index is None or not death.by_task:
+            self.count_loss(death.reason)
+            return
+        deaths[index] += 1
+        if deaths[index] > RETRIES:
+            raise WorkerDiedError(
+                f"a worker process died ({death.reason}), {deaths[index]} times over {tasks[index]}"
+            )
+
+    def _remove(self, handle: H) -> None:
+        self.handles.remove(handle)
+        self.stop_worker(handle)
+
+
+def startup_error(error: BaseException) -> UserError:
+    """The UserError for an exception while a worker is built."""
+    if isinstance(error, UserError):
+        return error
+    return UserError(f"a worker cannot begin: {type(error).__name__}: {error}")
+
+
+def portable(error: BaseException) -> Exception:
+    """The exception in a form that can be pickled, with its traceback as a note."""
+    where = "".join(traceback.format_exception(error))
+    try:
+        same = type(pickle.loads(pickle.dumps(error))) is type(error)
+    except Exception:
+        same = False
+    if not (same and isinstance(error, Exception)):
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note(f"in a worker:\n{where}")
+    return error
 
 
 def open_pool(
@@ -36,9 +256,8 @@ def open_pool(
 
 
 @contextmanager
-def opened(make: Callable[[], Worker[T, R]], workers: int) -> Iterator[Pool[T, R]]:
-    """A pool that is closed in the end, for a process that has other work to do afterwards: it
-    keeps PyTorch's threads, whose number a worker in this process sets."""
+def temporary_pool(make: Callable[[], Worker[T, R]], workers: int) -> Iterator[Pool[T, R]]:
+    """A pool for the duration of a block; afterwards PyTorch has as many threads as before."""
     import torch
 
     threads = torch.get_num_threads()

@@ -17,19 +17,19 @@ from multiprocessing import connection, context, resource_tracker
 from types import ModuleType
 from typing import Any
 
-from training.collect.crew import (
+from training.collect.pool import (
     RETRIES,
-    Crew,
     Death,
     Failure,
-    Hand,
     Outcome,
     R,
     T,
     Worker,
     WorkerDiedError,
-    beginning,
+    WorkerHandle,
+    WorkerPool,
     portable,
+    startup_error,
 )
 from training.command.errors import UserError
 
@@ -110,7 +110,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-class _Hand(Hand):
+class _Handle(WorkerHandle):
     """A worker process, and this end of its pipe."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class _Hand(Hand):
         self.process = _Process(target=_serve, args=(self.theirs,))
 
 
-class ProcessPool(Crew[T, R, _Hand]):
+class ProcessPool(WorkerPool[T, R, _Handle]):
     """Workers in processes of this machine.
 
     They do not run the program's own file again, as other spawned processes do.
@@ -131,76 +131,80 @@ class ProcessPool(Crew[T, R, _Hand]):
         check_count(workers)
         self._make, self._workers, self._lost = pickle.dumps(make), workers, 0
         try:
-            self.hire()
+            self.start_workers()
         except BaseException:
             self.close()
             raise
 
-    def hire(self) -> None:
-        while len(self.hands) < self._workers:
-            hand = _Hand()
-            self.hands.append(hand)
+    def start_workers(self) -> None:
+        while len(self.handles) < self._workers:
+            handle = _Handle()
+            self.handles.append(handle)
             with _no_program():
-                hand.process.start()
-            hand.theirs.close()
+                handle.process.start()
+            handle.theirs.close()
 
-    def give(self, hand: _Hand, task: Any) -> None:
-        # Not `send`, with which PyTorch would hand tensors over in shared memory.
-        self._send(hand, pickle.dumps(task))
+    def assign(self, handle: _Handle, task: Any) -> None:
+        # Not `send`, with which PyTorch would handle tensors over in shared memory.
+        self._send(handle, pickle.dumps(task))
 
     @staticmethod
-    def _send(hand: _Hand, data: bytes) -> None:
+    def _send(handle: _Handle, data: bytes) -> None:
         with contextlib.suppress(OSError):  # it died, as its next event says
-            hand.pipe.send_bytes(data)
+            handle.pipe.send_bytes(data)
 
-    def events(self) -> Iterator[tuple[_Hand, Outcome | Failure | Death]]:
-        awaited = [hand for hand in self.hands if not hand.ready or hand.index is not None]
-        signs: list[Any] = [hand.pipe for hand in awaited]
-        signs += [hand.process.sentinel for hand in awaited]  # its own children may hold its pipe
+    def events(self) -> Iterator[tuple[_Handle, Outcome | Failure | Death]]:
+        awaited = [
+            handle for handle in self.handles if not handle.ready or handle.index is not None
+        ]
+        signs: list[Any] = [handle.pipe for handle in awaited]
+        signs += [
+            handle.process.sentinel for handle in awaited
+        ]  # its own children may hold its pipe
         came = set(map(id, connection.wait(signs)))
-        for hand in awaited:
-            if id(hand.pipe) in came or not hand.process.is_alive():
-                event = self._event(hand)
+        for handle in awaited:
+            if id(handle.pipe) in came or not handle.process.is_alive():
+                event = self._event(handle)
                 if event is not None:
-                    yield hand, event
+                    yield handle, event
 
-    def _event(self, hand: _Hand) -> Outcome | Failure | Death | None:
+    def _event(self, handle: _Handle) -> Outcome | Failure | Death | None:
         try:
-            if not hand.pipe.poll():
+            if not handle.pipe.poll():
                 raise EOFError
-            data = hand.pipe.recv_bytes()
+            data = handle.pipe.recv_bytes()
         except (EOFError, OSError):
-            return Death(_cause(hand.process))
-        if not hand.here:
-            hand.here = True
-            self._send(hand, self._make)
+            return Death(_cause(handle.process))
+        if not handle.here:
+            handle.here = True
+            self._send(handle, self._make)
             return None
         event: Outcome | Failure = pickle.loads(data)
-        if hand.index is not None:
+        if handle.index is not None:
             self._lost = 0
         return event
 
-    def lost(self, reason: str) -> None:
+    def count_loss(self, reason: str) -> None:
         self._lost += 1
         if self._lost > RETRIES:
             raise WorkerDiedError(f"{self._lost} worker processes died while they began ({reason})")
 
-    def dismiss(self, hand: _Hand) -> None:
-        if hand.process.pid is not None:  # else it was interrupted before it began
-            hand.process.kill()
-            hand.process.join()
-        hand.pipe.close()
-        hand.theirs.close()
+    def stop_worker(self, handle: _Handle) -> None:
+        if handle.process.pid is not None:  # else it was interrupted before it began
+            handle.process.kill()
+            handle.process.join()
+        handle.pipe.close()
+        handle.theirs.close()
 
     def close(self) -> None:
-        idle = [hand for hand in self.hands if hand.ready and hand.index is None]
-        for hand in idle:
-            hand.pipe.close()  # which ends it
+        idle = [handle for handle in self.handles if handle.ready and handle.index is None]
+        for handle in idle:
+            handle.pipe.close()  # which ends it
         until = time.monotonic() + _PATIENCE_S
-        for hand in idle:
-            hand.process.join(max(0.0, until - time.monotonic()))
-        while self.hands:
-            self.dismiss(self.hands.pop())
+        for handle in idle:
+            handle.process.join(max(0.0, until - time.monotonic()))
+        while self.handles:
+            self.stop_worker(self.handles.pop())
 
 
 @contextmanager
@@ -231,7 +235,7 @@ def _serve(pipe: connection.Connection[bytes, bytes]) -> None:
         try:
             worker = pickle.loads(data)()
         except BaseException as error:
-            pipe.send_bytes(pickle.dumps(Failure(beginning(error))))
+            pipe.send_bytes(pickle.dumps(Failure(startup_error(error))))
             return
         pipe.send_bytes(pickle.dumps(Outcome()))
         with closing(worker):

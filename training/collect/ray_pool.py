@@ -1,8 +1,7 @@
 """Workers on a Ray cluster, of which workers and whole nodes may be lost while it runs.
 
-Ray itself restarts nothing here: a lost worker's task goes to another one
-(`training.collect.crew.Crew`), and a new worker is asked for, which begins when the cluster has a
-core for it.
+Ray itself restarts nothing here: another worker runs the task of a lost one
+(`training.collect.pool.WorkerPool`), and a new worker starts when the cluster has a core for it.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from foveate_extras import require
-from training.collect.crew import (
+from training.collect.pool import (
     RETRIES,
-    Crew,
     Death,
     Failure,
-    Hand,
     Outcome,
     R,
     T,
     Worker,
     WorkerDiedError,
-    beginning,
+    WorkerHandle,
+    WorkerPool,
     portable,
+    startup_error,
 )
 from training.command.errors import UserError
 
@@ -64,7 +63,7 @@ class _Actor:
         except ray.exceptions.RayError:
             raise
         except BaseException as error:
-            raise beginning(error) from None
+            raise startup_error(error) from None
         node: str = ray.get_runtime_context().get_node_id()
         return node
 
@@ -76,7 +75,7 @@ class _Actor:
             return Failure(portable(error))
 
 
-class _Hand(Hand):
+class _Handle(WorkerHandle):
     """An actor, the reference of what it does, and the node where it is."""
 
     def __init__(self, actor: Any, reference: Any) -> None:
@@ -84,7 +83,7 @@ class _Hand(Hand):
         self.node = ""
 
 
-class RayPool(Crew[T, R, _Hand]):
+class RayPool(WorkerPool[T, R, _Handle]):
     """Workers on a Ray cluster, a core each; those without one are waited for meanwhile."""
 
     def __init__(self, make: Callable[[], Worker[T, R]], workers: int, address: str) -> None:
@@ -94,8 +93,8 @@ class RayPool(Crew[T, R, _Hand]):
         os.environ.setdefault(_AUTH_MODE, "token")
         import ray
 
-        self._ray, self._workers, self._lost, self._begun = ray, workers, 0, False
-        self._alive_s, self._hire_at_s = time.monotonic(), 0.0
+        self._ray, self._workers, self._lost, self._started = ray, workers, 0, False
+        self._alive_s, self._start_at_s = time.monotonic(), 0.0
         self._connected = not ray.is_initialized()
         if self._connected:
             # EvoTorch may have imported Ray, which reads it then.
@@ -103,46 +102,46 @@ class RayPool(Crew[T, R, _Hand]):
             _connect(address, workers)
         self._actor_class: Any = ray.remote(num_cpus=1)(_Actor)
         self._make = [ray.put(make)]
-        self.hire()
+        self.start_workers()
 
-    def hire(self) -> None:
+    def start_workers(self) -> None:
         now = time.monotonic()
-        while len(self.hands) < self._workers and now >= self._hire_at_s:
+        while len(self.handles) < self._workers and now >= self._start_at_s:
             actor = self._actor_class.remote()
-            self.hands.append(_Hand(actor, actor.prepare.remote(self._make)))
-        if any(hand.ready for hand in self.hands):
+            self.handles.append(_Handle(actor, actor.prepare.remote(self._make)))
+        if any(handle.ready for handle in self.handles):
             self._alive_s = now
         elif now - self._alive_s > PATIENCE_S:
             raise WorkerDiedError(f"no Ray worker has lived for {PATIENCE_S:.0f} s")
 
-    def give(self, hand: _Hand, task: T) -> None:
-        hand.reference = hand.actor.run.remote(task)
+    def assign(self, handle: _Handle, task: T) -> None:
+        handle.reference = handle.actor.run.remote(task)
 
-    def events(self) -> Iterator[tuple[_Hand, Outcome | Failure | Death]]:
-        awaited = {h.reference: h for h in self.hands if not h.ready or h.index is not None}
+    def events(self) -> Iterator[tuple[_Handle, Outcome | Failure | Death]]:
+        awaited = {h.reference: h for h in self.handles if not h.ready or h.index is not None}
         if not awaited:  # all are lost
             time.sleep(1.0)
             return
         for reference in self._ray.wait(list(awaited), timeout=1.0)[0]:
-            hand = awaited[reference]
-            yield hand, self._event(hand)
+            handle = awaited[reference]
+            yield handle, self._event(handle)
 
-    def _event(self, hand: _Hand) -> Outcome | Failure | Death:
+    def _event(self, handle: _Handle) -> Outcome | Failure | Death:
         errors = self._ray.exceptions
         try:
-            value = self._ray.get(hand.reference)
+            value = self._ray.get(handle.reference)
         except errors.RayTaskError as error:
             cause = error.cause
             if not isinstance(cause, errors.RayError):
                 return Failure(cause)
             return Death(" ".join(str(cause).split())[:300], by_task=False)
         except errors.RayError as error:
-            by_task = bool(hand.node) and self._lives(hand.node)
+            by_task = bool(handle.node) and self._lives(handle.node)
             return Death(" ".join(str(error).split())[:300], by_task)
-        if hand.ready:
+        if handle.ready:
             self._lost = 0
             return value
-        self._begun, hand.node = True, value
+        self._started, handle.node = True, value
         return Outcome()
 
     def _lives(self, node: str) -> bool:
@@ -154,28 +153,28 @@ class RayPool(Crew[T, R, _Hand]):
                     return True
         return False
 
-    def lost(self, reason: str) -> None:
+    def count_loss(self, reason: str) -> None:
         self._lost += 1
-        left = sum(hand.ready for hand in self.hands)
+        left = sum(handle.ready for handle in self.handles)
         print(f"lost a Ray worker: {left} of {self._workers} are left", flush=True)
         if self._lost > max(RETRIES, self._workers) and not left:
             hint = ""
-            if not self._begun and os.environ[_AUTH_MODE].lower() == "token":
+            if not self._started and os.environ[_AUTH_MODE].lower() == "token":
                 # Nodes without a token may not tell the owner of an actor that they have it.
                 hint = (
                     "; if the cluster asks for no token, anyone who reaches it can run code there: "
                     f"{_HOW_TO_SECURE}, or accept that with RAY_AUTH_MODE=disabled"
                 )
             raise WorkerDiedError(f"{self._lost} Ray workers were lost ({reason}){hint}")
-        self._hire_at_s = time.monotonic() + min(60.0, 0.5 * 2**self._lost)
+        self._start_at_s = time.monotonic() + min(60.0, 0.5 * 2**self._lost)
 
-    def dismiss(self, hand: _Hand) -> None:
+    def stop_worker(self, handle: _Handle) -> None:
         with suppress(self._ray.exceptions.RayError):
-            self._ray.kill(hand.actor)
+            self._ray.kill(handle.actor)
 
     def close(self) -> None:
-        while self.hands:
-            self.dismiss(self.hands.pop())
+        while self.handles:
+            self.stop_worker(self.handles.pop())
         if self._connected:
             self._ray.shutdown()
 

@@ -210,8 +210,8 @@ class EvaluationJob(Job):
             now["checkpoint_sha256"] = there[-1] if there else before["checkpoint_sha256"]
             for change in differences(fingerprint(before), fingerprint(now)):
                 reason = (
-                    f"{path} was measured with {change.told('the study now has')}; give another "
-                    "--out, or move that file away"
+                    f"{path} was measured with {change.describe('the study now has')}; "
+                    "give another --out, or move that file away"
                 )
                 return Status("stale", reason, change)
         return DONE if done else MISSING
@@ -225,7 +225,7 @@ class EvaluationJob(Job):
         device = self.study.device if self.run is not None else "cpu"
         repair: dict[str, Any] = {} if self._repair is None else {"repair": self._repair}
         for path, settings in missing.items():
-            agent = Agent(self.who, self.env_id, settings, file, device, self._repair, anyway=True)
+            agent = Agent(self.who, self.env_id, settings, file, device, self._repair, force=True)
             before = read_json(Episodes, path) if path.is_file() else None
             inputs = {"checkpoint_sha256": file, "env": settings, "device": device, **repair}
             episodes = play_on(

@@ -136,8 +136,8 @@ class TrainingJob(Job):
             free |= missing_keys(type(self.job), configuration.read_yaml(saved)).keys()
             for change in differences(there, configuration.dump(self.job), free):
                 reason = (
-                    f"{self.directory} was trained with {change.told('the study now has')}; give "
-                    "another --out, or move that run and what followed from it away"
+                    f"{self.directory} was trained with {change.describe('the study now has')}; "
+                    "give another --out, or move that run and what followed from it away"
                 )
                 return Status("stale", reason, change)
             self._check_checkpoint(saved)

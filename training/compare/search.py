@@ -128,7 +128,7 @@ class Search:
         if path.exists():
             for change in differences(read_inputs(path), inputs):
                 raise UserError(
-                    f"{path} was made with {change.told('now it is')}; give another --out"
+                    f"{path} was made with {change.describe('now it is')}; give another --out"
                 )
         write_inputs(path, inputs)
 

@@ -233,7 +233,7 @@ def check_directory(out: Path, study: StudyConfig, option: str = "--out") -> Non
         runs = list(folder.iterdir()) if folder.is_dir() else []
         if change.before is not None and any(path.name[0] != "." for path in runs):
             raise UserError(
-                f"{out} has runs with {change.told('the study now has')}; give another --out"
+                f"{out} has runs with {change.describe('the study now has')}; give another --out"
             )
 
 

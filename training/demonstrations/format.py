@@ -139,7 +139,8 @@ def check_same(path: Path, found: Recording, wanted: Recording) -> None:
     """UserError with the first thing in which two recordings differ."""
     for change in differences(*(fingerprint(dataclasses.asdict(one)) for one in (found, wanted))):
         raise UserError(
-            f"{path} was recorded with {change.told()}: give the same again, or another directory"
+            f"{path} was recorded with {change.describe()}: give the same again, "
+            "or another directory"
         )
 
 

@@ -56,7 +56,7 @@ class Moments:
             self.squares + other.squares + apart**2 * (self.weight * other.weight / total),
         )
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As LeRobot's files have them."""
         deviation = np.sqrt(self.squares / self.weight)
         numbers = {"min": self.low, "max": self.high, "mean": self.mean, "std": deviation}

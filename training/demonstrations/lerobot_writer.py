@@ -81,7 +81,7 @@ class _Feature:
     def is_picture(self) -> bool:
         return self.dtype == "image"
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         names = ["height", "width", "channels"] if self.is_picture else None
         return {"dtype": self.dtype, "shape": list(self.shape), "names": names}
 
@@ -106,7 +106,7 @@ class DatasetWriter:
         action: that of an action.
         fps: steps a second.
         task: what is done in all episodes, in words.
-        told: what else is to stand in info.json, under `foveate`.
+        metadata: further entries of info.json, under `foveate`.
 
     Raises:
         MissingExtraError: without pyarrow.
@@ -115,14 +115,19 @@ class DatasetWriter:
 
     def __init__(
         self, directory: Path, observation: Mapping[str, ArraySpec], action: ArraySpec, fps: float,
-        task: str, told: Mapping[str, Any],
+        task: str, metadata: Mapping[str, Any],
     ) -> None:  # fmt: skip
         foveate_extras.require("a LeRobotDataset", "lerobot")
         import pyarrow
         from pyarrow import parquet
 
         self._arrow, self._parquet = pyarrow, parquet
-        self._directory, self._fps, self._task, self._told = directory, fps, task, dict(told)
+        self._directory, self._fps, self._task, self._metadata = (
+            directory,
+            fps,
+            task,
+            dict(metadata),
+        )
         self._names = feature_names(observation)
         features = {name: _feature(observation[key], name) for key, name in self._names.items()}
         features["action"] = _feature(action, "action")
@@ -207,7 +212,7 @@ class DatasetWriter:
             "meta/episodes/file_index": 0,
         }
         for name, moments in stats.items():
-            row |= {f"stats/{name}/{key}": value for key, value in moments.told().items()}
+            row |= {f"stats/{name}/{key}": value for key, value in moments.as_json().items()}
             self._stats[name] = moments + self._stats[name] if self._episodes else moments
         episode = self._arrow.Table.from_pylist([row])
         if self._meta is None:
@@ -257,7 +262,7 @@ class DatasetWriter:
         tasks = self._arrow.table({"task_index": [0], "task": [self._task]})
         tasks = tasks.replace_schema_metadata({"pandas": json.dumps(_INDEX)})
         self._parquet.write_table(tasks, meta / "tasks.parquet")
-        stats = {name: moments.told() for name, moments in self._stats.items()}
+        stats = {name: moments.as_json() for name, moments in self._stats.items()}
         _write_json(meta / "stats.json", stats)
         info = {
             "codebase_version": CODEBASE_VERSION,
@@ -272,8 +277,8 @@ class DatasetWriter:
             "splits": {"train": f"0:{self._episodes}"},
             "data_path": _DATA,
             "video_path": None,
-            "features": {name: feature.told() for name, feature in self._features.items()},
-            "foveate": self._told,
+            "features": {name: feature.as_json() for name, feature in self._features.items()},
+            "foveate": self._metadata,
         }
         _write_json(meta / "info.json", info)
 

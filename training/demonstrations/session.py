@@ -16,7 +16,7 @@ from pathlib import Path
 from envs import find_task
 from envs.task import SUCCESS
 from training.collect import environments
-from training.collect.crew import WorkerDiedError
+from training.collect.pool import WorkerDiedError
 from training.collect.processes import ProcessPool
 from training.command.files import CONFIG, lock, write_atomically
 from training.command.progress import ProgressBar

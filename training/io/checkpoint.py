@@ -322,13 +322,13 @@ def load_policy(
     env: gymnasium.Env | None = None,
     repair: Repair | None = None,
     *,
-    anyway: bool = False,
+    force: bool = False,
 ) -> tuple[nn.Module, dict[str, Any]]:
     """The policy of a checkpoint, ready to act, and the configuration of the run it comes from.
 
     `env` gives the observation and action spaces; without it the run's environment is made, asked
     and closed. `repair` takes the place of the policy's own setting. UserError when the checkpoint
-    and its own configuration disagree, and, unless it is to be loaded `anyway`, when the robot of
+    and its own configuration disagree, and, without `force`, when the robot of
     `env` or its cameras are others than it was trained with and it does not read their geometry.
     """
     import policies
@@ -348,11 +348,11 @@ def load_policy(
     load_into(policy, checkpoint)
     if env is not None and not getattr(policy, "reads_geometry", False):
         other = other_robot(env, config["env_id"], config["env"])
-        if other and not anyway:
+        if other and not force:
             key, (there, here) = next(iter(other.items()))
             raise UserError(
                 f"{checkpoint.path} was trained with {key} = {there!r}, and here it is {here!r}, "
-                "to which its policy does not adapt: --anyway plays it all the same, and the "
+                "to which its policy does not adapt: --force plays it all the same, and the "
                 "controller vote reads the cameras that are there"
             )
     policy.requires_grad_(False)

@@ -26,7 +26,7 @@ class Difference(NamedTuple):
     before: Any
     now: Any
 
-    def told(self, now: str = "here it is") -> str:
+    def describe(self, now: str = "here it is") -> str:
         """For a sentence: "seed = 0, but here it is 7"."""
         return f"{self.key} = {_shown(self.before)}, but {now} {_shown(self.now)}"
 

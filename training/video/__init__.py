@@ -1,1 +1,1 @@
-"""Policies seen: films, live windows and pictures of attention and memory."""
+"""Videos, live windows and images of attention and memory."""

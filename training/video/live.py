@@ -13,7 +13,7 @@ import numpy as np
 
 from training.collect.episode import Policy
 from training.io.config import UserError
-from training.video.film import Scene
+from training.video.scene import Scene
 
 __all__ = ["LiveWindow", "check_windows"]
 

@@ -50,7 +50,7 @@ def _coloured(shares: np.ndarray) -> np.ndarray:
 def with_memory(frame: np.ndarray, ground: RememberedGround) -> np.ndarray:
     """A frame (height, width, 3) uint8 with the map below it.
 
-    The panel's height is a multiple of 16, as encoders want it, and the same in all of a film.
+    The panel's height is a multiple of 16, as encoders want it, and the same in all of a video.
     """
     import cv2
 

@@ -1,4 +1,4 @@
-"""Episodes of a policy that are seen: each printed, filmed or shown in a live window."""
+"""Episodes of a policy, each printed, recorded as a video or shown in a live window."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def roll(
     Args:
         agent: whose policy acts, in its own environment.
         seeds: of the episodes, in their order.
-        video: file that receives a film of all of them, or, a .png, one frame of the first.
+        video: file of a video of all of them, or, a .png, one frame of the first.
         still_s: time of that frame, seconds.
         render: show live windows, in real time.
 
@@ -46,7 +46,7 @@ def roll(
 
 
 def _render_mode(agent: Agent, video: str | None, render: bool) -> str | None:
-    """How the environment is to draw; None where it need not, or cannot be filmed from outside."""
+    """How the environment is to draw; None where it need not, or has no outside view."""
     if not (render or video):
         return None
     with agent.make_env() as env:

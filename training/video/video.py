@@ -1,4 +1,4 @@
-"""Films and stills of an episode, with what the policy sees and attends to."""
+"""Videos and stills of an episode, with what the policy sees and attends to."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from training.collect.episode import Policy
 from training.collect.outcomes import outcomes_of
 from training.command.files import append, reason
 from training.io.config import UserError
-from training.video.film import Scene
-from training.video.film_writers import SUFFIXES, Encoder, encoder
+from training.video.encoders import SUFFIXES, Encoder, encoder
+from training.video.scene import Scene
 
 __all__ = ["FPS", "SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
 

@@ -1,4 +1,4 @@
-"""What a frame of a film shows.
+"""The frames of a video.
 
 Usually the outside view that the environment draws, with the images that the policy sees inset and
 what its attention drops in red. Where the environment's description names a picture, or a policy
@@ -48,7 +48,7 @@ class Scene:
         if not self._draws and not self._pictures(None):
             raise UserError(
                 f"{self._name} draws no rgb_array and its observations hold no images, so there is "
-                "nothing to film"
+                "nothing to record"
             )
 
     def frame(self, observation: Any, policy: Policy, caption: str) -> NDArray[np.uint8]:

@@ -11,8 +11,7 @@ import gymnasium
 
 import envs
 from training.analysis.agents import EVALUATION_SEED
-from training.collect.crew import WorkerDiedError
-from training.collect.pool import opened
+from training.collect.pool import WorkerDiedError, temporary_pool
 from training.command.progress import watched
 from training.command.suggestions import did_you_mean
 from training.interventions.images import INTERVENTIONS, image_keys
@@ -110,7 +109,7 @@ def _play(
     make: Callable[[], Stage], tasks: Sequence[Task], workers: int, name: str, progress: bool
 ) -> list[Scene]:
     try:
-        with opened(make, workers) as pool, closing(pool.in_order(tasks)) as results:
+        with temporary_pool(make, workers) as pool, closing(pool.in_order(tasks)) as results:
             return list(watched(results, name, len(tasks), "scene", progress))
     except (FloatingPointError, WorkerDiedError) as error:
         raise UserError(f"{name}: {error}") from None

@@ -1,4 +1,4 @@
-"""Encoders of films and stills, all of them OpenCV's: what each kind of file is written by.
+"""Encoders of videos and stills, by the kind of file; all of them are OpenCV's.
 
 Its wheels hold no encoder of H.264, whose free one is under the GPL: .mp4 is VP9.
 """
@@ -39,11 +39,11 @@ def encoder(path: Path, fps: float) -> Encoder:
         case ".png":
             return _Png(path)
         case suffix:
-            return _Film(path, fps, _CODECS[suffix])
+            return _Video(path, fps, _CODECS[suffix])
 
 
-class _Film:
-    """A film that plays in browsers."""
+class _Video:
+    """A video that plays in browsers."""
 
     def __init__(self, path: Path, fps: float, codec: str) -> None:
         # As an absolute path, for ffmpeg takes a:b.mp4 for a protocol.
@@ -72,17 +72,17 @@ class _Film:
             return
         with _quiet():
             self._writer.release()
-            film = cv2.VideoCapture(self._path, cv2.CAP_FFMPEG)
+            video = cv2.VideoCapture(self._path, cv2.CAP_FFMPEG)
             written = 0
-            while film.grab():
+            while video.grab():
                 written += 1
-            film.release()
+            video.release()
         if written != self._frames:
             raise OSError(f"OpenCV wrote {written} of {self._frames} frames")
 
 
 class _Gif:
-    """Frames with 256 colours each. Encoded in memory: half a file would be no film."""
+    """Frames with 256 colours each. Encoded in memory: a half-written file is no video."""
 
     def __init__(self, path: Path, fps: float) -> None:
         self._path, self._frame_ms = path, round(1000 / fps)
@@ -98,9 +98,9 @@ class _Gif:
 
         if not self._frames:
             return
-        film = cv2.Animation()
-        film.frames, film.durations = self._frames, [self._frame_ms] * len(self._frames)
-        _, data = cv2.imencodeanimation(".gif", film, [cv2.IMWRITE_GIF_DITHER, _OWN_COLOURS])
+        video = cv2.Animation()
+        video.frames, video.durations = self._frames, [self._frame_ms] * len(self._frames)
+        _, data = cv2.imencodeanimation(".gif", video, [cv2.IMWRITE_GIF_DITHER, _OWN_COLOURS])
         self._path.write_bytes(data.tobytes())
 
 
