@@ -91,18 +91,6 @@ def test_cloning_teaches_to_remember(train, policy):
     assert forgets[-1]["val_accuracy"] < 0.75
 
 
-def test_a_clone_that_remembers_resumes_bit_for_bit(train, tmp_path):
-    env = {"choices": 3}
-    job = {"env_id": DOT, "env": env, "expert_episodes": 6, "episodes": 3, "updates": 10,
-           "batch_size": 32, "sequence": 8,
-           "policy": {"controller": "gru", "patch": [8, 10]}}  # fmt: skip
-    train(bc, name="whole", iterations=3, **job)
-    train(bc, name="part", iterations=1, **job)
-    assert bc.main(["--resume", str(tmp_path / "part"), "--set", "iterations=3"]) == 0
-    ours, theirs = (checkpoint.resolve(tmp_path / name) for name in ("whole", "part"))
-    assert ours.read_bytes() == theirs.read_bytes()
-
-
 def test_evolution_strategies_train_what_remembers(train):
     policy = {"controller": "gru", "hidden": [4], "last_action": True}
     rows = train(es, env_id="CartPole-v1", iterations=2, policy=policy, **{**ES, "popsize": 4})

@@ -12,7 +12,7 @@ import yaml
 
 from tests.helpers import checkpoints, metrics, refused, same_results, train
 from tests.training.background import start, wait_for
-from training import es
+from training import bc, es
 from training.algorithms import searchers
 from training.algorithms.es import ESProgress, EvolutionStrategies
 from training.algorithms.es_config import load_config
@@ -209,11 +209,6 @@ def test_resume_refuses_a_checkpoint_without_its_state(job, tmp_path, capsys):
         refused(capsys, es, ["--resume", str(run)], sentence)
 
 
-def test_a_run_killed_before_its_configuration_was_written_begins_again(job, tmp_path):
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    train(es, job(iterations=1), tmp_path / "run")
-
-
 def test_nan_stops_the_run_and_keeps_the_checkpoint(job, tmp_path, capsys):
     run = tmp_path / "run"
     path = job(env={"episode_s": 0.15, "nan_after": 2})
@@ -265,13 +260,17 @@ def test_a_run_interrupted_before_its_first_checkpoint_says_how_to_go_on(
     assert es.main(["--resume", str(run)]) == 0
 
 
-def test_help_lists_every_field(capsys):
+@pytest.mark.parametrize(
+    ("command", "keys"),
+    [(es, "popsize policy.num_features env.gap_m searcher.top_fraction"),
+     (bc, "expert_episodes policy.hidden env.gap_m disturbance")],
+)  # fmt: skip
+def test_help_lists_every_field(capsys, command, keys):
     with pytest.raises(SystemExit) as left:
-        es.main(["--help"])
+        command.main(["--help"])
     assert left.value.code == 0
     text = capsys.readouterr().out
-    for key in ("popsize", "policy.num_features", "env.gap_m", "searcher.top_fraction"):
-        assert f"  {key} = " in text
+    assert all(f"  {key} = " in text for key in keys.split())
 
 
 def test_kill_9_and_resume(job, tmp_path):

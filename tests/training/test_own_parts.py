@@ -25,16 +25,6 @@ SMALL = {
 
 
 @pytest.fixture
-def job(tmp_path):
-    def write(**changes):
-        path = tmp_path / "job.yaml"
-        path.write_text(yaml.safe_dump({**SMALL, **changes}))
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
 def forgotten(monkeypatch):
     """The names that were typed are forgotten, and their module is not imported."""
     monkeypatch.setattr(names, "ADMITTED", {})

@@ -61,10 +61,9 @@ def paste(line):
     assert es.main(words[3:]) == 0
 
 
-@pytest.mark.parametrize("episode_s", [0.05, pytest.param(0.3, marks=pytest.mark.slow)])
-def test_evolution_that_was_stopped_is_the_uninterrupted_run_to_the_bit(tmp_path, episode_s):
+def test_evolution_that_was_stopped_is_the_uninterrupted_run_to_the_bit(tmp_path):
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
-    settings = [*STONES, f"env.episode_s={episode_s}"]
+    settings = [*STONES, "env.episode_s=0.05"]
     assert es.main(["--out", str(straight), "--set", *settings, "iterations=14"]) == 0
     assert es.main(["--out", str(stopped), "--set", *settings, "iterations=8"]) == 0
     assert es.main(["--resume", str(stopped), "--set", "iterations=14"]) == 0

@@ -90,19 +90,6 @@ def test_pairs_mirror_each_other(config):
     assert torch.allclose(mirrored, searcher.center.expand(4, -1)) == searcher.antithetic
 
 
-def test_a_restored_searcher_goes_on_bit_for_bit(config):
-    whole = run(searchers.build(config, torch.zeros(DIM), 8), 9)
-    half = run(searchers.build(config, torch.zeros(DIM), 8), 4)
-    tensors, numbers = half.state()
-    resumed = searchers.build(config, torch.ones(DIM), 8)
-    resumed.load_state({k: v.clone() for k, v in tensors.items()}, dict(numbers))
-    run(resumed, 5, start=4)
-    assert torch.equal(resumed.center, whole.center)
-    assert resumed.sigma == whole.sigma
-    for name, tensor in whole.state()[0].items():
-        assert torch.equal(resumed.state()[0][name], tensor), name
-
-
 @pytest.mark.parametrize("popsize", [4, pytest.param(12, marks=pytest.mark.slow), 16])
 def test_every_point_of_a_run_resumes_bit_for_bit_from_its_checkpoint(config, popsize, tmp_path):
     """Tensors go on with the values and the layout that they had: products round by layout."""

@@ -81,6 +81,17 @@ class TrainerContract(ResumeContract):
         assert (copy / "metrics.csv").read_bytes() == before
         assert not (copy / "checkpoints").exists()
 
+    def test_a_checkpoint_of_another_trainer_is_refused(self, copy, capsys):
+        saved = checkpoint.load(checkpoint.resolve(copy))
+        last = {"iteration": saved.state["progress"]["iteration"]}
+        for state, sentence in (
+            ({}, "holds no progress of a run, so none can be resumed from it"),
+            ({"progress": {"iteration": "3"}}, "holds no progress of a run"),
+            ({"progress": {**last, "other": 1}}, "may be another trainer's"),
+        ):
+            checkpoint.save(saved.path, saved.policy, saved.search, saved.config, state)
+            refused(capsys, lambda words: self.resume(copy), [], f"{saved.path} ", sentence)
+
 
 def tensors(path):
     return {name: (one.dtype, one.shape, one.tobytes()) for name, one in load_file(path).items()}
