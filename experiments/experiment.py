@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 
 from experiments.config import ExperimentConfig
-from experiments.page import render, table
+from experiments.page import render
+from experiments.record import FACTS, TABLE, read_record, table, write_record
 from experiments.registry import task
-from experiments.summary import summarise
+from experiments.results import Results, of_trials, summarise
 from experiments.trial import Trial, trials
 from training.analysis.agents import check_device
 from training.command.command_lines import command_line
@@ -20,9 +21,9 @@ from training.compare.jobs import Job, missing_jobs
 from training.io import config as configuration
 from training.io.config import UserError
 
-__all__ = ["TABLE", "Experiment"]
+__all__ = ["Experiment"]
 
-CONFIG, TABLE = "experiment.yaml", "table.csv"
+CONFIG = "experiment.yaml"
 
 
 @dataclass(frozen=True)
@@ -76,26 +77,41 @@ class Experiment(Comparison):
         """Nothing to prepare."""
 
     def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
-        return self._write(self.out, missing, failed)
+        return self._write(self.out, of_trials(self.settings, self.trials), missing, failed)
 
-    def _write(self, place: Path, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
-        summary = summarise(self.settings, self.trials)
-        page = render(self.settings, summary, self.command(), self.trials, missing, failed)
-        files = {TABLE: table(summary).encode(), PAGE: page.encode()}
+    def _write(
+        self, place: Path, results: Results, missing: Sequence[str], failed: Sequence[str] = ()
+    ) -> bool:
+        summary = summarise(self.settings, results)
+        page = render(self.settings, summary, self.command(), missing, failed)
         changed = False
-        for name, data in files.items():
-            path = place / name
+        for name, text in ((TABLE, table(summary)), (PAGE, page)):
+            path, data = place / name, text.encode()
             if not path.is_file() or path.read_bytes() != data:
                 write_atomically(path, data)
                 changed = True
         return changed
+
+    def run(self, only: Sequence[str] = (), page_alone: bool = False) -> int:
+        """As of every comparison; a record's page is written from the record."""
+        if not (page_alone and (self.out / FACTS).is_file()):
+            return super().run(only, page_alone)
+        results = read_record(self.out)
+        missing = [
+            trial.label for trial in self.trials
+            if trial.seed not in results.models.get(trial.variant.name, {})
+        ]  # fmt: skip
+        with self.file_errors():
+            self._write(self.out, results, missing)
+        print(f"wrote {self.out / PAGE}")
+        return 0
 
     def command(self, out: Path | None = None, only: Sequence[str] = ()) -> str:
         words = [*self.words, *(["--out", str(out)] if out else [])]
         return command_line("experiments", *words, *(["--only", *only] if only else []))
 
     def write_record(self, record: Path) -> None:
-        """Write table and page of the existing results into another directory, to be kept.
+        """Write tables and page of the existing results into another directory, to be kept.
 
         Raises UserError where there is no result, or a stale one.
         """
@@ -103,7 +119,9 @@ class Experiment(Comparison):
         missing = [job.label for job in missing_jobs(jobs)]
         if len(missing) == len(jobs):
             raise UserError(f"--record keeps what is in {self.out}, and nothing is done there")
+        results = of_trials(self.settings, self.trials)
         with writing(record):
             record.mkdir(parents=True, exist_ok=True)
-            self._write(record, missing)
+            write_record(record, results, summarise(self.settings, results))
+            self._write(record, results, missing)
         print(f"wrote {record}")

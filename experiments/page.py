@@ -1,82 +1,138 @@
-"""The page of an experiment: one HTML file that loads nothing from elsewhere; and its table."""
+"""The page of an experiment: one HTML file that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from markupsafe import Markup
 
 from experiments.config import ExperimentConfig
-from experiments.fitting import METRICS
-from experiments.summary import Cell, Pair, Row, Summary
+from experiments.results import Cell, Curves, Pair, Row, Summary
 from experiments.task import Measure
-from experiments.trial import Trial
 from training.compare.line_charts import Line, draw_lines
-from training.reports.html import Column, Table, around, page, table_of
+from training.compare.scatter import Bar, draw_bars
+from training.reports.html import (
+    Column,
+    Section,
+    Table,
+    around,
+    bullets,
+    charts,
+    note,
+    page,
+    pre,
+    sections_of_state,
+    table_of,
+)
 
-__all__ = ["render", "table"]
+__all__ = ["render"]
 
 
-def render(experiment: ExperimentConfig, summary: Summary, command: str, parts: Sequence[Trial],
+def render(experiment: ExperimentConfig, summary: Summary, command: str,
            missing: Sequence[str], failed: Sequence[str] = ()) -> str:  # fmt: skip
-    """The page as text; its words are in `page.html`, beside this file.
+    """The page as text.
 
     Args:
-        experiment: what is compared.
-        summary: what the results come to.
-        command: what makes it, as a shell takes it.
-        parts: all trials.
-        missing: what is not done yet, in words.
-        failed: what of it was tried, and why it failed.
+        experiment: its configuration.
+        summary: of the results.
+        command: shell command that runs it.
+        missing: labels of missing jobs.
+        failed: a reason for each of them that failed.
     """
-    return page(
-        Path(__file__).with_suffix(".html"),
-        title=experiment.title,
-        experiment=experiment,
-        command=command,
-        missing=missing,
-        failed=failed,
-        results=_results(experiment, summary),
-        claims=_claims(summary),
-        charts=_charts(experiment, parts),
-        commits=summary.commits,
-        machines=summary.machines,
-    )
+    unfinished, state = sections_of_state("experiment", missing, failed)
+    verdict = [*_verdict(experiment, summary), *unfinished]
+    return page(experiment.title, _first(summary), verdict, [
+        Section("Results", [
+            _results(experiment, summary) or note("Nothing is measured yet."),
+            note(
+                "Means over seeds; in small print their 95 % intervals by Student's t. Differences "
+                "are between models of the same seed. NaN: models whose loss became no finite "
+                "number; they are left out of means. FLOPs: floating-point operations, 2 a "
+                "multiply-add."
+            ),
+        ]),
+        Section("What the paper claims", _claims(summary)),
+        Section("Training", [
+            charts(_charts(experiment, summary.curves)),
+            note("Means over seeds, and the range between them.") if summary.curves else None,
+        ]),
+        Section("What differs from the paper", [bullets(experiment.differs)], folded=True),
+        *state,
+        Section("How to run it again", [
+            note(experiment.paper), pre(command),
+            note(
+                f"Models were trained on {'; '.join(summary.machines)}." if summary.machines
+                else None,
+                f"Made by commit {', '.join(summary.commits)}." if summary.commits else None,
+            ),
+        ], folded=True),
+    ])  # fmt: skip
 
 
-def table(summary: Summary) -> str:
-    """Every number of every model as CSV: arm, seed, seconds and the measures."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    names = [measure.name for measure in summary.measures]
-    writer.writerow(["arm", "seed", *names])
-    for row in summary.rows:
-        for place, seed in enumerate(row.seeds):
-            values = (row.cells[name].values[place] for name in names)
-            cells = (f"{v:.10g}" if math.isfinite(v) else "" for v in values)
-            writer.writerow([row.variant.name, seed, *cells])
-    return text.getvalue()
+def _verdict(experiment: ExperimentConfig, summary: Summary) -> list[str]:
+    """The best variant beside the baseline, and how many of the paper's claims hold."""
+    measure, lines = summary.measures[0], []
+    rows = [row for row in summary.rows if row.cells[measure.name].mean is not None]
+    sign = 1.0 if measure.higher_is_better else -1.0
+
+    def said(row: Row) -> str:
+        cell = row.cells[measure.name]
+        mean, around_it = format(cell.mean, measure.form), ""
+        if cell.interval is not None and len(set(cell.finite)) > 1:
+            low, high = (format(end, measure.form) for end in cell.interval)
+            around_it = f" (95 % interval {low} to {high})"
+        return f"{row.variant.name} with {mean}{around_it}"
+
+    rivals = [row for row in rows if row.variant.name != experiment.baseline]
+    if rivals:
+        best = max(rivals, key=lambda row: sign * (row.cells[measure.name].mean or 0.0))
+        base = [said(row) for row in rows if row.variant.name == experiment.baseline]
+        beside = f"; the baseline is {base[0]}" if base else ""
+        unit = f" ({measure.unit})" if measure.unit else ""
+        lines.append(f"Best {measure.label}{unit} but the baseline: {said(best)}{beside}.")
+    verdicts = [pair.verdict for *_, pairs in summary.claims for pair in pairs]
+    if verdicts:
+        counts = ", ".join(
+            f"{verdicts.count(one)} {words}"
+            for one, words in (
+                ("holds", "hold"), ("the other way", "come out the other way"),
+                ("not told apart", "are not told apart"),
+            )
+        )  # fmt: skip
+        lines.append(f"Of {len(verdicts)} pairs that the papers order, {counts}.")
+    return lines
+
+
+def _first(summary: Summary) -> str | None:
+    """The first measure of every variant, with intervals."""
+    measure = summary.measures[0]
+    bars = []
+    for number, row in enumerate(summary.rows):
+        cell = row.cells[measure.name]
+        if cell.mean is not None:
+            low, high = cell.interval or (cell.mean, cell.mean)
+            bars.append(Bar(number, _name(row), cell.mean, low, high))
+    unit = f" ({measure.unit})" if measure.unit else ""
+    label = f"{measure.label}{unit}, mean and 95 % interval over seeds"
+    return draw_bars(bars, f"{measure.label} of each variant", label, {}) if bars else None
 
 
 def _results(experiment: ExperimentConfig, summary: Summary) -> Table | None:
     if not summary.rows:
         return None
     first = summary.measures[0]
-    columns: list[Column] = [("arm", "", _name), ("seeds", "", lambda row: len(row.seeds))]
+    columns: list[Column] = [("variant", "", _name), ("seeds", "", lambda row: len(row.seeds))]
     for measure in summary.measures:
         columns.append((measure.label, measure.unit, _shown(measure)))
         if any(row.cells[measure.name].published is not None for row in summary.rows):
             columns.append((measure.label, "published", _published(measure)))
     columns += [
         (f"minus {experiment.baseline}'s", first.label, lambda row: _cell(row.difference, first)),
-        ("time", "seconds a model", lambda row: f"{row.seconds:.0f}"),
-    ]
+        ("time", "seconds a model",
+         lambda row: "" if row.seconds is None else f"{row.seconds:.0f}"),
+    ]  # fmt: skip
     return table_of(columns, summary.rows)
 
 
@@ -111,8 +167,8 @@ def _difference(measure: Measure, pair: Pair) -> str | Markup:
     return _cell(pair.difference, measure)
 
 
-def _claims(summary: Summary) -> list[tuple[str, Table]]:
-    found = []
+def _claims(summary: Summary) -> list[Markup | Table | None]:
+    found: list[Markup | Table | None] = []
     for claim, measure, pairs in summary.claims:
         columns: list[Column] = [
             ("better by the claim", "", lambda pair: pair.better),
@@ -121,37 +177,25 @@ def _claims(summary: Summary) -> list[tuple[str, Table]]:
             ("seeds", "", lambda pair: len(pair.difference.values)),
             ("here", "", lambda pair: pair.verdict),
         ]
-        found.append((claim, table_of(columns, pairs)))
+        found += [Markup("<p>{}</p>").format(claim), table_of(columns, pairs)]
+    if found:
+        found.append(note(
+            "A claim holds where the interval of the difference is above zero, and no model came "
+            "to NaN."
+        ))  # fmt: skip
     return found
 
 
-def _charts(experiment: ExperimentConfig, parts: Sequence[Trial]) -> list[str]:
-    """Curves of what is measured while models learn, mean and range over seeds."""
-    runs: dict[str, list[list[dict[str, float]]]] = {}
-    for trial in parts:
-        path = trial.directory / METRICS
-        if trial.path.is_file() and path.is_file():
-            with path.open(encoding="utf-8", newline="") as file:
-                rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
-            runs.setdefault(trial.variant.name, []).append(rows)
-    keys = {key for own in runs.values() for rows in own for row in rows for key in row}
-    baseline = experiment.baseline
-    return [
-        draw_lines(_lines(experiment, runs, key), f"{key} while learning", "step", key, baseline)
-        for key in sorted(keys - {"step", "wall_s"})
-    ]
-
-
-def _lines(
-    experiment: ExperimentConfig, runs: Mapping[str, list[list[dict[str, float]]]], key: str
-) -> list[Line]:
-    """Each arm's curve, as far as all of its seeds have it."""
-    lines = []
-    for number, arm in enumerate(experiment.arms):
-        own = runs.get(arm.name, [])
-        length = min((len(rows) for rows in own), default=0)
-        if length:
-            x = np.array([row["step"] for row in own[0][:length]])
-            y = np.array([[row[key] for row in rows[:length]] for rows in own])
-            lines.append(Line(number, arm.name, x, y.mean(0), y.min(0), y.max(0)))
-    return lines
+def _charts(experiment: ExperimentConfig, curves: Curves) -> list[str]:
+    """Curves of what is measured in training, mean and range over seeds."""
+    drawn = []
+    for key, own in sorted(curves.items()):
+        lines = []
+        for number, variant in enumerate(experiment.arms):
+            if variant.name in own:
+                x, mean, low, high = np.array(own[variant.name]).T
+                lines.append(Line(number, variant.name, x, mean, low, high))
+        if lines:
+            title = f"{key} while learning"
+            drawn.append(draw_lines(lines, title, "step", key, experiment.baseline))
+    return drawn

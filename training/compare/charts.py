@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,19 @@ from training.compare.grouped import Pairs
 from training.compare.line_charts import OVERLAID, Line, draw_lines
 from training.compare.results import Scores, finished_runs, training_spread
 from training.compare.runs import TrainingJob
-from training.compare.scatter import Point, draw_picture, draw_points
+from training.compare.scatter import (
+    MOST_NAMED,
+    Bar,
+    Point,
+    draw_bars,
+    draw_picture,
+    draw_points,
+)
 from training.compare.summary import Summary, scores_of
+from training.reports.html import millions
 from training.reports.plots import panels
 
-__all__ = ["curve_charts", "pareto_charts", "pareto_picture", "training_charts"]
+__all__ = ["curve_charts", "first_chart", "pareto_charts", "pareto_picture", "training_charts"]
 
 COST_LABELS = {
     "attention": "attention, FLOPs a step (multiply-add = 2)",
@@ -65,6 +74,27 @@ def training_charts(
             labels = title, xlabel, panel.meaning
             charts.append(draw_lines(lines, *labels, baseline, panel.share))
     return charts
+
+
+def first_chart(study: StudyConfig, summary: Summary) -> str | None:
+    """What a page opens with: the reward of every variant, by name, against its attention FLOPs;
+    of many variants, or without costs, a row each. None before anything is measured."""
+    if not summary.arms:
+        return None
+    points, across = _pareto_points(study, summary, "attention")
+    title = "Reward of each variant"
+    if len(points) == len(summary.arms) <= MOST_NAMED:
+        named = [replace(point, name=name) for name, point in points.items()]
+        return draw_points(named, title, COST_LABELS["attention"], REWARD_LABEL, across)
+    numbers = {variant.name: number for number, variant in enumerate(study.arms)}
+    rows = [
+        Bar(numbers[name], f"{name} (control)" if name in study.controls else name,
+            row.scores.reward, *row.interval,
+            "" if row.cost is None else f"{millions(row.cost['attention'])} M")
+        for name, row in summary.arms.items()
+    ]  # fmt: skip
+    beside = "attention FLOPs" if any(row.beside for row in rows) else ""
+    return draw_bars(rows, title, REWARD_LABEL, across, beside)
 
 
 def pareto_charts(study: StudyConfig, summary: Summary) -> list[str]:

@@ -28,7 +28,16 @@ from training.io.config import UserError
 from training.io.fingerprint import sha256_of
 from training.io.state_files import check
 
-__all__ = ["EPISODES", "FACTS", "ITERATIONS", "Contents", "pack", "unpack"]
+__all__ = [
+    "EPISODES",
+    "FACTS",
+    "ITERATIONS",
+    "Contents",
+    "compressed",
+    "decompressed",
+    "pack",
+    "unpack",
+]
 
 EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
@@ -85,7 +94,7 @@ def pack(out: Path, record: Path, contents: Contents) -> None:
     costs = _text(out / _COSTS) if (out / _COSTS).is_file() else None
     files = {_STUDY: _text(out / _STUDY).encode()} if (out / _STUDY).is_file() else {}
     for name, rows in ((EPISODES, episodes), (ITERATIONS, iterations)):
-        files[name] = _compressed(_table(rows))
+        files[name] = compressed(_table(rows))
     text = json.dumps(
         {
             "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
@@ -93,7 +102,7 @@ def pack(out: Path, record: Path, contents: Contents) -> None:
             "costs": costs,
         }
     )  # fmt: skip
-    files[FACTS] = _compressed(text)  # written last: they name the tables
+    files[FACTS] = compressed(text)  # written last: they name the tables
     record.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         write_atomically(record / name, data)
@@ -194,7 +203,7 @@ def _files(record: Path) -> dict[str, str]:
     if not (record / FACTS).exists() and (record / _of_before(FACTS)).exists():
         names = list(map(_of_before, names))
     episodes_path, iterations_path, facts_path = (record / name for name in names)
-    facts = check(Facts, _json(_decompressed(facts_path), facts_path), facts_path)
+    facts = check(Facts, _json(decompressed(facts_path), facts_path), facts_path)
     for path in (episodes_path, iterations_path):
         if sha256_of([_bytes(path)]) != facts.tables.get(path.name):
             raise UserError(f"{path} is another table than {facts_path} was written with")
@@ -248,11 +257,12 @@ def _json(text: str, path: Path) -> Any:
         raise UserError(f"{path} is damaged: {text[:40]!r} is no JSON") from None
 
 
-def _compressed(text: str) -> bytes:
+def compressed(text: str) -> bytes:
+    """As a file of a record holds it."""
     return lzma.compress(text.encode(), preset=lzma.PRESET_EXTREME | 6)
 
 
-def _decompressed(path: Path) -> str:
+def decompressed(path: Path) -> str:
     """UserError where it is damaged, or larger than any record of ours."""
     reader = gzip.open if path.suffix == ".gz" else lzma.open
     try:
@@ -270,7 +280,7 @@ def _grouped(path: Path) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     cells = 0
     try:
-        lines = csv.reader(io.StringIO(_decompressed(path), newline=""))
+        lines = csv.reader(io.StringIO(decompressed(path), newline=""))
         head = next(lines, [])
         for row in lines:
             cells += len(row)

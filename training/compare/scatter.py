@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from training.reports.figures import HEIGHT_IN, WIDTH_IN, look, name_all, single
+from training.reports.figures import HEIGHT_IN, WIDTH_IN, dress, empty, look, name_all, single
 from training.reports.svg import INK, finish
 
-__all__ = ["Point", "draw_picture", "draw_points"]
+__all__ = ["MOST_NAMED", "Bar", "Point", "draw_bars", "draw_picture", "draw_points"]
+
+MOST_NAMED = 12
+"""So many points have their names beside them."""
+_LETTERS = 24  # of a line of a name
 
 _RADII_PT = (12, 18, 26, 36, 48, 62)
 """How far from its point a number may stand."""
@@ -30,6 +35,61 @@ class Point:
     low: float
     high: float
     on_front: bool = False
+    name: str = ""
+    """Written beside the point; empty: its number."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A variant's result in a row of its own."""
+
+    number: int
+    name: str
+    value: float
+    low: float
+    high: float
+    beside: str = ""
+    """Written at the right."""
+
+
+def draw_bars(
+    bars: Sequence[Bar], title: str, xlabel: str, across: dict[str, float], beside: str = ""
+) -> str:
+    """Results with intervals, a row each under its name, the first at the top, as SVG.
+
+    Args:
+        bars: the rows.
+        title: of the figure.
+        xlabel: what the values are.
+        across: levels to compare with, by name.
+        beside: heading of the column at the right.
+    """
+    figure = empty(8.2, 0.9 + 0.24 * len(bars))
+    axis = figure.subplots()
+    dress(axis, size=9)
+    for row, bar in enumerate(bars):
+        axis.plot((bar.low, bar.high), (row, row), color=look(bar.number)[0], linewidth=2)
+        axis.plot(bar.value, row, **_mark(bar.number), linestyle="", markersize=5)
+        axis.annotate(
+            bar.beside, (1.01, row), xycoords=("axes fraction", "data"), va="center", color=INK,
+            fontsize=8, annotation_clip=False,
+        )  # fmt: skip
+    axis.set_yticks(range(len(bars)), [bar.name for bar in bars], parse_math=False)
+    axis.set_ylim(len(bars) - 0.5, -0.5)
+    axis.set_xlabel(xlabel, color=INK, parse_math=False)
+    axis.annotate(
+        beside, (1.01, -0.6), xycoords=("axes fraction", "data"), color=INK, fontsize=8,
+        annotation_clip=False,
+    )  # fmt: skip
+    left, right = axis.get_xlim()
+    for name, level in across.items():
+        if left - (right - left) < level < right + (right - left):
+            axis.axvline(level, color=INK, linewidth=0.8, linestyle="--", alpha=0.6)
+            axis.annotate(
+                name, (level, 1), xycoords=("data", "axes fraction"), textcoords="offset points",
+                xytext=(0, 4), ha="center", color=INK, fontsize=8,
+            )  # fmt: skip
+    return finish(figure, title)
 
 
 def _mark(number: int) -> dict[str, Any]:
@@ -46,6 +106,8 @@ def draw_points(
     Arms without cost are drawn beside each other on the left, where the axis is labelled none.
     """
     figure, axis = single(xlabel, ylabel)
+    if any(point.name for point in points):
+        figure.set_size_inches(8.2, 4.2)
     _scatter(axis, points, across)
     return finish(figure, title)
 
@@ -138,17 +200,24 @@ def _number_points(axis: Any, points: Sequence[Point]) -> None:
     angles = np.pi * (0.25 + 2 * np.arange(_DIRECTIONS) / _DIRECTIONS)
     offsets = [(r * np.cos(a), r * np.sin(a)) for r in _RADII_PT for a in angles]
     for point, centre in zip(points, centres, strict=True):
-        for offset in offsets:
+        text = textwrap.fill(point.name, _LETTERS) or str(point.number + 1)
+        lines = text.splitlines()
+        half = scale * 2.3 * max(map(len, lines)) + 3, scale * 5.5 * len(lines)
+        for dx, dy in offsets:
+            # A long label begins or ends beside its point.
+            shift = max(half[0] / scale - 6, 0) * np.sign(round(dx, 3))
+            offset = dx + shift, dy
             x, y = centre + scale * np.array(offset)
-            box = Bbox.from_extents(x - 9, y - 7, x + 9, y + 7)
+            box = Bbox.from_extents(x - half[0], y - half[1], x + half[0], y + half[1])
             inside = axis.bbox.contains(box.x0, box.y0) and axis.bbox.contains(box.x1, box.y1)
             if inside and not box.count_overlaps(taken):
                 break
         taken.append(box)
-        far = np.hypot(*offset) > _RADII_PT[1]
+        far = np.hypot(dx, dy) > _RADII_PT[1]
         axis.annotate(
-            str(point.number + 1), (point.x, point.y), xytext=offset, textcoords="offset points",
-            ha="center", va="center", color=INK, fontsize=9,
+            text, (point.x, point.y), xytext=offset, textcoords="offset points",
+            ha="center", va="center", color=INK, fontsize=8 if point.name else 9,
+            parse_math=False,
             arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5, "alpha": 0.6}
             if far else None,
         )  # fmt: skip

@@ -19,6 +19,7 @@ __all__ = [
     "Summary",
     "at_ceiling",
     "headline",
+    "lead_sentences",
     "of_controls",
     "scores_at",
     "scores_of",
@@ -225,6 +226,12 @@ def headline(study: StudyConfig, summary: Summary) -> list[str]:
         if n in controls and (verdict := _verdict(r, study.equal_within)).startswith("not")
     ]
     return sentences
+
+
+def lead_sentences(sentences: Sequence[str]) -> list[str]:
+    """The three of them that a page opens with: the comparison, what was reached, the cheapest."""
+    cheapest = [one for one in sentences[2:] if one.startswith(("Cheapest", "No kind", "Of no"))]
+    return [*sentences[:2], *(cheapest[-1:] or sentences[2:3])]
 
 
 def _verdict(row: Row, margin: float) -> str:

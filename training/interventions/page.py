@@ -9,7 +9,17 @@ from markupsafe import Markup
 from training.interventions.images import INTERVENTIONS
 from training.interventions.report import Loss, Report, said
 from training.reports.figures import dress, empty, look
-from training.reports.html import Column, around, page, table_of
+from training.reports.html import (
+    Column,
+    Section,
+    around,
+    bullets,
+    charts,
+    note,
+    page,
+    pre,
+    table_of,
+)
 from training.reports.svg import INK, finish
 
 __all__ = ["render"]
@@ -24,11 +34,27 @@ _MEANING = {
 
 def render(found: Report, command: str) -> str:
     """The page as text; `command` makes it anew."""
-    charts = [_chart(found, level.outcome) for level in found.levels]
-    return page(
-        "sight.html", title=f"Does {found.policy} look?", found=found, said=said, charts=charts,
-        losses=table_of(_LOSSES, found.losses), command=command,
-    )  # fmt: skip
+    drawn = [_chart(found, level.outcome) for level in found.levels]
+    lines = [f"Looks at {images}: {said(looks)}." for images, looks in found.looks_at.items()]
+    lines += [
+        f"{level.outcome}: {level.own:.3f} with its own images; the floor, {level.floor_by}: "
+        f"{level.floor:.3f}."
+        for level in found.levels
+    ]
+    about = (
+        f"{found.env}, the same {len(found.seeds)} scenes throughout, seeds {found.seeds[0]} to "
+        f"{found.seeds[-1]}. Intervals: 95 %, over scenes, one at a time. p: one-sided, by random "
+        "signs, corrected for all tests of the verdict: of policies that do not look at most "
+        f"{100 * found.false_alarms:.0f}% are said to. That a policy does not look is said where "
+        f"it loses less than {100 * found.smallest_loss:.0f}% of what it has over the floor."
+    )
+    sections = [
+        Section("What is lost", [table_of(_LOSSES, found.losses), bullets(lines), note(about)]),
+        Section("Other outcomes", [charts(drawn[1:])]),
+        Section("How to run it again", [pre(command)], folded=True),
+    ]
+    verdict = [f"Looks: {said(found.looks)}: {found.reason}."]
+    return page(f"Does {found.policy} look?", drawn[0] if drawn else None, verdict, sections)
 
 
 def _shown(loss: Loss) -> Markup:

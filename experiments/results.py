@@ -1,24 +1,48 @@
-"""What an experiment's results come to: a table, differences between arms, claims."""
+"""What an experiment's results come to: means, differences between variants, claims."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
 from experiments.config import ExperimentConfig, VariantConfig
+from experiments.fitting import METRICS
 from experiments.registry import task
 from experiments.task import Measure
 from experiments.trial import Result, Trial
 from training.analysis.intervals import Interval, seeds_interval
 
-__all__ = ["Cell", "Claims", "Models", "Pair", "Row", "Summary", "compare", "summarise"]
+__all__ = [
+    "Cell", "Claims", "Curves", "Models", "Pair", "Results", "Row", "Summary", "compare",
+    "of_trials", "summarise",
+]  # fmt: skip
 
 Models = Mapping[int, Mapping[str, float | None]]
 """What an arm's models came to, by seed and measure."""
+
+
+Point = tuple[float, float, float, float]
+"""Of a curve of training: step, mean over seeds, smallest and largest value."""
+Curves = Mapping[str, Mapping[str, tuple[Point, ...]]]
+"""By measure and variant."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What trials, or a record of them, hold."""
+
+    models: Mapping[str, Models]
+    """By variant."""
+    seconds: Mapping[str, float]
+    """Of a model of each variant, on average."""
+    commits: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    curves: Curves = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,8 +86,8 @@ class Row:
     """Those that are done."""
     cells: Mapping[str, Cell]
     """By measure."""
-    seconds: float
-    """Of a model, on average."""
+    seconds: float | None
+    """Of a model, on average; None where it is not known."""
     difference: Cell | None = None
     """Of the first measure, from the baseline's of the same seed; None of the baseline."""
 
@@ -104,34 +128,73 @@ class Summary:
     commits: tuple[str, ...]
     """Of the code that made the results."""
     machines: tuple[str, ...]
-    """What models were learned on: GPUs, or processors."""
+    """What models were trained on: GPUs, or processors."""
+    curves: Curves
+    """Of training."""
 
 
-def summarise(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Summary:
-    """From the files of the trials that are done. UserError where one is damaged."""
+def of_trials(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Results:
+    """The results of the trials that are done. UserError where a file is damaged."""
+    results_of = ((trial, trial.result()) for trial in parts)
+    there = [(trial, result) for trial, result in results_of if result is not None]
+    models: dict[str, dict[int, Mapping[str, float | None]]] = {}
+    seconds: dict[str, list[float]] = {}
+    for trial, result in there:
+        models.setdefault(trial.variant.name, {})[trial.seed] = result.numbers
+        seconds.setdefault(trial.variant.name, []).append(result.seconds)
+    commits = {str((r.provenance.get("git") or {}).get("commit", "")) for _, r in there}
+    machines = {_machine(result) for _, result in there}
+    return Results(
+        {**models}, {name: float(np.mean(own)) for name, own in seconds.items()},
+        tuple(sorted(commits - {""})), tuple(sorted(machines - {""})),
+        _curves([trial for trial, _ in there]),
+    )  # fmt: skip
+
+
+def _curves(parts: Sequence[Trial]) -> Curves:
+    """Of every column of the trials' metrics, as far as all seeds of a variant have it."""
+    runs: dict[str, list[list[dict[str, float]]]] = {}
+    for trial in parts:
+        path = trial.directory / METRICS
+        if path.is_file():
+            with path.open(encoding="utf-8", newline="") as file:
+                rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+            runs.setdefault(trial.variant.name, []).append(rows)
+    found: dict[str, dict[str, tuple[Point, ...]]] = {}
+    for name, own in runs.items():
+        for rows in zip(*own, strict=False):
+            for key in rows[0].keys() - {"step", "wall_s"}:
+                values = np.array([row[key] for row in rows])
+                point = rows[0]["step"], values.mean(), values.min(), values.max()
+                line = found.setdefault(key, {})
+                line[name] = (*line.get(name, ()), tuple(map(float, point)))  # type: ignore[arg-type]
+    return {**found}
+
+
+def summarise(experiment: ExperimentConfig, results: Results) -> Summary:
+    """What results come to."""
     measures = task(experiment.task).measures
-    results_of = ((t, t.result()) for t in parts)
-    there = {(t.variant.name, t.seed): result for t, result in results_of if result is not None}
-    results = {arm.name: _of(arm.name, experiment, there) for arm in experiment.arms}
     found: dict[str, Models] = {
-        name: {seed: result.numbers for seed, result in own.items()}
-        for name, own in results.items()
-    }
+        variant.name: {
+            seed: own[seed] for seed in experiment.seeds
+            if seed in (own := results.models.get(variant.name, {}))
+        }
+        for variant in experiment.arms
+    }  # fmt: skip
     first, base = measures[0], found[experiment.baseline]
     rows = []
-    for arm in experiment.arms:
-        own = found[arm.name]
-        if not own:
-            continue
-        cells = {m.name: _cell(own, m.name, arm.published.get(m.name)) for m in measures}
-        same = None if arm.name == experiment.baseline else _difference(own, base, first, 1.0)
-        seconds = float(np.mean([result.seconds for result in results[arm.name].values()]))
-        rows.append(Row(arm, tuple(own), cells, seconds, same))
-    commits = {str((r.provenance.get("git") or {}).get("commit", "")) for r in there.values()}
-    machines = {_machine(result) for result in there.values()}
+    for variant in experiment.arms:
+        own = found[variant.name]
+        if own:
+            cells = {m.name: _cell(own, m.name, variant.published.get(m.name)) for m in measures}
+            same = (
+                None if variant.name == experiment.baseline else _difference(own, base, first, 1.0)
+            )
+            seconds = results.seconds.get(variant.name)
+            rows.append(Row(variant, tuple(own), cells, seconds, same))
     return Summary(
-        measures, tuple(rows), compare(experiment, found), tuple(sorted(commits - {""})),
-        tuple(sorted(machines - {""})),
+        measures, tuple(rows), compare(experiment, found), results.commits, results.machines,
+        results.curves,
     )  # fmt: skip
 
 
@@ -160,12 +223,6 @@ def _machine(result: Result) -> str:
     if device == "cpu":
         device = (result.provenance.get("hardware") or {}).get("cpu") or ""
     return str(device)
-
-
-def _of(
-    arm: str, experiment: ExperimentConfig, there: Mapping[tuple[str, int], Result]
-) -> dict[int, Result]:
-    return {seed: there[arm, seed] for seed in experiment.seeds if (arm, seed) in there}
 
 
 def _number(numbers: Mapping[str, float | None], measure: str) -> float:
