@@ -85,13 +85,14 @@ def _verdict(experiment: ExperimentConfig, summary: Summary) -> list[str]:
             around_it = f" (95 % interval {low} to {high})"
         return f"{row.variant.name} with {mean}{around_it}"
 
-    rivals = [row for row in rows if row.variant.name != experiment.baseline]
+    others = [row for row in rows if row.variant.name != experiment.baseline]
+    rivals = [row for row in others if not row.variant.control] or others
     if rivals:
         best = max(rivals, key=lambda row: sign * (row.cells[measure.name].mean or 0.0))
         base = [said(row) for row in rows if row.variant.name == experiment.baseline]
-        beside = f"; the baseline is {base[0]}" if base else ""
+        beside = f"; baseline: {base[0]}" if base else ""
         unit = f" ({measure.unit})" if measure.unit else ""
-        lines.append(f"Best {measure.label}{unit} but the baseline: {said(best)}{beside}.")
+        lines.append(f"Best {measure.label}{unit}: {said(best)}{beside}.")
     verdicts = [pair.verdict for *_, pairs in summary.claims for pair in pairs]
     if verdicts:
         counts = ", ".join(
@@ -109,11 +110,11 @@ def _first(summary: Summary) -> str | None:
     """The first measure of every variant, with intervals."""
     measure = summary.measures[0]
     bars = []
-    for number, row in enumerate(summary.rows):
+    for row in summary.rows:
         cell = row.cells[measure.name]
         if cell.mean is not None:
             low, high = cell.interval or (cell.mean, cell.mean)
-            bars.append(Bar(number, _name(row), cell.mean, low, high))
+            bars.append(Bar(_name(row), cell.mean, low, high))
     unit = f" ({measure.unit})" if measure.unit else ""
     label = f"{measure.label}{unit}, mean and 95 % interval over seeds"
     return draw_bars(bars, f"{measure.label} of each variant", label, {}) if bars else None

@@ -25,7 +25,6 @@ from training.compare.scatter import (
     draw_points,
 )
 from training.compare.summary import Summary, scores_of
-from training.reports.html import millions
 from training.reports.plots import panels
 
 __all__ = ["curve_charts", "first_chart", "pareto_charts", "pareto_picture", "training_charts"]
@@ -83,14 +82,13 @@ def first_chart(study: StudyConfig, summary: Summary) -> str | None:
         return None
     points, across = _pareto_points(study, summary, "attention")
     title = "Reward of each variant"
-    if len(points) == len(summary.arms) <= MOST_NAMED:
+    if 1 < len(points) == len(summary.arms) <= MOST_NAMED:
         named = [replace(point, name=name) for name, point in points.items()]
         return draw_points(named, title, COST_LABELS["attention"], REWARD_LABEL, across)
-    numbers = {variant.name: number for number, variant in enumerate(study.arms)}
     rows = [
-        Bar(numbers[name], f"{name} (control)" if name in study.controls else name,
+        Bar(f"{name} (control)" if name in study.controls else name,
             row.scores.reward, *row.interval,
-            "" if row.cost is None else f"{millions(row.cost['attention'])} M")
+            "" if row.cost is None else f"{row.cost['attention'] / 1e6:.3g} M")
         for name, row in summary.arms.items()
     ]  # fmt: skip
     beside = "attention FLOPs" if any(row.beside for row in rows) else ""

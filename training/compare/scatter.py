@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,7 +44,6 @@ class Point:
 class Bar:
     """A variant's result in a row of its own."""
 
-    number: int
     name: str
     value: float
     low: float
@@ -67,15 +67,18 @@ def draw_bars(
     figure = empty(8.2, 0.9 + 0.24 * len(bars))
     axis = figure.subplots()
     dress(axis, size=9)
+    rows, colour = np.arange(len(bars)), look(0)[0]
+    ends = [(bar.low, bar.high, math.nan) for bar in bars]
+    axis.plot(np.ravel(ends), np.repeat(rows, 3), color=colour, linewidth=2)
+    axis.plot([bar.value for bar in bars], rows, "o", color=colour, markersize=5)
     for row, bar in enumerate(bars):
-        axis.plot((bar.low, bar.high), (row, row), color=look(bar.number)[0], linewidth=2)
-        axis.plot(bar.value, row, **_mark(bar.number), linestyle="", markersize=5)
         axis.annotate(
             bar.beside, (1.01, row), xycoords=("axes fraction", "data"), va="center", color=INK,
             fontsize=8, annotation_clip=False,
         )  # fmt: skip
     axis.set_yticks(range(len(bars)), [bar.name for bar in bars], parse_math=False)
     axis.set_ylim(len(bars) - 0.5, -0.5)
+    axis.grid(visible=False, axis="y")
     axis.set_xlabel(xlabel, color=INK, parse_math=False)
     axis.annotate(
         beside, (1.01, -0.6), xycoords=("axes fraction", "data"), color=INK, fontsize=8,
@@ -205,7 +208,7 @@ def _number_points(axis: Any, points: Sequence[Point]) -> None:
         half = scale * 2.3 * max(map(len, lines)) + 3, scale * 5.5 * len(lines)
         for dx, dy in offsets:
             # A long label begins or ends beside its point.
-            shift = max(half[0] / scale - 6, 0) * np.sign(round(dx, 3))
+            shift = max(half[0] / scale - 2, 0) * np.sign(round(dx, 3))
             offset = dx + shift, dy
             x, y = centre + scale * np.array(offset)
             box = Bbox.from_extents(x - half[0], y - half[1], x + half[0], y + half[1])

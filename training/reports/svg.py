@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import re
 from collections.abc import Collection, Iterator
 from itertools import groupby
@@ -24,6 +25,8 @@ INK = "#010203"
 """Becomes the page's own text colour."""
 _PLACES = {"d", "x", "y", "width", "height", "viewBox", "transform"}
 """Attributes that hold lengths in points: one decimal is enough."""
+_TOLERANCE = 1.5
+"""Tenths of a point that a curve may be moved by, which no screen shows."""
 _GATHERED = ("use", "text")
 _FONT = re.compile(r"font-family: [^;]*;? ?")
 _POINT = re.compile(r"M[\d. -]*")
@@ -113,10 +116,10 @@ def _stepped(path: str) -> str:
     text = ""
     for points, closed in re.findall(r"M([^Mz]*)(z?)", path):
         tenths = [round(10 * float(number)) for number in re.findall(r"[\d.-]+", points)]
-        x, y, *_ = tenths
+        (x, y), *rest = _simplified(list(zip(tenths[::2], tenths[1::2], strict=True)))
         text += f"M{_decimal(x)} {_decimal(y)}"
         before = "M"
-        for to_x, to_y in zip(tenths[2::2], tenths[3::2], strict=True):
+        for to_x, to_y in rest:
             dx, dy = to_x - x, to_y - y
             command, steps = ("h", (dx,)) if not dy else ("l", (dx, dy)) if dx else ("v", (dy,))
             words = " ".join(map(_decimal, steps))
@@ -124,6 +127,26 @@ def _stepped(path: str) -> str:
             x, y, before = to_x, to_y, command
         text += closed
     return text.replace(" -", "-")
+
+
+def _simplified(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The points without those that lie on a line between others, to `_TOLERANCE` (Ramer 1972,
+    Douglas and Peucker 1973)."""
+    kept, open_ = {0, len(points) - 1}, [(0, len(points) - 1)]
+    while open_:
+        first, last = open_.pop()
+        (x0, y0), (x1, y1) = points[first], points[last]
+        length = math.hypot(x1 - x0, y1 - y0)
+        far, place = _TOLERANCE, 0
+        for i in range(first + 1, last):
+            x, y = points[i][0] - x0, points[i][1] - y0
+            away = abs(x * (y1 - y0) - y * (x1 - x0)) / length if length else math.hypot(x, y)
+            if away > far:
+                far, place = away, i
+        if place:
+            kept.add(place)
+            open_ += [(first, place), (place, last)]
+    return [points[i] for i in sorted(kept)]
 
 
 def _decimal(tenths: int) -> str:
