@@ -28,18 +28,20 @@ def print_claims(experiment: ExperimentConfig, path: Path, known: Sequence[str])
     """
     path = path / TABLE if path.is_dir() else path
     there = read_table(path)
-    for arm in there:
-        if arm not in known:
-            raise UserError(f"{path}: arms must be of {', '.join(known)}, got {arm[:40]!r}")
+    for variant in there:
+        if variant not in known:
+            raise UserError(f"{path}: variants must be of {', '.join(known)}, got {variant[:40]!r}")
     for one in experiment.orderings:
         if any(one.measure not in numbers for own in there.values() for numbers in own.values()):
             raise UserError(f"{path} must have a column {one.measure}")
     if not experiment.orderings:
-        print("no paper orders these arms")
+        print("no paper ranks these variants")
         return
     found = {
-        arm.name: {s: n for s, n in there.get(arm.name, {}).items() if s in experiment.seeds}
-        for arm in experiment.arms
+        variant.name: {
+            s: n for s, n in there.get(variant.name, {}).items() if s in experiment.seeds
+        }
+        for variant in experiment.arms
     }
     count: Counter[str] = Counter()
     for claim, measure, pairs in compare(experiment, found):

@@ -1,4 +1,4 @@
-"""What an experiment is made of: a task, and arms that learn it alike (`ExperimentConfig`)."""
+"""What an experiment is made of: a task, and variants that learn it alike (`ExperimentConfig`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from experiments.registry import task
 from experiments.task import Task
 from training.command.suggestions import did_you_mean
-from training.compare.config import slug
+from training.compare.config import load_comparison, slug
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.overrides import merge, read_overrides
@@ -37,9 +37,9 @@ class VariantConfig:
     name: str = Field(min_length=1)
     """What the page calls it; file names follow from it."""
     set: dict[str, Any] = field(default_factory=dict)
-    """Settings of the task that make the arm, keys dotted where nested."""
+    """Settings of the task that make the variant, keys dotted where nested."""
     start_from: str | None = None
-    """Another arm, from whose model of the same seed it begins: uptraining."""
+    """Another variant, from whose model of the same seed it begins: uptraining."""
     control: bool = False
     """A control, such as exact attention."""
     published: dict[str, float] = field(default_factory=dict)
@@ -55,12 +55,12 @@ class OrderingConfig:
     measure: str
     """Of which measure."""
     arms: tuple[str, ...] = Field(min_length=2, max_length=100)
-    """Names of arms, the best first."""
+    """Names of variants, the best first."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ExperimentConfig:
-    """Arms that learn a task alike over several seeds, and what a paper says of them."""
+    """Variants that learn a task alike over several seeds, and what a paper says of them."""
 
     title: str = Field(min_length=1)
     """Heading of the page."""
@@ -71,43 +71,44 @@ class ExperimentConfig:
     differs: tuple[str, ...] = ()
     """What differs from the paper, a sentence each."""
     set: dict[str, Any] = field(default_factory=dict)
-    """Settings of the task for all arms, keys dotted where nested."""
+    """Settings of the task for all variants, keys dotted where nested."""
     quick: dict[str, Any] = field(default_factory=dict)
     """Settings that --quick changes beside: a run of seconds, which shows that all works."""
     arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
     """What is compared."""
     baseline: str
-    """Name of the arm that the others are compared with."""
+    """Name of the variant that the others are compared with."""
     orderings: tuple[OrderingConfig, ...] = ()
     """What the paper claims, which the page compares with."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         default=(0, 1, 2), min_length=1, max_length=1000
     )
-    """Of initial parameters, random features, batches; one model of every arm each."""
+    """Of initial parameters, random features, batches; one model of every variant each."""
     parallel: int = Field(default=1, ge=1, le=1024)
     """Models that are trained at the same time, each in a process with one thread."""
     device: str = "cpu"
     """PyTorch device: cpu or cuda. Models of one experiment can be learned on different ones."""
 
-    def arm(self, name: str) -> VariantConfig:
-        """The arm of a name."""
-        return next(arm for arm in self.arms if arm.name == name)
+    def variant(self, name: str) -> VariantConfig:
+        """The variant of a name."""
+        return next(variant for variant in self.arms if variant.name == name)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        names = [arm.name for arm in self.arms]
-        known = f"one of the arms {', '.join(names)}"
+        names = [variant.name for variant in self.arms]
+        known = f"one of the variants {', '.join(names)}"
         words = [slug(name) for name in names]
         if len({*words}) < len(words) or "" in words:
-            raise ValueError(f"arms must differ in letters and digits, got {names}")
+            raise ValueError(f"variants must differ in letters and digits, got {names}")
         if len({*self.seeds}) < len(self.seeds):
             raise ValueError(f"seeds must be distinct, got {[*self.seeds]}")
         if self.baseline not in names:
             raise ValueError(f"baseline must be {known}, got {self.baseline!r}")
-        for place, arm in enumerate(self.arms):
-            if arm.start_from is not None and arm.start_from not in names[:place]:
+        for place, variant in enumerate(self.arms):
+            if variant.start_from is not None and variant.start_from not in names[:place]:
                 raise ValueError(
-                    f"start_from of {arm.name} must be an arm before it, got {arm.start_from!r}"
+                    f"start_from of {variant.name} must be a variant before it, got "
+                    f"{variant.start_from!r}"
                 )
         measures = {measure.name for measure in task(self.task).measures}
         for ordering in self.orderings:
@@ -125,39 +126,39 @@ class ExperimentConfig:
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:
     """The experiment of a file, every default filled in; UserError when something is wrong."""
-    return configuration.load(ExperimentConfig, path, overrides)
+    return load_comparison(ExperimentConfig, path, overrides)
 
 
 def with_variants(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentConfig:
-    """The experiment with these arms, the baseline and those that they begin with alone.
+    """The experiment with these variants, the baseline and those that they begin with alone.
 
-    Claims about others are left out. UserError for a name that no arm has.
+    Claims about others are left out. UserError for a name that no variant has.
     """
-    known = [arm.name for arm in experiment.arms]
+    known = [variant.name for variant in experiment.arms]
     for name in names:
         if name not in known:
             raise UserError(
                 f"--variants must be of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
             )
     kept = {*names, experiment.baseline}
-    for arm in reversed(experiment.arms):  # an arm begins with one before it
-        if arm.name in kept and arm.start_from is not None:
-            kept.add(arm.start_from)
-    arms = tuple(arm for arm in experiment.arms if arm.name in kept)
+    for variant in reversed(experiment.arms):  # a variant begins with one before it
+        if variant.name in kept and variant.start_from is not None:
+            kept.add(variant.start_from)
+    variants = tuple(variant for variant in experiment.arms if variant.name in kept)
     orderings = tuple(one for one in experiment.orderings if kept.issuperset(one.arms))
-    return replace(experiment, arms=arms, orderings=orderings)
+    return replace(experiment, arms=variants, orderings=orderings)
 
 
 def settings_of(
-    experiment: ExperimentConfig, arm: VariantConfig, quick: bool, source: str | Path
+    experiment: ExperimentConfig, variant: VariantConfig, quick: bool, source: str | Path
 ) -> Any:
-    """The task's settings for an arm, of the task's own class.
+    """The task's settings for a variant, of the task's own class.
 
     UserError, which names the `source`, where a key or value is wrong.
     """
     own: Task = task(experiment.task)
     values: dict[str, Any] = configuration.dump(own.settings())  # a part keeps the others' defaults
-    layers: list[Mapping[str, Any]] = [experiment.set, arm.set]
+    layers: list[Mapping[str, Any]] = [experiment.set, variant.set]
     if quick:
         layers.append(experiment.quick)
     for layer in layers:
@@ -165,4 +166,4 @@ def settings_of(
     try:
         return configuration.validate(own.settings, values, source)
     except UserError as error:
-        raise UserError(f"arm {arm.name}: {error}") from None
+        raise UserError(f"variant {variant.name}: {error}") from None

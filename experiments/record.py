@@ -82,7 +82,7 @@ def _csv(rows: list[tuple[Any, ...]]) -> str:
 
 
 def table(summary: Summary) -> str:
-    """Every number of every model as CSV: variant (`arm`), seed and the measures."""
+    """Every number of every model as CSV: variant (`variant`), seed and the measures."""
     names = [measure.name for measure in summary.measures]
     rows: list[tuple[Any, ...]] = [("arm", "seed", *names)]
     for row in summary.rows:
@@ -104,21 +104,21 @@ def read_table(path: Path) -> dict[str, Models]:
         raise UserError(f"{path} must be an experiment's table.csv: {error}") from None
     found: dict[str, dict[int, Mapping[str, float | None]]] = {}
     for row in rows:
-        arm, seed = row.pop("arm", None), row.pop("seed", None)
-        if arm is None or seed is None:
+        variant, seed = row.pop("arm", None), row.pop("seed", None)
+        if variant is None or seed is None:
             raise UserError(
                 f"{path} must be an experiment's table.csv: a row has an arm and a seed, "
-                f"got {str(arm)[:40]!r}, {str(seed)[:40]!r}"
+                f"got {str(variant)[:40]!r}, {str(seed)[:40]!r}"
             )
         try:
             numbers = {name: _finite(value) if value else None for name, value in row.items()}
-            models, number = found.setdefault(arm, {}), int(seed)
+            models, number = found.setdefault(variant, {}), int(seed)
         except (TypeError, ValueError):
             raise UserError(
-                f"{path}: arm {arm[:40]}, seed {seed[:40]}: a value is no number"
+                f"{path}: variant {variant[:40]}, seed {seed[:40]}: a value is no number"
             ) from None
         if number in models:
-            raise UserError(f"{path}: arm {arm[:40]} has seed {number} twice")
+            raise UserError(f"{path}: variant {variant[:40]} has seed {number} twice")
         models[number] = numbers
     return {**found}
 

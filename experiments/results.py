@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 Models = Mapping[int, Mapping[str, float | None]]
-"""What an arm's models came to, by seed and measure."""
+"""What a variant's models came to, by seed and measure."""
 
 
 Point = tuple[float, float, float, float]
@@ -47,7 +47,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Cell:
-    """A measure of an arm over its seeds."""
+    """A measure of a variant over its seeds."""
 
     values: tuple[float, ...]
     """By seed; NaN where the model came to none."""
@@ -79,7 +79,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """An arm."""
+    """A variant."""
 
     variant: VariantConfig
     seeds: tuple[int, ...]
@@ -94,7 +94,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two arms that a paper orders."""
+    """Two variants that a paper orders."""
 
     better: str
     worse: str
@@ -123,7 +123,7 @@ class Summary:
 
     measures: tuple[Measure, ...]
     rows: tuple[Row, ...]
-    """Arms with at least one result, in their order."""
+    """Variants with at least one result, in their order."""
     claims: Claims
     commits: tuple[str, ...]
     """Of the code that made the results."""
@@ -203,7 +203,7 @@ def compare(experiment: ExperimentConfig, found: Mapping[str, Models]) -> Claims
 
     Args:
         experiment: whose orders.
-        found: of every arm, those that are done.
+        found: of every variant, those that are done.
     """
     by_name = {measure.name: measure for measure in task(experiment.task).measures}
     claims = []

@@ -13,7 +13,7 @@ __all__ = ["Learning", "Measure", "Task"]
 
 @dataclass(frozen=True)
 class Measure:
-    """A number by which arms are compared."""
+    """A number by which variants are compared."""
 
     name: str
     """Its key in results."""
@@ -28,7 +28,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Learning:
-    """One arm's model with one seed, as a task is given it."""
+    """One variant's model with one seed, as a task receives it."""
 
     settings: Any
     """Of the task's class."""

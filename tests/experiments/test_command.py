@@ -102,7 +102,7 @@ def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("baseline=none", "baseline must be one of the arms exact, positive, oprf"),
+        ("baseline=none", "baseline must be one of the variants exact, positive, oprf"),
         ("set={batches: 3}", "batches"),
         ("set={patch_px: 5}", "patch_px must divide 28, got 5"),
         ("set={held_out: 90}", "held_out must be less than 90 pictures, got 90"),
@@ -256,7 +256,7 @@ def test_a_part_of_nested_settings_keeps_the_others_defaults(experiment):
     from experiments.images.settings import ImagesConfig
 
     whole = load_config(experiment, ["set={fitting.steps: 7}"])
-    own = settings_of(whole, whole.arm("oprf"), False, experiment)
+    own = settings_of(whole, whole.variant("oprf"), False, experiment)
     assert own.fitting.steps == 7
     assert own.fitting.warmup_steps == ImagesConfig().fitting.warmup_steps > 0
     assert own.attention.fit_at == 1
@@ -290,22 +290,22 @@ def test_orders_are_of_the_arms_and_seeds_that_are_asked_for(experiment, tmp_pat
     assert main([*words, "--set", "seeds=[0]"]) == 0
     assert "too few seeds: oprf before positive, by 0.500" in capsys.readouterr().out
     assert main([*words, "--arms", "positive"]) == 0
-    assert capsys.readouterr().out == "no paper orders these arms\n"
+    assert capsys.readouterr().out == "no paper ranks these variants\n"
 
 
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("2.5", "nan", "arm positive, seed 0: a value is no number"),
-        ("2.5", "1e400", "arm positive, seed 0: a value is no number"),
+        ("2.5", "nan", "variant positive, seed 0: a value is no number"),
+        ("2.5", "1e400", "variant positive, seed 0: a value is no number"),
         ("accuracy,loss", "accuracy,lost", "must have a column loss"),
-        ("oprf,0", "gerf,0", "arms must be of exact, positive, oprf, got 'gerf'"),
+        ("oprf,0", "gerf,0", "variants must be of exact, positive, oprf, got 'gerf'"),
         ("arm,seed", "arm,sead", "a row has an arm and a seed, got 'exact', 'None'"),
-        ("2.5", "much", "arm positive, seed 0: a value is no number"),
-        ("positive,1", "positive,one", "arm positive, seed one: a value is no number"),
-        ("exact,0,50,1.0", "exact,0,50,1.0,7", "arm exact, seed 0: a value is no number"),
+        ("2.5", "much", "variant positive, seed 0: a value is no number"),
+        ("positive,1", "positive,one", "variant positive, seed one: a value is no number"),
+        ("exact,0,50,1.0", "exact,0,50,1.0,7", "variant exact, seed 0: a value is no number"),
         ("exact,0", "exact,\0", "table.csv"),
-        ("oprf,1", "oprf,0", "arm oprf has seed 0 twice"),
+        ("oprf,1", "oprf,0", "variant oprf has seed 0 twice"),
     ],
 )
 def test_a_table_that_is_none_is_one_sentence(experiment, tmp_path, capsys, old, new, sentence):

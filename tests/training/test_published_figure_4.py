@@ -43,7 +43,7 @@ def best(study, name, arm):
     if pairs is None:
         return "", None
     kept = [seed for _, seed in pairs]
-    scores = published(name)[1].arms[arm].scores
+    scores = published(name)[1].variants[arm].scores
     rewards = scores.rewards[kept].mean(1)
     return f"{rewards.mean():.3f} ± {rewards.std(ddof=1):.3f}", scores.successes[kept].mean()
 
@@ -51,7 +51,7 @@ def best(study, name, arm):
 @pytest.mark.parametrize("arm", ARMS)
 def test_rewards_of_foothold_votes(arm, told):
     study, summary = published("figure_4_left")
-    found = summary.arms[arm]
+    found = summary.variants[arm]
     scores = found.scores
     cells = [ARMS[arm], f"{scores.seeds}", share(scores)]
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
@@ -66,7 +66,7 @@ def test_learning_curves_of_foothold_votes(arm, told):
     study, summary = published("figure_4_left")
     runs = [unpacked("figure_4_left") / "runs" / f"{slug(arm)}-s{s}" for s in study.seeds]
     curves = [read_metrics(run) for run in runs if run.is_dir()]
-    assert len(curves) == summary.arms[arm].scores.seeds
+    assert len(curves) == summary.variants[arm].scores.seeds
     cells = [ARMS[arm]]
     for iteration in (5, 10, 20, 50):
         at = [one.columns["center_reward"][iteration - 1] for one in curves]
@@ -100,7 +100,7 @@ def test_success_over_longer_gaps(told):
 @pytest.mark.parametrize("arm", [*PAIR, "no attention"])
 def test_rewards_of_a_dense_controller(arm, told):
     study, summary = published("figure_4_left_dense")
-    scores = summary.arms[arm].scores
+    scores = summary.variants[arm].scores
     cells = [ARMS[arm], f"{scores.seeds}", share(scores, 0)]
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
     cells += [best(study, "figure_4_left_dense", arm)[0]]
@@ -124,7 +124,7 @@ def error(values, digits):
 def test_balls_in_bowls_at_every_learning_rate(told):
     study, summary = published("figure_4_right", "episodes=30")
     for group in dict.fromkeys(arm.group for arm in study.arms):
-        found = [summary.arms.get(f"{group}, {rate}") for rate in RATES]
+        found = [summary.variants.get(f"{group}, {rate}") for rate in RATES]
         if not any(found):
             continue
         cells = ["" if one is None else error(one.scores.outcomes[0], 3) for one in found]
@@ -151,7 +151,7 @@ def test_losses_at_every_learning_rate(told):
 def test_the_pair_with_the_papers_camera(arm, told):
     _, summary = published("figure_4_right_500", "episodes=30")
     run = unpacked("figure_4_right_500") / "runs" / f"{slug(arm)}-s0"
-    found = summary.arms[arm]
+    found = summary.variants[arm]
     scores, cost = found.scores, found.cost
     cells = [PAIR[arm], error(scores.outcomes[0], 3), error(scores.rewards[0], 0)]
     cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]

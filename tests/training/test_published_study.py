@@ -31,7 +31,7 @@ def summary(both):
 
 def test_a_third_of_the_attention_earns_as_much(study, summary):
     """Within 2 % of the baseline by the interval's end, at least 90 % as often as the oracle."""
-    hybrid, baseline = summary.arms[HYBRID], summary.arms[study.baseline]
+    hybrid, baseline = summary.variants[HYBRID], summary.variants[study.baseline]
     assert hybrid.scores.rewards.shape == (3, 200)
     assert hybrid.ratio_interval[0] >= 0.98
     assert hybrid.of_oracle_interval[0] >= 0.9
@@ -40,7 +40,7 @@ def test_a_third_of_the_attention_earns_as_much(study, summary):
 
 
 def test_a_tenth_is_enough(summary):
-    cheapest = summary.arms[CHEAPEST]
+    cheapest = summary.variants[CHEAPEST]
     assert cheapest.scores.rewards.shape == (3, 200)
     assert cheapest.fewer >= 8
     assert cheapest.ratio_interval[0] >= 0.98
@@ -49,7 +49,7 @@ def test_a_tenth_is_enough(summary):
 def test_controls_are_not_cheap_attention(study, summary):
     assert study.controls == {"no attention", "random tokens"}
     for name in study.controls:
-        assert summary.arms[name].fewer is None
+        assert summary.variants[name].fewer is None
         assert not any(name in front for front in summary.front.values())
 
 
@@ -81,7 +81,7 @@ def table_row(row):
 
 
 def test_tables_quote_it(summary):
-    rows = [table_row(row) for row in summary.arms.values()]
+    rows = [table_row(row) for row in summary.variants.values()]
     assert quoted("docs/results/summary.md", " ms |") == rows
 
 
@@ -89,7 +89,7 @@ def test_tables_quote_it(summary):
 @pytest.mark.parametrize("arm", [HYBRID, CHEAPEST])
 def test_documents_quote_ratios(summary, name, arm):
     text = (ROOT / name).read_text()
-    row = summary.arms[arm]
+    row = summary.variants[arm]
     for figure in (row.ratio, *row.ratio_interval):
         assert f"{figure:.3f}" in text
 
@@ -98,7 +98,7 @@ def test_curves_are_quoted(study, summary):
     """Success in percent at every place of every curve, of all arms that have been there."""
     places = [(curve, point) for curve in study.curves for point in curve.points if point.set]
     rows = []
-    for name in (*summary.arms, "oracle"):
+    for name in (*summary.variants, "oracle"):
         scores = [scores_of(study, unpacked("stepping_stones"), name, *place) for place in places]
         if None not in scores:
             rows.append(" | ".join(f"{100 * one.success:.0f}" for one in scores) + " |")

@@ -21,17 +21,17 @@ def test_m_and_n_were_chosen_on_validation_scenes():
     study, summary = published("bimanual_sweep")
     choices, candidates = published("bimanual_sweep_choices")
     assert choices.evaluation_seed == 90_000
-    assert len(candidates.arms) == len(choices.arms) == 4
-    for row in candidates.arms.values():
+    assert len(candidates.variants) == len(choices.variants) == 4
+    for row in candidates.variants.values():
         assert row.scores.measured.shape == (3, 50)
-        assert 3 * row.cost["attention"] <= summary.arms[study.baseline].cost["attention"]
-    best = max(candidates.arms, key=lambda name: candidates.arms[name].scores.reward)
+        assert 3 * row.cost["attention"] <= summary.variants[study.baseline].cost["attention"]
+    best = max(candidates.variants, key=lambda name: candidates.variants[name].scores.reward)
     assert best == study.headline
 
 
 def test_the_hybrid_sweeps_for_a_third_of_the_attention():
     study, summary = published("bimanual_sweep")
-    hybrid, baseline = summary.arms[study.headline], summary.arms[study.baseline]
+    hybrid, baseline = summary.variants[study.headline], summary.variants[study.baseline]
     assert hybrid.scores.measured.shape == baseline.scores.measured.shape
     assert hybrid.scores.measured.shape[1] == 50
     assert hybrid.scores.measured.mean() >= 0.75
@@ -41,6 +41,6 @@ def test_the_hybrid_sweeps_for_a_third_of_the_attention():
 @pytest.mark.parametrize("name", ["bimanual_sweep", "bimanual_sweep_choices"])
 def test_tables_quote_them(name):
     _, summary = published(name)
-    rows = [swept(row) for row in summary.arms.values()]
+    rows = [swept(row) for row in summary.variants.values()]
     found = quoted(PAGE, " M |")
     assert [row for row in found if row in rows] == rows

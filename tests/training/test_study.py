@@ -251,11 +251,11 @@ MISTAKES = [
     ({"stages": [{"trainer": "es", "config": "x.yaml"}]}, "stage configuration x.yaml is neither"),
     ({"stages": [*STUDY["stages"], {"trainer": BARE.name, "config": "es.yaml"}]},
      "must be es or bc or ppo,"),
-    ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "arm names must differ"),
+    ({"arms": [*STUDY["arms"], STUDY["arms"][0]]}, "variant names must differ"),
     ({"arms": TWICE, "baseline": "a b"}, "files are named 'a-b' for both 'a b' and 'A-B'"),
     ({"arms": [{"name": "oracle"}], "baseline": "oracle"}, "both the reference oracle and"),
-    ({"baseline": "softmax"}, "baseline must be one of the arms FAVOR+ m = 16, exact, got"),
-    ({"headline": "softmax"}, "headline must be one of the arms"),
+    ({"baseline": "softmax"}, "baseline must be one of the variants FAVOR+ m = 16, exact, got"),
+    ({"headline": "softmax"}, "headline must be one of the variants"),
     ({"arms": [*STUDY["arms"], {"name": "x", "set": {"popzise": 2}}]},
      "variant x: "),
     ({"arms": [*STUDY["arms"], {"name": "x", "set": {"popzise": 2}}]},
@@ -287,7 +287,7 @@ def test_bad_input(tmp_path, capsys, changes, sentence):
 
 
 def test_a_training_preset_is_no_study(tmp_path, capsys):
-    sentence = "stepping_stones.yaml is no study: it has neither stages nor arms"
+    sentence = "stepping_stones.yaml is no study: it has neither stages nor variants"
     refused(capsys, ROOT / "configs" / "stepping_stones.yaml", tmp_path / "out", sentence)
 
 

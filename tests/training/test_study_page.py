@@ -73,7 +73,7 @@ def test_it_has_title_viewport_language_and_figures(elements):
     assert tags.count("title") >= 1
     labels = [a["aria-label"] for tag, a in elements if tag == "svg" and "aria-label" in a]
     assert [label.split(",")[0] for label in labels] == [
-        *["FLOPs against reward"] * 2, *["Training"] * 3, "head wind",
+        "Reward of each variant", *["FLOPs against reward"] * 2, *["Training"] * 3, "head wind",
     ]  # fmt: skip
     ids = [a["id"] for _, a in elements if "id" in a]
     assert len(ids) == len(set(ids))
@@ -150,22 +150,27 @@ def opened(page, folder, width):
 def test_it_opens_in_a_browser(out, tmp_path, width):
     """Drawn figures, table rows, no message in the console, and no scrolling sideways."""
     dom = opened(out / "report.html", tmp_path, width)
-    assert 'data-figures="6"' in dom
+    assert 'data-figures="7"' in dom
     assert 'data-sideways="false"' in dom
     assert 'data-rows="7"' in dom
 
 
 @needs_studies
 @pytest.mark.parametrize("page", sorted(STUDIES.glob("*/report.html")), ids=lambda p: p.parent.name)
-def test_published_pages_begin_with_the_task_and_the_controls(page):
-    """Before the first table: a picture, the symbols, what the controls reach, who is alike."""
+def test_published_pages_open_with_a_figure_and_at_most_three_lines(page):
+    """Then the first table; controls, missing parts and provenance come last, folded."""
     start, _, rest = page.read_text().partition("<table>")
-    picture = re.search('<img alt="The task" src="data:image/webp;base64,([^"]+)"', start)
+    assert start.index('<figure class="first"><svg') < start.index('class="lead"')
+    assert 1 <= start.count('class="lead"') <= 3
+    picture = re.search(
+        '<img class="task" alt="The task" src="data:image/webp;base64,([^"]+)"', start
+    )
     assert 1000 < len(picture[1]) < 10_000
-    assert picture.start() < start.index("m: random projections") < start.index('class="lead"')
-    arms = yaml.safe_load((page.parent / "study.yaml").read_text())["arms"]
-    assert ("; controls: " in start) == any(arm["control"] for arm in arms)
-    assert ("are at the ceiling" in start) == ("<td>= " in rest)
+    variants = yaml.safe_load((page.parent / "study.yaml").read_text())["arms"]
+    last = rest[rest.index("<details>") :]
+    assert ("; controls: " in last) == any(variant["control"] for variant in variants)
+    assert "<table>" not in last
+    assert ("are at the ceiling" in rest) == ("<td>= " in rest)
 
 
 @needs_studies

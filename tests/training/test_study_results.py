@@ -313,7 +313,7 @@ def test_against_a_baseline_without_attention_nothing_is_saved(tmp_path):
         episodes=2,
     )
     summary = summarise(study, tmp_path)
-    assert summary.arms["look"].fewer is None
+    assert summary.variants["look"].fewer is None
     assert headline(study, summary)[0].endswith("Its reward is not worse by more than 2 %.")
 
 
@@ -342,7 +342,7 @@ def test_arms_at_the_ceiling_are_named():
 
 def test_the_headline_before_there_is_one():
     study, found = compared(row("base", 4.0), row("a", 1.0))
-    del found.arms["a"]
+    del found.variants["a"]
     assert "Not enough is measured yet" in headline(study, found)[0]
     assert "a ratio to it says nothing" in sentences(row("base", 0.0), row("a", 1.0))[0]
 

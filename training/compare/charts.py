@@ -44,17 +44,19 @@ def training_charts(
     Args:
         study: what is compared.
         runs: all of its runs.
-        pairs: what each line is the mean of; None: every arm, over its seeds.
+        pairs: what each line is the mean of; None: every variant, over its seeds.
         of: what the titles say of that.
     """
     if pairs is None:
-        pairs = {arm.name: [(arm.name, seed) for seed in study.seeds] for arm in study.arms}
-    group = next(arm.group for arm in study.arms if arm.name == study.baseline)
+        pairs = {
+            variant.name: [(variant.name, seed) for seed in study.seeds] for variant in study.arms
+        }
+    group = next(variant.group for variant in study.arms if variant.name == study.baseline)
     baseline = study.baseline if study.baseline in pairs else group or ""
     charts = []
     task = find_task(runs[0].job.env_id) if runs else None
     for stage, settings in enumerate(study.stages):
-        done = {arm.name: finished_runs(runs, arm.name, stage) for arm in study.arms}
+        done = {variant.name: finished_runs(runs, variant.name, stage) for variant in study.arms}
         curves = [[done[n][s] for n, s in each if s in done[n]] for each in pairs.values()]
         for panel in panels(outcomes_of(task)):
             lines = []
@@ -66,7 +68,7 @@ def training_charts(
             if not panel.is_told_by(line.y for line in lines):
                 continue
             if len(lines) > OVERLAID and all(len(line.x) == 1 for line in lines):
-                continue  # a panel for every arm, each with a single point
+                continue  # a panel for every variant, each with a single point
             of_stage = f"stage {stage + 1}: " if len(study.stages) > 1 else ""
             title = f"Training, {of_stage}{panel.meaning}{of}"
             xlabel = f"{of_stage}iteration of training.{settings.trainer}"
@@ -78,18 +80,18 @@ def training_charts(
 def first_chart(study: StudyConfig, summary: Summary) -> str | None:
     """What a page opens with: the reward of every variant, by name, against its attention FLOPs;
     of many variants, or without costs, a row each. None before anything is measured."""
-    if not summary.arms:
+    if not summary.variants:
         return None
     points, across = _pareto_points(study, summary, "attention")
     title = "Reward of each variant"
-    if 1 < len(points) == len(summary.arms) <= MOST_NAMED:
+    if 1 < len(points) == len(summary.variants) <= MOST_NAMED:
         named = [replace(point, name=name) for name, point in points.items()]
         return draw_points(named, title, COST_LABELS["attention"], REWARD_LABEL, across)
     rows = [
         Bar(f"{name} (control)" if name in study.controls else name,
             row.scores.reward, *row.interval,
             "" if row.cost is None else f"{row.cost['attention'] / 1e6:.3g} M")
-        for name, row in summary.arms.items()
+        for name, row in summary.variants.items()
     ]  # fmt: skip
     beside = "attention FLOPs" if any(row.beside for row in rows) else ""
     return draw_bars(rows, title, REWARD_LABEL, across, beside)
@@ -119,25 +121,25 @@ def pareto_picture(study: StudyConfig, summary: Summary) -> bytes | None:
 def _pareto_points(
     study: StudyConfig, summary: Summary, kind: str
 ) -> tuple[dict[str, Point], dict[str, float]]:
-    """Points by arm, controls without attention, and the level of each scripted policy."""
-    numbers = {arm.name: number for number, arm in enumerate(study.arms)}
+    """Points by variant, controls without attention, and the level of each scripted policy."""
+    numbers = {variant.name: number for number, variant in enumerate(study.arms)}
     free = study.controls if kind == "attention" else set()
     points = {
         name: Point(
             numbers[name], 0 if name in free else row.cost[kind], row.scores.reward,
             *row.interval, on_front=name in summary.front[kind],
         )
-        for name, row in summary.arms.items()
+        for name, row in summary.variants.items()
         if row.cost is not None
     }  # fmt: skip
     return points, {name: row.scores.reward for name, row in summary.references.items()}
 
 
 def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]:
-    """What the task is judged by first, of every arm and reference along a curve."""
+    """What the task is judged by first, of every variant and reference along a curve."""
     lines: list[Line] = []
     meaning, shares = "success, share of episodes", True
-    for number, name in enumerate([*(arm.name for arm in study.arms), *study.references]):
+    for number, name in enumerate([*(variant.name for variant in study.arms), *study.references]):
         found = [
             (point.x, scores)
             for point in sorted(curve.points, key=lambda point: point.x)

@@ -1,4 +1,4 @@
-"""What a study is made of: arms that are trained alike and compared (`StudyConfig`)."""
+"""What a study is made of: variants that are trained alike and compared (`StudyConfig`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -20,6 +20,7 @@ from training.collect.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
 from training.command.suggestions import like_files
 from training.io import config as configuration
 from training.io.config import UserError
+from training.io.overrides import read_overrides
 
 __all__ = [
     "CurveConfig",
@@ -27,6 +28,7 @@ __all__ = [
     "StageConfig",
     "StudyConfig",
     "VariantConfig",
+    "load_comparison",
     "load_config",
     "place_name",
     "slug",
@@ -35,13 +37,16 @@ __all__ = [
 ]
 
 _MOST_RUNS = 1000
+T = TypeVar("T")
+_NAMES = {"variants": "arms", "leading_variants": "leading_arms"}
+"""Keys that a file may use in place of the older names, which records keep."""
 Reference = Literal["oracle", "blind", "random"]
 _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class StageConfig:
-    """One training run of every arm and seed."""
+    """One training run of every variant and seed."""
 
     trainer: str
     """What trains: es, bc, ppo, or "module:NAME" of a trainer of your own."""
@@ -50,8 +55,8 @@ class StageConfig:
     set: dict[str, Any] = field(default_factory=dict)
     """Fields of it that this study changes, keys dotted where nested."""
     always: dict[str, Any] = field(default_factory=dict)
-    """The same, whatever an arm says: such as {feature_map: softmax} of a first stage, from whose
-    policy each arm goes on with its own feature map."""
+    """The same, whatever a variant says: such as {feature_map: softmax} of a first stage, from
+    whose policy each variant continues with its own feature map."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -66,9 +71,9 @@ class VariantConfig:
     name: str = Field(min_length=1)
     """What the page calls it; file names follow from it."""
     set: dict[str, Any] = field(default_factory=dict)
-    """Fields of every stage's configuration that make the arm, keys dotted where nested."""
+    """Fields of every stage's configuration that make the variant, keys dotted where nested."""
     group: str | None = Field(default=None, min_length=1)
-    """Arms of one group, such as the same attention at several learning rates, are averaged too."""
+    """Variants of one group, such as one attention at several learning rates, are averaged too."""
     control: bool = False
     """A control, such as no attention at all: reported, but not as a cheap kind of attention."""
 
@@ -86,7 +91,7 @@ class PointConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class CurveConfig:
-    """How the trained arms and the references fare where the task is changed by degrees."""
+    """How the trained variants and the references fare where the task is changed by degrees."""
 
     name: str = Field(min_length=1)
     """Its heading."""
@@ -95,7 +100,7 @@ class CurveConfig:
     points: tuple[PointConfig, ...] = Field(min_length=1, max_length=1000)
     """The places."""
     episodes: int = Field(default=50, ge=2, le=10**5)
-    """Episodes of every arm, seed and reference at each."""
+    """Episodes of every variant, seed and reference at each."""
     repair: Repair | None = None
     """Repair of depth pictures there, in place of the policies' own setting: none, holes or full;
     null: their own."""
@@ -107,32 +112,33 @@ class CurveConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class StudyConfig:
-    """Arms trained over several seeds by the same stages, evaluated on the same scenes."""
+    """Variants trained over several seeds by the same stages, evaluated on the same scenes."""
 
     title: str = Field(min_length=1)
     """Heading of the page."""
     stages: tuple[StageConfig, ...] = Field(min_length=1, max_length=16)
     """Training runs in turn, each but the first from the policy of the one before; the last one's
-    policy is the arm's."""
+    policy is the variant's."""
     arms: tuple[VariantConfig, ...] = Field(min_length=1, max_length=1000)
     """What is compared."""
     leading_arms: int | None = Field(default=None, ge=1, le=1000)
     """How many of them, the first, have all their seeds and curves before the others begin; null:
     all."""
     baseline: str
-    """Name of the arm that the others are measured against."""
+    """Name of the variant that the others are measured against."""
     headline: str | None = None
-    """Name of the arm that the page's first sentence is about; null: the best but the baseline."""
+    """Name of the variant that the page's first sentence is about; null: the best other than the
+    baseline."""
     equal_within: float = Field(default=0.02, ge=0, lt=1)
-    """An arm earns as much as the baseline if its reward is lower by at most this share; the lower
-    end of the interval decides."""
+    """A variant earns as much as the baseline if its reward is lower by at most this share; the
+    lower end of the interval decides."""
     seeds: tuple[Annotated[int, Field(ge=0, lt=2**32)], ...] = Field(
         default=(0, 1, 2), min_length=1, max_length=1000
     )
-    """Training seeds; each gives every arm one policy."""
+    """Training seeds; each gives every variant one policy."""
     best_seeds: int | None = Field(default=None, ge=2, le=1000)
-    """Report the best so many of the seeds of each arm beside all of them, as papers do; by reward
-    on the task. Only where there are more. Null: all alone."""
+    """Report the best so many of the seeds of each variant beside all of them, as papers do; by
+    reward on the task. Only where there are more. Null: all alone."""
     seed_keys: Annotated[tuple[str, ...], Field(max_length=100)] = (
         "seed",
         "policy.init_seed",
@@ -144,14 +150,14 @@ class StudyConfig:
     env: dict[str, Any] = field(default_factory=dict)
     """Settings of the environment in all evaluations."""
     episodes: int = Field(default=200, ge=2, le=10**5)
-    """Evaluation episodes of every arm, seed and reference, the same scenes for all."""
+    """Evaluation episodes of every variant, seed and reference, the same scenes for all."""
     evaluation_seed: int = Field(default=EVALUATION_SEEDS_FROM, ge=VALIDATION_SEEDS_FROM, lt=2**32)
     """Seed of the first; training uses none from 100000 up. Below that, from 90000 up, are
-    validation scenes, to choose an arm by: for studies that clone recorded demonstrations."""
+    validation scenes, to choose a variant by: for studies that clone recorded demonstrations."""
     curves: tuple[CurveConfig, ...] = Field(default=(), max_length=100)
     """Evaluations where the task is changed."""
     compare_stages: bool = False
-    """Evaluate the policies of the headline arm's earlier stages too: what each stage brings."""
+    """Evaluate the headline variant's earlier stages too: what each stage brings."""
     demonstrations: str | None = None
     """Arguments of `python -m training.demos` that records what the stages clone; null: none."""
     workers: int | None = Field(default=None, ge=1, le=4096)
@@ -164,30 +170,32 @@ class StudyConfig:
     device: str = "cpu"
     """PyTorch device of evaluations and of the measured latency."""
     videos: bool = True
-    """Film the first seed's policy of every arm, where the environment can be filmed."""
+    """Record a video of the first seed's policy of every variant, where the environment renders."""
 
     @property
     def controls(self) -> set[str]:
-        """Names of the arms that are controls."""
-        return {arm.name for arm in self.arms if arm.control}
+        """Names of the variants that are controls."""
+        return {variant.name for variant in self.arms if variant.control}
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        names = [arm.name for arm in self.arms]
-        _distinct("arm", names, get_args(Reference))
+        names = [variant.name for variant in self.arms]
+        _distinct("variant", names, get_args(Reference))
         _distinct("curve", [curve.name for curve in self.curves])
         for key, name in (("baseline", self.baseline), ("headline", self.headline)):
             if name is not None and name not in names:
-                raise ValueError(f"{key} must be one of the arms {', '.join(names)}, got {name!r}")
+                raise ValueError(
+                    f"{key} must be one of the variants {', '.join(names)}, got {name!r}"
+                )
         if self.compare_stages and (self.headline is None or len(self.stages) < 2):
-            raise ValueError("compare_stages needs a headline arm and at least 2 stages")
+            raise ValueError("compare_stages needs a headline variant and at least 2 stages")
         for key, values in (("seeds", self.seeds), ("references", self.references)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{key} must be distinct, got {list(values)}")
         runs = len(self.seeds) * len(self.arms) * len(self.stages)
         if runs > _MOST_RUNS:
             raise ValueError(
-                f"seeds, arms and stages make {runs} runs, where there can be at most {_MOST_RUNS}"
+                f"seeds, variants and stages make {runs} runs, but at most {_MOST_RUNS} are allowed"
             )
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
             self.demonstrations is None
@@ -280,8 +288,29 @@ def study_file(given: str) -> Path:
     return shipped if not Path(given).exists() and shipped.is_file() else Path(given)
 
 
+def load_comparison(cls: type[T], path: str | Path, overrides: Sequence[str]) -> T:
+    """A configuration with variants, in which `variants` may stand for `arms`, as records have it.
+
+    Raises UserError when something is wrong.
+    """
+
+    def renamed(data: Any) -> Any:
+        for new, old in _NAMES.items():
+            if new in data and old in data:
+                raise UserError(f"{path}: {new} and {old} are the same setting; give one of them")
+            if new in data:
+                data[old] = data.pop(new)
+        return data
+
+    data, changes = renamed(configuration.read_yaml(path)), renamed(read_overrides(overrides))
+    for claim in data.get("orderings") or ():
+        if isinstance(claim, dict):
+            renamed(claim)
+    return configuration.combine(cls, data, changes, path, list(overrides))
+
+
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> StudyConfig:
     """The study with every default filled in; UserError when something is wrong."""
-    if not {"stages", "arms"} & configuration.read_yaml(path).keys():
-        raise UserError(f"{path} is no study: it has neither stages nor arms")
-    return configuration.load(StudyConfig, path, overrides)
+    if not {"stages", "arms", "variants"} & configuration.read_yaml(path).keys():
+        raise UserError(f"{path} is no study: it has neither stages nor variants")
+    return load_comparison(StudyConfig, path, overrides)

@@ -1,4 +1,4 @@
-"""Tables of a study's page over parts of its runs: the best seeds, groups of arms, stopped runs."""
+"""Tables over parts of a study's runs: the best seeds, groups of variants, stopped runs."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from training.reports.html import Column, Table, table_of
 __all__ = ["Pairs", "best", "best_pairs", "group_pairs", "groups", "stops"]
 
 Pairs = Mapping[str, Sequence[tuple[str, int]]]
-"""By the name of a line or row, what it is the mean of: names of arms, and seeds."""
+"""By the name of a line or row, what it is the mean of: names of variants, and seeds."""
 
 
-def _by_seed(study: StudyConfig, out: Path, arm: str) -> dict[int, Scores]:
-    """An arm's episodes on the task, by seed."""
-    found = {s: scores_at(study, out, [f"{slug(arm)}-s{s}"], None, None) for s in study.seeds}
+def _by_seed(study: StudyConfig, out: Path, variant: str) -> dict[int, Scores]:
+    """A variant's episodes on the task, by seed."""
+    found = {s: scores_at(study, out, [f"{slug(variant)}-s{s}"], None, None) for s in study.seeds}
     return {seed: scores for seed, scores in found.items() if scores is not None}
 
 
 def best_pairs(study: StudyConfig, out: Path) -> Pairs:
-    """Seeds that earn the most, of every arm of which more are evaluated than are picked; none
+    """Seeds that earn the most, of every variant of which more are evaluated than are picked; none
     where the study asks for none."""
     if study.best_seeds is None:
         return {}
     found = {}
-    for arm in study.arms:
-        scores = _by_seed(study, out, arm.name)
+    for variant in study.arms:
+        scores = _by_seed(study, out, variant.name)
         if len(scores) > study.best_seeds:
             order = sorted(scores, key=lambda seed: scores[seed].reward, reverse=True)
-            found[arm.name] = [(arm.name, seed) for seed in sorted(order[: study.best_seeds])]
+            found[variant.name] = [
+                (variant.name, seed) for seed in sorted(order[: study.best_seeds])
+            ]
     return found
 
 
@@ -51,7 +53,7 @@ def best(study: StudyConfig, out: Path, pairs: Pairs) -> Table | None:
         seeds = [seed for _, seed in kept]
         rows.append((name, [*scores.values()], [scores[seed] for seed in seeds], seeds))
     columns: list[Column] = [
-        ("arm", "", lambda row: row[0]),
+        ("variant", "", lambda row: row[0]),
         ("seeds", "", lambda row: len(row[1])),
         ("reward", "of all, mean ± sd", lambda row: _spread([one.reward for one in row[1]])),
         ("reward", f"of the best {study.best_seeds}, mean ± sd",
@@ -64,16 +66,16 @@ def best(study: StudyConfig, out: Path, pairs: Pairs) -> Table | None:
 
 
 def group_pairs(study: StudyConfig) -> Pairs:
-    """Arms and seeds of every group; none where the study has no groups."""
+    """Variants and seeds of every group; none where the study has no groups."""
     found: dict[str, list[tuple[str, int]]] = {}
-    for arm in study.arms:
-        if arm.group is not None:
-            found.setdefault(arm.group, []).extend((arm.name, seed) for seed in study.seeds)
+    for variant in study.arms:
+        if variant.group is not None:
+            found.setdefault(variant.group, []).extend((variant.name, seed) for seed in study.seeds)
     return found
 
 
 def groups(summary: Summary, runs: Sequence[TrainingJob], pairs: Pairs) -> Table | None:
-    """The mean over the arms of every group that were evaluated; None without groups."""
+    """The mean over the variants of every group that were evaluated; None without groups."""
     if not pairs:
         return None
     trained: dict[str | None, list[TrainingJob]] = {}
@@ -83,7 +85,7 @@ def groups(summary: Summary, runs: Sequence[TrainingJob], pairs: Pairs) -> Table
     rows: list[tuple[str, list[str], list[Scores]]] = []
     for group, own in pairs.items():
         names = [*dict.fromkeys(name for name, _ in own)]
-        known = [summary.arms[name].scores for name in names if name in summary.arms]
+        known = [summary.variants[name].scores for name in names if name in summary.variants]
         rows.append((group, names, known))
 
     def of(value: Any) -> Any:
@@ -92,11 +94,11 @@ def groups(summary: Summary, runs: Sequence[TrainingJob], pairs: Pairs) -> Table
     outcomes = {one.headline.label for *_, all_ in rows for one in all_ if one.headline}
     columns: list[Column] = [
         ("group", "", lambda row: row[0]),
-        ("arms", "evaluated, of all", lambda row: f"{len(row[2])} of {len(row[1])}"),
-        ("reward", "mean ± sd over the arms", of(lambda one: one.reward)),
-        *((name, "mean ± sd over the arms", of(lambda one: float(one.outcomes.mean())))
+        ("variants", "evaluated, of all", lambda row: f"{len(row[2])} of {len(row[1])}"),
+        ("reward", "mean ± sd over the variants", of(lambda one: one.reward)),
+        *((name, "mean ± sd over the variants", of(lambda one: float(one.outcomes.mean())))
           for name in sorted(outcomes)),
-        ("success", "mean over the arms", lambda row: _reached(row[2])),
+        ("success", "mean over the variants", lambda row: _reached(row[2])),
         ("not finite", "runs, of those trained", lambda row: _stopped(trained.get(row[0], []))),
     ]  # fmt: skip
     return table_of(columns, rows)
@@ -116,7 +118,7 @@ def stops(runs: Sequence[TrainingJob]) -> Table | None:
          f"{stop.iterations} of {run.job.iterations}", stop.reason]
         for run, stop in found if stop is not None
     ]  # fmt: skip
-    head = [("arm", ""), ("seed", ""), ("stage", ""), ("iterations", "made"), ("why", "")]
+    head = [("variant", ""), ("seed", ""), ("stage", ""), ("iterations", "made"), ("why", "")]
     return Table(head, rows, text=len(head) - 1) if rows else None
 
 

@@ -1,4 +1,4 @@
-"""Curves of a study's page: arms over training or along a curve, with bands."""
+"""Curves of a study's page: variants over training or along a curve, with bands."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from training.reports.svg import INK, finish
 __all__ = ["OVERLAID", "Line", "draw_lines"]
 
 OVERLAID = 4
-"""So many arms are drawn over each other; of more, each has a panel of its own."""
+"""So many variants are drawn over each other; of more, each has a panel of its own."""
 _COLUMNS = 6
 _PANEL_IN = 2.2, 1.6
 _HEADING_LETTERS = 32  # of a line above a panel
 _SCRIPTED: dict[str, Any] = {"oracle": ":", "blind": "-.", "random": (0, (1, 4))}
 """Line patterns of scripted policies."""
 _BEHIND: dict[str, Any] = {"color": INK, "alpha": 0.35, "linewidth": 1.2}
-"""The baseline's line in other arms' panels."""
+"""The baseline's line in other variants' panels."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Line:
     number: int
     """Which colour and pattern."""
     name: str
-    """Of an arm, or of a scripted policy."""
+    """Of a variant, or of a scripted policy."""
     x: np.ndarray
     y: np.ndarray
     low: np.ndarray
@@ -44,18 +44,18 @@ class Line:
 def draw_lines(
     lines: Sequence[Line], title: str, xlabel: str, ylabel: str, baseline: str, share: bool = False
 ) -> str:
-    """Curves with bands as SVG, of class `panels` where each arm has a panel of its own, the
+    """Curves with bands as SVG, of class `panels` where each variant has a panel of its own, the
     baseline's curve grey behind it; with `share` the vertical axis is from 0 to 1."""
-    arms = [line for line in lines if not line.scripted]
+    variants = [line for line in lines if not line.scripted]
     scripted = [line for line in lines if line.scripted]
-    if len(arms) <= OVERLAID:
+    if len(variants) <= OVERLAID:
         figure, axis = single(xlabel, ylabel)
-        for line in arms:
+        for line in variants:
             _draw(axis, line, share)
         axes, kind, behind = [axis], "", []
     else:
-        behind = [line for line in arms if line.name == baseline]
-        figure, axes = _panels(arms, behind, xlabel, ylabel, share)
+        behind = [line for line in variants if line.name == baseline]
+        figure, axes = _panels(variants, behind, xlabel, ylabel, share)
         kind = "panels"
     for axis in axes:
         for line in scripted:
@@ -82,20 +82,20 @@ def _scripted(name: str) -> dict[str, Any]:
 
 
 def _panels(
-    arms: Sequence[Line], behind: Sequence[Line], xlabel: str, ylabel: str, share: bool
+    variants: Sequence[Line], behind: Sequence[Line], xlabel: str, ylabel: str, share: bool
 ) -> tuple[Any, list[Any]]:
-    """A figure with an axis for each arm, all to one scale, lines `behind` in those of others."""
-    columns = min(len(arms), _COLUMNS)
-    rows = math.ceil(len(arms) / columns)
+    """A figure with an axis for each variant, to one scale; lines `behind` in those of others."""
+    columns = min(len(variants), _COLUMNS)
+    rows = math.ceil(len(variants) / columns)
     figure = empty(columns * _PANEL_IN[0], rows * _PANEL_IN[1] + 0.6)
     figure.supxlabel(xlabel, color=INK, parse_math=False, fontsize=10)
     figure.supylabel(ylabel, color=INK, parse_math=False, fontsize=10)
     axes = list(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).flat)
-    for axis in axes[len(arms) :]:
+    for axis in axes[len(variants) :]:
         axis.remove()
-    for place, (axis, line) in enumerate(zip(axes, arms, strict=False)):
+    for place, (axis, line) in enumerate(zip(axes, variants, strict=False)):
         dress(axis, size=8)
-        axis.tick_params(labelbottom=place + columns >= len(arms))
+        axis.tick_params(labelbottom=place + columns >= len(variants))
         axis.xaxis.get_major_locator().set_params(nbins=4)
         heading = textwrap.fill(f"{line.number + 1}. {line.name}", _HEADING_LETTERS)
         axis.set_title(heading, loc="left", fontsize=8.5, color=INK, parse_math=False)
@@ -103,11 +103,11 @@ def _panels(
             if other is not line:
                 axis.plot(other.x, other.y, clip_on=False, **_BEHIND)
         _draw(axis, line, share, solid=True)
-    return figure, axes[: len(arms)]
+    return figure, axes[: len(variants)]
 
 
 def _draw(axis: Any, line: Line, share: bool, solid: bool = False) -> None:
-    """An arm's curve and band; `solid` where its colour need not tell it from all others."""
+    """A variant's curve and band; `solid` where its colour need not tell it from all others."""
     colour, dashes, _ = look(line.number)
     pattern = (0, tuple(map(float, dashes.split()))) if dashes and not solid else "-"
     marker = "o" if len(line.x) <= 15 else ""

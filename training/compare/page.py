@@ -59,7 +59,7 @@ def render(
         failed: a reason for each of them that failed.
     """
     task = find_task(runs[0].job.env_id) if runs else None
-    one_seed = any(row.scores.seeds == 1 for row in summary.arms.values())
+    one_seed = any(row.scores.seeds == 1 for row in summary.variants.values())
     alone = " (one seed: over scenes alone)" if one_seed else ""
     unfinished, state = sections_of_state("study", missing, failed)
     sentences = headline(study, summary)
@@ -128,8 +128,8 @@ def _results(
     last, ceiling = study.evaluation_seed + study.episodes - 1, at_ceiling(summary)
     table = tables.results(study, out, summary, runs)
     at_end = (
-        f"= marks {len(ceiling)} of {len(summary.arms)} variants that are at the ceiling: success "
-        "does not tell them apart. See where they can fail: curves, held-out loss."
+        f"= marks {len(ceiling)} of {len(summary.variants)} variants that are at the ceiling: "
+        "success does not tell them apart. See where they can fail: curves, held-out loss."
     )
     return Section("Results", [
         table or note("Nothing is measured yet."),
@@ -249,7 +249,7 @@ def _provenance(
 
 
 def _trained_on(curve: CurveConfig, runs: Sequence[TrainingJob]) -> str:
-    """What the first arm's stages had for the settings that a curve changes."""
+    """What the first variant's stages had for the settings that a curve changes."""
     keys = list(dict.fromkeys(key for point in curve.points for key in point.set))
     stages = []
     for run in runs:

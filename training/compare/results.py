@@ -35,7 +35,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Scores:
-    """Episodes of the policies of one arm, or of a scripted one: a row a training seed."""
+    """Episodes of the policies of one variant, or of a scripted one: a row a training seed."""
 
     rewards: np.ndarray
     """(seeds, scenes), undiscounted sums."""
@@ -177,12 +177,12 @@ def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> li
     return front
 
 
-def finished_runs(runs: Sequence[TrainingJob], arm: str, stage: int) -> dict[int, Curve]:
-    """The metrics of an arm's finished runs at a stage, by seed, where a row of them is left."""
+def finished_runs(runs: Sequence[TrainingJob], variant: str, stage: int) -> dict[int, Curve]:
+    """The metrics of a variant's finished runs at a stage, by seed, where a row of them is left."""
     curves = {
         run.seed: read_metrics(run.directory)
         for run in runs
-        if (run.variant.name, run.stage) == (arm, stage)
+        if (run.variant.name, run.stage) == (variant, stage)
         and iterations_made(run.directory) == run.job.iterations
     }
     return {seed: curve for seed, curve in curves.items() if len(curve.columns["iteration"])}

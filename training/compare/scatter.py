@@ -1,4 +1,4 @@
-"""Cost against reward on a study's page: a point an arm, numbered, the Pareto front ringed."""
+"""Cost against reward on a study's page: a point a variant, numbered, the Pareto front ringed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIRECTIONS = 16
 
 @dataclass(frozen=True)
 class Point:
-    """An arm's cost and reward."""
+    """A variant's cost and reward."""
 
     number: int
     x: float
@@ -106,7 +106,7 @@ def draw_points(
     """Cost against reward as SVG, numbered as in the legend; `across` are dashed levels by
     name, where they are near.
 
-    Arms without cost are drawn beside each other on the left, where the axis is labelled none.
+    Variants without cost are drawn beside each other on the left, where the axis is labelled none.
     """
     figure, axis = single(xlabel, ylabel)
     if any(point.name for point in points):
@@ -157,7 +157,7 @@ def _scatter(axis: Any, points: Sequence[Point], across: dict[str, float]) -> No
     bottom, top = axis.get_ylim()
     for name, level in across.items():
         if not bottom - (top - bottom) < level < top + (top - bottom):
-            continue  # it would press the arms together
+            continue  # it would press the variants together
         axis.axhline(level, color=INK, linewidth=0.8, linestyle="--", alpha=0.6, clip_on=False)
         axis.annotate(
             name, (1, level), xycoords=("axes fraction", "data"), textcoords="offset points",

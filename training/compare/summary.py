@@ -1,4 +1,4 @@
-"""A study's arms beside each other, and the sentences that their figures make."""
+"""A study's variants beside each other, and the sentences that their figures make."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CEILING = 0.95
 
 @dataclass(frozen=True)
 class Row:
-    """An arm or a scripted policy on the task itself."""
+    """A variant or a scripted policy on the task itself."""
 
     name: str
     scores: Scores
@@ -57,10 +57,10 @@ class Row:
 class Summary:
     """What is known of a study."""
 
-    arms: dict[str, Row]
+    variants: dict[str, Row]
     references: dict[str, Row]
     front: dict[str, list[str]]
-    """Arms on the Pareto front, controls aside, by the cost: attention or total FLOPs."""
+    """Variants on the Pareto front, controls aside, by the cost: attention or total FLOPs."""
     provenance: dict[str, Any]
 
 
@@ -68,7 +68,7 @@ def scores_of(
     study: StudyConfig, out: Path, name: str, curve: CurveConfig | None = None,
     point: PointConfig | None = None,
 ) -> Scores | None:  # fmt: skip
-    """An arm's or reference's episodes on the task, or at a point of a curve; None without any."""
+    """Episodes of a variant or reference, on the task or at a point of a curve; None without."""
     who = [name] if name in study.references else [f"{slug(name)}-s{s}" for s in study.seeds]
     return scores_at(study, out, who, curve, point)
 
@@ -88,17 +88,17 @@ def scores_at(
 
 
 def summarise(study: StudyConfig, out: Path) -> Summary:
-    """Read what is there; arms and references without an evaluation are left out.
+    """Read what is there; variants and references without an evaluation are left out.
 
     UserError when a file is damaged.
     """
     costs, origin = _measured_costs(out / "costs.json")
-    names = [*(arm.name for arm in study.arms), *study.references]
+    names = [*(variant.name for variant in study.arms), *study.references]
     found = {name: scores_of(study, out, name) for name in names}
     scores = {name: one for name, one in found.items() if one is not None}
     rows = {name: _row(study, name, scores, costs) for name in scores}
-    arms = {arm.name: rows[arm.name] for arm in study.arms if arm.name in rows}
-    rivals = {name: row for name, row in arms.items() if name not in study.controls}
+    variants = {variant.name: rows[variant.name] for variant in study.arms if variant.name in rows}
+    rivals = {name: row for name, row in variants.items() if name not in study.controls}
     front = {
         kind: pareto_front(
             {name: row.cost[kind] for name, row in rivals.items() if row.cost is not None},
@@ -107,11 +107,11 @@ def summarise(study: StudyConfig, out: Path) -> Summary:
         for kind in ("attention", "total")
     }
     references: dict[str, Row] = {name: rows[name] for name in study.references if name in rows}
-    return Summary(arms, references, front, origin)
+    return Summary(variants, references, front, origin)
 
 
 def _measured_costs(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Costs by arm and where they were measured; nothing without the file."""
+    """Costs by variant and where they were measured; nothing without the file."""
     if not file.is_file():
         return {}, {}
     measured = dataclasses.asdict(read_json(Measured, file))
@@ -151,10 +151,10 @@ def _share_of(ours: Scores, oracle: Scores) -> Interval | None:
 
 
 def of_controls(study: StudyConfig, summary: Summary) -> str:
-    """What every control reaches beside the headline arm, of what the task is judged by; nothing
-    where that arm, or every control, is not measured."""
-    told = summary.arms.get(study.headline or study.baseline)
-    controls = [row for name, row in summary.arms.items() if name in study.controls]
+    """What every control reaches beside the headline variant, of what the task is judged by;
+    nothing where that variant, or every control, is not measured."""
+    told = summary.variants.get(study.headline or study.baseline)
+    controls = [row for name, row in summary.variants.items() if name in study.controls]
     others = [row for row in controls if told is not None and row.name != told.name]
     if told is None or not others:
         return ""
@@ -173,36 +173,36 @@ def _reached(scores: Scores, measured: bool) -> str:
 
 
 def at_ceiling(summary: Summary) -> list[str]:
-    """Arms that succeed nearly always, and as often as the best arm and the oracle, by intervals
+    """Variants that nearly always succeed, as often as the best one and the oracle, by intervals
     that meet: the task does not tell these apart. None of a task judged otherwise."""
-    arms = list(summary.arms.values())
-    if not arms or any(row.scores.measured is not None for row in arms):
+    variants = list(summary.variants.values())
+    if not variants or any(row.scores.measured is not None for row in variants):
         return []
     oracle = summary.references.get("oracle")
-    known = arms if oracle is None else [*arms, oracle]
+    known = variants if oracle is None else [*variants, oracle]
     best = max((row.scores for row in known), key=lambda scores: scores.success)
     least = best.success_interval[0]
     near = [
         row.name
-        for row in arms
+        for row in variants
         if row.scores.success >= CEILING and row.scores.success_interval[1] >= least
     ]
     return near if len(near) > 1 else []
 
 
 def headline(study: StudyConfig, summary: Summary) -> list[str]:
-    """What the figures say of the headline arm and of the cheapest equal one against the baseline.
+    """The headline variant, and the cheapest equal one, against the baseline.
 
     No sentence before both have been measured.
     """
-    base = summary.arms.get(study.baseline)
-    if base is None or len(summary.arms) < min(len(study.arms), 2):
+    base = summary.variants.get(study.baseline)
+    if base is None or len(summary.variants) < min(len(study.arms), 2):
         return ["Not enough is measured yet for a comparison with the baseline."]
     if len(study.arms) == 1:
         low, high = base.interval
         earned = f"{base.scores.reward:.3f} (95 % interval {low:.3f} to {high:.3f})"
         return [f"{base.name} earns {earned}.", _success(base, summary)]
-    compared = {name: row for name, row in summary.arms.items() if row.ratio is not None}
+    compared = {name: row for name, row in summary.variants.items() if row.ratio is not None}
     if not compared:
         low, high = base.interval
         return [

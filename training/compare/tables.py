@@ -28,10 +28,12 @@ __all__ = ["budget", "controls", "decisions", "gaze", "held_out", "results", "st
 def results(
     study: StudyConfig, out: Path, summary: Summary, runs: Sequence[TrainingJob]
 ) -> Table | None:
-    """What every arm and scripted policy came to on the task, and what it costs."""
-    rows = [*summary.arms.values(), *summary.references.values()]
-    ceiling, numbers = at_ceiling(summary), [arm.name for arm in study.arms]
-    outcomes = [row.scores.headline for row in summary.arms.values() if _is_measured(row.scores)]
+    """What every variant and scripted policy came to on the task, and what it costs."""
+    rows = [*summary.variants.values(), *summary.references.values()]
+    ceiling, numbers = at_ceiling(summary), [variant.name for variant in study.arms]
+    outcomes = [
+        row.scores.headline for row in summary.variants.values() if _is_measured(row.scores)
+    ]
 
     def name(row: Row) -> str:
         if row.name in study.references:
@@ -46,7 +48,7 @@ def results(
         return lambda row: "-" if row.cost is None else shown(row.cost[key])
 
     columns: list[Column] = [
-        ("arm", "", name),
+        ("variant", "", name),
         ("seeds", "", lambda row: "-" if row.name in study.references else row.scores.seeds),
         ("success", "of episodes, 95 % interval", success),
         *((one.label, f"{_unit(one)}95 % interval", lambda row: _measured(row.scores))
@@ -123,8 +125,8 @@ def controls(study: StudyConfig, curve: CurveConfig, out: Path) -> Table | None:
     Seeds and scenes are paired; intervals are over both. None without a control, without several
     kinds of attention, or where a policy is not evaluated yet. UserError when a file is damaged.
     """
-    kinds = [arm.name for arm in study.arms if not arm.control]
-    rivals = [arm.name for arm in study.arms if arm.control]
+    kinds = [variant.name for variant in study.arms if not variant.control]
+    rivals = [variant.name for variant in study.arms if variant.control]
     if not rivals or len(kinds) < 2:
         return None
     points = sorted(curve.points, key=lambda point: point.x)
@@ -159,16 +161,15 @@ _DECISIONS: dict[str, tuple[str, str, Callable[[Any], str]]] = {
     "total": ("total", "MFLOPs", millions),
     "p50_ms": ("p50", "ms", "{:.3f}".format),
     "p99_ms": ("p99", "ms", "{:.3f}".format),
-    "state": ("carried", "numbers", "{:,}".format),
+    "state": ("state", "numbers", "{:,}".format),
 }
 """Field of `evaluations.Cost`: title, unit, and how a value is written."""
 
 
 def decisions(summary: Summary) -> Table | None:
-    """What a decision of every arm takes and what is remembered for the next one; None where no
-    arm's times were measured over an episode. Columns that are not measured of any arm are left
-    out, as are numbers carried where no arm carries any."""
-    costs = {name: row.cost for name, row in summary.arms.items() if row.cost is not None}
+    """Time and memory of a decision of every variant; None where no times over an episode were
+    measured. Columns that no variant has are left out, as is the state where all have none."""
+    costs = {name: row.cost for name, row in summary.variants.items() if row.cost is not None}
     if all(cost["p50_ms"] is None for cost in costs.values()):
         return None
     kinds = [key for key in _DECISIONS if any(cost[key] is not None for cost in costs.values())]
@@ -179,14 +180,14 @@ def decisions(summary: Summary) -> Table | None:
         title, unit, shown = _DECISIONS[key]
         return title, unit, lambda one: "-" if one[1][key] is None else shown(one[1][key])
 
-    return table_of([("arm", "", lambda one: one[0]), *map(cell, kinds)], costs.items())
+    return table_of([("variant", "", lambda one: one[0]), *map(cell, kinds)], costs.items())
 
 
 def held_out(study: StudyConfig, runs: Sequence[TrainingJob]) -> list[Table]:
-    """The last held-out loss of every run that cloned, by arm, a table for every stage that did."""
+    """The last held-out loss of every run that cloned, by variant; a table for every such stage."""
     tables = []
     for stage in range(len(study.stages)):
-        losses = {arm.name: _last_losses(runs, arm.name, stage) for arm in study.arms}
+        losses = {variant.name: _last_losses(runs, variant.name, stage) for variant in study.arms}
         base = losses[study.baseline]
         of_stage = f"of stage {stage + 1}, " if len(study.stages) > 1 else ""
         rows = []
@@ -197,7 +198,7 @@ def held_out(study: StudyConfig, runs: Sequence[TrainingJob]) -> list[Table]:
             if own:
                 rows.append([name, _over_seeds(list(own.values()), "#.4g"), against, *by_seed])
         head = [
-            ("arm", ""), ("held-out loss", f"{of_stage}mean, 95 % interval over seeds"),
+            ("variant", ""), ("held-out loss", f"{of_stage}mean, 95 % interval over seeds"),
             ("more than the baseline", "of the same seeds, 95 % interval"),
             *((f"seed {seed}", "") for seed in study.seeds),
         ]  # fmt: skip
@@ -205,9 +206,9 @@ def held_out(study: StudyConfig, runs: Sequence[TrainingJob]) -> list[Table]:
     return tables
 
 
-def _last_losses(runs: Sequence[TrainingJob], arm: str, stage: int) -> dict[int, float]:
-    """The last held-out loss of an arm's finished runs, by seed."""
-    columns = {seed: one.columns for seed, one in finished_runs(runs, arm, stage).items()}
+def _last_losses(runs: Sequence[TrainingJob], variant: str, stage: int) -> dict[int, float]:
+    """The last held-out loss of a variant's finished runs, by seed."""
+    columns = {seed: one.columns for seed, one in finished_runs(runs, variant, stage).items()}
     last = {seed: float(one["val_loss"][-1]) for seed, one in columns.items() if "val_loss" in one}
     return {seed: loss for seed, loss in last.items() if math.isfinite(loss)}
 
@@ -218,13 +219,14 @@ def _over_seeds(values: Sequence[float], form: str) -> str:
 
 
 def stages(study: StudyConfig, out: Path, runs: Sequence[TrainingJob]) -> Table | None:
-    """The headline arm's policy after each stage, on the task and along the curves; None where
+    """The headline variant's policy after each stage, on the task and along the curves; None where
     earlier stages are not evaluated. UserError when a file is damaged."""
     if not study.compare_stages or study.headline is None:
         return None
-    of_arm = [run for run in runs if run.variant.name == study.headline]
+    of_variant = [run for run in runs if run.variant.name == study.headline]
     by_stage = [
-        [run.directory.name for run in of_arm if run.stage == i] for i in range(len(study.stages))
+        [run.directory.name for run in of_variant if run.stage == i]
+        for i in range(len(study.stages))
     ]
     places: list[tuple[str, CurveConfig | None, PointConfig | None]] = [("the task", None, None)]
     places += [
@@ -269,11 +271,12 @@ def gaze(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | No
         for run in runs
         if (path := GazeJob.path_of(run.directory)).is_file()
     ]
-    arms = {f"{i + 1}. {arm.name}": arm for i, arm in enumerate(study.arms)}
-    by_arm = {
-        name: [one for run, one in measured if run.variant == arm] for name, arm in arms.items()
+    variants = {f"{i + 1}. {variant.name}": variant for i, variant in enumerate(study.arms)}
+    by_variant = {
+        name: [one for run, one in measured if run.variant == variant]
+        for name, variant in variants.items()
     }
-    rows = [(name, found) for name, found in by_arm.items() if found]
+    rows = [(name, found) for name, found in by_variant.items() if found]
     if not rows:
         return None
     edges = depth_edges(measured[0][0].job.env_id)
@@ -293,7 +296,7 @@ def gaze(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | No
         return f"{np.mean(ratios):.2f} ×"
 
     columns: list[Column] = [
-        ("arm", "", lambda row: row[0]), ("seeds", "", lambda row: len(row[1])),
+        ("variant", "", lambda row: row[0]), ("seeds", "", lambda row: len(row[1])),
         (f"on {edge}", "of the tokens kept, mean ± sd", on_edges),
         ("chance", "of all tokens", share("edges")), ("times", "chance", times),
         (edges.past, "of the pixels kept", share("past_kept")),
@@ -332,21 +335,23 @@ _SPENT = {
 
 
 def budget(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | None:
-    """What finished runs took, by arm and stage, and a sentence of what was the same for all."""
+    """What finished runs took, by variant and stage, and a sentence on what was the same."""
     rows = []
     same: dict[str, bool] = {}
     for stage, settings in enumerate(study.stages):
         values: dict[str, set[float]] = {}
-        for arm in study.arms:
-            curves = finished_runs(runs, arm.name, stage).values()
+        for variant in study.arms:
+            curves = finished_runs(runs, variant.name, stage).values()
             spent = [{key: column[-1] for key, column in one.columns.items()} for one in curves]
             if not spent:
                 continue
             for one, key in ((one, key) for one in spent for key in _SPENT if key in one):
                 values.setdefault(key, set()).add(one[key])
             minutes = np.mean([one.get("wall_s", 0.0) for one in spent]) / 60
-            changes = Markup("<code>{}</code>").format(json.dumps(arm.set)) if stage == 0 else ""
-            rows.append([arm.name, f"{stage + 1} ({settings.trainer})", len(spent),
+            changes = (
+                Markup("<code>{}</code>").format(json.dumps(variant.set)) if stage == 0 else ""
+            )
+            rows.append([variant.name, f"{stage + 1} ({settings.trainer})", len(spent),
                          *(_range([one[key] for one in spent if key in one]) for key in _SPENT),
                          f"{minutes:.1f}", changes])  # fmt: skip
         same |= {key: same.get(key, True) and len(found) == 1 for key, found in values.items()}
@@ -356,9 +361,9 @@ def budget(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | 
     text = f"All finished runs of a stage took the same {_listed(alike)}" if alike else ""
     if other:
         text += f"{', but not' if alike else 'Runs took different'} {_listed(other)}"
-    head = [("arm", ""), ("stage", ""), ("finished", "seeds"),
+    head = [("variant", ""), ("stage", ""), ("finished", "seeds"),
             *((name, "a run") for name in _SPENT.values()),
-            ("wall time", "minutes a run, mean"), ("what makes the arm", "")]  # fmt: skip
+            ("wall time", "minutes a run, mean"), ("what makes the variant", "")]  # fmt: skip
     return {"table": Table(head, rows, text=len(head) - 1), "sentence": text}
 
 
