@@ -44,7 +44,7 @@ def summary(**costs):
 def test_decisions_have_their_time_and_memory():
     found = summary(exact=COST, **{"lin<ear": OLD})
     assert rows_of(decisions(found)) == {
-        "arm": ["attention MFLOPs", "total MFLOPs", "p50 ms", "p99 ms", "carried numbers"],
+        "variant": ["attention MFLOPs", "total MFLOPs", "p50 ms", "p99 ms", "state numbers"],
         "exact": ["2.000", "3.000", "1.250", "2.500", "12,345"],
         "lin&lt;ear": ["2.000", "3.000", "-", "-", "-"],
     }
@@ -53,7 +53,7 @@ def test_decisions_have_their_time_and_memory():
 def test_what_nobody_measured_or_carries_is_left_out():
     assert decisions(summary(exact=OLD)) is None
     assert decisions(summary(exact=None)) is None
-    head = rows_of(decisions(summary(exact=COST | {"state": 0})))["arm"]
+    head = rows_of(decisions(summary(exact=COST | {"state": 0})))["variant"]
     assert head[-1] == "p99 ms"
 
 
@@ -73,7 +73,7 @@ def runs(folder, losses):
 def test_held_out_losses_are_those_of_the_last_iteration(tmp_path):
     losses = {"exact": {0: 1.0, 1: 2.0, 2: 3.0}, "lin<ear": {0: 1.5, 2: 3.5}}
     found = rows_of(*held_out(STUDY, runs(tmp_path, losses)))
-    assert found["arm"][2:] == ["seed 0", "seed 1", "seed 2"]
+    assert found["variant"][2:] == ["seed 0", "seed 1", "seed 2"]
     assert found["exact"] == ["2.000 -0.4841 to 4.484", "-", "1.000", "2.000", "3.000"]
     mean, more, *by_seed = found["lin&lt;ear"]
     assert mean.startswith("2.500 ")

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from training.compare.line_charts import OVERLAID, Line, draw_lines
 from training.compare.scatter import Point, draw_picture, draw_points
+from training.reports import svg as shortening
 from training.reports.svg import _stepped, finish
 
 
@@ -90,11 +91,21 @@ def points(path):
         ("M0 0C1 2 3 4 5 6", "M0 0C1 2 3 4 5 6"),
     ],
 )
-def test_lines_go_on_by_steps(path, steps):
+def test_lines_go_on_by_steps(path, steps, monkeypatch):
+    monkeypatch.setattr(shortening, "_TOLERANCE", -1)  # every point is kept
     assert _stepped(path) == steps
 
 
-def test_steps_lead_to_the_same_points():
+def test_curves_lose_only_points_between_their_neighbours():
+    x = np.arange(300.0)
+    y = np.round(20 * np.sin(x / 40), 1)
+    (kept,) = points(_stepped("M" + " ".join(f"{a:g} {b:g}" for a, b in zip(x, y, strict=True))))
+    assert len(kept) < 100
+    assert np.abs(np.interp(x, kept[:, 0], kept[:, 1]) - y).max() < 0.2
+
+
+def test_steps_lead_to_the_same_points(monkeypatch):
+    monkeypatch.setattr(shortening, "_TOLERANCE", -1)
     walk = np.random.default_rng(0).integers(-30, 30, (200, 2)).cumsum(0) / 10
     path = "M" + " ".join(f"{x:g} {y:g}" for x, y in walk)
     np.testing.assert_allclose(points(_stepped(path))[0], walk, atol=1e-9)

@@ -71,7 +71,7 @@ def test_no_best_are_picked_of_as_few_seeds(evaluated):
 def test_the_page_says_that_picking_the_best_is_biased(evaluated):
     study, out = evaluated
     page = render(study, out, summarise(study, out), "the command", [], [])
-    for words in ("The best 2 of 4 seeds", "biased upward", "Groups of arms", "1 of 2"):
+    for words in ("The best 2 of 4 seeds", "biased upward", "Groups of variants", "1 of 2"):
         assert words in page
 
 
