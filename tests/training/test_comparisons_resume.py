@@ -16,7 +16,7 @@ from training import search, study
 
 
 class TestStudy(ResumeContract):
-    kills = (2, 9, 16)
+    kills = (3, 8)
     refusals = (
         (["title=Another"], "holds another study, 'A small study', not 'Another'"),
         (["episodes=2", "evaluation_seed=100001"], "was measured with seeds = [100000, 100001"),
