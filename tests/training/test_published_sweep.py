@@ -21,7 +21,7 @@ def test_m_and_n_were_chosen_on_validation_scenes():
     study, summary = published("bimanual_sweep")
     choices, candidates = published("bimanual_sweep_choices")
     assert choices.evaluation_seed == 90_000
-    assert len(candidates.variants) == len(choices.variants) == 4
+    assert len(candidates.variants) == len(choices.arms) == 4
     for row in candidates.variants.values():
         assert row.scores.measured.shape == (3, 50)
         assert 3 * row.cost["attention"] <= summary.variants[study.baseline].cost["attention"]

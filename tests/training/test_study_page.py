@@ -1,5 +1,6 @@
 """The page of a study: complete, self-contained, and in order in a real browser."""
 
+import html
 import re
 import shutil
 import subprocess
@@ -87,7 +88,8 @@ def test_names_are_text_not_markup(out):
 
 
 def test_it_says_what_it_rests_on(out):
-    text = " ".join(re.sub(r"<[^>]+>", " ", (out / "report.html").read_text()).split())
+    text = html.unescape(re.sub(r"<[^>]+>", " ", (out / "report.html").read_text()))
+    text = " ".join(text.split())
     for words in (
         "All finished runs of a stage took the same iterations", "Intervals: over seeds and scenes",
         "(one seed: over scenes alone)", "Trained with: stage 1 (es) wind =",
