@@ -47,32 +47,6 @@ CALLS: dict[str, list[Any]] = {
     "shared_covariance": ["positive", "trig", X, Y],
     "trig_asymptotic_ratio": [X, Y, 3],
 }
-OF_NUMBERS = {
-    "angular_relative_error_bound",
-    "angular_relative_error_slope",
-    "bipolar_normaliser",
-    "concentration_bound",
-    "expected_gaussian_l2_error",
-    "expected_largest_projection",
-    "expected_max_error_bound",
-    "harmonic_rms_error",
-    "harmonic_tail",
-    "hybrid_multiplications",
-    "kernel_lipschitz",
-    "l2_concentration_bound",
-    "largest_base_error",
-    "largest_cosine_variance",
-    "max_relative_error",
-    "mmd_tail_bound",
-    "ridge_prediction_bound",
-    "small_sum_factor",
-    "svm_prediction_bound",
-    "uniform_attention_bound",
-    "uniform_attention_features",
-    "uniform_bound",
-    "uniform_constant",
-}
-"""Functions that take no tensors."""
 SECOND = {
     "conformity_at_angle",
     "relative_error",
@@ -81,10 +55,6 @@ SECOND = {
     "rf_conformity",
 }
 """Functions whose second argument is the number that may be a tensor."""
-
-
-def test_every_public_function_is_among_the_cases() -> None:
-    assert {*CALLS, *OF_NUMBERS} == set(theory.__all__)
 
 
 def tensors(arguments: list[Any], dtype: torch.dtype, first: str) -> list[Any]:
