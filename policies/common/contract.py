@@ -1,4 +1,4 @@
-"""What a policy of the user's own must have, and what it may (docs/guide/own_policy.md)."""
+"""Protocols of custom policies: required and optional members (docs/guide/own_policy.md)."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ class Policy(Protocol):
     strategies search its parameters, and its `state_dict` is what a checkpoint holds."""
 
     def reset(self) -> None:
-        """Begin an episode: forget what was carried over from an earlier one."""
+        """Begin an episode: clear the recurrent state."""
 
     def act(self, observation: Any) -> Any:
         """The action for one observation, both as the environment has them."""

@@ -1,17 +1,16 @@
-"""Repair of depth pictures before a policy looks, by OpenCV.
+"""Repair of depth images before a policy sees them, by OpenCV.
 
-Holes are pixels that return nothing: the upper bound of the observation's space, 0 or less, or no
-finite number. Each takes the depth of the nearest pixel that returns something; `cv2.inpaint` would
-smear an edge over the hole. What returns nothing in one piece of more than a third of the picture
-is no hole but the distance, and stays.
+Holes are pixels without a return: the upper bound of the observation space, 0 or less, or no finite
+number. Each takes the depth of the nearest pixel with a return; `cv2.inpaint` would smear an edge
+over the hole. A connected region of more than a third of the image without a return is not a hole
+but the distance, and stays.
 
-False returns are told from the truth by time: what is there is seen again. The last pictures are
-moved to where the new one fits them best (template matching, whole pixels). A pixel is believed
-where the last picture, repaired or as it was reported, has nearly its depth close by; so what comes
-into view is believed when it is seen a second time. All other pixels, and holes, take what the last
-repaired picture has there. The first picture of an episode is smoothed by a median instead. Neither
-the camera's pose nor its field of view is needed, and nothing is assumed of the scene but that it
-moves by a twelfth of the picture at most from one to the next.
+False returns are recognised by time, because true ones are seen again. The last images are shifted
+to the best fit with the new one (template matching, whole pixels). A pixel counts as true where the
+last image, repaired or as reported, has nearly its depth close by; so a new object counts when it
+is seen for the second time. All other pixels, and holes, take the value of the last repaired image.
+The first image of an episode is smoothed by a median instead. Neither the pose of the camera nor
+its field of view is needed; the scene may move by a twelfth of the image between two frames.
 """
 
 import copy

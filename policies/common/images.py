@@ -1,8 +1,7 @@
-"""Pictures as a policy takes them: cropped, grey, smaller, and on a scale where 0 is the middle.
+"""Preprocessing of images: crop, grey, resize and scale.
 
-What one number means is told by the robot's geometry, by the space's bounds or by a setting; or it
-is learned while the policy acts: running statistics of each channel, which the policy's normaliser
-holds behind those of the vector.
+The scale comes from the robot's geometry, the space's bounds or a setting; or from running
+statistics of each channel, which the policy's normaliser holds after those of the vector.
 """
 
 from collections.abc import Mapping
@@ -126,15 +125,15 @@ def prepared(
 
 
 def _scale(pictures: Pictures, scaling: ImageScaling, geometry: Geometry | None) -> Scale:
-    told = {} if geometry is None else geometry.image_scaling
+    known = {} if geometry is None else geometry.image_scaling
     if isinstance(scaling, tuple):
         return Scale(scaling)
     if isinstance(scaling, dict):
         if pictures.key in scaling:
             return Scale(scaling[pictures.key])
         scaling = "auto"
-    if scaling == "auto" and pictures.key in told:
-        zero, unit = told[pictures.key]
+    if scaling == "auto" and pictures.key in known:
+        zero, unit = known[pictures.key]
         return Scale((float(zero), float(unit)))
     if scaling == "running" or not pictures.is_bounded:
         if scaling == "space":

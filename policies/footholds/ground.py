@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 POSE = 6
-"""Numbers that a camera's pose is told by."""
+"""Numbers of a camera's pose: place, then pitch, yaw and roll."""
 LANE_M = 0.18
 """To either side, where the feet are: the ground that is remembered."""
 MIDDLE_M, SPAN_M = 0.45, 0.3
@@ -58,8 +58,8 @@ class PlacePlan:
     """By the key of images, of how many cameras they are."""
     far_m: Mapping[str, float]
     """By the same, the depth that stands for no return."""
-    told: str | None
-    """Key of the observation that tells where the cameras are; None: as the geometry says."""
+    pose_key: str | None
+    """Key of the camera poses in the observation; None: poses are those of the geometry."""
 
     @property
     def numbers(self) -> int:
@@ -78,14 +78,14 @@ def place_plan(
     has_footholds: bool,
     is_projected: bool,
 ) -> PlacePlan:
-    """What a memory of places needs of a robot; where its cameras are, if pixels are projected.
+    """The plan of a robot for a memory of places; with camera poses if pixels are projected.
 
     Raises:
-        ValueError: one sentence, where it is not told.
+        ValueError: one sentence, if the geometry or the observation lacks a part.
     """
     if geometry is None or geometry.footholds is None or not has_footholds:
         raise ValueError(
-            "place_memory needs an environment whose geometry tells cameras and footholds "
+            "place_memory needs an environment whose geometry has cameras and footholds "
             "(env.unwrapped.geometry), and actions that place feet"
         )
     if not observations.pictures:
@@ -94,20 +94,20 @@ def place_plan(
         for part in ("odometry", "heading"):
             if getattr(geometry.footholds, part, None) is None:
                 raise ValueError(
-                    f"place_memory needs to be told {part} of a robot that turns, and the geometry "
-                    "tells of none"
+                    f"place_memory needs {part} in the observation of a robot that turns, and the "
+                    "geometry has none"
                 )
-    told = getattr(geometry, "told_poses", None)
+    pose_key = getattr(geometry, "told_poses", None)
     for pictures in observations.pictures if is_projected else ():
         if pictures.key not in geometry.rays or pictures.key not in geometry.positions_m:
             raise ValueError(
-                f"place_memory needs to know where the cameras of {pictures.key} are, and the "
-                "geometry tells of none"
+                f"place_memory needs the poses of the cameras of {pictures.key}, and the geometry "
+                "has none"
             )
-        if pictures.key in moving_images(geometry) and told is None:
+        if pictures.key in moving_images(geometry) and pose_key is None:
             raise ValueError(
-                f"place_memory needs to be told where the cameras of {pictures.key} are, which "
-                "are elsewhere each episode, and the observation does not tell"
+                f"place_memory needs the poses of the cameras of {pictures.key} in the observation "
+                "because they change with each episode, and the observation has none"
             )
     return PlacePlan(
         geometry,
@@ -115,7 +115,7 @@ def place_plan(
         observations.slice_of(geometry.footholds.proprio),
         {pictures.key: pictures.count for pictures in observations.pictures},
         {pictures.key: pictures.high for pictures in observations.pictures},
-        told,
+        pose_key,
     )
 
 
@@ -164,7 +164,7 @@ class Ground(nn.Module):
 
     def __init__(self, plan: PlacePlan, hole_m: float) -> None:
         super().__init__()
-        self.footholds, self.hole_m, self.told = plan.footholds, hole_m, plan.told
+        self.footholds, self.hole_m, self.pose_key = plan.footholds, hole_m, plan.pose_key
         self.is_plane = plan.is_plane
         rays, places, angles = [], [], []
         self.eyes: list[_Eye] = []
@@ -239,11 +239,11 @@ class Ground(nn.Module):
         return proprio[..., self.footholds.height].unsqueeze(-1) + self.footholds.toe_radius_m
 
     def _cameras(self, observations: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Rays and optical centres, (1 or batch, pixels, 3), base frame: as they are told, where
-        they are."""
-        if self.told is None:
+        """Rays and optical centres, (1 or batch, pixels, 3), base frame: from the observation
+        if it holds the cameras' poses."""
+        if self.pose_key is None:
             return self.rays.unsqueeze(0), self.places_m.unsqueeze(0)
-        poses = observations[self.told].float().unflatten(-1, (-1, POSE))  # (batch, cameras, 6)
+        poses = observations[self.pose_key].float().unflatten(-1, (-1, POSE))  # (batch, cameras, 6)
         pitch, yaw = self.angles.unbind(-1)  # roll is the geometry's
         turns = _yawed(poses[..., 4]) @ _pitched(poses[..., 3] - pitch) @ _yawed(-yaw)
         parts = zip(self.rays.split(self.pixels), turns.unbind(1), strict=True)

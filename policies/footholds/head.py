@@ -22,7 +22,7 @@ _NEIGHBOURS = 2
 
 @dataclass(frozen=True)
 class FootholdVotes:
-    """What a controller decides.
+    """The decision of a controller with foothold votes.
 
     Attributes:
         offsets: (batch, legs, 25) votes for each leg's forward foothold offset, as logits.
@@ -52,9 +52,9 @@ class FootholdVotes:
         forward = near.softmax(-1) @ grid
         nothing = torch.zeros_like(self.speed).unsqueeze(-1)
         found = torch.cat((forward, self.means().clamp(-1, 1), nothing), -1)
-        told = (*self.forward, self.lateral_speed, *self.others_at)
-        places = {number: place for place, number in enumerate(told)}
-        order = [places.get(number, len(told)) for number in range(self.actions)]
+        known = (*self.forward, self.lateral_speed, *self.others_at)
+        places = {number: place for place, number in enumerate(known)}
+        order = [places.get(number, len(known)) for number in range(self.actions)]
         return found.index_select(-1, torch.tensor(order, device=found.device))
 
     def loss(self, actions: Tensor, speed_weight: float = 5.0) -> Tensor:

@@ -1,4 +1,4 @@
-"""What votes for footholds see, by cameras at any pose and resolution.
+"""The images that foothold votes read, rendered from cameras at any pose and resolution.
 
 Votes, and the attention before them, read two pictures taken straight down, as the published
 cameras take them. Where an environment's cameras are others, these pictures are made of theirs: the
@@ -228,12 +228,12 @@ def vote_plan(
         return "a robot that walks straight on, and this action turns it"
     if action_space.shape != (footholds.actions,):
         return f"actions of shape ({footholds.actions},), got {action_space.shape}"
-    told = {vector.key: vector.size for vector in observations.vectors}
+    sizes = {vector.key: vector.size for vector in observations.vectors}
     least = max(part.stop for part in (footholds.attitude, footholds.velocity, footholds.nominal))
-    if told.get(footholds.proprio, 0) < max(least, footholds.height + 1):
+    if sizes.get(footholds.proprio, 0) < max(least, footholds.height + 1):
         return (
             f"a vector {footholds.proprio} of at least {least} numbers, got "
-            f"{told.get(footholds.proprio, 'none')}"
+            f"{sizes.get(footholds.proprio, 'none')}"
         )
     moving = moving_images(geometry)
     if moving:

@@ -1,6 +1,6 @@
 """Implicit attention as a features extractor of Stable-Baselines3 (extra `rl`).
 
-The extractor is an Implicit Attention Policy up to its head: what attention hands on, with the
+The extractor is an Implicit Attention Policy up to its head: the attention output, with the
 normalised vector, through a linear layer (more of them with `hidden`) and a tanh. So PPO, SAC and
 the others train queries and keys with everything else.
 """
@@ -28,10 +28,10 @@ _BYTE = 255
 
 
 class ImplicitAttentionExtractor(BaseFeaturesExtractor):
-    """Selects tokens of images by attention and hands on features of what it kept.
+    """Features of the image tokens that attention selects.
 
     Observations come as Stable-Baselines3 prepares them, images scaled to [0, 1] and channels
-    first, whole numbers one-hot, or as the environment gives them: both are told apart by their
+    first, whole numbers one-hot, or as the environment gives them: both are recognised by their
     shapes and numbers, and give the same features. Vectors, and images without bounds, are
     normalised by running statistics of the observations that were trained on; these change when
     training mode ends, so that an update meets the features by which its actions were chosen.

@@ -82,21 +82,20 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         )  # fmt: skip
 
     def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
-        """Observations, each part (batch, ...) as the space has it, and what is carried, by default
-        nothing -> decisions."""
+        """Observations, each part (batch, ...) as the space has it, and the recurrent state, by
+        default the initial one -> decisions."""
         if not isinstance(self.controller, VoteController):
             return super().decide(observations, memory)
         assert isinstance(self.head, FootholdHead)
         assert self.tokens is not None
-        handed = self._attended(self.tokens, observations)
+        attended = self._attended(self.tokens, observations)
         with component("controller"):
             vector = self.sight.observations.vector(observations)
-            votes = self.controller(handed[0], vector, self.normaliser(vector))
+            votes = self.controller(attended[0], vector, self.normaliser(vector))
             return self.head.votes(*votes)
 
     def _attended(self, cut: PatchTokens, observations: Mapping[str, Tensor]) -> Any:
-        """What attention hands on: numbers (batch, k), or pictures where the controller takes
-        such."""
+        """Attention output: numbers (batch, k), or images if the controller takes images."""
         config, selection = self.config, self.selection
         with component("tokens"):
             pictures = self._pictures(observations)
@@ -112,10 +111,10 @@ class ImplicitAttentionPolicy(SeeingPolicy):
                 attended = selection.features.attend(query, key, values)
         elif config.variant == "rank" and not as_pictures:
             assert isinstance(selection, LearnedSelection)
-            handed = {
+            parts = {
                 "both": (tokens,), "values": (values,), "places": (cut.where().unsqueeze(0),),
             }  # fmt: skip
-            return selection.ranked(tokens, handed[config.rank_with]).flatten(1)
+            return selection.ranked(tokens, parts[config.rank_with]).flatten(1)
         else:
             gate = selection(tokens)
             with component("score"):

@@ -1,13 +1,13 @@
-"""Keys that are learned: places of pixels where nobody says how the camera sees.
+"""Learned keys: places of pixels without knowledge of the camera.
 
-A small network is given of each pixel its row, column and depth, the pitch that the camera is told
-to have, and how the body stands. It says where the pixel is along the path, whether there is a
-hole, how much that counts, and in which of 18 slots across the path it is: all that
-`policies.footholds.ground` computes from the geometry. The controller's loss trains it,
-through the memory.
+The inputs of a small network are each pixel's row, column and depth, the camera's pitch if the
+observation holds it, and the attitude of the body. Its outputs are the pixel's place along the
+path, whether there is a hole, the weight, and the slot across the path, of 18: all that
+`policies.footholds.ground` computes from the geometry. The controller's loss trains it through the
+memory.
 
-It begins with places that grow along rows or columns (`key_prior`), as without that a key may learn
-to run backwards.
+Initial places grow along rows or columns (`key_prior`); without that prior a key may learn to run
+backwards.
 """
 
 from collections.abc import Mapping
@@ -32,11 +32,11 @@ __all__ = ["LearnedKeys"]
 
 Tokens = tuple[Tensor, Tensor, Tensor]
 
-_PITCH = 3  # place of the pitch in a told pose
+_PITCH = 3  # index of the pitch in a camera's pose
 _USUAL_PITCH, _PITCH_UNIT = 0.785, 0.175  # radians: 45 and 10 degrees
 _TILT_UNIT, _HEIGHT_UNIT_M = 0.175, 0.1
-_STEEP = 3.0  # times what the network says, before it is squashed
-_LEAST_SHARE = 1e-3  # of a frame: a slot with less says nothing
+_STEEP = 3.0  # factor of the network's outputs before the sigmoid
+_LEAST_SHARE = 1e-3  # of a frame; a slot with less counts as empty
 
 
 class LearnedKeys(nn.Module):
@@ -54,7 +54,7 @@ class LearnedKeys(nn.Module):
     at: Tensor
     """(tokens, 2), rows and columns from -1 to 1."""
     prior: Tensor
-    """(2,), what rows and columns say of the place ahead before training."""
+    """(2,), weights of row and column in the initial place ahead."""
 
     def __init__(
         self, plan: PlacePlan, config: PlaceMemoryConfig, generator: torch.Generator
@@ -65,7 +65,8 @@ class LearnedKeys(nn.Module):
                 f"keys must be geometry with {sum(plan.cameras.values())} cameras, got learned, "
                 "which takes one"
             )
-        self.footholds, self.told, self.stride = plan.footholds, plan.told, config.key_stride
+        self.footholds, self.stride = plan.footholds, config.key_stride
+        self.pose_key = plan.pose_key
         (self.key,) = plan.cameras
         self.zero, self.unit = plan.geometry.image_scaling.get(self.key, (0.0, 1.0))
         sides = (torch.linspace(-1, 1, side) for side in KEY_PX)
@@ -95,25 +96,25 @@ class LearnedKeys(nn.Module):
             return (places_m, holes, weights), torch.cat((means - 0.5, shares * CUE), -1)
 
     def _inputs(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """Of each token row, column, depth, told pitch, body pitch, roll and height, about as large
-        as 1: (batch, tokens, 7)."""
+        """Row, column, depth, camera pitch, body pitch, roll and height of each token, about as
+        large as 1: (batch, tokens, 7)."""
         proprio = observations[self.footholds.proprio].float()
         depth_m = observations[self.key].float()
         depth_m = depth_m.reshape(len(depth_m), 1, *depth_m.shape[-2:])
         depth = (adaptive_avg_pool2d(depth_m, KEY_PX).flatten(1) - self.zero) / self.unit
         roll, pitch, _ = (proprio[:, self.footholds.attitude] / _TILT_UNIT).unbind(-1)
         height_m = proprio[:, self.footholds.height] - self.footholds.stance_height_m
-        stands = torch.stack((self._told_pitch(roll, observations), pitch, roll,
+        stands = torch.stack((self._camera_pitch(roll, observations), pitch, roll,
                               height_m / _HEIGHT_UNIT_M), -1)  # fmt: skip
         tokens = depth.shape[1]
         at = self.at.expand(len(depth), -1, -1)
         return torch.cat((at, depth.unsqueeze(-1), stands.unsqueeze(1).expand(-1, tokens, -1)), -1)
 
-    def _told_pitch(self, like: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
-        """(batch,), 0 where none is told."""
-        if self.told is None:
+    def _camera_pitch(self, like: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
+        """(batch,), 0 if the observation holds no camera poses."""
+        if self.pose_key is None:
             return torch.zeros_like(like)
-        pose = observations[self.told].float().reshape(len(like), POSE)
+        pose = observations[self.pose_key].float().reshape(len(like), POSE)
         return (pose[:, _PITCH] - _USUAL_PITCH) / _PITCH_UNIT
 
 

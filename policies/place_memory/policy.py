@@ -42,13 +42,13 @@ from policies.place_memory.votes import PlaceVotes
 
 __all__ = ["PlaceMemoryPolicy", "Remembered"]
 
-_HANDED = "handed"
-"""Entry of the observations in which what the memory hands on stands in place of images."""
+_RECALLED = "recalled"
+"""Key of the memory's output, which replaces images in prepared observations."""
 _STEPS, _PLANE_STEPS = 256, 32  # whose pixels are projected at once
 
 
 class Remembered(NamedTuple):
-    """What is carried from step to step."""
+    """Recurrent state of the memory."""
 
     odometry: Tensor
     """Place on the circle, metres, and velocity along the path, metres a second; where the path
@@ -110,9 +110,9 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
     @property
     def reads_geometry(self) -> bool:
-        """Whether it takes cameras at any pose: their pixels are projected to where they look, or
-        the pose is told."""
-        return self.learned is None or self.learned.told is not None
+        """Whether it takes cameras at any pose: their pixels are projected to the ground, or the
+        observation holds the pose."""
+        return self.learned is None or self.learned.pose_key is not None
 
     @property
     def remembers(self) -> bool:
@@ -138,26 +138,26 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def recalled(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
     ) -> tuple[Mapping[str, Tensor], Remembered | None]:
-        """What is read of the memory, in place of images, and the memory from then on.
+        """The memory's output in place of images, and its next state.
 
         Args:
             observations: each part (batch, steps, ...), or what this gave of them.
             starts: (batch, steps) bool, where an episode begins.
-            seen: what is carried to the first step; None: nothing.
+            seen: state before the first step; None: empty.
         """
-        if _HANDED in observations:
+        if _RECALLED in observations:
             return observations, seen
-        handed = []
+        recalled = []
         most = _PLANE_STEPS if self.is_plane else _STEPS
         parts = {key: _cut(values, most) for key, values in observations.items()}
         for place, begins in enumerate(_cut(starts, most)):
             some = {key: values[place] for key, values in parts.items()}
             found, seen = self._unrolled(some, begins, seen)
-            handed.append(found)
+            recalled.append(found)
         images = {pictures.key for pictures in self.sight.observations.pictures}
         others = {key: values for key, values in observations.items() if key not in images}
-        carried = seen if self.config.carries else None
-        return {**others, _HANDED: joined(handed, 1)}, carried
+        state = seen if self.config.carries else None
+        return {**others, _RECALLED: joined(recalled, 1)}, state
 
     @torch.no_grad()
     def prepared(
@@ -177,8 +177,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def _unrolled(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Remembered | None
     ) -> tuple[Tensor, Remembered]:
-        """What the memory hands on of each step, (batch, steps, handed), and what is carried on,
-        without gradients."""
+        """The memory's output at each step, (batch, steps, k), and its next state, without
+        gradients."""
         if not self.config.carries:  # every step by itself
             each = {key: part.flatten(0, 1).unsqueeze(1) for key, part in observations.items()}
             alone = starts.new_ones(starts.numel(), 1)
@@ -204,14 +204,14 @@ class PlaceMemoryPolicy(SeeingPolicy):
                 written = self.places.cleared(written, begins[:, 0])
             read, written = self.places.unroll(written, *given)
             found.append(read)
-        handed = torch.cat((joined(found, 1) * 2 - 1, cue.unflatten(0, shape)), -1)
-        return handed, _detached(Remembered(odometry, written, in_plane, steps))
+        recalled = torch.cat((joined(found, 1) * 2 - 1, cue.unflatten(0, shape)), -1)
+        return recalled, _detached(Remembered(odometry, written, in_plane, steps))
 
     def _on_path(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Odometry that is carried on, places of tokens (batch, steps, tokens), given as seen from
-        the base, and those that are read, (batch, steps, reads)."""
+        """Odometry after the last step, places of tokens (batch, steps, tokens), of which `at_m` is
+        relative to the base, and places that are read, (batch, steps, reads)."""
         shape = fixed_shape(starts)
         feet_m, speeds = feet_and_speed(flat, self.footholds)
         speeds = speeds.view(shape)
@@ -239,8 +239,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered
     ) -> tuple[Tokens, Tensor, Tensor, Tensor]:
         """Of steps (n, ...): places from the base, holes and weights, each (n, tokens), and places
-        (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and what is
-        carried on of a fitted pitch and of steps."""
+        (n, tokens, 2) where the path turns; the cue of how holes lie across the path; and the
+        next state of a fitted pitch and of the count of steps."""
         steps = seen.steps
         if self.learned is not None:
             return *self.learned(flat), seen.in_plane, steps
@@ -261,12 +261,12 @@ class PlaceMemoryPolicy(SeeingPolicy):
         return tokens, lateral_cue(ground), in_plane, steps
 
     def start(self, batch: int) -> Memory:
-        """What is carried at the beginning of so many episodes: a memory in which nothing is."""
-        begun = super().start(batch)
-        return replace(begun, seen=self._nothing(batch)) if self.config.carries else begun
+        """The initial state of a batch of episodes, with an empty memory."""
+        state = super().start(batch)
+        return replace(state, seen=self._nothing(batch)) if self.config.carries else state
 
     def _nothing(self, batch: int) -> Remembered:
-        """What is carried to the first step of so many episodes."""
+        """The empty memory of a batch of episodes."""
         like = self.reads_m.new_zeros(batch, 2)
         votes = 0 if self.ground is None or not self.config.fit_pitch else self.ground.tried
         steps = 1 if isinstance(self.choice, RandomChoice) else 0
@@ -274,8 +274,8 @@ class PlaceMemoryPolicy(SeeingPolicy):
         return Remembered(like, written, *(like.new_zeros(batch, n) for n in (votes, steps)))
 
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """What the controller is given, but for the last action, (batch, k)."""
-        if _HANDED not in observations:
+        """Inputs of the controller without the last action, (batch, k)."""
+        if _RECALLED not in observations:
             steps = {key: part.unsqueeze(1) for key, part in observations.items()}
             own = next(iter(steps.values()))
             starts = torch.ones(own.shape[:2], dtype=torch.bool, device=own.device)
@@ -283,21 +283,21 @@ class PlaceMemoryPolicy(SeeingPolicy):
             observations = {key: part.squeeze(1) for key, part in found.items()}
         with component("controller"):
             normal = self.normaliser(self.sight.observations.vector(observations))
-            return torch.cat((observations[_HANDED], normal[..., self.proprio]), -1)
+            return torch.cat((observations[_RECALLED], normal[..., self.proprio]), -1)
 
     @torch.inference_mode()
     def remembered(self, observation: Any) -> RememberedGround:
-        """What the memory answers about the robot once it has decided on an observation.
+        """The memory's map of the ground about the robot, after the decision on an observation.
 
-        Of a policy that carries nothing, and before the first decision, it is of that frame alone.
+        A policy without a state, or before its first decision, maps that frame alone.
         """
         parts = self._one(observation if self.repair is None else self.repair.seen(observation))
-        goes_on = torch.zeros(1, 1, dtype=torch.bool, device=self.reads_m.device)
+        continues = torch.zeros(1, 1, dtype=torch.bool, device=self.reads_m.device)
         seen: Remembered | None = None if self._memory is None else self._memory.seen
         if seen is None or not self.config.carries:
             steps = {key: part.unsqueeze(1) for key, part in parts.items()}
-            seen = self._unrolled(steps, goes_on, None)[1]
-        (tokens_m, _, weights), *_ = self._tokens(parts, goes_on, seen)
+            seen = self._unrolled(steps, continues, None)[1]
+        (tokens_m, _, weights), *_ = self._tokens(parts, continues, seen)
         tokens_m = tokens_m[weights >= 0.5]
         forward_m, left_m = places_about(2 if self.is_plane else 1, self.reads_m)
         proprio = parts[self.footholds.proprio].float()
@@ -327,7 +327,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
 
 def _stretches(starts: Tensor) -> list[int]:
-    """How many steps of (batch, steps) there are until any episode begins, and so on."""
+    """Lengths of the parts of (batch, steps) between beginnings of episodes."""
     if starts.shape[1] == 1:  # without reading values, which an export cannot
         return [1]
     begins = starts.any(0).nonzero().flatten().tolist()
@@ -336,7 +336,7 @@ def _stretches(starts: Tensor) -> list[int]:
 
 
 def _cut(steps: Tensor, lengths: int | list[int]) -> Sequence[Tensor]:
-    """(batch, steps, ...) in parts of so many steps; what stays whole without an operation."""
+    """Split (batch, steps, ...) along the steps; a single part takes no operation."""
     whole = len(lengths) == 1 if isinstance(lengths, list) else steps.shape[1] <= lengths
     return (steps,) if whole else steps.split(lengths, 1)
 

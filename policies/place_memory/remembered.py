@@ -1,4 +1,4 @@
-"""What a policy remembers of the ground about its robot: what films draw under the robot."""
+"""The map of the ground that a policy remembers, which videos draw under the robot."""
 
 from typing import NamedTuple
 

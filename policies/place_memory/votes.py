@@ -49,7 +49,7 @@ class PlaceVotes(nn.Module):
         self.register_buffer("offsets", torch.linspace(-1, 1, OFFSETS), persistent=False)
 
     def forward(self, given: Tensor) -> Tensor:
-        """What the policy hands on: reads of each leg, cue and normalised proprioception (batch, k)
+        """Inputs: reads of each leg, cue and normalised proprioception (batch, k)
         -> votes of each leg, and the lateral speed last (batch, legs 25 + 1)."""
         legs = self.footholds.legs
         sizes = [legs * self.reads, CUE, CUE]

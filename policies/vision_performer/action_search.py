@@ -1,7 +1,7 @@
 """Searches for the action of least energy (Florence et al. 2021, appendices B.1 to B.3).
 
 Actions are normalised to [-1, 1]; energies are given as functions, so that a search knows nothing
-of networks. All noise comes from the generator that is handed in.
+of networks. All noise comes from the generator that is passed.
 
 Derivative-free search in all dimensions at once is published to fail beyond about five of them:
 hence the autoregressive one, a dimension at a time, and Langevin chains along gradients. On twelve

@@ -1,7 +1,7 @@
-"""Random numbers of a search: from a generator, or handed in one by one.
+"""Random numbers of a search: from a generator, or from a tensor.
 
-A graph that is exported holds no generator. `Noted` writes down what a search draws, in its order;
-`Given` hands such numbers to the search again. So a search is the same numbers in both.
+An exported graph holds no generator. `Noted` records what a search draws, in order; `Given` replays
+such numbers, so that both searches are the same.
 """
 
 import math
@@ -18,7 +18,7 @@ Kind = Literal["uniform", "normal"]
 
 
 class Noted:
-    """Draws from a generator and notes what.
+    """Draws from a generator and records the draws.
 
     Attributes:
         plan: kind and count of each draw, in order.
@@ -39,7 +39,7 @@ class Noted:
 
 
 class Given:
-    """Hands out numbers.
+    """Replays recorded numbers.
 
     Args:
         numbers: (n,), as `Noted` has them, joined.
@@ -49,7 +49,7 @@ class Given:
         self._numbers, self._first = numbers, 0
 
     def draw(self, kind: Kind, shape: tuple[int, ...]) -> Tensor:
-        """(shape) of the next numbers; whoever gave them saw to their kind."""
+        """(shape) of the next numbers; their kind is not checked."""
         shape = tuple(map(int, shape))  # constants of a trace
         first, count = self._first, math.prod(shape)
         self._first += count

@@ -53,7 +53,7 @@ class AutoregressiveEnergy(nn.Module):
         context: width of the context.
         size: n, dimensions of the action.
         hidden: widths of each dimension's hidden layers.
-        negatives: uniform values of each dimension that the demonstrated one is told from.
+        negatives: number of uniform values of each dimension beside the demonstrated one.
         noise: standard deviation of what is added to demonstrated actions, see `blurred`.
         generator: source of the initial parameters.
     """
@@ -133,7 +133,7 @@ class JointEnergy(nn.Module):
         context: width of the context.
         size: n, dimensions of the action.
         hidden: widths of the hidden layers.
-        negatives: uniform actions that the demonstrated one is told from.
+        negatives: number of uniform actions beside the demonstrated one.
         noise: standard deviation of what is added to demonstrated actions, see `blurred`.
         chain_steps: steps of a Langevin chain that moves negatives to lower energies first;
             gradients above 1 are then penalised (Florence et al. 2021, appendix B.3.1). 0: none.

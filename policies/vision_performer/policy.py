@@ -70,13 +70,13 @@ class VisionPerformerPolicy(Rebuilt):
         self.normaliser = RunningNormaliser(pose)
         self.encoder = VisionPerformer(*self.image_shape[:2], pose, config, generator)
         sizes = (config.context_dim, size, config.hidden)
-        told_from = (config.negatives, config.action_noise)
+        negatives = (config.negatives, config.action_noise)
         self.head: AutoregressiveEnergy | JointEnergy | Regression
         if config.head == "autoregressive":
-            self.head = AutoregressiveEnergy(*sizes, *told_from, generator)
+            self.head = AutoregressiveEnergy(*sizes, *negatives, generator)
         elif config.head == "joint":
             chain = config.langevin_training_steps if config.langevin_negatives else 0
-            self.head = JointEnergy(*sizes, *told_from, chain, generator)
+            self.head = JointEnergy(*sizes, *negatives, chain, generator)
         else:
             self.head = Regression(*sizes, generator)
         low, high = (torch.as_tensor(v).float() for v in (action_space.low, action_space.high))
@@ -182,7 +182,7 @@ class VisionPerformerPolicy(Rebuilt):
 
     def decided(self, rgb: Tensor, pose: Tensor, noise: Noise) -> Tensor:
         """The action (1, n) for a batch of one, (1, height, width, 3) and (1, k), with the noise of
-        the search from a generator, or handed in."""
+        the search from a generator or a tensor."""
         context = self.encode(rgb, pose)
         with component("controller"):
             normal = self._found(context, noise)

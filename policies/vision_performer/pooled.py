@@ -1,8 +1,8 @@
 """The Vision-Performer for any images and any actions, small enough for evolution strategies.
 
 Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2: a Transformer whose
-attention is linear encodes the tokens. What it makes of them is pooled, and a controller acts by
-that; nothing is searched for, so that evolution strategies, cloning and reinforcement can train it.
+attention is linear encodes the tokens. What it makes of them is pooled, and a controller acts on
+it without a search, so that evolution strategies, cloning and reinforcement can train it.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class PooledEncoder(nn.Module):
         draw(self, generator)
 
     def forward(self, tokens: Tensor, vector: Tensor) -> Tensor:
-        """(batch, tokens, features) and the normalised vector (batch, k) -> (batch, handed)."""
+        """(batch, tokens, features) and the normalised vector (batch, k) -> (batch, outputs)."""
         encoded = self.embedded(tokens, vector)
         with component(ENCODER):
             for block in self.blocks:
@@ -116,7 +116,7 @@ class PooledVisionPerformer(SeeingPolicy):
         self.controller = self.dense(generator)
 
     def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
-        """What the encoder makes of observations, each part (batch, ...): (batch, handed)."""
+        """What the encoder makes of observations, each part (batch, ...): (batch, outputs)."""
         assert self.encoder is not None
         pooled: Tensor = self.encoder(*self._encoded(tokens, observations))
         return pooled

@@ -274,10 +274,12 @@ def test_training_goes_through_other_pixels_at_each_decision_and_acting_through_
         torch.testing.assert_close(part.mT.flatten(), whole[0])  # in six decisions each once
 
 
-def test_a_robot_that_does_not_tell_its_geometry_is_refused(stones):
+def test_a_robot_without_geometry_is_refused(stones):
     spaces = stones.observation_space, stones.action_space
-    with pytest.raises(ValueError, match=r"where the cameras of depth are"):
+    with pytest.raises(
+        ValueError, match="poses of the cameras of depth, and the geometry has none"
+    ):
         policies.build(PlaceMemoryConfig(), *spaces)
     cart = gymnasium.make("CartPole-v1")
-    with pytest.raises(ValueError, match=r"needs an environment whose geometry tells"):
+    with pytest.raises(ValueError, match="needs an environment whose geometry has"):
         policies.build_for(PlaceMemoryConfig(), cart)

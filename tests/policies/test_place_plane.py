@@ -144,7 +144,7 @@ def test_on_the_way_back_places_are_those_that_odometry_tells():
     proprio = parts["proprio"]
 
     def handed(proprio):
-        return policy.prepared({**parts, "proprio": proprio}, starts)["handed"]
+        return policy.prepared({**parts, "proprio": proprio}, starts)["recalled"]
 
     usual = handed(proprio)
     around, other, faster = proprio.clone(), proprio.clone(), proprio.clone()

@@ -39,7 +39,7 @@ def taken(policy, walk):
     with torch.no_grad():
         handed, _ = policy.recalled(steps, starts[None, begins:], None)
     rows = 3 if policy.is_plane else 1
-    given = handed["handed"][0, -1, : 4 * rows * policy.config.reads]
+    given = handed["recalled"][0, -1, : 4 * rows * policy.config.reads]
     return seen[-1], (given.view(4, rows, -1).numpy() + 1) / 2
 
 
