@@ -1,8 +1,9 @@
-"""Modules that can be made again: their tensors follow from what their constructor was given.
+"""Modules that can be rebuilt: their tensors are determined by the constructor's arguments.
 
-On the meta device a module has shapes and no numbers, and `to_empty` then gives it memory without
-any. Random vectors and fitted parameters are buffers, which no initialisation of weights and no
-state of another kind of attention would fill: so these modules fill themselves.
+On the meta device a module has shapes but no values, and `to_empty` allocates uninitialised memory.
+Random vectors and fitted parameters are buffers, which neither an initialisation of weights nor the
+state of another kind of attention sets. These modules therefore set them when they leave the meta
+device.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +17,10 @@ from attention.options import check_keywords, spell_out
 
 
 class Rebuilt(nn.Module):
-    """A module that keeps its constructor's arguments, and its own numbers when it leaves "meta".
+    """A module that stores its constructor's arguments and initialises itself when it leaves
+    "meta".
 
-    Tensors among the arguments are copied; modules among them must be of this class too.
+    Tensors among the arguments are copied; modules among them must also be of this class.
     """
 
     _made_of: tuple[tuple[Any, ...], dict[str, Any], torch.dtype]
@@ -36,10 +38,11 @@ class Rebuilt(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Parameters and buffers as the constructor made them: random vectors drawn from the seed
-        again, tensors given as they were, what `fit` sets at its initial value.
+        """Reset parameters and buffers to their values after construction: random vectors drawn
+        from the seed, given tensors, and the initial values of what `fit` sets.
 
-        On the meta device nothing happens. Raises ValueError for what was given as a tensor there.
+        It does nothing on the meta device. Raises ValueError for tensors that were given on the
+        meta device.
         """
         own = {name: tensor for name, tensor in _tensors(self) if not tensor.is_meta}
         fresh = _fresh(self) if own else {}
@@ -54,9 +57,9 @@ class Rebuilt(nn.Module):
 
     @torch.no_grad()
     def materialise(self, device: torch.device) -> None:
-        """Give what is on the meta device its initial numbers, on `device`; the rest stays.
+        """Initialise tensors on the meta device, on `device`; other tensors do not change.
 
-        Raises ValueError for what was given as a tensor on the meta device.
+        Raises ValueError for tensors that were given on the meta device.
         """
         missing = {name: tensor for name, tensor in _tensors(self) if tensor.is_meta}
         fresh = _fresh(self) if missing else {}
@@ -70,8 +73,8 @@ class Rebuilt(nn.Module):
             self.get_submodule(owner)._buffers[leaf] = fresh[name].to(device)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Casts and moves. What `to_empty` makes, or leaves the meta device in another way, gets
-        its initial numbers; NaN, until a state is loaded, where there are none."""
+        """Cast and move. Tensors from `to_empty`, or that leave the meta device in another way, are
+        initialised, with NaN if there are no values, until a state is loaded."""
         before, calls = dict(_tensors(self, recurse)), _EmptyCalls()
 
         def noted(tensor: Tensor) -> Tensor:
@@ -97,8 +100,8 @@ def _tensors(module: nn.Module, recurse: bool = True) -> Iterator[tuple[str, Ten
 
 
 class _EmptyCalls(TorchFunctionMode):
-    """Notes calls of `torch.empty_like`, by which `nn.Module.to_empty` makes tensors without
-    numbers: a submodule cannot tell them from moved ones otherwise."""
+    """Records calls of `torch.empty_like`, by which `nn.Module.to_empty` creates uninitialised
+    tensors, which a submodule cannot otherwise distinguish from moved ones."""
 
     seen = False
 
@@ -108,7 +111,7 @@ class _EmptyCalls(TorchFunctionMode):
 
 
 def _fresh(module: Rebuilt) -> dict[str, Tensor]:
-    """The tensors of the module made again, in the module's dtype."""
+    """Return the tensors of the rebuilt module in the module's dtype."""
     again = _made_again(module)
     for (_, old), (_, new) in zip(_tensors(module), _tensors(again), strict=True):
         if old.is_floating_point():
@@ -119,7 +122,7 @@ def _fresh(module: Rebuilt) -> dict[str, Tensor]:
 
 
 def _made_again(module: Rebuilt) -> Rebuilt:
-    """A new module from the same arguments, on the CPU."""
+    """Create a module from the same arguments on the CPU."""
     args, options, dtype = module._made_of
     if options.get("device") is not None:
         options = {**options, "device": "cpu"}
@@ -134,12 +137,12 @@ def _made_again(module: Rebuilt) -> Rebuilt:
 
 
 def _kept(value: Any) -> Any:
-    """A constructor's argument, safe from changes to the tensor that was given."""
+    """Return a copy of a constructor's argument that is independent of the given tensor."""
     return value.detach().clone() if isinstance(value, Tensor) else value
 
 
 def _again(value: Any) -> Any:
-    """An argument as it was, with new modules in place of those that may have changed."""
+    """Return the original argument, with rebuilt modules."""
     if isinstance(value, Rebuilt):
         return _made_again(value)
     if isinstance(value, list | tuple | nn.ModuleList) and any(

@@ -1,4 +1,4 @@
-"""Feature maps that a user brings: an object as it is, or a class or function that makes one."""
+"""Custom feature maps: an object, or a class or function that creates one."""
 
 import inspect
 from collections.abc import Callable
@@ -15,12 +15,13 @@ __all__ = ["as_given", "built", "check_maker", "label"]
 
 
 def label(given: Any) -> str:
-    """What to call a map in an error message: its name, or that of its class or function."""
+    """Return the name of a map in error messages: its name, or that of its class or function."""
     return given if isinstance(given, str) else getattr(given, "__name__", repr(given))
 
 
 def check_maker(given: Any) -> Callable[..., FeatureMap]:
-    """A class of maps or a function as it is; raises ValueError for anything else."""
+    """Return a subclass of FeatureMap or a function unchanged. Raises ValueError for other
+    values."""
     if isinstance(given, type):
         fits = issubclass(given, FeatureMap)
     else:
@@ -41,9 +42,9 @@ def as_given(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> FeatureMap | ExactSoftmax:
-    """The user's own object, moved where device or dtype say so, as a module moves its parts.
+    """Return a custom map object, moved in place to the device and dtype if they are given.
 
-    Raises ValueError for one of another dim or number of heads, one that is not whole, and options.
+    Raises ValueError for another dim or number of heads, an incomplete map, or options.
     """
     if options:
         raise ValueError(
@@ -63,11 +64,11 @@ def built(
     settings: dict[str, Any],
     options: dict[str, Any],
 ) -> FeatureMap:
-    """make(dim, num_features, ...) with those settings that it takes, and the options.
+    """Call make(dim, num_features, ...) with the settings that it accepts and the options.
 
     Settings are `kernel`, `projection`, `seed`, `heads`, `dtype` and `device`; a map that does not
-    take the last two is cast and moved. Raises ValueError for one of another kernel, dim or number
-    of heads, and for what is no FeatureMap.
+    accept the last two is cast and moved. Raises ValueError for another kernel, dim or number of
+    heads, or a result that is not a FeatureMap.
     """
     taken = keywords(make)
     passed = {k: v for k, v in settings.items() if taken is None or k in taken}
@@ -87,7 +88,7 @@ def built(
 
 
 def _check(features: FeatureMap | ExactSoftmax, name: str, dim: int, heads: int | None) -> None:
-    """Raise ValueError for a map that does not fit, or lacks what every map has."""
+    """Raise ValueError for a map that does not fit or is incomplete."""
     found = getattr(features, "dim", None)
     if found != dim:
         raise ValueError(f"feature map {name} must have dim {dim}, that of a head, got {found}")

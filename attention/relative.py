@@ -133,8 +133,8 @@ class Sums(_Function):
 
 
 class Pair(NamedTuple):
-    """Choose the product for eager code or for `torch.compile`, which does not support `jvp` and
-    warns about such functions."""
+    """A product in two forms: for eager code, and for `torch.compile`, which does not support `jvp`
+    and warns about such functions."""
 
     eager: type[Times] | type[Rows] | type[Sums]
     compiled: Any
