@@ -18,7 +18,7 @@ import pytest
 from tests.training.background import wait_for
 from tests.training.video import picture_of
 from training import demos
-from training.collect import crew
+from training.collect import pool
 from training.demonstrations import session, summary
 from training.demonstrations.reader import DemoReader
 
@@ -243,7 +243,7 @@ def die(*_):
 
 def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, capsys):
     monkeypatch.setattr(session, "verify_demo", die)
-    monkeypatch.setattr(crew, "RETRIES", 1)
+    monkeypatch.setattr(pool, "RETRIES", 1)
     assert demos.main(["--verify", str(recorded), "--workers", "1"]) == 2
     sentence = "a worker process died (killed, or out of memory), 2 times over episode 0"
     assert capsys.readouterr().err == f"error: --verify {recorded}: {sentence}\n"
@@ -339,7 +339,7 @@ def test_an_interrupted_recording_ends_at_once_and_can_be_read(tmp_path, workers
 
 
 def test_a_worker_that_dies_is_reported(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(crew, "RETRIES", 1)
+    monkeypatch.setattr(pool, "RETRIES", 1)
     assert demos.main(arguments(tmp_path, "--set", "die_at=1", workers=2)) == 2
     error = capsys.readouterr().err
     reason = "a worker process died (killed, or out of memory), 2 times over episode 1"

@@ -11,7 +11,7 @@ from tests.training import walk_env
 from training import evaluate as evaluation
 from training.analysis.agents import find_agents
 from training.analysis.evaluator import evaluate, summarise, wilson_interval
-from training.collect import crew
+from training.collect import pool
 from training.collect.episode import Episode
 from training.command.files import lock
 from training.evaluate import main
@@ -192,7 +192,7 @@ def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypat
 
 
 def test_a_killed_worker_ends_the_evaluation_with_a_sentence(capsys, monkeypatch):
-    monkeypatch.setattr(crew, "RETRIES", 1)
+    monkeypatch.setattr(pool, "RETRIES", 1)
     arguments = ["--policy", "oracle", "--episodes", "4", "--workers", "2", *WALK]
     assert main([*arguments, "--set", "deadly_seed=100002"]) == 2
     assert (

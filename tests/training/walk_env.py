@@ -1,8 +1,8 @@
 """A tiny walk in one dimension with depth images, an expert and pictures: the loop's test bench."""
 
-import multiprocessing
 import os
 import signal
+import sys
 
 import gymnasium
 import numpy as np
@@ -45,7 +45,7 @@ class WalkEnv(gymnasium.Env):
 
     def step(self, action):
         deadly = self.deadly_seed is not None and self.resets[-1][0] == self.deadly_seed
-        if deadly and multiprocessing.parent_process() is not None:
+        if deadly and "pytest" not in sys.modules:  # in a worker process
             os.kill(os.getpid(), signal.SIGKILL)
         before = self.x
         self.x += 0.1 * float(action[0]) - self.wind

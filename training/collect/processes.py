@@ -1,4 +1,4 @@
-"""Worker processes on this machine, which end when the process that opened them does."""
+"""Worker processes on this machine, which end when the process that started them does."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from multiprocessing import connection, context, resource_tracker
-from types import ModuleType
 from typing import Any
 
 from training.collect.pool import (
@@ -33,31 +33,32 @@ from training.collect.pool import (
 )
 from training.command.errors import UserError
 
-__all__ = ["ProcessPool", "open_processes"]
+__all__ = ["ProcessPool", "open_processes", "serve"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_S = 5.0
 """How long an idle worker may take to end, before it is killed."""
-
-
-class _Process(context.SpawnProcess):
-    """From its first instruction deaf to Control-C, which is for the process that opened it."""
-
-    def start(self) -> None:
-        with _blocked():
-            super().start()
+_CHECK_S = 1.0
+"""How often to check for workers that died while a child of theirs keeps the pipe open."""
 
 
 @contextmanager
 def _blocked() -> Iterator[None]:
-    """Block signals, which processes that are begun meanwhile inherit."""
+    """Block signals: processes that are started meanwhile inherit this."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # which that has undone
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Process(context.SpawnProcess):
+    """Ignores SIGINT from the start: Control-C is for the process that started it."""
+
+    def start(self) -> None:
+        resource_tracker.ensure_running()  # which unblocks signals
+        with _blocked():
+            super().start()
 
 
 class _Context(context.SpawnContext):  # spawned: forked physics and threads do not mix
@@ -87,37 +88,56 @@ def open_processes(
     run.
     """
     check_count(count)
+    resource_tracker.ensure_running()
     with _blocked():
         return ProcessPoolExecutor(
-            count, _Context(), initializer=_begin, initargs=(begin, arguments)
+            count, _Context(), initializer=_prepare, initargs=(begin, arguments)
         )
 
 
-def _begin(begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> None:
-    for each in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _prepare(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        _serve_parent(parent.join)
     if begin is not None:
         begin(*arguments)
 
 
-def _end_with_parent() -> None:
-    """Leave no process behind when the parent is killed: a pool's workers would wait on."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
+def _serve_parent(wait_for_its_end: Callable[[], object]) -> None:
+    """Ignore the signals of a terminal, and end when the parent process does."""
+    for each in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    def end() -> None:
+        wait_for_its_end()
         os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 class _Handle(WorkerHandle):
-    """A worker process, and this end of its pipe."""
+    """A worker process, and this end of its pipe.
+
+    Its command is explicit, where multiprocessing's own would run the program's file again, which
+    a program without `if __name__ == "__main__":` does not allow.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.here = False
-        self.pipe, self.theirs = connection.Pipe()
-        self.process = _Process(target=_serve, args=(self.theirs,))
+        self.connected = False
+        self.pipe, theirs = connection.Pipe()
+        program = (
+            f"import sys; sys.path[:] = {sys.path!r}; from training.collect.processes import serve;"
+            f" serve({theirs.fileno()})"
+        )
+        options = [f"-W{each}" for each in sys.warnoptions]
+        with closing(theirs), _blocked():
+            self.process = subprocess.Popen(
+                [sys.executable, *options, "-c", program],
+                stdin=subprocess.PIPE,  # which ends when this process does
+                pass_fds=[theirs.fileno()],
+            )
 
 
 class ProcessPool(WorkerPool[T, R, _Handle]):
@@ -138,14 +158,10 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
 
     def start_workers(self) -> None:
         while len(self.handles) < self._workers:
-            handle = _Handle()
-            self.handles.append(handle)
-            with _no_program():
-                handle.process.start()
-            handle.theirs.close()
+            self.handles.append(_Handle())
 
     def assign(self, handle: _Handle, task: Any) -> None:
-        # Not `send`, with which PyTorch would handle tensors over in shared memory.
+        # Not `send`, with which PyTorch would pass tensors in shared memory.
         self._send(handle, pickle.dumps(task))
 
     @staticmethod
@@ -154,16 +170,10 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
             handle.pipe.send_bytes(data)
 
     def events(self) -> Iterator[tuple[_Handle, Outcome | Failure | Death]]:
-        awaited = [
-            handle for handle in self.handles if not handle.ready or handle.index is not None
-        ]
-        signs: list[Any] = [handle.pipe for handle in awaited]
-        signs += [
-            handle.process.sentinel for handle in awaited
-        ]  # its own children may hold its pipe
-        came = set(map(id, connection.wait(signs)))
+        awaited = [h for h in self.handles if not h.ready or h.index is not None]
+        came = set(map(id, connection.wait([h.pipe for h in awaited], _CHECK_S)))
         for handle in awaited:
-            if id(handle.pipe) in came or not handle.process.is_alive():
+            if id(handle.pipe) in came or handle.process.poll() is not None:
                 event = self._event(handle)
                 if event is not None:
                     yield handle, event
@@ -175,8 +185,8 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
             data = handle.pipe.recv_bytes()
         except (EOFError, OSError):
             return Death(_cause(handle.process))
-        if not handle.here:
-            handle.here = True
+        if not handle.connected:
+            handle.connected = True
             self._send(handle, self._make)
             return None
         event: Outcome | Failure = pickle.loads(data)
@@ -190,45 +200,45 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
             raise WorkerDiedError(f"{self._lost} worker processes died while they began ({reason})")
 
     def stop_worker(self, handle: _Handle) -> None:
-        if handle.process.pid is not None:  # else it was interrupted before it began
-            handle.process.kill()
-            handle.process.join()
+        handle.process.kill()
+        _wait(handle.process)
         handle.pipe.close()
-        handle.theirs.close()
 
     def close(self) -> None:
-        idle = [handle for handle in self.handles if handle.ready and handle.index is None]
+        idle = [h for h in self.handles if h.ready and h.index is None]
         for handle in idle:
             handle.pipe.close()  # which ends it
         until = time.monotonic() + _PATIENCE_S
         for handle in idle:
-            handle.process.join(max(0.0, until - time.monotonic()))
+            _wait(handle.process, until - time.monotonic())
         while self.handles:
             self.stop_worker(self.handles.pop())
 
 
-@contextmanager
-def _no_program() -> Iterator[None]:
-    """Hide the program's file from processes that are begun: they would run it again."""
-    program = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = program
+def _wait(process: subprocess.Popen[bytes], timeout_s: float | None = None) -> int | None:
+    """Its exit status, after its end or the timeout."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_s)
+    if process.stdin is not None and process.poll() is not None:
+        process.stdin.close()
+    return process.poll()
 
 
-def _cause(process: _Process) -> str:
-    process.join(_PATIENCE_S)
-    code = process.exitcode
+def _cause(process: subprocess.Popen[bytes]) -> str:
+    code = _wait(process, _PATIENCE_S)
     if code is None or code >= 0:
         return f"exit status {code}"
     return "killed, or out of memory" if code == -signal.SIGKILL else signal.strsignal(-code) or ""
 
 
-def _serve(pipe: connection.Connection[bytes, bytes]) -> None:
-    """A worker process: greet, build the worker, then run task after task until the pipe ends."""
-    _begin()
+def serve(descriptor: int) -> None:
+    """A worker process: greet over a pipe, build the worker, then run task after task until the
+    pipe ends."""
+    parent, nowhere = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    _serve_parent(lambda: os.read(parent, 1))
+    os.set_inheritable(descriptor, False)
+    pipe: connection.Connection[bytes, bytes] = connection.Connection(descriptor)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # no longer needed
         pipe.send_bytes(b"")
         data = pipe.recv_bytes()
