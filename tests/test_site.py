@@ -138,7 +138,7 @@ def test_every_command_is_on_the_page_of_its_package(tags, site):
 @pytest.mark.parametrize(
     ("source", "written", "shown"),
     [
-        ("docs/a.md", "[a](training.md#start)", "[a](training.md#start)"),
+        ("docs/a.md", "[a](guide/training.md#start)", "[a](guide/training.md#start)"),
         ("docs/a.md", "[a](../examples/README.md)", "[a](examples/README.md)"),
         ("docs/a.md", "[how](../training/study.py)", "how (`training/study.py`)"),
         ("docs/a.md", "[a](studies/car_racing)", "[a](studies/car_racing/report.html)"),
@@ -149,7 +149,7 @@ def test_every_command_is_on_the_page_of_its_package(tags, site):
             "[a](docs/notebooks/train_a_policy.ipynb)",
             "[a](notebooks/train_a_policy.md)",
         ),
-        ("README.md", "```\n[a](docs/training.md)\n```", "```\n[a](docs/training.md)\n```"),
+        ("README.md", "```\n[a](SECURITY.md)\n```", "```\n[a](SECURITY.md)\n```"),
     ],
 )
 def test_links_are_turned_into_those_of_the_site(hooks, source, written, shown):

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.training import own_tracker, random_search, test_es, test_trainers
-from tests.training.test_trainers import files, written
+from tests.training.test_trainers import written
 from training import es
 from training.algorithms.command import main
 from training.command.signals import Interrupted
@@ -130,7 +130,7 @@ def test_a_tracked_run_is_the_same_bit_for_bit_and_tracked_once(tmp_path, monkey
         tracked = ["--out", str(parts), "--set", f"tracker={OWN}"]
         assert command([*words, *tracked]) == 130
     assert steps(parts) == [1, 2]
-    assert [*files(parts)][-1] == "000001.safetensors"
+    assert checkpoint.in_run(parts)[-1].name == "000001.safetensors"
     assert command(["--resume", str(parts), "--set", f"tracker={OWN}"]) == 0
     assert steps(parts) == [1, 2]
     columns = [line.rsplit(",", 1)[0] for line in (parts / "metrics.csv").read_text().split()]
