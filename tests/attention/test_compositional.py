@@ -86,11 +86,9 @@ def mixed() -> Skeleton:
         "coordinate": Coordinate((5, 6, 7)),
         "direction": Direction((5, 6, 7)),
     }
-    nodes = {
-        "a": Internal(("sign", "circle", "gaussian"), ReLU()),
-        "b": Internal(("a", "category", "sphere"), Polynomial((0.0, 0.5, 0.5))),
-        "top": Internal(("a", "b", "coordinate", "direction"), Polynomial((0.2, 0.5, 0.3))),
-    }
+    nodes = {"a": Internal(("sign", "circle", "gaussian"), ReLU())}
+    nodes |= {"b": Internal(("a", "category", "sphere"), Polynomial((0.0, 0.5, 0.5)))}
+    nodes |= {"top": Internal(("a", "b", "coordinate", "direction"), Polynomial((0.2, 0.5, 0.3)))}
     return Skeleton(bases, nodes)
 
 

@@ -47,13 +47,8 @@ def test_equals_its_definition(first_base: str, shared: bool, A: float | None) -
     """L S1 + (1 - L) S2 from the two base maps and explicit signs (eq 8), also after `fit`."""
     x, y, omega, tau = (points(n, 3, n) for n in (6, 6, 8, 5))
     first, second = (omega[:4], omega[:4]) if shared else (omega[:4], omega[4:])
-    options = {
-        "projection": first if shared else omega,
-        "shared_projections": shared,
-        "num_lambda_features": 5,
-        "lambda_projection": tau,
-        "base": (first_base, "trig"),
-    }
+    options = {"projection": first if shared else omega, "shared_projections": shared}
+    options |= {"num_lambda_features": 5, "lambda_projection": tau, "base": (first_base, "trig")}
     fm = attention.feature_map("angular_hybrid", 3, 4, **options)
     widths = {"hyperbolic": 2, "positive": 1, "oprf": 1}
     assert fm.output_dim == (widths[first_base] + 2) * 4 * (5 + 1)
@@ -79,12 +74,8 @@ def test_equals_its_definition(first_base: str, shared: bool, A: float | None) -
 
 def test_pair_of_couplings() -> None:
     """The first base's omegas form a simplex, the second's are orthogonal."""
-    options = {
-        "projection": ("simplex", "orthogonal"),
-        "shared_projections": False,
-        "base": ("positive", "trig"),
-        "dtype": torch.float64,
-    }
+    options = {"projection": ("simplex", "orthogonal"), "shared_projections": False}
+    options |= {"base": ("positive", "trig"), "dtype": torch.float64}
     fm = AngularHybrid(6, 6, **options)
     for start, cosine in ((0, -1 / 5), (6, 0.0)):
         rows = normalize(fm.weight[start : start + 6], dim=-1)

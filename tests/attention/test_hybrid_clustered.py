@@ -44,13 +44,8 @@ def test_zero_one_equals_its_definition(complex_a: bool, kernel: str) -> None:
     """Each estimate is that of the complex exponential base of the two nearest centres."""
     x, y, omega = points(12, 1), points(12, 2), points(5, 3, 1.0)
     query_centers, key_centers = CENTERS
-    options = {
-        "kernel": kernel,
-        "projection": omega,
-        "query_centers": query_centers,
-        "key_centers": key_centers,
-        "complex_a": complex_a,
-    }
+    options = {"kernel": kernel, "projection": omega, "query_centers": query_centers}
+    options |= {"key_centers": key_centers, "complex_a": complex_a}
     fm = attention.feature_map("clustered_hybrid", D, 5, **options)
     assert fm.output_dim == 2 * 3 * 5 * (2 if complex_a else 1)
     assert fm.signed == complex_a
@@ -152,15 +147,9 @@ def test_unbiased(coefficients: str) -> None:
     """Away from the centres, 20,000 draws at once, as heads; |z| > 4 once in 16,000 tries."""
     query_centers, key_centers = CENTERS
     heads = 20_000
-    options = {
-        "projection": "iid",
-        "query_centers": query_centers[:1].expand(heads, 1, D),
-        "key_centers": key_centers[:2].expand(heads, 2, D),
-        "coefficients": coefficients,
-        "lambda_scale": 2.0,
-        "num_lambda_features": 2,
-        "heads": heads,
-    }
+    options = {"projection": "iid", "query_centers": query_centers[:1].expand(heads, 1, D)}
+    options |= {"key_centers": key_centers[:2].expand(heads, 2, D), "coefficients": coefficients}
+    options |= {"lambda_scale": 2.0, "num_lambda_features": 2, "heads": heads}
     fm = attention.feature_map("clustered_hybrid", D, 2, **F64, **options)
     x, y = query_centers[:1] + points(1, 5, 0.1), key_centers[:1] + points(1, 6, 0.1)
     values = estimate(fm, x.expand(heads, 1, D), y.expand(heads, 1, D)).squeeze(-1)

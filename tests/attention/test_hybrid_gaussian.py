@@ -25,13 +25,8 @@ def sphere(count: int, dim: int, seed: int) -> Tensor:
 def test_no_error_at_one_end(lambda_features: str, sign: int, base: tuple[str, str]) -> None:
     """Trig coefficients are exact at angle 0, positive ones at pi; the other end has an error."""
     x = sphere(20, 6, 0)
-    options = {
-        "base": base,
-        "lambda_sigma": SIGMA,
-        "radius": RADIUS,
-        "lambda_features": lambda_features,
-        "dtype": torch.float64,
-    }
+    options = {"base": base, "lambda_sigma": SIGMA, "radius": RADIUS}
+    options |= {"lambda_features": lambda_features, "dtype": torch.float64}
     fm = attention.feature_map("gaussian_hybrid", 6, 4, **options)
     exact = attention.kernels.softmax(x, sign * x)
     torch.testing.assert_close(estimate(fm, x, sign * x), exact, rtol=1e-11, atol=0)
@@ -46,15 +41,9 @@ def test_equals_its_definition(lambda_features: str, shared: bool) -> None:
     x, y, omega, tau = (sphere(n, 3, n) for n in (6, 6, 8, 5))
     x = 0.7 * x
     first, second = (omega[:4], omega[:4]) if shared else (omega[:4], omega[4:])
-    options = {
-        "projection": first if shared else omega,
-        "shared_projections": shared,
-        "num_lambda_features": 5,
-        "lambda_projection": tau,
-        "lambda_sigma": SIGMA,
-        "radius": RADIUS,
-        "lambda_features": lambda_features,
-    }
+    options = {"projection": first if shared else omega, "shared_projections": shared}
+    options |= {"num_lambda_features": 5, "lambda_projection": tau, "lambda_sigma": SIGMA}
+    options |= {"radius": RADIUS, "lambda_features": lambda_features}
     fm = attention.feature_map("gaussian_hybrid", 3, 4, **options)
     rho = 1 - math.exp(-2 * SIGMA**2 * RADIUS**2)
     p_x, p_y = SIGMA * x @ tau.T, SIGMA * y @ tau.T

@@ -17,13 +17,8 @@ NAMES = ("trig", "trig_phase")
 def drawn(name: str, rows: int, x: Tensor, y: Tensor, draws: int, seed: int) -> Tensor:
     """Estimates of exp(-|x-y|^2/2) of all pairs: (n, d), (k, d) -> (draws, n, k)."""
     m = rows // 2 if name == "trig" else rows
-    options = {
-        "kernel": "gaussian",
-        "projection": "iid",
-        "heads": draws,
-        "seed": seed,
-        "dtype": torch.float64,
-    }
+    options = {"kernel": "gaussian", "projection": "iid", "heads": draws, "seed": seed}
+    options |= {"dtype": torch.float64}
     fm = attention.feature_map(name, x.shape[-1], m, **options)
     of_x, of_y = (u.expand(draws, *u.shape) for u in (x, y))
     return fm.queries(of_x) @ fm.keys(of_y).mT

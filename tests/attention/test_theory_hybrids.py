@@ -114,12 +114,8 @@ def test_angular_hybrid_by_definition(base: tuple[str, str], shared: bool) -> No
         first, second = (ESTIMATES[name](X, Y) for name in base)
         expected = error_by_definition(values, probabilities, first, second, shared)
         for m in (1, 3):
-            options = {
-                "num_lambda_features": n,
-                "shared_projections": shared,
-                "base": base,
-                "A": OPRF_A,
-            }
+            options = {"num_lambda_features": n, "shared_projections": shared, "base": base}
+            options |= {"A": OPRF_A}
             computed = theory.mse("angular_hybrid", X, Y, m, **options)
             torch.testing.assert_close(computed, expected / m, rtol=1e-9, atol=0)
 
@@ -132,20 +128,12 @@ def test_coupled_bases_with_projections_of_their_own(projection: str, one_sided:
     first, second, _ = theory.lambda_moments(theory.angle(x, y), n)
     own = theory.mse(one_sided, x, y, m, projection=projection)
     other = theory.mse("trig", x, y, m, projection=projection)
-    options = {
-        "projection": projection,
-        "num_lambda_features": n,
-        "shared_projections": False,
-        "base": (one_sided, "trig"),
-    }
+    options = {"projection": projection, "num_lambda_features": n, "shared_projections": False}
+    options |= {"base": (one_sided, "trig")}
     computed = theory.mse("angular_hybrid", x, y, m, **options)
     torch.testing.assert_close(computed, first * own + second * other, rtol=1e-12, atol=0)
-    settings = {
-        "projection": (projection, "iid"),
-        "num_lambda_features": n,
-        "shared_projections": False,
-        "base": (one_sided, "trig"),
-    }
+    settings = {"projection": (projection, "iid"), "num_lambda_features": n}
+    settings |= {"shared_projections": False, "base": (one_sided, "trig")}
     mixed = theory.mse("angular_hybrid", x, y, m, **settings)
     expected = first * own + second * theory.mse("trig", x, y, m)
     torch.testing.assert_close(mixed, expected, rtol=1e-12, atol=0)
@@ -196,15 +184,9 @@ def test_gaussian_hybrid_by_definition(base: tuple[str, str], features: str, sha
     values = bipolar_values(sigma, radius, features)
     first, second = (ESTIMATES[name](X, Y) for name in base)
     expected = error_by_definition(values, LINE_WEIGHT, first, second, shared)
-    options = {
-        "num_lambda_features": 1,
-        "lambda_sigma": sigma,
-        "radius": radius,
-        "lambda_features": features,
-        "shared_projections": shared,
-        "base": base,
-        "A": OPRF_A,
-    }
+    options = {"num_lambda_features": 1, "lambda_sigma": sigma, "radius": radius}
+    options |= {"lambda_features": features, "shared_projections": shared, "base": base}
+    options |= {"A": OPRF_A}
     computed = theory.mse("gaussian_hybrid", X, Y, 2, **options)
     torch.testing.assert_close(computed, expected / 2, rtol=1e-9, atol=0)
 
@@ -314,16 +296,9 @@ def test_gaussian_mixture_against_quadrature(complex_a: bool, default: str, feat
     means = (WEIGHT * weights).sum(-1)
     spread = weights - means.unsqueeze(-1)
     moments = torch.outer(means, means) + (WEIGHT * spread) @ spread.mT / n
-    options = {
-        "query_centers": query_centers,
-        "key_centers": key_centers,
-        "complex_a": complex_a,
-        "coefficients": "gaussian",
-        "num_lambda_features": n,
-        "lambda_scale": t,
-        "lambda_features": features,
-        "default_base": default,
-    }
+    options = {"query_centers": query_centers, "key_centers": key_centers, "complex_a": complex_a}
+    options |= {"coefficients": "gaussian", "num_lambda_features": n, "lambda_scale": t}
+    options |= {"lambda_features": features, "default_base": default}
     computed = theory.mse("clustered_hybrid", X.expand(2, 3, -1), Y, m, **options)
     expected = (moments * covariances).sum().expand(2, 3)
     torch.testing.assert_close(computed, expected, rtol=1e-9, atol=0)
