@@ -31,6 +31,12 @@ def estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
     return (fm.queries(x) * fm.keys(y)).sum(-1)
 
 
+def scaled_estimate(fm: attention.FeatureMap, x: Tensor, y: Tensor) -> Tensor:
+    """`estimate` from the scaled features."""
+    (phi_q, scale_q), (phi_k, scale_k) = fm.scaled_queries(x), fm.scaled_keys(y)
+    return (phi_q * phi_k).sum(-1) * (scale_q + scale_k).exp().squeeze(-1)
+
+
 def relative_error(computed: Tensor, expected: Tensor) -> float:
     """Length of the difference, as a share of the expected length."""
     computed, expected = computed.detach().double(), expected.detach().double()

@@ -166,15 +166,6 @@ def test_haar_without_bias_along_sign_vectors() -> None:
         assert z_score(estimates, expected).abs() < 4
 
 
-@pytest.mark.parametrize("m", [2, 8, 32])
-def test_error_falls_as_one_over_m(m: int) -> None:
-    x, y = pairs()
-    fm = attention.feature_map("hyperbolic", 3, 2000 * m, projection="iid", dtype=torch.float64)
-    features = (fm.queries(x) * fm.keys(y)).unflatten(-1, (2, 2000, m)).sum((1, 3)) * 2000
-    error = (features - attention.kernels.softmax(x, y).unsqueeze(-1)).square().T
-    assert z_score(error, theory.mse("hyperbolic", x, y, m)).abs().max() < 4
-
-
 @pytest.mark.parametrize(
     ("name", "expected"), [("trig", 0.05431), ("hyperbolic", 0.08516), ("positive", 0.26060)]
 )

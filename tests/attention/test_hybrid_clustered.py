@@ -9,7 +9,7 @@ from torch import Tensor
 import attention
 from attention.hybrid import ClusteredHybrid
 from attention.hybrid.clusters import root_mean_squares
-from tests.attention.cases import estimate, rejects
+from tests.attention.cases import estimate, rejects, scaled_estimate
 from tests.attention.cases import points as drawn
 from tests.pairwise import pairwise
 
@@ -133,9 +133,7 @@ def test_gaussian_equals_its_definition(
             expected = expected + level * pair_estimate(x, y, A, omega)
     expected = expected + rest * estimate(default, x, y)
     torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
-    (phi_q, scale_q), (phi_k, scale_k) = fm.scaled_queries(x), fm.scaled_keys(y)
-    scaled = (phi_q * phi_k).sum(-1) * (scale_q + scale_k).exp().squeeze(-1)
-    torch.testing.assert_close(scaled, expected, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-11, atol=1e-12)
     assert fm.queries(x).shape[-1] == fm.keys(y).shape[-1] == fm.output_dim
     rho = 3 if lambda_features == "positive" else 6
     width = 5 * (2 if complex_a else 1)

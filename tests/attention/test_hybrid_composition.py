@@ -12,7 +12,7 @@ from attention.hybrid import (
     GaussianCoefficient,
     HybridFeatures,
 )
-from tests.attention.cases import estimate, rejects
+from tests.attention.cases import estimate, rejects, scaled_estimate
 from tests.attention.cases import points as drawn
 
 D = 4
@@ -52,9 +52,7 @@ def test_equals_its_definition(p: int, kernel: str) -> None:
     )
     expected = expected + (1 - sum(lambdas)) * estimate(parts[-1], x, y)
     torch.testing.assert_close(estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
-    (phi_q, scale_q), (phi_k, scale_k) = fm.scaled_queries(x), fm.scaled_keys(y)
-    scaled = (phi_q * phi_k).sum(-1) * (scale_q + scale_k).exp().squeeze(-1)
-    torch.testing.assert_close(scaled, expected, rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(scaled_estimate(fm, x, y), expected, rtol=1e-12, atol=1e-13)
     assert fm.queries(x).shape[-1] == fm.keys(y).shape[-1] == fm.output_dim
     assert fm.signed
 
