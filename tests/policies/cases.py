@@ -40,6 +40,13 @@ def observation(seed: int = 0) -> dict[str, np.ndarray]:
     return {"depth": depth.astype(np.float32), "proprio": proprio.astype(np.float32)}
 
 
+def assert_gradients(policy: torch.nn.Module) -> None:
+    """Every parameter has a finite gradient."""
+    for name, parameter in policy.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
 def tensors(seen: dict[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
     """One observation as a batch for `forward`."""
     return torch.from_numpy(seen["depth"])[None], torch.from_numpy(seen["proprio"])[None]

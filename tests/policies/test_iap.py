@@ -13,7 +13,15 @@ from policies import ImplicitAttentionPolicy, PolicyConfig, build
 from policies.implicit_attention.config import EXACT, FEATURE_MAPS
 from tests.attention.cases import LargestTensor
 from tests.pairwise import pairwise
-from tests.policies.cases import ACTIONS, OBSERVATIONS, batch, make, observation, tensors
+from tests.policies.cases import (
+    ACTIONS,
+    OBSERVATIONS,
+    assert_gradients,
+    batch,
+    make,
+    observation,
+    tensors,
+)
 
 MAPS = FEATURE_MAPS
 KINDS = [
@@ -112,22 +120,25 @@ def test_cloning_reaches_every_parameter(kind, controller, feature_map, keep):
     votes = policy(*(torch.cat(parts) for parts in zip(*seen, strict=True)))
     actions = torch.rand(4, 9, generator=torch.Generator().manual_seed(0)) * 2 - 1
     votes.loss(actions, 5.0).backward()
+    assert_gradients(policy)
     for name, parameter in policy.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
         assert parameter.grad.abs().max() > 0, name
 
 
-@pytest.mark.parametrize("keep", [0.001, 0.3, 1.0])
-def test_what_rank_hands_over_is_the_same_to_the_bit_with_gradients(keep):
-    policy = make(variant="rank", controller="mlp", keep=keep)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, *({"variant": "rank", "controller": "mlp", "keep": keep} for keep in (0.001, 0.3, 1.0))],
+)
+def test_decisions_are_the_same_with_gradients(settings):
+    """A straight-through gate may round; ranked tokens are equal to the bit."""
+    policy, tolerance = make(**settings), 0.0 if settings else 1e-5
     depth, proprio = tensors(observation())
     with torch.no_grad():
         hard = policy(depth, proprio)
     soft = policy(depth, proprio)
     assert soft.offsets.requires_grad
-    assert torch.equal(soft.offsets, hard.offsets)
-    assert torch.equal(soft.speed, hard.speed)
+    for ours, expected in ((soft.offsets, hard.offsets), (soft.speed, hard.speed)):
+        torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)
 
 
 def near_token(count, seed):
@@ -173,29 +184,6 @@ def test_learned_selection_needs_a_choice():
     with pytest.raises(ValueError, match="selection must be random or all where the patch"):
         build(settings, spaces.Dict(parts), ACTIONS)
     build({**settings, "selection": "all"}, spaces.Dict(parts), ACTIONS)
-
-
-@pytest.mark.parametrize(
-    ("variant", "controller"),
-    [("masking", "vote"), ("masking", "mlp"), ("trans", "mlp"), ("trans", "vote")],
-)
-def test_gradients_reach_queries_and_keys(variant, controller):
-    policy = make(variant=variant, controller=controller)
-    votes = policy(*tensors(observation()))
-    (votes.offsets.square().sum() + votes.speed.sum()).backward()
-    for parameter in (policy.selection.query, policy.selection.key):
-        assert parameter.grad.isfinite().all()
-        assert parameter.grad.abs().max() > 0
-
-
-def test_the_gate_that_gradients_pass_is_the_same_gate():
-    policy = make()
-    depth, proprio = tensors(observation())
-    with torch.no_grad():
-        hard = policy(depth, proprio)
-    soft = policy(depth, proprio)
-    torch.testing.assert_close(soft.offsets, hard.offsets)
-    torch.testing.assert_close(soft.speed, hard.speed)
 
 
 def test_a_batch_is_as_good_as_one_by_one():

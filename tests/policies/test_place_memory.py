@@ -16,6 +16,7 @@ from policies.common.size import numbers
 from policies.footholds.ground import lateral_cue, levelled
 from policies.place_memory.localisation import way
 from policies.place_memory.memories import PlaceGrid
+from tests.policies.cases import assert_gradients
 from tests.policies.walks import ARMS, build
 from training.analysis.step_cost import count
 
@@ -127,9 +128,7 @@ def test_steps_one_by_one_are_the_same_as_prepared_ones(stones, walk, arm):
         torch.testing.assert_close(policy.decide(ready).action(), made.action())
     assert ("depth" in ready) == arm.startswith("learned")
     made.loss(actions).backward()
-    for name, parameter in policy.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
+    assert_gradients(policy)
 
 
 @pytest.mark.parametrize("arm", CARRIES)

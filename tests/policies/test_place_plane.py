@@ -11,6 +11,7 @@ from policies.footholds.ground import SeenGround
 from policies.footholds.head import OFFSETS
 from policies.place_memory.localisation import banded_cue, on_plane
 from policies.place_memory.memories import PlaceGrid
+from tests.policies.cases import assert_gradients
 from tests.policies.walks import FRONT, build, walked
 
 ARMS = {
@@ -97,9 +98,7 @@ def test_steps_one_by_one_are_the_same_as_prepared_ones(turning, walk, arm):
     torch.testing.assert_close(made.action(), torch.stack(found), atol=2e-4, rtol=1e-3)
     assert torch.stack(found).shape == (len(seen), 10)
     made.loss(actions).backward()
-    for name, parameter in policy.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
+    assert_gradients(policy)
 
 
 def test_yaw_rate_and_lateral_offsets_are_regressed_beside_the_votes(turning, walk):
