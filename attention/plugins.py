@@ -22,7 +22,7 @@ def names(group: str) -> tuple[str, ...]:
 
 
 def find(
-    group: str, kind: str, name: str, base: type, known: tuple[str, ...], *, typed: bool = True
+    group: str, kind: str, name: str, base: type, known: tuple[str, ...], *, trusted: bool = True
 ) -> Callable[..., Any]:
     """The class or function that makes the part called `name`.
 
@@ -32,14 +32,14 @@ def find(
         name: an entry point's, or "module:Class"; the attribute may be dotted.
         base: what it makes: a class found must be a subclass. A function is taken at its word.
         known: names of the package's own, for the message about one that is not known.
-        typed: whether the user typed the name. Otherwise "module:Class" must be a class of a module
-            that this program has imported already.
+        trusted: whether the user gave the name. Otherwise "module:Class" must be a class of a
+            module that this program has imported already.
 
     Raises ValueError, in a sentence: a name that is not known or two packages' own, a module that
     cannot be or may not be imported, or what is there is neither class nor function.
     """
     if ":" in name:
-        return _imported(kind, name, base) if typed else _already_imported(kind, name, base)
+        return _imported(kind, name, base) if trusted else _already_imported(kind, name, base)
     points = [point for point in _points(group) if point.name == name]
     if not points:
         every = ", ".join(sorted({*known, *names(group)}))

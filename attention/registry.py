@@ -26,7 +26,7 @@ from attention.features import (
     TrigPhaseFeatures,
 )
 from attention.hybrid import AngularHybrid, ClusteredHybrid, GaussianHybrid
-from attention.options import check_count, check_dtype, check_options, check_seed
+from attention.options import check_count, check_dtype, check_options, check_seed, keywords
 from attention.own_maps import as_given, built, check_maker, label
 from attention.projections import available_projections
 from attention.projections.registry import as_tensor
@@ -59,18 +59,34 @@ Maker = Callable[..., FeatureMap]
 """A class of maps, or a function that makes one."""
 
 
-def available() -> tuple[str, ...]:
-    """Names that `feature_map` takes, sorted: ours and those of installed packages."""
-    return tuple(sorted({*_MAPS, *plugins.names(GROUP)}))
+def available(*, general: bool = False) -> tuple[str, ...]:
+    """Names that `feature_map` takes, sorted: those of this package and of installed packages.
+
+    Args:
+        general: leave out maps of this package whose queries and keys may not be any vectors
+            (`FeatureMap.general`).
+    """
+    ours = {name for name, make in _MAPS.items() if not general or getattr(make, "general", True)}
+    return tuple(sorted({*ours, *plugins.names(GROUP)}))
 
 
-def find_map(name: str, *, typed: bool = True) -> Maker:
+def options_of(name: str) -> frozenset[str]:
+    """Options that the constructor of one of this package's maps declares; none of another name."""
+    return frozenset(keywords(_MAPS[name]) or ()) if name in _MAPS else frozenset()
+
+
+def projections_of(name: str) -> tuple[str, ...] | None:
+    """Couplings that one of this package's maps takes; None: all, or the map is another."""
+    return getattr(_MAPS.get(name), "projections", None)
+
+
+def find_map(name: str, *, trusted: bool = True) -> Maker:
     """The class or function that makes the map `name`, which `feature_map` takes in its place.
 
     Args:
         name: of a map of ours; an entry point of an installed package in the group
             `foveate.feature_maps`; or "module:Class", which is imported. A name of ours is ours.
-        typed: whether the user typed the name, in a call, on a command line or in a configuration
+        trusted: whether the user typed the name, in a call, on a command line or in a configuration
             of their own. Give False for one that stands in a file, such as a checkpoint: then
             "module:Class" imports nothing, and must be a class of maps in a module that this
             program has imported already.
@@ -80,7 +96,7 @@ def find_map(name: str, *, typed: bool = True) -> Maker:
     if isinstance(name, str):
         if name in _MAPS:
             return _MAPS[name]
-        return plugins.find(GROUP, "feature map", name, FeatureMap, tuple(_MAPS), typed=typed)
+        return plugins.find(GROUP, "feature map", name, FeatureMap, tuple(_MAPS), trusted=trusted)
     raise ValueError(f"feature map must be one of {', '.join(available())}, got {name!r}")
 
 

@@ -341,7 +341,7 @@ def build_policy(env_id: str, env: dict[str, Any], config: policies.AnyPolicyCon
 
 def _build(env_id: str, config: policies.AnyPolicyConfig, env: gymnasium.Env) -> Any:
     with checkpoint.fitting(f"cannot build the policy for {env_id}"):
-        return policies.build_for(config, env, typed=False)
+        return policies.build_for(config, env, trusted=False)
 
 
 def train(config: JobConfig, run: str | Path) -> None:

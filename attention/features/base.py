@@ -94,6 +94,10 @@ class FeatureMap(Float32Buffers, Rebuilt):
     """Whether estimates of the kernel, or the kernel itself, can be negative."""
     own_kernel: bool = False
     """Whether the map has a custom kernel, independent of `kernel`."""
+    general: bool = True
+    """Whether queries and keys may be any vectors, as those of policies and other networks are."""
+    projections: tuple[str, ...] | None = None
+    """Names of the couplings that the map takes; None: all of `available_projections()`."""
 
     def __init__(
         self, dim: int, num_features: int, *, kernel: str = "softmax", heads: int | None = None

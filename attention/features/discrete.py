@@ -46,6 +46,8 @@ class DiscreteFeatures(FeatureMap):
     """
 
     signed = True
+    general = False  # signed powers of negative entries
+    projections = ("iid", "orthogonal")
     parameter_name: str
     """Name of the parameter in the papers."""
 

@@ -41,6 +41,7 @@ class HarmonicFeatures(FixedFeatures):
 
     name = "harmonic"
     signed = True
+    general = False  # queries and keys are places on a torus
 
     frequencies: Tensor
     """n (d, m), integers."""

@@ -31,6 +31,7 @@ class Shifted(DiscreteFeatures):
     negative or not finite.
     """
 
+    general = True
     shift: Tensor
 
     def __init__(

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, overload
+from functools import partial
+from typing import Any, Protocol, TypeVar, overload
 
 import gymnasium
 import torch
@@ -12,79 +13,58 @@ from torch import nn
 from foveate_settings import sentence
 from policies.common.geometry import Geometry
 from policies.common.kinds import CONFIGS, AnyPolicyConfig, OwnPolicyConfig, settings_class
-from policies.common.own import admit, build_own
-from policies.common.size import MOST_NUMBERS, check_size
-from policies.implicit_attention.config import PolicyConfig
-from policies.implicit_attention.policy import ImplicitAttentionPolicy
-from policies.place_memory.config import PlaceMemoryConfig
-from policies.place_memory.policy import PlaceMemoryPolicy
+from policies.common.limits import MOST_NUMBERS, build_within, check_numbers, count_numbers
+from policies.common.own import admit
+from policies.common.size import check_size
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
-from policies.vision_performer.policy import VisionPerformerPolicy, fits_implicit
-from policies.vision_performer.pooled import PooledVisionPerformer
+from policies.vision_performer.policy import fits_implicit
 
-__all__ = ["CONFIGS", "build", "build_for"]
+__all__ = ["CONFIGS", "PolicyFactory", "build", "build_for"]
+
+P_co = TypeVar("P_co", bound=nn.Module, covariant=True)
+
+
+class PolicyFactory(Protocol[P_co]):
+    """Settings that build their policy, as those of every kind do."""
+
+    def build(
+        self,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        geometry: Geometry | None = None,
+    ) -> P_co: ...
 
 
 @overload
 def build(
-    config: PolicyConfig,
+    config: PolicyFactory[P_co],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = ...,
     *,
     geometry: Geometry | None = ...,
-    typed: bool = ...,
-) -> ImplicitAttentionPolicy: ...
+    trusted: bool = ...,
+) -> P_co: ...
 @overload
 def build(
-    config: PooledPolicyConfig,
+    config: Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = ...,
     *,
     geometry: Geometry | None = ...,
-    typed: bool = ...,
-) -> PooledVisionPerformer: ...
-@overload
-def build(
-    config: PlaceMemoryConfig,
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    most_numbers: int = ...,
-    *,
-    geometry: Geometry | None = ...,
-    typed: bool = ...,
-) -> PlaceMemoryPolicy: ...
-@overload
-def build(
-    config: VisionPolicyConfig,
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    most_numbers: int = ...,
-    *,
-    geometry: Geometry | None = ...,
-    typed: bool = ...,
-) -> VisionPerformerPolicy: ...
-@overload
-def build(
-    config: AnyPolicyConfig | Mapping[str, Any],
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    most_numbers: int = ...,
-    *,
-    geometry: Geometry | None = ...,
-    typed: bool = ...,
+    trusted: bool = ...,
 ) -> Any: ...
 def build(
-    config: AnyPolicyConfig | Mapping[str, Any],
+    config: PolicyFactory[Any] | Mapping[str, Any],
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     most_numbers: int = MOST_NUMBERS,
     *,
     geometry: Geometry | None = None,
-    typed: bool = True,
-) -> nn.Module:
-    """A policy with fresh parameters.
+    trusted: bool = True,
+) -> Any:
+    """Build a policy with fresh parameters.
 
     Args:
         config: the settings of a policy; or their fields as a mapping, whose `name` tells which
@@ -96,7 +76,7 @@ def build(
         most_numbers: that its tensors may hold, as a file says that is to be loaded into it.
         geometry: what the environment tells of its cameras and footholds, `unwrapped.geometry`;
             None: that of the robot that `policies.common.geometry.published` recognises, or none.
-        typed: whether the user gave the settings: "module:Class" in them is imported. Give False
+        trusted: whether the user gave the settings: "module:Class" in them is imported. Give False
             for those that stand in a file of somebody else.
 
     Raises:
@@ -106,79 +86,46 @@ def build(
     spaces = observation_space, action_space
     if isinstance(config, Mapping):
         config = _read(config, *spaces)
-    if typed:
+    if trusted:
         admit(vars(config))
-    most_numbers = min(most_numbers, MOST_NUMBERS)
-    if not isinstance(config, OwnPolicyConfig):
+    device, most_numbers = torch.get_default_device(), min(most_numbers, MOST_NUMBERS)
+    make = partial(config.build, *spaces, geometry)
+    with torch.device("cpu"):  # feature maps cannot be fitted on the meta device
+        if isinstance(config, OwnPolicyConfig):  # as large as its author wants, unless a file says
+            if most_numbers < MOST_NUMBERS:
+                check_numbers(count_numbers(make), most_numbers)
+            return make().to(device)
         check_size(config, *spaces, most_numbers, geometry)
-    device = torch.get_default_device()
-    with torch.device("cpu"):  # on the meta device no map can be fitted
-        made: nn.Module
-        if isinstance(config, OwnPolicyConfig):
-            made = build_own(config, *spaces, geometry, most_numbers)
-        elif isinstance(config, VisionPolicyConfig):
-            made = VisionPerformerPolicy(config, *spaces)  # type: ignore[arg-type]
-        elif isinstance(config, PooledPolicyConfig):
-            made = PooledVisionPerformer(config, *spaces, geometry)
-        elif isinstance(config, PlaceMemoryConfig):
-            made = PlaceMemoryPolicy(config, *spaces, geometry)
-        else:
-            made = ImplicitAttentionPolicy(config, *spaces, geometry)
-    return made.to(device)
+        return build_within(most_numbers, make).to(device)
 
 
 @overload
 def build_for(
-    config: PolicyConfig,
+    config: PolicyFactory[P_co],
     env: gymnasium.Env[Any, Any],
     most_numbers: int = ...,
     *,
-    typed: bool = ...,
-) -> ImplicitAttentionPolicy: ...
+    trusted: bool = ...,
+) -> P_co: ...
 @overload
 def build_for(
-    config: PooledPolicyConfig,
+    config: Mapping[str, Any],
     env: gymnasium.Env[Any, Any],
     most_numbers: int = ...,
     *,
-    typed: bool = ...,
-) -> PooledVisionPerformer: ...
-@overload
-def build_for(
-    config: PlaceMemoryConfig,
-    env: gymnasium.Env[Any, Any],
-    most_numbers: int = ...,
-    *,
-    typed: bool = ...,
-) -> PlaceMemoryPolicy: ...
-@overload
-def build_for(
-    config: VisionPolicyConfig,
-    env: gymnasium.Env[Any, Any],
-    most_numbers: int = ...,
-    *,
-    typed: bool = ...,
-) -> VisionPerformerPolicy: ...
-@overload
-def build_for(
-    config: AnyPolicyConfig | Mapping[str, Any],
-    env: gymnasium.Env[Any, Any],
-    most_numbers: int = ...,
-    *,
-    typed: bool = ...,
+    trusted: bool = ...,
 ) -> Any: ...
 def build_for(
-    config: AnyPolicyConfig | Mapping[str, Any],
-    env: gymnasium.Env[Any, Any],
-    most_numbers: int = MOST_NUMBERS,
-    *,
-    typed: bool = True,
-) -> nn.Module:
-    """As `build`, for an environment: its spaces, and its geometry where it has one."""
+    config: PolicyFactory[Any] | Mapping[str, Any], env: gymnasium.Env[Any, Any],
+    most_numbers: int = MOST_NUMBERS, *, trusted: bool = True,
+) -> Any:  # fmt: skip
+    """Build a policy for an environment: for its spaces, and its geometry if it has one.
+
+    Arguments and errors are those of `build`.
+    """
     geometry = getattr(env.unwrapped, "geometry", None)
     spaces = env.observation_space, env.action_space
-    made: nn.Module = build(config, *spaces, most_numbers, geometry=geometry, typed=typed)
-    return made
+    return build(config, *spaces, most_numbers, geometry=geometry, trusted=trusted)
 
 
 def _read(settings: Mapping[str, Any], *spaces: gymnasium.Space[Any]) -> AnyPolicyConfig:

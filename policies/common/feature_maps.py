@@ -9,8 +9,9 @@ from torch.nn.functional import normalize
 import attention
 from attention import ExactSoftmax, FeatureMap
 from attention.hybrid import ClusteredHybrid
+from attention.registry import options_of
 from policies.common.own import own_map
-from policies.implicit_attention.config import EXACT, HYBRIDS
+from policies.implicit_attention.config import EXACT
 
 __all__ = [
     "MapSettings",
@@ -52,9 +53,10 @@ def map_options(config: MapSettings) -> dict[str, Any]:
     (`benchmarks.hybrid_bases`).
     """
     options: dict[str, Any] = {"projection": config.projection}
-    if config.feature_map in (*HYBRIDS, "clustered_hybrid"):
+    declared = options_of(config.feature_map)
+    if "num_lambda_features" in declared:
         options["num_lambda_features"] = config.num_lambda_features
-    if config.feature_map == "clustered_hybrid":
+    if "num_query_clusters" in declared:
         options["num_query_clusters"] = options["num_key_clusters"] = config.num_clusters
     if config.hybrid_base != "hyperbolic":
         own = "simplex" if config.projection == "orthogonal" else config.projection
@@ -87,14 +89,16 @@ def fit_to_directions(features: FeatureMap, length: float) -> None:
     """Set a map's own parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
     given length in random directions, which is all that is known of them before training.
 
-    Clustered maps are left as they are: random directions have no clusters. Training fits all maps
+    Clustered maps are left as they are, because random directions have no clusters, and so are maps
+    on the meta device, which have no numbers. Training fits all maps
     to the policy's own queries and keys later (`fit_attention` of each policy).
 
     Args:
         features: the map, changed in place.
         length: of all queries and keys.
     """
-    if isinstance(features, ClusteredHybrid):
+    on_meta = any(tensor.is_meta for tensor in features.buffers())
+    if isinstance(features, ClusteredHybrid) or on_meta:
         return
     generator = torch.Generator().manual_seed(0)
     shape = (2, *([features.heads] if features.heads else []), _SAMPLES, features.dim)

@@ -5,7 +5,7 @@ Nothing here needs PyTorch: trainers read their configurations by it.
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Discriminator, Tag, model_validator
 from pydantic.dataclasses import dataclass
@@ -14,6 +14,11 @@ from policies.common.names import OWN, OwnName, entry_points, is_name, name_of
 from policies.implicit_attention.config import PolicyConfig
 from policies.place_memory.config import PlaceMemoryConfig
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
 
 __all__ = [
     "CONFIGS",
@@ -45,6 +50,17 @@ class OwnPolicyConfig:
             return given
         more = {key: value for key, value in given.items() if key not in ("name", "options")}
         return {"name": given.get("name"), "options": {**options, **more}}
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> Any:
+        """The custom policy with these options."""
+        from policies.common.own import build_own  # late, as it loads PyTorch
+
+        return build_own(self, observation_space, action_space, geometry)
 
 
 CONFIGS: dict[str, type[PolicyConfig] | type[PlaceMemoryConfig] | type[VisionPolicyConfig]] = {

@@ -17,7 +17,6 @@ from policies.common.geometry import Geometry
 from policies.common.kinds import CONFIGS, OwnPolicyConfig
 from policies.common.names import ADMITTED, GROUP
 from policies.common.normaliser import RunningNormaliser
-from policies.common.size import MOST_NUMBERS
 from policies.implicit_attention.config import CONTROLLERS
 
 __all__ = ["admit", "admit_name", "build_own", "own_controller", "own_map"]
@@ -38,7 +37,7 @@ def admit(settings: Mapping[str, Any]) -> None:
 def admit_name(name: str, kind: str = "policy") -> None:
     """The same of one name, "module:Class"."""
     if name not in ADMITTED:
-        ADMITTED[name] = plugins.find(GROUP, kind, name, nn.Module, (), typed=True)
+        ADMITTED[name] = plugins.find(GROUP, kind, name, nn.Module, (), trusted=True)
 
 
 def own_map(name: str) -> Any:
@@ -50,7 +49,7 @@ def _found(kind: str, name: str, known: tuple[str, ...]) -> Any:
     if name in ADMITTED:
         return copy.deepcopy(ADMITTED[name])  # of classes and functions they are themselves
     try:
-        return plugins.find(GROUP, kind, name, nn.Module, known, typed=False)
+        return plugins.find(GROUP, kind, name, nn.Module, known, trusted=False)
     except ValueError as error:
         if ":" not in name:
             raise
@@ -124,8 +123,7 @@ def build_own(
     config: OwnPolicyConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
-    geometry: Geometry | None,
-    most_numbers: int,
+    geometry: Geometry | None = None,
 ) -> nn.Module:
     """The policy that the settings name: Class(observation_space, action_space, **options), and
     `geometry` if it takes that. See `policies.common.contract.Policy` for what it must have.
@@ -135,17 +133,9 @@ def build_own(
     """
     make = _found("policy", config.name, tuple(CONFIGS))
     spaces, offered = (observation_space, action_space), {"geometry": geometry}
-    described = "policy", config.name, make, spaces, config.options, offered
-    if most_numbers < MOST_NUMBERS:  # it is somebody's file that gives the options
-        with torch.device("meta"):
-            held = sum(tensor.numel() for tensor in _made(*described).state_dict().values())
-        if held > most_numbers:
-            raise ValueError(
-                f"its settings allocate {held} numbers, where there can be at most {most_numbers}"
-            )
     with torch.random.fork_rng(devices=[]):  # initial numbers that follow from the settings alone
         torch.manual_seed(int(config.options.get("init_seed", 0)))
-        made = _made(*described)
+        made = _made("policy", config.name, make, spaces, config.options, offered)
     for method in ("reset", "act"):
         if not callable(getattr(made, method, None)):
             raise ValueError(

@@ -18,13 +18,12 @@ from attention.components import component
 from attention.construction import Rebuilt
 from policies.common.carried import Apart, Memory, named
 from policies.common.compiled import CompiledDecision
-from policies.common.dense import DenseController
+from policies.common.controllers import GATES, DenseController, RecurrentController
 from policies.common.depth_repair import DepthRepair
 from policies.common.geometry import Geometry
 from policies.common.heads import Decision
 from policies.common.normaliser import RunningNormaliser, RunningStatistics
 from policies.common.own import own_controller
-from policies.common.recurrent import GATES, RecurrentController
 from policies.common.sight import Sight
 from policies.implicit_attention.config import CONTROLLERS, SeeingConfig
 from policies.implicit_attention.tokens import PatchTokens

@@ -1,6 +1,6 @@
 """Settings of the Implicit Attention Policy."""
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -8,10 +8,15 @@ from pydantic.dataclasses import dataclass
 from policies.common.choices import Edges, ImageScaling, Layout, Repair
 from policies.common.names import OWN, OwnName, entry_points, is_name
 
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
+    from policies.implicit_attention.policy import ImplicitAttentionPolicy
+
 __all__ = [
     "CONTROLLERS",
     "EXACT",
-    "FEATURE_MAPS",
     "PolicyConfig",
     "SeeingConfig",
     "check_controller",
@@ -20,38 +25,18 @@ __all__ = [
 
 EXACT = "softmax"
 """Name under which exact softmax attention is chosen in place of a feature map."""
-FEATURE_MAPS = (
-    EXACT,
-    "angular_hybrid",
-    "clustered_hybrid",
-    "complex_exponential",
-    "elu",
-    "gaussian_hybrid",
-    "geometric_plus",
-    "gerf",
-    "hyperbolic",
-    "oprf",
-    "poisson_plus",
-    "positive",
-    "relu",
-    "trig",
-    "trig_phase",
-)
-"""Names of `attention.available()` that a policy takes: its queries and keys can be negative, so no
-signed powers of them, geometric and poisson; and they are no places on a circle, harmonic."""
 CONTROLLERS = ("auto", "vote", "mlp", "lstm", "gru")
 """What `PolicyConfig.controller` may be, beside one of the user's own."""
 SCALED = tuple(name for name in CONTROLLERS if name != "vote")
 """Those whose last layer `init_output` scales; auto is mlp then."""
-HYBRIDS = ("angular_hybrid", "gaussian_hybrid")
-"""Of these, those with a choice of bases."""
 Projection = Literal[
     "fast_simplex", "hadamard", "halton", "iid", "orthogonal", "simplex", "simplex_plus"
 ]
 """Names of `attention.available_projections()`."""
 NotNegative = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1, le=10_000)]
-_DISCRETE = ("geometric_plus", "poisson_plus")
+_DEFAULT_MAP = ("angular_hybrid", "hyperbolic", "orthogonal")
+"""Defaults of the settings, which need no check: `--help` prints them without loading PyTorch."""
 
 
 def check_scaling(scaling: ImageScaling) -> None:
@@ -65,18 +50,28 @@ def check_scaling(scaling: ImageScaling) -> None:
 
 
 def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
-    """ValueError for settings that no policy takes; `dim` is that of queries and keys."""
-    if name not in FEATURE_MAPS and not is_name(name) and not _is_installed(name):
-        raise ValueError(f"feature_map must be one of {', '.join(FEATURE_MAPS)}, got {name!r}")
-    if hybrid_base != "hyperbolic" and name not in HYBRIDS:
+    """ValueError for settings that no policy takes; `dim` is that of queries and keys.
+
+    A map of `attention.available()` says itself what it takes (`FeatureMap.general`,
+    `FeatureMap.projections`, the option `base`).
+    """
+    if (name, hybrid_base, projection) == _DEFAULT_MAP and dim > 1:
+        return
+    from attention import registry  # late, as it loads PyTorch
+
+    known = (EXACT, *registry.available(general=True))
+    if name not in known and not is_name(name):
+        raise ValueError(f"feature_map must be one of {', '.join(known)}, got {name!r}")
+    if hybrid_base != "hyperbolic" and "base" not in registry.options_of(name):
+        hybrids = [one for one in known if "base" in registry.options_of(one)]
         raise ValueError(
             f"hybrid_base must be hyperbolic with the feature map {name}, got {hybrid_base}; "
-            f"{' and '.join(HYBRIDS)} take another"
+            f"{' and '.join(hybrids)} take another"
         )
-    if name in _DISCRETE and projection not in ("iid", "orthogonal"):
+    taken = registry.projections_of(name)
+    if taken is not None and projection not in taken:
         raise ValueError(
-            f"projection must be iid or orthogonal with the feature map {name}, whose vectors are "
-            f"independent integers, got {projection}"
+            f"projection must be {' or '.join(taken)} with the feature map {name}, got {projection}"
         )
     simplices = "simplex" in projection or (
         hybrid_base != "hyperbolic" and projection == "orthogonal"  # see `map_options`
@@ -95,13 +90,6 @@ def check_controller(name: str, known: tuple[str, ...]) -> None:
             f"controller must be one of {', '.join((*known, *entry_points()))}, got {name!r}; "
             f"{OWN} names one of your own"
         )
-
-
-def _is_installed(name: str) -> bool:
-    """Whether a package that is installed brings a feature map of this name."""
-    from attention import plugins, registry  # late, as it loads PyTorch
-
-    return name in plugins.names(registry.GROUP)
 
 
 @dataclass(
@@ -145,8 +133,8 @@ class SeeingConfig:
     """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
     demonstrations; before that, and otherwise, `image_scaling` holds."""
     feature_map: OwnName = "angular_hybrid"
-    """Random features that make attention linear (`FEATURE_MAPS`, or one of your own as
-    module:Class), or "softmax": exact."""
+    """Feature map of linear attention: a name of `attention.available(general=True)` or
+    module:Class; or "softmax": exact attention."""
     num_features: int = Field(default=8, ge=1)
     """Number m of random projections of the feature map."""
     num_lambda_features: int = Field(default=8, ge=1)
@@ -266,3 +254,16 @@ class PolicyConfig(SeeingConfig):
         if self.keep_tokens is not None:
             return min(self.keep_tokens, tokens)
         return max(1, round(self.keep * tokens))
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "ImplicitAttentionPolicy":
+        """The policy with these settings. `policies.build` checks its size before it calls this."""
+        from policies.implicit_attention.policy import (
+            ImplicitAttentionPolicy,  # late, as it loads PyTorch
+        )
+
+        return ImplicitAttentionPolicy(self, observation_space, action_space, geometry)

@@ -15,6 +15,7 @@ import attention
 from attention.components import PROJECTION, SCORE, component
 from attention.joining import joined
 from attention.tracing import is_exporting
+from policies.common.limits import reserve
 
 __all__ = ["LearnedSelection", "RandomSelection", "straight_through"]
 
@@ -55,6 +56,7 @@ class LearnedSelection(nn.Module):
         self.kept, self.score_step = kept, score_step
         shape = (num_features, features.dim)
         std = _INIT_STD if unit else 1.0
+        reserve(*shape)
         self.query = nn.Parameter(std * torch.randn(shape, generator=generator))
         drawn = std * torch.randn(shape, generator=generator)
         self.key = nn.Parameter(-self.query.detach() if opposed else drawn)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import fields
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -15,6 +15,12 @@ from policies.implicit_attention.config import (
     check_controller,
     check_feature_map,
 )
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
+    from policies.place_memory.policy import PlaceMemoryPolicy
 
 __all__ = [
     "ASIDE",
@@ -203,3 +209,14 @@ class PlaceMemoryConfig(SeeingConfig):
         dimensions, as where the path turns, more."""
         rows, cues = (ASIDE, BANDS) if is_plane else (1, 1)
         return legs * rows * self.reads + cues * 2 * CUE
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "PlaceMemoryPolicy":
+        """The policy with these settings. `policies.build` checks its size before it calls this."""
+        from policies.place_memory.policy import PlaceMemoryPolicy  # late, as it loads PyTorch
+
+        return PlaceMemoryPolicy(self, observation_space, action_space, geometry)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from attention.components import component
-from policies.common.dense import DenseController
+from policies.common.controllers import DenseController
 from policies.footholds.ground import MIDDLE_M, POSE, SPAN_M, PlacePlan
 from policies.place_memory.config import (
     CUE,

@@ -1,6 +1,6 @@
 """Settings of the Vision-Performer policy."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -13,6 +13,13 @@ from policies.implicit_attention.config import (
     check_controller,
     check_feature_map,
 )
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from policies.common.geometry import Geometry
+    from policies.vision_performer.policy import VisionPerformerPolicy
+    from policies.vision_performer.pooled import PooledVisionPerformer
 
 __all__ = ["OPTIMISERS", "PooledPolicyConfig", "VisionPolicyConfig"]
 
@@ -143,6 +150,19 @@ class VisionPolicyConfig:
             )
         return self
 
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "VisionPerformerPolicy":
+        """The policy with these settings. `policies.build` checks its size before it calls this."""
+        from policies.vision_performer.policy import (
+            VisionPerformerPolicy,  # late, as it loads PyTorch
+        )
+
+        return VisionPerformerPolicy(self, observation_space, action_space)  # type: ignore[arg-type]
+
 
 @dataclass(
     frozen=True,
@@ -194,3 +214,16 @@ class PooledPolicyConfig(SeeingConfig):
     def handed(self, tokens: int) -> int:
         """Numbers that the controller is given of so many tokens."""
         return tokens * self.patch_readout or self.embed_dim
+
+    def build(
+        self,
+        observation_space: "gymnasium.Space[Any]",
+        action_space: "gymnasium.Space[Any]",
+        geometry: "Geometry | None" = None,
+    ) -> "PooledVisionPerformer":
+        """The policy with these settings. `policies.build` checks its size before it calls this."""
+        from policies.vision_performer.pooled import (
+            PooledVisionPerformer,  # late, as it loads PyTorch
+        )
+
+        return PooledVisionPerformer(self, observation_space, action_space, geometry)

@@ -16,10 +16,10 @@ from attention.exact import ExactSoftmax
 from attention.matrix import kernel_estimates
 from policies.common.feature_maps import fit_to_directions, map_options
 from policies.common.own import own_map
-from policies.common.waves import waves, waves_size
 from policies.implicit_attention.config import EXACT
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
 from policies.vision_performer.patches import PatchEmbedding
+from policies.vision_performer.waves import waves, waves_size
 
 __all__ = ["ENCODER", "Block", "VisionPerformer", "draw"]
 
@@ -32,6 +32,8 @@ _POSE_PERIOD = 8.0  # of the slowest wave of a pose, in standard deviations
 def draw(module: nn.Module, generator: torch.Generator) -> None:
     """Initial parameters: matrices (out, in) of variance 1/in, biases 0; gains are left at 1."""
     for name, parameter in module.named_parameters():
+        if parameter.is_meta:
+            continue  # PyTorch would draw the numbers on the CPU
         if parameter.ndim == 2:
             std = 1 / math.sqrt(parameter.shape[1])
             nn.init.normal_(parameter, std=std, generator=generator)

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from attention.precision import full_precision
-from policies.common.waves import waves, waves_size
+from policies.common.limits import reserve
 from policies.vision_performer.action_search import langevin_chain, uniform
+from policies.vision_performer.waves import waves, waves_size
 
 __all__ = ["AutoregressiveEnergy", "JointEnergy", "Regression", "blurred", "info_nce"]
 
@@ -224,4 +225,5 @@ class Regression(nn.Module):
 
 
 def _normal(shape: tuple[int, ...], inputs: float, generator: torch.Generator) -> Tensor:
+    reserve(*shape)
     return torch.randn(shape, generator=generator) / math.sqrt(inputs)

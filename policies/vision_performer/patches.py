@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attention.tracing import is_exporting
+from policies.common.limits import reserve
 
 __all__ = ["PatchEmbedding", "sinusoidal_positions"]
 
@@ -57,6 +58,7 @@ class PatchEmbedding(nn.Module):
         self.grid = (height // rows, width // columns)
         self.count = self.grid[0] * self.grid[1]
         inputs = rows * columns * 3
+        reserve(dim, inputs)
         self.weight = nn.Parameter(
             torch.randn(dim, inputs, generator=generator) / math.sqrt(inputs)
         )

@@ -303,7 +303,7 @@ def test_an_installed_package_names_maps_that_are_found_late(installed: Path, ca
     assert "strange_maps" not in sys.modules
     assert isinstance(attention.feature_map("trig", 4, 6), attention.features.TrigFeatures)
     assert "strange_maps" not in sys.modules, "a name of ours is ours"
-    assert attention.find_map("cosines", typed=False) is Cosines
+    assert attention.find_map("cosines", trusted=False) is Cosines
     assert capsys.readouterr().out == "imported\n"
     ours = RandomFeatureAttention(*SIZES, "cosines", 6, shift=0.5)
     assert isinstance(ours.feature_map, Cosines)
@@ -328,10 +328,10 @@ def test_entry_points_of_two_packages_need_the_full_name(installed: Path) -> Non
 def test_a_name_that_stands_in_a_file_imports_nothing(installed: Path) -> None:
     for name in ("strange_maps:Cosines", "strange_maps:Nothing"):
         with pytest.raises(ValueError, match="stands in a file and would import strange_maps, whi"):
-            attention.find_map(name, typed=False)
+            attention.find_map(name, trusted=False)
     assert "strange_maps" not in sys.modules
     for name in ("os:kill", "torch.nn:Linear", f"{MODULE}:no_map", f"{MODULE}:Cosines.queries"):
         with pytest.raises(ValueError, match="stands in a file and must be a subclass of FeatureM"):
-            attention.find_map(name, typed=False)
-    assert attention.find_map(f"{MODULE}:Cosines", typed=False) is Cosines
-    assert attention.find_map("trig", typed=False) is attention.features.TrigFeatures
+            attention.find_map(name, trusted=False)
+    assert attention.find_map(f"{MODULE}:Cosines", trusted=False) is Cosines
+    assert attention.find_map("trig", trusted=False) is attention.features.TrigFeatures

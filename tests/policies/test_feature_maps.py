@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 import attention
 from policies import ImplicitAttentionPolicy, PolicyConfig, VisionPolicyConfig
 from policies.common.feature_maps import fit_to_directions, map_state
-from policies.implicit_attention.config import EXACT, FEATURE_MAPS, Projection
+from policies.implicit_attention.config import EXACT, Projection
 from tests.policies import cases, vision_cases
 from tests.policies.cases import observation
 
@@ -73,7 +73,7 @@ def test_policies_take_every_projection_of_the_library():
 
 
 @pytest.mark.parametrize("projection", attention.available_projections())
-@pytest.mark.parametrize("name", [name for name in FEATURE_MAPS if name != EXACT])
+@pytest.mark.parametrize("name", attention.available(general=True))
 @pytest.mark.parametrize("module", [cases, vision_cases])
 def test_every_projection_acts_or_is_refused_in_a_sentence(module, name, projection):
     settings = {"feature_map": name, "projection": projection}
@@ -94,7 +94,7 @@ def test_simplices_need_two_dimensions():
     VisionPolicyConfig(embed_dim=4, heads=4, projection="halton")
 
 
-@pytest.mark.parametrize("name", [name for name in FEATURE_MAPS if name != EXACT])
+@pytest.mark.parametrize("name", attention.available(general=True))
 @pytest.mark.parametrize("module", [cases, vision_cases])
 def test_a_map_fitted_to_its_own_tokens_survives_a_file(module, name):
     policy, other = (module.make(feature_map=name) for _ in range(2))

@@ -9,8 +9,9 @@ import torch
 from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 
+import attention
 from policies import ImplicitAttentionPolicy, PolicyConfig, build
-from policies.implicit_attention.config import EXACT, FEATURE_MAPS
+from policies.implicit_attention.config import EXACT
 from tests.attention.cases import LargestTensor
 from tests.pairwise import pairwise
 from tests.policies.cases import (
@@ -23,7 +24,7 @@ from tests.policies.cases import (
     tensors,
 )
 
-MAPS = FEATURE_MAPS
+MAPS = (EXACT, *attention.available(general=True))
 KINDS = [
     {"selection": "learned"}, {"selection": "random"}, {"selection": "all"},
     {"variant": "rank"}, {"variant": "trans"},

@@ -7,7 +7,6 @@ from gymnasium import spaces
 
 import policies
 from policies import PooledPolicyConfig
-from policies.common.size import numbers
 from training.algorithms.workers import get_parameters
 from training.analysis.step_cost import count
 
@@ -62,11 +61,7 @@ def test_it_acts_in_any_spaces_and_every_parameter_learns(name, controller):
         assert not dead or "in_proj_bias" in key, key
 
 
-def test_its_size_is_known_beforehand_and_small():
-    for observed, acts in SPACES.values():
-        policy = policies.build(PooledPolicyConfig(), observed, acts)
-        held = sum(tensor.numel() for tensor in policy.state_dict().values())
-        assert 0.9 * held < numbers(policy.config, observed, acts) <= held
+def test_it_is_small():
     policy = policies.build(PooledPolicyConfig(hidden=()), STONES, FEET)
     assert len(get_parameters(policy)) < 7000
     policy = policies.build(PooledPolicyConfig(hidden=()), *SPACES["colours"])

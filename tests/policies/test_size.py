@@ -1,12 +1,23 @@
 """A policy's size is known from its settings, and bounded before anything is built."""
 
+import gymnasium
 import pytest
 from gymnasium import spaces
 
-from policies import PolicyConfig, VisionPolicyConfig, build
-from policies.common.size import MOST_NUMBERS, check_size, numbers
-from policies.implicit_attention.config import FEATURE_MAPS
+import attention
+import envs
+from policies import (
+    PlaceMemoryConfig,
+    PolicyConfig,
+    PooledPolicyConfig,
+    VisionPolicyConfig,
+    build,
+)
+from policies.common.limits import count_numbers
 from tests.cheap import cheap
+
+MAPS = attention.available(general=True)
+FRONT = gymnasium.make(envs.STEPPING_STONES, cameras=("front",))
 
 STONES = (
     spaces.Dict({"depth": spaces.Box(0, 2, (2, 24, 32)), "proprio": spaces.Box(-9, 9, (45,))}),
@@ -29,28 +40,28 @@ VISION = (
 )  # fmt: skip
 
 
-def check(config):
+def held(policy):
+    return sum(tensor.numel() for tensor in policy.state_dict().values())
+
+
+@pytest.mark.parametrize("config", [
+    *(PolicyConfig(**settings) for settings in IMPLICIT),
+    *(VisionPolicyConfig(**settings) for settings in VISION),
+    *(PolicyConfig(feature_map=name, num_features=50) for name in MAPS),
+    *(VisionPolicyConfig(feature_map=name, depth=1) for name in MAPS),
+    *(PooledPolicyConfig(controller=kind, patch=(8, 8)) for kind in ("mlp", "lstm", "gru")),
+    *(PlaceMemoryConfig(memory=kind) for kind in ("none", "linear", "exact", "grid", "gru")),
+    PlaceMemoryConfig(keys="learned"), PlaceMemoryConfig(write_tokens=32),
+], ids=repr)  # fmt: skip
+def test_the_size_of_a_policy_is_counted_without_memory(config):
     where = SWEEP if isinstance(config, VisionPolicyConfig) else STONES
-    built = sum(tensor.numel() for tensor in build(config, *where).state_dict().values())
-    foreseen = numbers(config, *where)
-    doubled = config.feature_map in ("geometric_plus", "poisson_plus")  # they keep their draws too
-    assert foreseen <= built <= (2.25 if doubled else 1.25) * foreseen + 250, config
+    if isinstance(config, PlaceMemoryConfig):
+        where = FRONT.observation_space, FRONT.action_space, FRONT.unwrapped.geometry
+    assert count_numbers(lambda: config.build(*where)) == held(config.build(*where))
 
 
-@pytest.mark.parametrize("settings", IMPLICIT)
-def test_hardly_less_is_foreseen_than_an_implicit_policy_is(settings):
-    check(PolicyConfig(**settings))
-
-
-@pytest.mark.parametrize("settings", VISION)
-def test_hardly_less_is_foreseen_than_a_vision_performer_is(settings):
-    check(VisionPolicyConfig(**settings))
-
-
-@pytest.mark.parametrize("name", FEATURE_MAPS)
-def test_hardly_less_is_foreseen_with_any_feature_map(name):
-    check(PolicyConfig(feature_map=name, num_features=500, qk_dim=16))
-    check(VisionPolicyConfig(feature_map=name, num_features=500, depth=1))
+def test_the_default_policy_has_353_numbers():
+    assert count_numbers(lambda: PolicyConfig().build(*STONES)) == 353
 
 
 HUGE = 10**12
@@ -72,7 +83,7 @@ TOO_LARGE = (
     (VisionPolicyConfig, {"num_features": HUGE}, "num_features must be at most 4096"),
     (VisionPolicyConfig, {"embed_dim": 4 * HUGE}, "its settings allocate"),
     (VisionPolicyConfig, {"embed_dim": 4096, "depth": 256}, "its settings allocate"),
-    (VisionPolicyConfig, {"hidden": (HUGE, 2)}, "its settings allocate"),
+    (VisionPolicyConfig, {"hidden": (HUGE, 2)}, "numbers for an action"),
     (VisionPolicyConfig, {"samples": 2**17, "hidden": (2000,)}, "numbers for an action"),
     (VisionPolicyConfig, {"patch_readout": 8192, "context_dim": 65536}, "its settings allocate"),
 )
@@ -92,9 +103,11 @@ def test_an_image_of_too_many_tokens_is_refused():
 
 def test_what_a_file_holds_bounds_a_policy():
     config = PolicyConfig(controller="mlp", hidden=(1000,))
-    size = numbers(config, *STONES)
-    check_size(config, *STONES, most=size)
-    with pytest.raises(ValueError, match=f"allocate {size} numbers, where there can be at most"):
+    size = held(build(config, *STONES))
+    build(config, *STONES, most_numbers=size)
+    with pytest.raises(
+        ValueError, match=f"allocate {size} numbers or more, where there can be at most"
+    ):
         build(config, *STONES, most_numbers=size - 1)
 
 
@@ -104,8 +117,6 @@ def test_every_number_of_a_policy_has_a_bound(field):
         VisionPolicyConfig(**{field: HUGE})
 
 
-def test_spaces_that_do_not_fit_are_told_of_by_the_policy():
-    assert numbers(VisionPolicyConfig(), spaces.Discrete(3), spaces.Discrete(2)) == 0
+def test_spaces_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="observation_space must be a Dict"):
         build(VisionPolicyConfig(), spaces.Discrete(3), spaces.Discrete(2))
-    assert 100 * numbers(VisionPolicyConfig(), *SWEEP) < MOST_NUMBERS

@@ -8,8 +8,8 @@ import torch
 from gymnasium import spaces
 
 from policies import PolicyConfig, build
+from policies.common.limits import count_numbers
 from policies.common.observation import Observations, flat, layout_of
-from policies.common.size import numbers
 from tests.cheap import cheap
 
 
@@ -145,8 +145,7 @@ def test_its_size_is_foreseen(name):
         config = PolicyConfig(**given)
         policy = build(config, OBSERVATIONS[name], ACTIONS["matrix"])
         held = sum(tensor.numel() for tensor in policy.state_dict().values())
-        foreseen = numbers(config, OBSERVATIONS[name], ACTIONS["matrix"])
-        assert foreseen <= held <= 1.25 * foreseen + 250
+        assert held == count_numbers(lambda: config.build(OBSERVATIONS[name], ACTIONS["matrix"]))  # noqa: B023
 
 
 HUGE = [
@@ -356,7 +355,7 @@ def test_the_size_of_what_remembers_is_foreseen(settings):
     config = PolicyConfig(**settings)
     spaces_ = OBSERVATIONS["many"], ACTIONS["grid"]
     held = sum(tensor.numel() for tensor in build(config, *spaces_).state_dict().values())
-    assert numbers(config, *spaces_) <= held <= 1.1 * numbers(config, *spaces_) + 250
+    assert held == count_numbers(lambda: config.build(*spaces_))
     with pytest.raises(ValueError, match="settings allocate"):
         build({**settings, "hidden": (10**5, 10**5)}, *spaces_)
 

@@ -7,8 +7,8 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch.nn.parallel import DistributedDataParallel
 
+import attention
 from policies import ImplicitAttentionPolicy, VisionPerformerPolicy, VisionPolicyConfig, build
-from policies.implicit_attention.config import FEATURE_MAPS
 from tests.policies import cases
 from tests.policies.vision_cases import (
     ACTION_SPACE,
@@ -35,7 +35,7 @@ HEADS = [
 
 
 @pytest.mark.parametrize("more", [{}, {"attend": False}, {"patch_readout": 0, "pose_octaves": 0}])
-@pytest.mark.parametrize("feature_map", FEATURE_MAPS)
+@pytest.mark.parametrize("feature_map", ["softmax", *attention.available(general=True)])
 @pytest.mark.parametrize("settings", HEADS)
 def test_cloning_reaches_every_parameter(settings, feature_map, more):
     """But the constant of an energy, which a softmax over candidates leaves out."""
@@ -72,7 +72,7 @@ def test_every_head_acts_learns_and_is_counted(settings):
     assert set(flops) >= {"tokens", "encoder", "projection", "exponentials", "score", "controller"}
 
 
-@pytest.mark.parametrize("feature_map", FEATURE_MAPS)
+@pytest.mark.parametrize("feature_map", ["softmax", *attention.available(general=True)])
 def test_every_feature_map_acts_and_learns(feature_map):
     policy = make(feature_map=feature_map)
     before = policy.loss(*batch(4), generator())

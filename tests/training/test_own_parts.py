@@ -121,8 +121,8 @@ def test_an_installed_package_brings_its_names(tmp_path, monkeypatch):
     points = f"[foveate.policies]\nbare = {OWN}:Bare\nline = {OWN}:Line\n"
     (tmp_path / "ours_1.dist-info" / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(tmp_path)
-    assert policies.build({"name": "bare"}, PICTURE, NUMBER, typed=False).gain == 1.0
-    policy = policies.build({"controller": "line"}, PICTURE, NUMBER, typed=False)
+    assert policies.build({"name": "bare"}, PICTURE, NUMBER, trusted=False).gain == 1.0
+    policy = policies.build({"controller": "line"}, PICTURE, NUMBER, trusted=False)
     assert type(policy.controller).__name__ == "Line"
     with pytest.raises(ValueError, match="vision_performer, bare, line, got 'bar'; module:Class"):
         policies.build({"name": "bar"}, PICTURE, NUMBER)
@@ -161,7 +161,7 @@ def test_a_file_takes_no_memory_by_a_known_policy(job, tmp_path):
     whole = checkpoint.load(checkpoint.resolve(run))
     config = {**whole.config, "policy": {"name": named, "options": {"width": 10**11}}}
     checkpoint.save(tmp_path / "a.safetensors", whole.policy, {}, config, {})
-    with pytest.raises(checkpoint.UserError, match="its settings allocate 100000000022 numbers"):
+    with pytest.raises(checkpoint.UserError, match="settings allocate 100000000023 numbers"):
         checkpoint.load_policy(tmp_path / "a.safetensors")
 
 

@@ -55,7 +55,7 @@ CLAIMS = [
     (SWEEP, {"samples": HUGE}, "policy.samples = 1000000000000, but input should be less"),
     (SWEEP, {"pose_octaves": HUGE}, "policy.pose_octaves = 1000000000000, but input should be"),
     (SWEEP, {"mlp_ratio": 1e300}, "policy.mlp_ratio = 1e+300, but input should be less"),
-    (SWEEP, {"hidden": [HUGE, HUGE]}, "its settings allocate"),
+    (SWEEP, {"hidden": [HUGE, HUGE]}, "numbers for an action"),
     (SWEEP, {"patch": [1, 1]}, "makes 62500 tokens of the image"),
 ]
 

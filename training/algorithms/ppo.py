@@ -109,7 +109,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         with checkpoint.fitting(f"cannot build the critic for {config.env_id}"):
             self.critic: SeeingPolicy = policies.build(
                 critic_settings(config, "the configuration"), env.observation_space, value,
-                geometry=getattr(env.unwrapped, "geometry", None), typed=False,
+                geometry=getattr(env.unwrapped, "geometry", None), trusted=False,
             )  # fmt: skip
         self.model: PPO = make_model(config, env.observation_space, actor, self.critic)
 

@@ -65,7 +65,7 @@ def _configured(name: str, path: Path, overrides: list[str]) -> Target:
 
     def build(env: gymnasium.Env) -> nn.Module:
         with checkpoint.fitting(f"{name}: its policy does not fit here"):
-            return policies.build_for(config.policy, env, typed=False)
+            return policies.build_for(config.policy, env, trusted=False)
 
     return Target(name, config.env_id, config.env, build)
 

@@ -344,7 +344,7 @@ def load_policy(
     held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
     own = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
     with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
-        policy = policies.build_for(settings, there, max(held, _SMALL), typed=False)
+        policy = policies.build_for(settings, there, max(held, _SMALL), trusted=False)
     load_into(policy, checkpoint)
     if env is not None and not getattr(policy, "reads_geometry", False):
         other = other_robot(env, config["env_id"], config["env"])

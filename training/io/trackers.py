@@ -81,7 +81,7 @@ def maker(name: str) -> Callable[[Path, dict[str, Any]], Tracker] | None:
     from attention import plugins
 
     try:
-        return plugins.find(GROUP, "tracker", name, Tracker, NAMES, typed=False)
+        return plugins.find(GROUP, "tracker", name, Tracker, NAMES, trusted=False)
     except ValueError as error:
         raise UserError(f"{error}: --set tracker={name} where a run is resumed") from None
 

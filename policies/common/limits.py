@@ -1,0 +1,98 @@
+"""Building a module within a limit of numbers, and counting the numbers of one without memory."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+__all__ = ["MOST_NUMBERS", "build_within", "check_numbers", "count_numbers", "reserve"]
+
+MOST_NUMBERS = 5 * 10**7
+"""Largest number of elements of a policy's tensors, or of a layer's output: a hundred times those
+of any policy here."""
+_SLACK = 2**20
+"""Elements of tables that a `state_dict` does not hold."""
+_left: ContextVar[int | None] = ContextVar("left", default=None)
+
+
+def build_within(most: int, build: Callable[[], Any]) -> Any:
+    """Build a module whose `state_dict` holds at most `most` numbers.
+
+    Parameters and buffers count when they are registered, and those that are drawn before are
+    announced by `reserve`. So a module that is too large is refused before it takes memory.
+
+    Raises:
+        ValueError: one sentence with the numbers that were counted.
+    """
+    token = _left.set(2 * most + _SLACK)  # what is reserved is registered later too
+    try:
+        with _registrations():
+            made = build()
+        needed = _numbers(made)
+    except _TooLargeError:
+        needed = 2 * most
+    except RuntimeError as error:  # PyTorch has no class of its own for it
+        if "can't allocate memory" not in str(error):
+            raise
+        needed = 2 * most
+    finally:
+        _left.reset(token)
+    check_numbers(needed, most)
+    return made
+
+
+def check_numbers(needed: int, most: int) -> None:
+    """Raise ValueError for more than `most` numbers."""
+    if needed > most:
+        raise ValueError(
+            f"its settings allocate {needed} numbers or more, where there can be at most {most}"
+        )
+
+
+def count_numbers(build: Callable[[], nn.Module]) -> int:
+    """How many numbers the `state_dict` of a module holds, by a build on the meta device, where
+    tensors take no memory."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return _numbers(build())
+
+
+def reserve(*shape: int) -> None:
+    """Announce a tensor that is drawn before it is registered, see `build_within`."""
+    left = _left.get()
+    if left is None:
+        return
+    if prod(shape) > left:
+        raise _TooLargeError
+    _left.set(left - prod(shape))
+
+
+def _numbers(module: nn.Module) -> int:
+    return sum(tensor.numel() for tensor in module.state_dict().values())
+
+
+class _TooLargeError(BaseException):
+    """Passes through code that turns exceptions into sentences."""
+
+
+@contextmanager
+def _registrations() -> Iterator[None]:
+    def add(module: nn.Module, name: str, tensor: Tensor | None) -> None:
+        reserve(0 if tensor is None else tensor.numel())
+
+    hooks = (
+        register_module_parameter_registration_hook(add),
+        register_module_buffer_registration_hook(add),
+    )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
