@@ -10,6 +10,7 @@ from torch.nn.functional import fold, pad
 
 from attention.joining import joined
 from policies.common.choices import Edges
+from policies.common.limits import reserve
 
 __all__ = ["Grid", "PatchTokens", "grid_of"]
 
@@ -114,6 +115,8 @@ class PatchTokens(nn.Module):
         self.num_features = self.size + PLACE
         self._least = [1 / _LEAST_PART] * len(self.grids)
         shape = self._state_shape()
+        if standardise:
+            reserve(2, *shape)
         for name, value in (("zero_m", 0.0), ("unit_m", 1.0)):
             self.register_buffer(name, torch.full(shape, value) if standardise else None)
 

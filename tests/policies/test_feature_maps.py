@@ -1,6 +1,7 @@
 """The feature maps of policies: their bases, and parameters fitted to unit directions."""
 
 import copy
+from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -14,6 +15,10 @@ from policies.common.feature_maps import fit_to_directions, map_state
 from policies.implicit_attention.config import EXACT, Projection
 from tests.policies import cases, vision_cases
 from tests.policies.cases import observation
+from training import flops
+from training.es import load_config
+
+STONES = Path(__file__).resolve().parents[2] / "configs" / "stepping_stones.yaml"
 
 
 def kernel(**settings):
@@ -167,3 +172,22 @@ def test_clustered_maps_are_left_alone():
     before = {name: tensor.clone() for name, tensor in features.state_dict().items()}
     fit_to_directions(features, 1.0)
     assert all(tensor.equal(before[name]) for name, tensor in features.state_dict().items())
+
+
+class Halves(attention.features.PositiveFeatures):
+    """A map that only the registry knows."""
+
+
+def test_a_map_in_the_registry_is_known_everywhere(monkeypatch, capsys):
+    monkeypatch.setitem(attention.registry._MAPS, "halves", Halves)
+    assert isinstance(kernel(feature_map="halves"), Halves)
+    assert isinstance(VisionPolicyConfig(feature_map="halves"), VisionPolicyConfig)
+    load_config(str(STONES), ["feature_map=halves"])
+    flops.main([str(STONES), "--calls", "1", "--vary", "feature_map=halves"])
+    assert "halves" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["geometric", "poisson", "harmonic"])
+def test_a_map_that_does_not_take_any_vectors_is_refused(name):
+    with pytest.raises(ValueError, match="feature_map must be one of softmax, angular_hybrid"):
+        PolicyConfig(feature_map=name)
