@@ -6,8 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.helpers import checkpoints
 from tests.training import random_search, test_trainers
-from tests.training.test_trainers import files, written
+from tests.training.test_trainers import written
 from training import search
 from training.command.errors import NotFiniteError
 from training.compare import search as searches
@@ -59,7 +60,7 @@ def test_a_stopped_search_comes_to_the_same(tmp_path, monkeypatch, capsys):
     assert search.main([*words(tmp_path), "--out", str(parts)]) == 0
     assert (parts / "trials.csv").read_bytes() == (whole / "trials.csv").read_bytes()
     for number in ("0000", "0001"):
-        one, other = (files(out / "trials" / number) for out in (whole, parts))
+        one, other = (checkpoints(out / "trials" / number) for out in (whole, parts))
         assert one[max(one)] == other[max(other)]
     best, worst = rows(whole)
     assert float(best["reward_max"]) >= float(worst["reward_max"])
