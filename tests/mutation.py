@@ -35,6 +35,7 @@ TESTS = {
     "attention/hybrid/": "hybrid_gaussian hybrid_clustered hybrid hybrid_composition theory maps",
     "attention/decoding.py": "recurrent module",
     "attention/recurrent.py": "recurrent linear precision module",
+    "attention/memory/": "memory",
     "attention/module.py": "module precision recurrent",
     "attention/streaming.py": "linear recurrent precision module",
     "attention/linear.py": "linear precision maps module recurrent",
