@@ -1,9 +1,9 @@
-"""Parts that other packages bring, by name: an entry point, or "module:Class".
+"""Plugins of other packages by name: an entry point, or "module:Class".
 
-An entry point belongs to a package that somebody installed for this very use, so that any file may
-name it. "module:Class" can name everything that Python can import: it counts where the user typed
-it, on a command line, in a configuration of their own or in a call. In a file from elsewhere it
-imports nothing. Nothing at all is imported before it is asked for.
+An entry point belongs to a package that was installed for this purpose, so any file may name it.
+"module:Class" can name everything that Python can import: it is only trusted if the user gave it,
+on a command line, in their configuration or in a call. In a file from elsewhere it imports nothing.
+Plugins are imported on first use.
 """
 
 import inspect
@@ -17,26 +17,27 @@ __all__ = ["find", "names"]
 
 
 def names(group: str) -> tuple[str, ...]:
-    """The entry points of a group, sorted. None of them is imported."""
+    """Return the sorted entry points of a group, without importing them."""
     return tuple(sorted({point.name for point in _points(group)}))
 
 
 def find(
     group: str, kind: str, name: str, base: type, known: tuple[str, ...], *, trusted: bool = True
 ) -> Callable[..., Any]:
-    """The class or function that makes the part called `name`.
+    """Return the class or function that creates the plugin `name`.
 
     Args:
-        group: of entry points, such as "foveate.feature_maps".
-        kind: what the part is, for error messages.
-        name: an entry point's, or "module:Class"; the attribute may be dotted.
-        base: what it makes: a class found must be a subclass. A function is taken at its word.
-        known: names of the package's own, for the message about one that is not known.
+        group: group of entry points, such as "foveate.feature_maps".
+        kind: description of the plugin in error messages.
+        name: name of an entry point, or "module:Class"; the attribute may be dotted.
+        base: base class of a plugin: a class must be a subclass of it. The result of a function is
+            not checked here.
+        known: built-in names, for the error message about an unknown name.
         trusted: whether the user gave the name. Otherwise "module:Class" must be a class of a
             module that this program has imported already.
 
-    Raises ValueError, in a sentence: a name that is not known or two packages' own, a module that
-    cannot be or may not be imported, or what is there is neither class nor function.
+    Raises ValueError for an unknown or ambiguous name, a module that cannot or may not be imported,
+    or an attribute that is neither a class nor a function.
     """
     if ":" in name:
         return _imported(kind, name, base) if trusted else _already_imported(kind, name, base)
@@ -56,7 +57,7 @@ def find(
 
 
 def _points(group: str) -> list[Any]:
-    from importlib import metadata  # late, as it takes longer than all of this package
+    from importlib import metadata  # imported late, since it takes longer than this whole package
 
     return list(metadata.entry_points(group=group))
 
@@ -77,14 +78,14 @@ def _imported(kind: str, name: str, base: type) -> Callable[..., Any]:
         found: Any = import_module(module)
         for attribute in attributes:
             found = getattr(found, attribute)
-    except Exception as error:  # whatever the code of another's does
+    except Exception as error:  # the plugin's code may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"{kind} {name!r} cannot be imported: {reason}") from error
     return _checked(kind, name, found, base)
 
 
 def _already_imported(kind: str, name: str, base: type) -> Callable[..., Any]:
-    """Classes alone, and no attribute of theirs: what stands in a file calls nothing."""
+    """Return a class of an imported module: a name from a file must not call anything."""
     module, attributes = _split(kind, name)
     loaded = sys.modules.get(module)
     if loaded is None:

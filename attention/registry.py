@@ -1,4 +1,4 @@
-"""Feature maps by name: ours, those of installed packages, and the user's own."""
+"""Feature maps by name: built-in maps, plugins of installed packages, and custom maps."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -53,17 +53,18 @@ _MAPS: dict[str, Callable[..., FeatureMap]] = {
 
 
 GROUP = "foveate.feature_maps"
-"""Entry points of installed packages that name a map of theirs."""
+"""Group of the entry points of feature maps in installed packages."""
 
 Maker = Callable[..., FeatureMap]
-"""A class of maps, or a function that makes one."""
+"""A subclass of FeatureMap, or a function that creates one."""
 
 
 def available(*, general: bool = False) -> tuple[str, ...]:
-    """Names that `feature_map` takes, sorted: those of this package and of installed packages.
+    """Return the sorted names that `feature_map` accepts: built-in maps and plugins of installed
+    packages.
 
     Args:
-        general: leave out maps of this package whose queries and keys may not be any vectors
+        general: omit built-in maps that do not support arbitrary queries and keys
             (`FeatureMap.general`).
     """
     ours = {name for name, make in _MAPS.items() if not general or getattr(make, "general", True)}
@@ -71,27 +72,29 @@ def available(*, general: bool = False) -> tuple[str, ...]:
 
 
 def options_of(name: str) -> frozenset[str]:
-    """Options that the constructor of one of this package's maps declares; none of another name."""
+    """Return the options that the constructor of a built-in map declares; empty for other names."""
     return frozenset(keywords(_MAPS[name]) or ()) if name in _MAPS else frozenset()
 
 
 def projections_of(name: str) -> tuple[str, ...] | None:
-    """Couplings that one of this package's maps takes; None: all, or the map is another."""
+    """Return the couplings that a built-in map supports; None for all couplings or for other
+    maps."""
     return getattr(_MAPS.get(name), "projections", None)
 
 
 def find_map(name: str, *, trusted: bool = True) -> Maker:
-    """The class or function that makes the map `name`, which `feature_map` takes in its place.
+    """Return the class or function that creates the map `name`; `feature_map` accepts it instead of
+    the name.
 
     Args:
-        name: of a map of ours; an entry point of an installed package in the group
-            `foveate.feature_maps`; or "module:Class", which is imported. A name of ours is ours.
-        trusted: whether the user typed the name, in a call, on a command line or in a configuration
-            of their own. Give False for one that stands in a file, such as a checkpoint: then
-            "module:Class" imports nothing, and must be a class of maps in a module that this
-            program has imported already.
+        name: name of a built-in map, which has precedence; an entry point of an installed package
+            in the group `foveate.feature_maps`; or "module:Class", which is imported.
+        trusted: whether the user gave the name, in a call, on a command line or in their
+            configuration. Pass False for a name from a file, such as a checkpoint: then
+            "module:Class" imports nothing and must be a subclass of FeatureMap in a module that is
+            already imported.
 
-    Raises ValueError, in a sentence, for a name that means no map or may not be imported.
+    Raises ValueError for an unknown name or one that may not be imported.
     """
     if isinstance(name, str):
         if name in _MAPS:
@@ -101,10 +104,10 @@ def find_map(name: str, *, trusted: bool = True) -> Maker:
 
 
 def check_map_options(given: str | Maker, options: dict[str, Any], fixed: Iterable[str]) -> Maker:
-    """The class or function that makes the map.
+    """Return the class or function that creates the map.
 
-    Raises ValueError for an unknown name and for an option that the map lacks; the message lists
-    those that it has but for `fixed`.
+    Raises ValueError for an unknown name or option; the message lists the options of the map except
+    `fixed`.
     """
     make = find_map(given) if isinstance(given, str) else check_maker(given)
     check_options(label(given), make, options, fixed)
@@ -123,28 +126,27 @@ def feature_map(
 ) -> FeatureMap:
     """Build a feature map: an nn.Module whose random vectors are buffers.
 
-    `(fm.queries(x) * fm.keys(y)).sum(-1)` is an unbiased estimate of kernel(x, y), with no hidden
+    `(fm.queries(x) * fm.keys(y)).sum(-1)` is an unbiased estimate of kernel(x, y), without hidden
     scaling. The same arguments give the same map on every machine.
 
     Args:
         name: one of `available()`; "module:Class", which is imported; a subclass of FeatureMap or a
-            function that makes one, which is given dim, num_features, and of the arguments below
-            those that it takes; or a FeatureMap itself, which is returned when its dim fits.
+            function that creates one, called with dim, num_features and those of the arguments
+            below that it accepts; or a FeatureMap, which is returned if its dim fits.
         dim: d, dimension of queries and keys.
         num_features: m, the number of random vectors; the features' length is `fm.output_dim`.
         kernel: "softmax" for exp(x.y), "gaussian" for exp(-|x-y|^2/2).
-        projection: a name of `attention.available_projections()`; or the vectors themselves, a
-            tensor, array or nested list (m, d), which all `heads` share, or (heads, m, d), of
-            integers for poisson and geometric maps; or, for a hybrid whose bases do not share their
-            vectors, a pair of names.
-        seed: of the map's own generator, which is on the CPU; nothing global is touched.
-        options: `dtype` and `device` of the buffers, by default an explicit projection's, else
-            PyTorch's; `heads`, for random vectors of each head's own; and the map's own, for
-            example `num_lambda_features` of a hybrid; see its class.
+        projection: one of `attention.available_projections()`; explicit vectors, a tensor, array or
+            nested list (m, d), shared by all heads, or (heads, m, d), of integers for poisson and
+            geometric maps; or a pair of names for a hybrid whose bases do not share their vectors.
+        seed: seed of the map's generator on the CPU; global generators are not used.
+        options: `dtype` and `device` of the buffers, by default those of an explicit projection,
+            else PyTorch's; `heads`, for separate random vectors per head; and the options of the
+            map's class, for example `num_lambda_features` of a hybrid.
 
     Raises:
-        ValueError: an unknown name or option, a value that the map does not take, or what is no
-            map of this dim.
+        ValueError: for an unknown name or option, an invalid value, or a custom map that does not
+            fit.
     """
     if isinstance(name, FeatureMap):
         places = {key: options.pop(key, None) for key in ("device", "dtype")}
@@ -164,8 +166,8 @@ def feature_map(
     explicit = [settings["projection"], options.get("lambda_projection")]
     if device is None and not any(isinstance(value, Tensor) for value in explicit):
         device = torch.get_default_device()
-    # Nothing can be computed on the meta device: a map for it is made on the CPU and moved, unless
-    # a tensor of its own has no entries to make it from.
+    # Nothing can be computed on the meta device: a map for it is created on the CPU and moved,
+    # unless a given tensor has no values.
     values = [settings["projection"], *own.values()]
     empty = any(isinstance(value, Tensor) and value.is_meta for value in values)
     moved = device is not None and torch.device(device).type == "meta" and not empty
@@ -178,7 +180,7 @@ def feature_map(
 def _checked_projection(
     projection: str | Numbers | tuple[str, str],
 ) -> str | Tensor | tuple[str, str]:
-    """Names as they are, vectors as a tensor; raises ValueError for anything else."""
+    """Return a name unchanged and vectors as a tensor. Raises ValueError for other values."""
     if isinstance(projection, str | Tensor):
         return projection
     if isinstance(projection, tuple | list) and all(isinstance(name, str) for name in projection):

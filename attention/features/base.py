@@ -95,9 +95,9 @@ class FeatureMap(Float32Buffers, Rebuilt):
     own_kernel: bool = False
     """Whether the map has a custom kernel, independent of `kernel`."""
     general: bool = True
-    """Whether queries and keys may be any vectors, as those of policies and other networks are."""
+    """Whether the map supports arbitrary queries and keys, such as those of neural networks."""
     projections: tuple[str, ...] | None = None
-    """Names of the couplings that the map takes; None: all of `available_projections()`."""
+    """Names of the supported couplings; None for all of `available_projections()`."""
 
     def __init__(
         self, dim: int, num_features: int, *, kernel: str = "softmax", heads: int | None = None

@@ -41,7 +41,7 @@ class HarmonicFeatures(FixedFeatures):
 
     name = "harmonic"
     signed = True
-    general = False  # queries and keys are places on a torus
+    general = False  # queries and keys are positions on a torus
 
     frequencies: Tensor
     """n (d, m), integers."""
