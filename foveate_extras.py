@@ -1,4 +1,4 @@
-"""The extras of `pip install "foveate[...]"`: what is missing, said in one sentence.
+"""The extras of `pip install "foveate[...]"`: a missing one is reported in one sentence.
 
 `pip install foveate` brings what `attention` needs, PyTorch alone. All else is chosen; whatever
 needs more says here what it is and how to get it. This file loads nothing, so that every package

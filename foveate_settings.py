@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in one sentence, from what pydantic says of it.
+"""One-sentence errors for invalid settings, from pydantic's errors.
 
 Policies, environments and configurations all read settings. None of these packages needs another,
 so that what they share stands here, under a name that no folder of a user's hides.

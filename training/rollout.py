@@ -1,4 +1,4 @@
-"""Run a policy and look at it: figures for each episode, a video, or a live window.
+"""Run a policy: results of each episode, a video, or a live window.
 
 python -m training.rollout RUN_OR_CHECKPOINT --episodes 3 --video walk.mp4
 python -m training.rollout --policy oracle --render

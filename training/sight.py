@@ -1,4 +1,4 @@
-"""Does a policy look? It plays the same scenes with its own images and with others in their place.
+"""Test whether a policy looks: it plays the same scenes with its own and with replaced images.
 
 python -m training.sight RUN_OR_CHECKPOINT --workers 2 --out sight/first
 python -m training.sight mine:act --env CarRacing-v3

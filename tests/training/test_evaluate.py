@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers import refused
 from tests.training import walk_env
 from training import evaluate as evaluation
 from training.analysis.agents import find_agents
@@ -131,8 +132,7 @@ def test_the_command_writes_figures_and_picture(tmp_path, capsys):
     assert "distance m" in printed
     assert "in bowls" not in printed
 
-    assert main([*arguments, *WALK]) == 2
-    assert "holds another evaluation (evaluation.json)" in capsys.readouterr().err
+    refused(capsys, main, [*arguments, *WALK], "holds another evaluation (evaluation.json)")
 
 
 def test_of_two_evaluations_into_one_directory_the_second_is_refused(tmp_path, capsys):
@@ -173,10 +173,7 @@ def test_an_evaluation_holds_its_directory_until_it_ends(tmp_path, monkeypatch):
 )
 def test_mistakes_are_found_before_anything_runs(arguments, message, capsys, monkeypatch):
     monkeypatch.setattr(evaluation, "evaluate", lambda *_, **__: pytest.fail("it started"))
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
+    refused(capsys, main, arguments, message)
 
 
 def test_results_before_a_policy_that_fails_are_kept(tmp_path, capsys, monkeypatch):
@@ -270,8 +267,7 @@ def test_repair_of_depth_is_of_the_evaluation_and_not_of_the_policy(tmp_path):
 
 
 def test_repair_is_refused_where_a_policy_has_none(capsys):
-    assert main(["bimanual_sweep_angular_8x2", "--repair", "full"]) == 2
-    assert "repair full" in capsys.readouterr().err
+    refused(capsys, main, ["bimanual_sweep_angular_8x2", "--repair", "full"], "repair full")
 
 
 @pytest.mark.parametrize(

@@ -227,13 +227,6 @@ def test_exact_scores_cost_their_formula(queries, keys, device):
     agrees(by_component(lambda: exact.token_scores(x, y)), formula)
 
 
-def test_the_hybrid_needs_a_third_of_the_work_of_the_positive_map():
-    """The paper's comparison: m = n = 8 against 256 random features, at pixel tokens."""
-    positive = flop_formulas.feature_map_scores("positive", 8, 256, 1536, 1536)
-    hybrid = flop_formulas.angular_hybrid_scores(8, 8, 8, 1536, 1536)
-    assert positive.total > 3 * hybrid.total
-
-
 class Small(nn.Module):
     """A policy of one layer."""
 

@@ -78,7 +78,7 @@ def test_closing_the_iterator_stops_the_tasks_that_run(two):
     ("trouble", "sentence"),
     [
         (UserError("no such thing"), "no such thing"),
-        (KeyError("x"), "a worker cannot begin: KeyError: 'x'"),
+        (KeyError("x"), "a worker cannot start: KeyError: 'x'"),
     ],
 )
 def test_a_worker_that_cannot_be_built_is_one_sentence(trouble, sentence):

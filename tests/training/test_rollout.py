@@ -11,6 +11,7 @@ import pytest
 from envs.bimanual_sweep import BimanualSweepConfig
 from envs.stepping_stones import SteppingStonesConfig
 from tests.clock import Clock
+from tests.helpers import refused
 from tests.training import walk_env
 from training import rollout
 from training.collect.episode import Episode, PolicyError, run_episode
@@ -184,8 +185,7 @@ def test_help_lists_every_setting_with_its_default(capsys):
 
 def test_a_live_window_needs_a_display(monkeypatch, capsys):
     monkeypatch.delenv("DISPLAY", raising=False)
-    assert rollout.main(["--policy", "random", "--render"]) == 2
-    assert "--video FILE" in capsys.readouterr().err
+    refused(capsys, rollout, ["--policy", "random", "--render"], "--video FILE")
 
 
 def test_a_picture_that_needs_what_is_not_installed_is_one_sentence(monkeypatch, capsys, tmp_path):
@@ -205,6 +205,5 @@ def test_not_a_number_from_a_policy_leaves_status_2_and_no_video(monkeypatch, ca
         walk_env.WalkEnv, "expert_action", lambda self: np.full(9, np.nan, np.float32)
     )
     film = tmp_path / "film.mp4"
-    assert rollout.main(["--policy", "oracle", "--video", str(film), *WALK]) == 2
-    assert "policy output" in capsys.readouterr().err
+    refused(capsys, rollout, ["--policy", "oracle", "--video", str(film), *WALK], "policy output")
     assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.helpers import refused
 from tests.training import look_env
 from tests.training.look_env import LookEnv, Noisy
 from training import sight as command
@@ -114,7 +115,7 @@ def test_where_all_episodes_are_alike_freezing_tells():
     [
         (look_env.idle, 20, "it comes to no more than the floor, so there is nothing to lose"),
         (look_env.misled, 20, "it gains without them"),
-        (look_env.seeing, 3, "3 episodes cannot tell: at least 7 are needed"),
+        (look_env.seeing, 3, "only 3 episodes: at least 7 are needed"),
         (look_env.seeing, 1, "nothing to lose"),
     ],
 )
@@ -150,8 +151,7 @@ def test_the_command_writes_a_report_and_a_page(tmp_path, capsys):
     assert page.count("<svg") == 2
     assert "http" not in page.replace("http://www.w3.org", "")
 
-    assert command.main([*words, *LOOK]) == 2
-    assert "holds another report (sight.json)" in capsys.readouterr().err
+    refused(capsys, command, [*words, *LOOK], "holds another report (sight.json)")
 
 
 def test_scripted_policies_do_not_look(capsys):
@@ -165,7 +165,7 @@ def test_scripted_policies_do_not_look(capsys):
     ("words", "error"),
     [
         ([], "give one RUN_OR_CHECKPOINT, or one --policy"),
-        (["tests.training.look_env:seeing"], "knows no environment: say which with --env ID"),
+        (["tests.training.look_env:seeing"], "requires --env ID"),
         (["tests.training.look_env:seen", *LOOK], "has no seen; did you mean seeing?"),
         (["tests.training.look_env:np.pi", *LOOK], "must be a function of an observation, an"),
         (["nowhere:act", *LOOK], "nowhere:act: there is no module nowhere on Python's path"),
@@ -177,10 +177,7 @@ def test_scripted_policies_do_not_look(capsys):
     ],
 )  # fmt: skip
 def test_mistakes_are_one_sentence(words, error, capsys):
-    assert command.main(words) == 2
-    printed = capsys.readouterr().err
-    assert error in printed
-    assert printed.count("\n") == 1
+    refused(capsys, command, words, error)
 
 
 def test_scenes_must_differ_and_interventions_exist():

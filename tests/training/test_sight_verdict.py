@@ -94,6 +94,6 @@ def test_a_verdict_says_what_it_rests_on():
     assert decide([], 20, 20, 0.2).looks is None
     unclear = decide(evidence(RNG.normal(0, 1, 20)), 20, 20, 0.2)
     assert unclear.looks is None
-    assert "more episodes would tell" in unclear.reason
+    assert "more episodes would decide" in unclear.reason
     small = decide(evidence(RNG.normal(0, 0.05, 40)), 40, 40, 0.2)
     assert small.looks is False

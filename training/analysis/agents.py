@@ -1,4 +1,4 @@
-"""Agents: a checkpoint's policy, a scripted one or your own, each in its environment."""
+"""Agents: a policy from a checkpoint, a scripted or a custom one, each with its environment."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None
 def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Agent:
     """The agent of a policy in Python."""
     if env_id is None:
-        raise UserError(f"{word} knows no environment: say which with --env ID")
+        raise UserError(f"{word} requires --env ID")
     return Agent(word, env_id, environments.resolved(env_id, changes), source=word)
 
 

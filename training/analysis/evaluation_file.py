@@ -1,4 +1,4 @@
-"""The directory of an evaluation: who may write there, and what a stopped one has left."""
+"""The directory of an evaluation: its lock, and results of an interrupted evaluation."""
 
 from __future__ import annotations
 

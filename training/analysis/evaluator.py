@@ -1,4 +1,4 @@
-"""Policies measured over many seeds: reward, success, the task's own outcomes, FLOPs, latency."""
+"""Evaluation of policies over many seeds: reward, success, the task's outcomes, FLOPs, latency."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def summarise(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
 
 
 def record(episode: Episode) -> dict[str, float]:
-    """An episode's entry in `records`; a key of `info` that is ours too means ours."""
+    """An episode's entry in `records`; measured values take precedence over keys of `info`."""
     return {
         **episode.info,
         "seed": episode.seed,

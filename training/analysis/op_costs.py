@@ -1,4 +1,4 @@
-"""What operators of PyTorch cost, in floating-point operations.
+"""Costs of PyTorch operators in floating-point operations.
 
 | operators                                          | FLOPs                                     |
 |----------------------------------------------------|-------------------------------------------|

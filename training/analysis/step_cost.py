@@ -1,4 +1,4 @@
-"""What an inference step costs: FLOPs by component, and the medians of interleaved timings.
+"""Cost of an inference step: FLOPs by component, and medians of interleaved timings.
 
 Machines are noisy, and slow down and speed up for seconds at a time. So policies that are compared
 are timed in turn, call by call: each sees the same good and bad moments.

@@ -1,4 +1,4 @@
-"""A policy that a user wrote, named "module:name" where he typed it, or given as an object."""
+"""Custom policies, given as "module:name" or as an object."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 DEFAULT = envs.STEPPING_STONES
-"""What scripted policies play in where no environment is named."""
+"""Environment of scripted policies where `--env` is not given."""
 
 
 class ForeignId(str):
@@ -142,7 +142,7 @@ def other_robot(
     env: gymnasium.Env, env_id: str, trained: dict[str, Any]
 ) -> dict[str, tuple[Any, Any]]:
     """Settings of the robot and its cameras that are others in an open environment than those that
-    a policy was trained with: both, by name; none where nobody can tell."""
+    a policy was trained with: both, by name; empty where that is unknown."""
     task, spec = find_task(env_id), env.spec
     if task is None or task.settings is None or spec is None or not same(env_id, spec.id):
         return {}

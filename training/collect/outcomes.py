@@ -1,4 +1,4 @@
-"""What episodes are judged by, as the description of their environment has it: figures and words.
+"""Outcomes of episodes, as the task's description defines them: metrics and text.
 
 An environment without a description has no outcomes: reward alone, and success where `info` has it.
 """

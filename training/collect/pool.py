@@ -218,7 +218,7 @@ def startup_error(error: BaseException) -> UserError:
     """The UserError for an exception while a worker is built."""
     if isinstance(error, UserError):
         return error
-    return UserError(f"a worker cannot begin: {type(error).__name__}: {error}")
+    return UserError(f"a worker cannot start: {type(error).__name__}: {error}")
 
 
 def portable(error: BaseException) -> Exception:

@@ -197,7 +197,7 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
     def count_loss(self, reason: str) -> None:
         self._lost += 1
         if self._lost > RETRIES:
-            raise WorkerDiedError(f"{self._lost} worker processes died while they began ({reason})")
+            raise WorkerDiedError(f"{self._lost} worker processes died while starting ({reason})")
 
     def stop_worker(self, handle: _Handle) -> None:
         handle.process.kill()

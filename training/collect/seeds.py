@@ -1,4 +1,4 @@
-"""Episode seeds: those that training derives, and those that are left to evaluation."""
+"""Episode seeds of training, and those reserved for evaluation."""
 
 from __future__ import annotations
 

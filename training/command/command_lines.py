@@ -1,4 +1,4 @@
-"""Commands to go on with, as a shell takes them: what is printed can be pasted."""
+"""Printed commands, quoted for a shell so that they can be pasted."""
 
 from __future__ import annotations
 

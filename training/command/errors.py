@@ -1,4 +1,4 @@
-"""The one kind of error that commands print without a traceback, and how values look in it."""
+"""UserError, which commands print without a traceback, and how values appear in it."""
 
 from typing import Any
 

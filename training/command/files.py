@@ -68,7 +68,7 @@ def led_to(path: Path) -> Path:
 
 
 def _remove_left_overs(path: Path) -> None:
-    """Remove the temporary files of `path` whose processes are no more."""
+    """Remove temporary files of `path` that dead processes left."""
     with suppress(OSError):
         for found in path.parent.glob(f".{glob.escape(path.name)}.*"):
             process = found.name.removeprefix(f".{path.name}.")

@@ -1,4 +1,4 @@
-"""Whether our packages are the ones that Python finds, and what they need is there, too.
+"""Checks that Python finds Foveate's own packages and that their requirements are installed.
 
 Their names are common words. `python -m` looks in the working directory first, so a folder or file
 of a user's own there called `policies`, say, hides ours; and another distribution may install a
@@ -24,7 +24,7 @@ _MARKS = {
     "configs": "",
     "sim_assets": "",
 }
-"""What the `__init__.py` of each of our packages speaks of, by which it is known as ours."""
+"""A phrase in the `__init__.py` of each of Foveate's packages, which identifies it."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 

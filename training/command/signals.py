@@ -1,4 +1,4 @@
-"""What every command begins and ends with: signals, its exit status, an output that is closed.
+"""Signals, exit status and closed output of every command.
 
 The package loads this file first, and it loads nothing that takes time, so that Control-C is
 answered while a command itself loads.

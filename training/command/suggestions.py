@@ -1,4 +1,4 @@
-"""What was probably meant by a word that is not known."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a file of demonstrations is called, what it says of itself, and what its arrays are.
+"""Names, metadata and arrays of demonstration files.
 
 The layout is robomimic's (https://robomimic.github.io/docs/datasets/overview.html), in one file
 an episode:
@@ -107,7 +107,7 @@ class Recording:
     env_id: str
     """Gymnasium id."""
     env: dict[str, Any]
-    """Settings of the environment, every default filled in where it tells them."""
+    """Settings of the environment, with every default where they are known."""
     seed: Count
     """Episode i began with `reset(seed=seed + i)`."""
     after_done_steps: Annotated[int, Field(ge=-1, lt=2**31)]

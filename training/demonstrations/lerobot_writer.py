@@ -305,7 +305,7 @@ _INDEX = {
          "metadata": None},
     ],
 }  # fmt: skip
-"""What pandas writes beside a table whose index is `task`."""
+"""The metadata that pandas writes for a table whose index is `task`."""
 
 
 def _png(picture: NDArray[np.uint8]) -> dict[str, Any]:

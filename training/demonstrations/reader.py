@@ -1,4 +1,4 @@
-"""Reading demonstrations: numbers at once, a frame when it is asked for, all of it checked.
+"""Reads demonstrations: numbers at once, frames on request, all of it checked.
 
 The files are described in training.demonstrations.format and written by
 training.demonstrations.writer.
@@ -118,7 +118,7 @@ class Demo:
 
 @contextmanager
 def _open(path: Path) -> Iterator[h5py.File]:
-    """Open a file of ours; UserError, one sentence, for whatever is wrong in the block."""
+    """Open a demonstration file; UserError, one sentence, for any error in the block."""
     try:
         check_regular(path)
         with h5py.File(path, "r") as file:
@@ -197,7 +197,7 @@ def _places(dataset: h5py.Dataset) -> NDArray[np.int64]:
 
 
 def read_recording(path: Path) -> Recording:
-    """What the demonstrations of a file of ours have in common; UserError as in `DemoReader`."""
+    """The recording that a file's demonstrations share; UserError as in `DemoReader`."""
     with _open(path) as file:
         return _recording(file)
 

@@ -74,12 +74,12 @@ class _EndWhenDone(gymnasium.Wrapper):
         return observation, reward, terminated, truncated or self._left == 0, info
 
     def _expert_is_done(self) -> bool:
-        tells = self.env.has_wrapper_attr("expert_done")
-        return tells and bool(self.env.get_wrapper_attr("expert_done"))
+        known = self.env.has_wrapper_attr("expert_done")
+        return known and bool(self.env.get_wrapper_attr("expert_done"))
 
 
 class _Expert:
-    """The scripted expert, whose hand may be shaken; `label` is what it meant to do.
+    """The scripted expert, whose actions may be disturbed; `label` is its intended action.
 
     With noise, a random half of the segments is executed with normal noise on each action, so that
     the data show how to get back: noise injection as in DART (Laskey et al. 2017, section 3).
@@ -105,8 +105,8 @@ class _Expert:
         if not self._disturbed:
             return self.label
         noise = self._scale * self._rng.standard_normal(self.label.shape)
-        shaken = np.clip(self.label + noise, self._space.low, self._space.high)
-        return shaken.astype(self.label.dtype)
+        disturbed = np.clip(self.label + noise, self._space.low, self._space.high)
+        return disturbed.astype(self.label.dtype)
 
 
 class _Recorder:
@@ -150,7 +150,7 @@ def record(job: Job, numbers: Sequence[int], workers: int) -> Generator[tuple[in
     """Record episodes; yields (number, steps) as each is finished, in any order.
 
     Closing the iterator stops the workers; their unfinished episodes leave nothing to be read.
-    UserError when an episode cannot be recorded or workers go on dying.
+    UserError when an episode cannot be recorded or workers keep dying.
     """
     make = partial(_Recorder, job)
     with (

@@ -1,4 +1,4 @@
-"""What is to be recorded: the words of `training.demos`, and the job that they mean."""
+"""Arguments of `training.demos`, and the recording job they define."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def parser() -> ArgumentParser:
     parser.add_argument(
         "--episodes", type=positive, default=1000, help="how many in all (default %(default)s)"
     )
-    parser.add_argument("--out", metavar="DIR", help="directory to record into, or to go on in")
+    parser.add_argument("--out", metavar="DIR", help="directory to record into or to continue")
     parser.add_argument("--verify", metavar="DIR", help="check every byte of a directory instead")
     parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",

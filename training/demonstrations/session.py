@@ -1,4 +1,4 @@
-"""A directory of demonstrations: recorded, gone on with, told of and verified."""
+"""Record, resume, summarise and verify a directory of demonstrations."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _record_missing(
 
 
 def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> DemoReader:
-    """Record what the directory lacks of `episodes`, write its summary and tell both; its reader.
+    """Record the missing ones of `episodes`, write and print a summary; returns the reader.
 
     Args:
         job: what is recorded, and where.
@@ -92,7 +92,7 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
 
     Raises:
         UserError: the directory holds something else, or an episode cannot be recorded.
-        KeyboardInterrupt: stopped; what is finished can be read, which is told.
+        KeyboardInterrupt: stopped; finished episodes can be read, as a line reports.
     """
     directory, began = job.directory, time.monotonic()
     try:
@@ -129,7 +129,7 @@ def _rescue(job: Job, valid_share: float) -> str:
     """Make what is there readable, after recording has stopped; what to say of it."""
     kept = _finished(job)
     state = (
-        f"{len(kept)} finished episodes are in {job.directory}, and the same command goes on with "
+        f"{len(kept)} finished episodes are in {job.directory}, and the same command records "
         "the others"
     )
     try:
@@ -179,7 +179,7 @@ class _Verifier:
 
 
 def verify(directory: Path, workers: int) -> None:
-    """Read every frame of a directory once, and tell that all is right. UserError when not."""
+    """Read every frame of a directory once and print a confirmation. UserError for damage."""
     reader = DemoReader(directory)
     numbers = [demo.number for demo in reader.demos]
     count = len(numbers)

@@ -1,4 +1,4 @@
-"""What a directory of demonstrations holds: summary.json, and summary.png to look at."""
+"""Summary of a directory of demonstrations: summary.json and summary.png."""
 
 from __future__ import annotations
 

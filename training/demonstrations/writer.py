@@ -45,7 +45,7 @@ def decisive_packages() -> dict[str, str | None]:
 
 
 def _new_file(name: str, recording: Recording) -> h5py.File:
-    """A file in memory with what every file of ours begins with.
+    """A file in memory with the attributes of every demonstration file.
 
     Texts are of fixed length: HDF5 keeps others where it has no checksum.
     """

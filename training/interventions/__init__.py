@@ -1,1 +1,1 @@
-"""Whether a policy looks: pictures are changed, and rewards compared."""
+"""Whether a policy looks: its images are replaced, and rewards compared."""

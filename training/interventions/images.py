@@ -1,4 +1,4 @@
-"""What a policy is shown in place of its images, so that it can be seen whether it needs them.
+"""Replacements of a policy's images, to test whether it needs them.
 
 Interventions, each on one image of the observation or on all of them; vectors stay as they are:
 

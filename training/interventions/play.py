@@ -1,4 +1,4 @@
-"""The episodes by which it is seen whether a policy looks: all those of a scene in one place."""
+"""The episodes of a test whether a policy looks, grouped by scene."""
 
 from __future__ import annotations
 

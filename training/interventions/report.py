@@ -1,4 +1,4 @@
-"""What replacing a policy's images came to: figures, verdicts, and both as a table."""
+"""Report on replacing a policy's images: losses, verdicts and a table."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Report:
     images: tuple[str, ...]
     seeds: tuple[int, ...]
     looks: bool | None
-    """None: it cannot be told."""
+    """None: undecided."""
     reason: str
     looks_at: dict[str, bool | None]
     """The same by image, where there are several."""

@@ -42,7 +42,7 @@ class Evidence:
     lost: NDArray[np.float64]
     """What each scene lost, (scenes,)."""
     to_lose: float | None
-    """How far the policy lies above the floor; None where it does not, as far as can be told."""
+    """How far the policy lies above the floor; None where it does not or may not."""
     p: float
     """Chance of such a loss for a policy that does not look, corrected for all tests."""
 
@@ -124,7 +124,7 @@ def decide(
         return Verdict(None, "it comes to no more than the floor, so there is nothing to lose")
     too_few = math.ceil(math.log2(len(evidence) / FALSE_ALARMS))
     if scenes < too_few:
-        return Verdict(None, f"{_scenes(scenes)} cannot tell: at least {too_few} are needed")
+        return Verdict(None, f"only {_scenes(scenes)}: at least {too_few} are needed")
     widest = max(_bounds(found)[1] for found in losing)
     least = min(_bounds(found)[0] for found in losing)
     if -smallest_loss < least and widest < smallest_loss:
@@ -138,7 +138,7 @@ def decide(
     return Verdict(
         None,
         f"it may lose up to {widest:.0%} of what it has over the floor, or nothing: more episodes "
-        "would tell",
+        "would decide",
     )
 
 

@@ -1,1 +1,1 @@
-"""Runs on disk: checkpoints, metrics, logs, and what a state file may hold."""
+"""Runs on disk: checkpoints, metrics, logs and state files."""

@@ -30,7 +30,7 @@ class Board:
 
     Args:
         directory: the run's.
-        iteration: that which the run goes on from; what earlier files hold after it is hidden.
+        iteration: the one the run resumes from; later rows of earlier files are hidden.
 
     Raises:
         UserError: when it cannot be written, here and in every method.

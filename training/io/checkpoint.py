@@ -227,7 +227,7 @@ def newest_whole(run: Path) -> Path | None:
 
 
 def set_aside_after(start: Path) -> int:
-    """Rename the checkpoints of a run that are later than `start`, which it goes on from: they are
+    """Rename the checkpoints of a run that are later than `start`, which it resumes from: they are
     kept as *.aside until their iterations are done again. Returns how many."""
     every = in_run(start.parent.parent)
     later = [path for path in every if iteration_of(path) > iteration_of(start)]

@@ -1,4 +1,4 @@
-"""Whether an output was made from the same inputs as now, and which of them differs.
+"""Fingerprints of inputs, and the differences between two of them.
 
 Every output says what it was made from: a run in config.yaml and its checkpoints, an evaluation and
 the costs of a study in their JSON, demonstrations in an attribute of their files.

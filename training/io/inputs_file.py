@@ -1,4 +1,4 @@
-"""A file that says what an output is being made from, beside it from its beginning on."""
+"""A file beside an output that records its inputs from the start."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _iteration(line: bytes, width: int) -> float:
 
 
 def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:
-    """Note in a run's provenance that it goes on from `iteration`, under which configuration."""
+    """Record in a run's provenance the iteration and configuration it resumes with."""
     try:
         read_json(Provenance, directory / PROVENANCE)
         facts = json.loads(read_bytes(directory / PROVENANCE))
@@ -245,7 +245,7 @@ class RunLog:
     """One row an iteration, to metrics.csv, TensorBoard, a tracker and a progress bar.
 
     A row is on the disk when `row` returns, before its iteration's checkpoint is written. Rows
-    after `iteration` (the checkpoint that a run goes on from) are dropped from metrics.csv and
+    after `iteration` (the checkpoint that a run resumes from) are dropped from metrics.csv and
     hidden in TensorBoard; UserError when one before it is missing or damaged. The tracker gets
     those of the others that it lacks. `last` is the last row kept, as text by column, {} at the
     start.

@@ -1,4 +1,4 @@
-"""What a program left for itself, in files and in checkpoints: checked as a whole by its type.
+"""State files and checkpoint states, validated as a whole by a dataclass.
 
 A file may have been damaged, edited, or written by someone else: each kind has a dataclass, beside
 what writes it, and comes in through `read_json`, or through `check` where it is part of another.
@@ -21,11 +21,11 @@ __all__ = ["Count", "Finite", "State", "check", "read_json"]
 T = TypeVar("T")
 
 State = ConfigDict(extra="ignore", allow_inf_nan=False)
-"""Of such a dataclass: there may be more in a file than is read of it."""
+"""pydantic configuration of such a dataclass; unknown keys of a file are ignored."""
 Count = Annotated[int, Field(ge=0, lt=2**63)]
-"""How many, or which one from 0."""
+"""A count, or an index from 0."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-"""A number that is one."""
+"""A finite number."""
 
 
 def read_json(cls: type[T], path: Path) -> T:

@@ -1,4 +1,4 @@
-"""A safetensors file by its header: which tensors it says it has, before any of them is read."""
+"""The header of a safetensors file: the declared tensors, before any of them is read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_HEADER_BYTES = 2**24
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata, and every tensor by name, on the meta device: its shape and type alone.
 
-    UserError when it is no such file, is cut short, or is larger than any of ours. That the
+    UserError when it is no such file, is truncated, or exceeds the size limit. That the
     tensors fill the file without gaps or overlaps is safetensors' own check: no more memory than
     the file has bytes can be asked for.
     """
@@ -48,7 +48,7 @@ def read_tensors(path: Path, names: list[str]) -> dict[str, Tensor]:
     """These tensors. UserError when they cannot be read."""
     try:
         with safe_open(path, framework="pt") as file:
-            # Copies: aligned as computed tensors are, and safe when the file is cut short later.
+            # Copies: aligned as computed tensors are, and safe when the file is truncated later.
             return {name: file.get_tensor(name).clone() for name in names}
     except (SafetensorError, OSError) as error:
         raise _not_whole(path, error) from None

@@ -1,4 +1,4 @@
-"""Which tracked run a run goes on in: a small file in the run directory, a tracker's own."""
+"""The tracked run that a resumed run continues: a small file in the run directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROJECT = "foveate"
 
 @dataclass(frozen=True, config=State)
 class TrackedRun:
-    """What tells a tracked run from others."""
+    """Identity of a tracked run."""
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     """By which the tracker finds it."""

@@ -1,8 +1,8 @@
-"""Run trackers beside TensorBoard: what one is, the names of those known, and how a run keeps one.
+"""Experiment trackers beside TensorBoard: their interface, their names, and how a run uses one.
 
-A tracker gets the numbers of every row of metrics.csv. It can neither stop a run nor change it: an
-error of its own is told once and ends the tracking alone, and what it draws from the random numbers
-of the program is put back. What it missed it gets from metrics.csv when the run goes on.
+A tracker receives the numbers of every row of metrics.csv. It can neither stop nor change a run: an
+error in a tracker is reported once and ends only the tracking, and the states of the global random
+number generators are restored after each call. A resumed run sends missed rows from metrics.csv.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from training.command.errors import UserError
 __all__ = ["GROUP", "NAMES", "Tracker", "Tracking", "admit", "check_name", "maker"]
 
 GROUP = "foveate.trackers"
-"""Entry points of installed packages that name a tracker of theirs."""
+"""Group of the entry points by which installed packages provide trackers."""
 NONE = "none"
 NAMES = (NONE, "trackio", "wandb", "mlflow")
-"""Those of the package; each but the first is an extra, and a file of its own beside this one."""
+"""Built-in trackers; each but the first is an extra, in a separate file beside this one."""
 _ADMITTED: dict[str, Any] = {}
-"""What the user's own names stand for, by their names."""
+"""Imported custom trackers by name."""
 
 
 @runtime_checkable
@@ -44,7 +44,7 @@ class Tracker(Protocol):
         """Keep the numbers of a step, by their names; steps rise, and are never given twice."""
 
     def close(self) -> object:
-        """The run stops here; it may go on later."""
+        """Close the tracked run, which may be resumed later."""
 
 
 def check_name(name: str) -> str:
@@ -138,8 +138,8 @@ class Tracking:
             self._tracker = None
             said = " ".join(f"{type(error).__name__}: {error}".split())
             print(
-                f"warning: tracker {self._name} gave up ({said}); the run goes on without it, and "
-                "--resume sends it what it missed",
+                f"warning: tracker {self._name} failed ({said}); the run continues without it, and "
+                "--resume sends it the missed rows",
                 file=sys.stderr,
                 flush=True,
             )

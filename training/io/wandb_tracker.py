@@ -1,8 +1,8 @@
 """Weights & Biases as a tracker, offline: folders below `wandb/` of the run directory.
 
-Each process that goes on with a run writes a folder of its own, under the same id, so that
+Each process that resumes a run writes a separate folder under the same id, so that
 `wandb sync` makes one run of them. wandb holds back what it writes: of a process that was killed
-the folder is cut short. It is set aside, and what it was given is written again.
+the folder is truncated. It is set aside, and its values are written again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What scalars of YAML mean: text, numbers, booleans and null, with nothing left to guess.
+"""YAML scalars as text, numbers, booleans and null; ambiguous ones are errors.
 
 YAML 1.1 reads 010 as 8, 1:30 as 90 and yes as true, YAML 1.2 does not, and people mean either: the
 error says what to write instead. Of 1e-3, which is text in YAML 1.1 alone, there is no doubt.
@@ -35,7 +35,7 @@ PLAIN = {
     "null": re.compile("~|null|Null|NULL|"),
     "timestamp": re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?"),
 }
-"""Plain scalars that are more than text, by their kind; the first that matches decides."""
+"""Patterns of plain scalars that are not text, by kind; the first match decides."""
 
 
 def read_scalar(kind: str, text: str) -> Any:

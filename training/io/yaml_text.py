@@ -22,7 +22,7 @@ from training.io.yaml_scalars import AMBIGUOUS, PLAIN, ScalarError, read_scalar
 __all__ = ["parse", "read_yaml", "to_yaml"]
 
 MAX_BYTES = 2**18
-"""Of a text; ours have a few thousand."""
+"""Size limit of a text; configurations have a few thousand."""
 MAX_NODES = 10_000
 """Values, lists and keys, those that aliases and merges repeat counted each time."""
 MAX_DEPTH = 64

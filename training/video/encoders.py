@@ -65,7 +65,7 @@ class _Video:
         self._frames += 1
 
     def close(self) -> None:
-        """OSError too where OpenCV, which tells of no error, did not write every frame."""
+        """OSError also where OpenCV, which reports no errors, did not write every frame."""
         import cv2
 
         if self._writer is None:

@@ -91,7 +91,7 @@ class Scene:
         geometry = published(*spaces) if self._geometry is None else self._geometry
         try:
             return Observations(spaces[0], None, geometry).pictures
-        except ValueError:  # of spaces that no policy of ours reads
+        except ValueError:  # of spaces that no built-in policy reads
             return []
 
     def _outside(self) -> NDArray[np.uint8]:

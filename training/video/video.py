@@ -24,7 +24,7 @@ from training.video.scene import Scene
 __all__ = ["FPS", "SUFFIXES", "FrameWriter", "LastInfo", "VideoRecorder", "check_video_path"]
 
 FPS = 20
-"""Frames a second of an environment that does not say how many."""
+"""Frames per second of an environment without `render_fps`."""
 
 
 class FrameWriter:
@@ -58,7 +58,7 @@ class FrameWriter:
         it cannot be written."""
         try:
             if self._encoder is None:
-                self._partial.touch()  # encoders would not tell why they cannot
+                self._partial.touch()  # encoders do not report why they cannot
                 self._encoder = encoder(self._partial, self.fps / self.stride)
             self._encoder.add(frame)
         except OSError as error:
@@ -84,7 +84,7 @@ class FrameWriter:
     def _failed(self, error: OSError) -> UserError:
         why = (error.strerror or str(error)).partition("\n")[0]
         if self.path.suffix.lower() in (".mp4", ".webm"):
-            try:  # OpenCV does not tell why it stopped: ask the disk for more, as it did
+            try:  # OpenCV does not report why it stopped: write as it did, for the disk's error
                 with self._partial.open("ab", buffering=0) as file:
                     append(file, bytes(2**20))
             except OSError as refused:
