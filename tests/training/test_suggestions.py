@@ -54,7 +54,7 @@ SWEEP = ["--env", "BimanualSweep-v0"]
         (flops, ["RECIPE", "--vary", "num_feature=3,4"], "*num_features"),
         (study, ["--config", "stepping_stone"], "*stepping_stones.yaml"),
         (study, ["--config", "STUDY", "--set", "sed=[1]"], "*seeds"),
-        (study, ["--config", "STUDY", "--set", "baseline=FAVOR"], "one of the arms *FAVOR+"),
+        (study, ["--config", "STUDY", "--set", "baseline=FAVOR"], "one of the variants *FAVOR+"),
         (plots, ["x", "--out", "a.png", "--x", "wal"], "*wall"),
     ],
 )  # fmt: skip

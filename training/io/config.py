@@ -196,7 +196,7 @@ def _sentence(cls: Any, error: ValidationError, prefix: str, names: Iterable[str
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{said}{more}{did_you_mean(key, [*names] or keys(cls, prefix))}"
     if first["type"] == "value_error":
-        choice = re.search(r"must be one of (?:the arms )?(.*), got '(.*?)'(;|$)", said)
+        choice = re.search(r"must be one of (?:the variants )?(.*), got '(.*?)'(;|$)", said)
         said += did_you_mean(choice[2], choice[1].split(", ")) if choice else ""
         return f"{key}: {said}{more}" if key else f"{said}{more}"
     if first["type"] in ("union_tag_invalid", "union_tag_not_found"):
