@@ -13,6 +13,7 @@ import attention
 from policies import ImplicitAttentionPolicy, PolicyConfig, VisionPolicyConfig
 from policies.common.feature_maps import fit_to_directions, map_state
 from policies.implicit_attention.config import EXACT, Projection
+from tests.pairwise import pairwise
 from tests.policies import cases, vision_cases
 from tests.policies.cases import observation
 from training import flops
@@ -77,9 +78,14 @@ def test_policies_take_every_projection_of_the_library():
     assert get_args(Projection) == attention.available_projections()
 
 
-@pytest.mark.parametrize("projection", attention.available_projections())
-@pytest.mark.parametrize("name", attention.available(general=True))
-@pytest.mark.parametrize("module", [cases, vision_cases])
+@pytest.mark.parametrize(
+    ("module", "name", "projection"),
+    pairwise(
+        [cases, vision_cases],
+        attention.available(general=True),
+        attention.available_projections(),
+    ),
+)
 def test_every_projection_acts_or_is_refused_in_a_sentence(module, name, projection):
     settings = {"feature_map": name, "projection": projection}
     if name in ("geometric_plus", "poisson_plus") and projection not in ("iid", "orthogonal"):

@@ -11,6 +11,7 @@ from policies import PolicyConfig, build
 from policies.common.limits import count_numbers
 from policies.common.observation import Observations, flat, layout_of
 from tests.cheap import cheap
+from tests.policies.cases import assert_gradients
 
 
 def box(*shape, low=0.0, high=1.0, dtype=np.float32):
@@ -119,9 +120,7 @@ def check(observations, actions, settings):
     loss = policy.loss(batch, torch.as_tensor(np.stack(wanted)))
     loss.backward()
     assert loss.isfinite()
-    for name, parameter in policy.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
+    assert_gradients(policy)
     assert policy.controller.layers[0].weight.grad.abs().max() > 0
     return policy
 
@@ -345,9 +344,7 @@ def test_steps_in_a_row_are_the_same_as_one_by_one(settings, actions):
     torch.testing.assert_close(given, actions_taken.float().view_as(given), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(memory.state[1], made[3][0])
     decision.loss(actions_taken[:, 3:].flatten(0, 1)).backward()
-    for name, parameter in policy.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
+    assert_gradients(policy)
 
 
 @pytest.mark.parametrize("settings", REMEMBERING)
