@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from training.algorithms.job_config import JobConfig, describe_job
-from training.algorithms.registry import load_any_config, named, trainer_of
+from training.algorithms.registry import find_trainers, load_any_config, trainer_of
 from training.algorithms.trainer import Trainer
 from training.command.command_lines import command_line
 from training.command.signals import exit_status, interrupted_status
@@ -26,7 +26,7 @@ def main(name: str, argv: Sequence[str] | None = None) -> int:
 
 
 def _main(name: str, argv: Sequence[str] | None) -> int:
-    trainers = named(name)
+    trainers = find_trainers(name)
     first = trainers[0]
     described = [
         (f"{one.where}:\n" if one is not first else "") + describe_job(one.config)

@@ -90,17 +90,17 @@ _BEFORE: dict[str, Any] = {"fit_after": None}
 
 
 _OF_ENV = ("env", "curriculum", "episode_s")
-"""Keys that are about one environment: those of a file do not hold for another one."""
+"""Keys that belong to one environment, and are ignored for another one."""
 _OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "critic")
-"""The same of one kind of policy."""
+"""Keys that belong to one kind of policy."""
 
 
 def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     """A trainer's configuration, every default filled in; UserError when something is wrong.
 
-    Where `overrides` name another environment than the file, what the file says of its own does not
-    hold: settings, curriculum, and of a shipped file the policy; nor what it says of its policy
-    where they name another kind. "module:Class" in the policy's settings is imported, except
+    If `overrides` name another environment than the file, the file's environment settings and
+    curriculum are ignored, in a shipped file the policy too; if they name another kind of policy,
+    the file's policy settings are. "module:Class" in the policy's settings is imported, except
     from the file of a run.
     """
     data, changes = configuration.read_yaml(path), configuration.read_overrides(overrides)
@@ -198,8 +198,7 @@ def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[st
 
 
 def missing_keys(cls: type[JobConfig], known: Collection[str]) -> dict[str, Any]:
-    """What a run of an earlier version did, for keys of `cls` that its configuration does not
-    know."""
+    """Values of the keys of `cls` that a configuration of an earlier version lacks."""
     fields = cls.__dataclass_fields__
     return {k: value for k, value in _BEFORE.items() if k in fields and k not in known}
 

@@ -18,11 +18,11 @@ __all__ = ["cloning_command"]
 
 
 def cloning_command(reader: DemoReader) -> str | None:
-    """The command that clones these demonstrations: of the shipped configurations for their
-    environment that whose robot is most like theirs (of equals, that which trains least), and what
-    of it must be set.
+    """The command that clones these demonstrations with a shipped configuration.
 
-    None where no shipped configuration suits, or nothing is there to train on or to validate on.
+    Among those for the environment it is the one whose robot differs least (then the one that
+    trains least), with `--set` for the differences. None if no configuration fits, or there are no
+    demonstrations to train or to validate on.
     """
     if not reader.mask("train") or not reader.mask("valid"):
         return None

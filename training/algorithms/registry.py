@@ -1,4 +1,4 @@
-"""All trainers, by the `trainer` of a YAML."""
+"""All trainers, by the key `trainer` of a configuration."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from training.command.suggestions import did_you_mean
 from training.io.config import UserError, choices_of, read_overrides, read_yaml
 from training.io.overrides import Overrides, source
 
-__all__ = ["TRAINERS", "JobConfig", "load_any_config", "named", "trainer_of"]
+__all__ = ["TRAINERS", "JobConfig", "find_trainers", "load_any_config", "trainer_of"]
 
 TRAINERS = (ES, BC, IMPLICIT_BC, PPO)
-"""Those that come with the package; of equals, the first is meant."""
+"""The trainers of the package; where several fit, the first is chosen."""
 
 
-def named(name: Any, trusted: bool = True) -> tuple[Trainer, ...]:
-    """The trainers of a name; "module:NAME" is imported if it is `trusted`.
+def find_trainers(name: Any, trusted: bool = True) -> tuple[Trainer, ...]:
+    """The trainers with a name; "module:NAME" is imported if it is `trusted`.
 
-    UserError where there is none.
+    UserError if there are none.
     """
     found = tuple(one for one in TRAINERS if one.name == name)
     if not found and isinstance(name, str) and is_import_path(name) and trusted:
@@ -42,39 +42,41 @@ def named(name: Any, trusted: bool = True) -> tuple[Trainer, ...]:
 
 def trainer_of(config: JobConfig) -> Trainer:
     """The trainer whose configuration it is."""
-    return next(one for one in named(config.trainer) if one.config is type(config))
+    return next(one for one in find_trainers(config.trainer) if one.config is type(config))
 
 
 def load_any_config(path: str | Path, overrides: Overrides = (), trainer: str | None = None) -> Any:
-    """The configuration of the trainer that is given, or that the file names; of several of that
-    name, or of all where none is named, the one whose policy has the `policy.name` that is given
-    and which knows most of the keys, the first of equals.
+    """Load the configuration of a trainer: `trainer`, or the one that the file names.
 
-    UserError when the file cannot be read, is for another trainer, or by its trainer's rules.
+    Among several of that name (or all, if the file names none) it is the one that accepts the
+    given `policy.name` and knows most of the keys.
+
+    Raises:
+        UserError: the file cannot be read, is for another trainer, or breaks its trainer's rules.
     """
     data, changes = read_yaml(path), read_overrides(overrides)
     given = changes.get("trainer", data.get("trainer"))
     trusted = given == trainer or "trainer" in changes or not is_of_run(path)
     try:
-        asked = () if given is None else named(given, trusted)
+        asked = () if given is None else find_trainers(given, trusted)
     except UserError as error:
         hint = "" if ":" in str(given) else did_you_mean(str(given), [t.name for t in TRAINERS])
         raise UserError(f"{source(path, overrides)}: {error}{hint}") from None
     if trainer is not None and asked and given != trainer:
         raise UserError(
             f"{source(path, overrides)} is for the trainer {given}, whose command is python -m "
-            f"{asked[0].command}, not python -m {named(trainer)[0].command}"
+            f"{asked[0].command}, not python -m {find_trainers(trainer)[0].command}"
         )
-    among = asked or (TRAINERS if trainer is None else named(trainer))
-    kind = _asked_policy(data, changes)
-    takes = [one for one in among if kind is None or kind in _policies_of(one)] or [*among]
+    among = asked or (TRAINERS if trainer is None else find_trainers(trainer))
+    kind = _requested_policy(data, changes)
+    fit = [one for one in among if kind is None or kind in _policies_of(one)] or [*among]
     keys = data.keys() | changes.keys()
-    knows_most = max(takes, key=lambda one: len(keys & {part.name for part in fields(one.config)}))
+    knows_most = max(fit, key=lambda one: len(keys & {part.name for part in fields(one.config)}))
     return knows_most.load(path, overrides)
 
 
-def _asked_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
-    """Class of the policy's settings that `policy.name` asks for; None without, or unknown."""
+def _requested_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
+    """Class of the settings of `policy.name`; None if it is not given or unknown."""
     given, changed = (part.get("policy") for part in (data, changes))
     policy = {**changed} if isinstance(changed, dict) else {}
     if "name" not in policy and isinstance(given, dict):
@@ -88,6 +90,6 @@ def _asked_policy(data: dict[str, Any], changes: dict[str, Any]) -> Any:
 
 
 def _policies_of(trainer: Trainer) -> list[type[Any]]:
-    """Classes of the policies' settings that a trainer takes."""
+    """Classes of the policy settings that a trainer accepts."""
     config: Any = trainer.config
     return [*choices_of(config.__pydantic_fields__["policy"].annotation).values()]

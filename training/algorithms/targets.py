@@ -1,4 +1,4 @@
-"""Policies whose cost is measured: of runs, checkpoints, and variants of configurations."""
+"""The policies whose cost `training.flops` measures: runs, checkpoints, configurations."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Target:
 def targets_of(
     given: str, env_id: str | None, overrides: list[str], variants: Mapping[str, list[str]]
 ) -> list[Target]:
-    """What a word of the command line means: one policy, or one for each variant."""
+    """The policies that an argument of the command line stands for: one, or one a variant."""
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
         if not variants:
@@ -71,8 +71,10 @@ def _configured(name: str, path: Path, overrides: list[str]) -> Target:
 
 
 def variants(given: str | None, overrides: list[str]) -> dict[str, list[str]]:
-    """--vary KEY=VALUE,... as overrides by label, beside those of --set that hold for all; a
-    feature map may be NAME:m:n, where m and n go before those of --set."""
+    """The overrides of each variant, by label: --vary KEY=VALUE,... and those of --set.
+
+    A feature map may be NAME:m:n, whose m and n replace those of --set.
+    """
     if given is None:
         return {}
     key, _, text = given.partition("=")

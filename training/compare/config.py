@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from policies.common.choices import Repair
-from training.algorithms.registry import TRAINERS, named
+from training.algorithms.registry import TRAINERS, find_trainers
 from training.collect.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
 from training.command.suggestions import like_files
 from training.io import config as configuration
@@ -60,7 +60,7 @@ class StageConfig:
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        named(self.trainer)
+        find_trainers(self.trainer)
         return self
 
 
@@ -200,7 +200,8 @@ class StudyConfig:
         if self.evaluation_seed < EVALUATION_SEEDS_FROM and (
             self.demonstrations is None
             or not all(
-                any(one.clones_recordings for one in named(stage.trainer)) for stage in self.stages
+                any(one.clones_recordings for one in find_trainers(stage.trainer))
+                for stage in self.stages
             )
         ):
             raise ValueError(
@@ -230,7 +231,7 @@ class StudyConfig:
                     f"{curve.episodes}"
                 )
         for i, stage in enumerate(self.stages[1:], 1):
-            if not named(stage.trainer)[0].has("init_from"):
+            if not find_trainers(stage.trainer)[0].has("init_from"):
                 able = dict.fromkeys(one.name for one in TRAINERS if one.has("init_from"))
                 raise ValueError(
                     f"stages.{i}.trainer must be {' or '.join(able)}, which can start from the "

@@ -210,7 +210,9 @@ def load_jobs(study: StudyConfig, path: Path, variant: VariantConfig, seed: int)
         own: dict[str, Any] = dict.fromkeys(study.seed_keys, seed)
         if study.workers is not None:
             own["workers"] = study.workers
-        if study.ray_address is not None and trainers.named(stage.trainer)[0].has("ray_address"):
+        if study.ray_address is not None and trainers.find_trainers(stage.trainer)[0].has(
+            "ray_address"
+        ):
             own["ray_address"] = study.ray_address
         try:
             changes = _in_turn(stage.set, variant.set, stage.always, own)
