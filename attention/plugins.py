@@ -51,7 +51,7 @@ def find(
     if len(targets) > 1:
         raise ValueError(
             f"{kind} {name!r} is an entry point of two installed packages, "
-            f"{' and '.join(targets)}: give the one that is meant in full, as module:Class"
+            f"{' and '.join(targets)}: give its full name, as module:Class"
         )
     return _imported(kind, targets[0], base)
 
@@ -90,13 +90,13 @@ def _already_imported(kind: str, name: str, base: type) -> Callable[..., Any]:
     loaded = sys.modules.get(module)
     if loaded is None:
         raise ValueError(
-            f"{kind} {name!r} stands in a file and would import {module}, which it may do only "
-            "where you type that name yourself"
+            f"{kind} {name!r} comes from a file and would import {module}, which is allowed only "
+            "for a name that you give yourself"
         )
     found = vars(loaded).get(attributes[0]) if len(attributes) == 1 else None
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(
-            f"{kind} {name!r} stands in a file and must be a subclass of {base.__name__} there"
+            f"{kind} {name!r} comes from a file and must be a subclass of {base.__name__}"
         )
     return _checked(kind, name, found, base)
 

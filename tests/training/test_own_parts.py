@@ -145,7 +145,7 @@ def test_a_file_imports_nothing(key, name, job, tmp_path, capsys, forgotten):
     ):
         assert command.main(words) == 2
         error = capsys.readouterr().err
-        assert f"{named!r} stands in a file and would import {OWN}" in error
+        assert f"{named!r} comes from a file and would import {OWN}" in error
         assert f"--own {named}" in error
         assert len(error.splitlines()) == 1
         assert OWN not in sys.modules
