@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from deploy.search_noise import LEAST_NORMAL
 from policies import PlaceMemoryPolicy, VisionPerformerPolicy
-from policies.common.carried import Memory, filled, named
 from policies.common.observation import flat, parts_of
+from policies.common.recurrent_state import RecurrentState, flatten_state, unflatten_state
 from policies.common.seeing import SeeingPolicy
 from policies.vision_performer.drawn_noise import Given, Kind, Noted
 
@@ -53,12 +53,12 @@ class Step(nn.Module):
         self.initial: dict[str, Tensor] = {}
         self.plan: list[tuple[Kind, int]] = []
         self.seed = 0
-        self._begun: Memory | None = None
+        self._begun: RecurrentState | None = None
         if isinstance(policy, SeeingPolicy):
             if policy.remembers:
                 self._begun = policy.start(1)
                 # Copies: an export merges inputs that share their memory.
-                begun = named(self._begun, "state")
+                begun = flatten_state(self._begun, "state")
                 self.initial = {key: part.clone() for key, part in begun.items() if part.numel()}
         else:
             self.seed = policy.config.inference_seed
@@ -97,14 +97,14 @@ class Step(nn.Module):
         if self._begun is None:
             return (self._as_taken(policy.decide(seen).action()[0]),)
         states = {name: given[name] for name in self.initial}
-        decision, after = policy.decided(seen, filled(self._begun, states, "state"))
-        found = named(after, "state")
+        decision, after = policy.decided(seen, unflatten_state(self._begun, states, "state"))
+        found = flatten_state(after, "state")
         return (self._as_taken(decision.action()[0]), *(found[name] for name in self.initial))
 
     def recurrent_state(self) -> dict[str, Tensor]:
         """The policy's present recurrent state, by the names of inputs."""
         memory = getattr(self.policy, "_memory", None)
-        found = {} if memory is None else named(memory, "state")
+        found = {} if memory is None else flatten_state(memory, "state")
         return {name: found.get(name, value) for name, value in self.initial.items()}
 
     def _as_taken(self, action: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """What all policies have that see any images and act in any space: everything but attention.
 
-The observation is read, a controller turns what attention hands on, with the other numbers of the
-observation, into numbers that a head reads as an action; and what is remembered is carried on.
+The observation is read, a controller turns the attention output, with the other numbers of the
+observation, into numbers that a head reads as an action; and the recurrent state is kept.
 """
 
 import dataclasses
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from attention.components import component
 from attention.construction import Rebuilt
-from policies.common.carried import Apart, Memory, named
 from policies.common.compiled import CompiledDecision
 from policies.common.controllers import GATES, DenseController, RecurrentController
 from policies.common.depth_repair import DepthRepair
@@ -24,6 +23,7 @@ from policies.common.geometry import Geometry
 from policies.common.heads import Decision
 from policies.common.normaliser import RunningNormaliser, RunningStatistics
 from policies.common.own import own_controller
+from policies.common.recurrent_state import FlatState, RecurrentState, flatten_state
 from policies.common.sight import Sight
 from policies.implicit_attention.config import CONTROLLERS, SeeingConfig
 from policies.implicit_attention.tokens import PatchTokens
@@ -32,11 +32,11 @@ from policies.place_memory.remembered import RememberedGround
 __all__ = ["SeeingPolicy"]
 
 _CHUNK = 1024  # observations measured at once
-_CARRIED = "carried"
+_STATE = "state"
 
 
 class SeeingPolicy(Rebuilt):
-    """A policy whose subclass says what attention hands on of images, and makes the controller.
+    """Base class of policies; a subclass has the attention over images and makes the controller.
 
     Without images there is no attention: the controller acts by the vector alone.
 
@@ -73,7 +73,7 @@ class SeeingPolicy(Rebuilt):
                 config.patch, config.stride, config.edges, config.standardise,
             )  # fmt: skip
             self.tokens.start_statistics([images.scale.fixed for images in sight.images])
-        self._kept: Memory | Apart | None = None
+        self._kept: RecurrentState | FlatState | None = None
         self._compiled = CompiledDecision()
 
     def dense(self, generator: torch.Generator) -> nn.Module:
@@ -90,7 +90,7 @@ class SeeingPolicy(Rebuilt):
         return made
 
     def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
-        """What attention hands on of observations, each part (batch, ...): (batch, handed)."""
+        """Attention output of observations, each part (batch, ...): (batch, k)."""
         raise NotImplementedError
 
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
@@ -105,7 +105,7 @@ class SeeingPolicy(Rebuilt):
 
     @property
     def remembers(self) -> bool:
-        """Whether an action depends on what was before it in its episode."""
+        """Whether an action depends on earlier steps of its episode."""
         return self.unrolls
 
     @property
@@ -115,40 +115,40 @@ class SeeingPolicy(Rebuilt):
         return self.config.last_action or hasattr(self.controller, "state_size")
 
     @property
-    def _memory(self) -> Memory | None:
-        """What is carried to the next decision; None: an episode begins."""
-        return self._kept.whole() if isinstance(self._kept, Apart) else self._kept
+    def _memory(self) -> RecurrentState | None:
+        """The recurrent state; None: an episode begins."""
+        return self._kept.whole() if isinstance(self._kept, FlatState) else self._kept
 
     @_memory.setter
-    def _memory(self, memory: Memory | None) -> None:
+    def _memory(self, memory: RecurrentState | None) -> None:
         self._kept = memory
 
     def reset(self) -> None:
-        """Begin an episode: what is carried from step to step is forgotten."""
+        """Begin an episode: clear the recurrent state."""
         self._memory = None
         if self.repair is not None:
             self.repair.reset()
 
-    def start(self, batch: int) -> Memory:
-        """What is carried at the beginning of so many episodes: nothing."""
+    def start(self, batch: int) -> RecurrentState:
+        """The initial recurrent state of a batch of episodes."""
         own = self.normaliser.mean
         state = getattr(self.controller, "state_size", 0)
         last = self.head.coded if self.config.last_action else 0
         sizes = ((batch, state), (batch, last))
-        return Memory(*(torch.zeros(size, device=own.device) for size in sizes))
+        return RecurrentState(*(torch.zeros(size, device=own.device) for size in sizes))
 
     def recalled(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Any
     ) -> tuple[Mapping[str, Tensor], Any]:
-        """What a policy with a memory of its own makes of what was seen, before its controller.
+        """Step of a policy's own memory, before its controller.
 
         Args:
             observations: each part (batch, steps, ...), or what this gave of them.
             starts: (batch, steps) bool, where an episode begins.
-            seen: what is carried to the first step; None: nothing.
+            seen: state before the first step; None: empty.
 
         Returns:
-            Observations to decide by, and what is carried on; here they are left as they are.
+            Observations to decide by, and the next state; here both are returned unchanged.
         """
         return observations, seen
 
@@ -156,24 +156,26 @@ class SeeingPolicy(Rebuilt):
         """A batch of each part of the observation, in the space's order -> decisions."""
         return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
 
-    def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
-        """Observations, each part (batch, ...) as the space has it, and what is carried, by default
-        nothing -> decisions."""
+    def decide(
+        self, observations: Mapping[str, Tensor], memory: RecurrentState | None = None
+    ) -> Decision:
+        """Observations, each part (batch, ...) as the space has it, and the recurrent state, by
+        default the initial one -> decisions."""
         return self.head(self._step(self.given(observations), memory)[0])
 
     def numbers(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """What a controller without votes makes of observations that begin an episode, each part
+        """Outputs of a controller without votes for observations that begin an episode, each part
         (batch, ...): (batch, head.size), which the head reads."""
         return self._step(self.given(observations), None)[0]
 
     def given(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """What a controller without votes is given, but for the last action, (batch, k)."""
-        handed = None if self.tokens is None else self._attended(self.tokens, observations)
+        """Inputs of a controller without votes, except the last action, (batch, k)."""
+        attended = None if self.tokens is None else self._attended(self.tokens, observations)
         with component("controller"):
             normal = self.normaliser(self.sight.observations.vector(observations))
-            return normal if handed is None else torch.cat((handed, normal), -1)
+            return normal if attended is None else torch.cat((attended, normal), -1)
 
-    def _step(self, given: Tensor, memory: Memory | None) -> tuple[Tensor, Tensor]:
+    def _step(self, given: Tensor, memory: RecurrentState | None) -> tuple[Tensor, Tensor]:
         """The controller's numbers, and its state from now on."""
         with component("controller"):
             if not self.unrolls:
@@ -187,18 +189,22 @@ class SeeingPolicy(Rebuilt):
             return self.controller(given), memory.state
 
     def unroll(
-        self, observations: Mapping[str, Tensor], actions: Tensor, starts: Tensor, memory: Memory
-    ) -> tuple[Decision, Memory]:
+        self,
+        observations: Mapping[str, Tensor],
+        actions: Tensor,
+        starts: Tensor,
+        memory: RecurrentState,
+    ) -> tuple[Decision, RecurrentState]:
         """Decisions one after the other.
 
         Args:
             observations: each part (batch, steps, ...).
             actions: that were taken, (batch, steps, ...).
             starts: (batch, steps) bool, where an episode begins.
-            memory: what is carried to the first step.
+            memory: recurrent state before the first step.
 
         Returns:
-            The decisions, (batch times steps, ...), and what is carried on, without gradients.
+            The decisions, (batch times steps, ...), and the next state, without gradients.
         """
         observations, seen = self.recalled(observations, starts, memory.seen)
         given = self.given({key: part.flatten(0, 1) for key, part in observations.items()})
@@ -207,21 +213,21 @@ class SeeingPolicy(Rebuilt):
         if not self.config.last_action:
             taken = taken[..., :0]
         made, state = self._controlled(given, taken, starts, memory)
-        return self.head(made), Memory(state.detach(), taken[:, -1].detach(), seen)
+        return self.head(made), RecurrentState(state.detach(), taken[:, -1].detach(), seen)
 
     def _controlled(
-        self, given: Tensor, taken: Tensor, starts: Tensor, memory: Memory
+        self, given: Tensor, taken: Tensor, starts: Tensor, memory: RecurrentState
     ) -> tuple[Tensor, Tensor]:
         """The controller's numbers at each of steps, (batch times steps, ...), and its state then.
         Actions taken are known, so one without a state goes through all at once."""
         goes_on = ~starts.unsqueeze(-1)
         last = torch.cat((memory.last.unsqueeze(1), taken[:, :-1]), 1) * goes_on
         if not hasattr(self.controller, "state_size"):
-            every = Memory(given.new_zeros(starts.numel(), 0), last.flatten(0, 1))
+            every = RecurrentState(given.new_zeros(starts.numel(), 0), last.flatten(0, 1))
             return self._step(given.flatten(0, 1), every)[0], memory.state
         numbers, state = [], memory.state
         for step in range(starts.shape[1]):
-            before = Memory(state * goes_on[:, step], last[:, step])
+            before = RecurrentState(state * goes_on[:, step], last[:, step])
             made, state = self._step(given[:, step], before)
             numbers.append(made)
         return torch.stack(numbers, 1).flatten(0, 1), state
@@ -313,13 +319,13 @@ class SeeingPolicy(Rebuilt):
             decision, self._memory = self.decided(seen, self._memory)
             with component("controller"):
                 return decision.action()
-        if not isinstance(kept, Apart):
-            kept = Apart(kept, _CARRIED)
+        if not isinstance(kept, FlatState):
+            kept = FlatState(kept, _STATE)
 
         def decide(given: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
             decision, after = self.decided({key: given[key] for key in seen}, kept.whole(given))
             with component("controller"):
-                return decision.action(), *named(after, _CARRIED).values()
+                return decision.action(), *flatten_state(after, _STATE).values()
 
         action, *after = self._compiled(self, decide, seen, kept.tensors)
         kept.tensors = dict(zip(kept.tensors, after, strict=True))
@@ -339,21 +345,20 @@ class SeeingPolicy(Rebuilt):
             return self.repair(observation)
 
     def decide_one(self, observation: Any) -> Decision:
-        """The decision, a batch of one, for an observation as the environment gives it; it is
-        carried on that its action is taken."""
+        """The decision, a batch of one, for an observation as the environment gives it; its
+        action counts as taken."""
         seen = self._one(self._repaired(observation))
         decision, self._memory = self.decided(seen, self._memory)
         return decision
 
     def decided(
-        self, observations: Mapping[str, Tensor], memory: Memory | None
-    ) -> tuple[Decision, Memory | None]:
-        """One decision, and what is carried on where its action is taken; the policy itself stays
-        as it is.
+        self, observations: Mapping[str, Tensor], memory: RecurrentState | None
+    ) -> tuple[Decision, RecurrentState | None]:
+        """One decision, and the recurrent state after its action; the policy is not changed.
 
         Args:
             observations: a batch of one, each part (1, ...).
-            memory: what is carried to it; None: an episode begins, as with `start(1)`.
+            memory: recurrent state; None: an episode begins, as with `start(1)`.
         """
         if not self.remembers:
             return self.decide(observations), None
@@ -362,10 +367,10 @@ class SeeingPolicy(Rebuilt):
         decision = self.head(numbers)
         coded = self.config.last_action
         taken = self.head.code(decision.action()) if coded else numbers[:, :0]
-        return decision, Memory(state, taken, seen)
+        return decision, RecurrentState(state, taken, seen)
 
     def _recalled_now(
-        self, observations: Mapping[str, Tensor], memory: Memory | None
+        self, observations: Mapping[str, Tensor], memory: RecurrentState | None
     ) -> tuple[dict[str, Tensor], Any]:
         """`recalled` of one step, (batch, ...)."""
         steps = {key: part.unsqueeze(1) for key, part in observations.items()}
@@ -375,7 +380,7 @@ class SeeingPolicy(Rebuilt):
         return {key: part.squeeze(1) for key, part in found.items()}, seen
 
     def took(self, action: Tensor) -> None:
-        """Carry on that another action (1, ...) was taken than that of the last decision."""
+        """Record that another action (1, ...) was taken than that of the last decision."""
         if self._memory is not None and self.config.last_action:
             self._memory = dataclasses.replace(self._memory, last=self.head.code(action))
 
@@ -386,7 +391,7 @@ class SeeingPolicy(Rebuilt):
 
     @property
     def carried(self) -> int:
-        """How many numbers are carried to the next decision, as it is now."""
+        """Size of the present recurrent state."""
         return 0 if self._memory is None else self._memory.numbers
 
     def _one(self, observation: Any) -> dict[str, Tensor]:

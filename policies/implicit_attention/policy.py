@@ -15,17 +15,17 @@ from torch import Tensor
 
 from attention.components import component
 from attention.joining import joined
-from policies.common.carried import Memory
 from policies.common.feature_maps import attention_kernel
 from policies.common.geometry import Geometry
 from policies.common.heads import Decision, FootholdHead
+from policies.common.recurrent_state import RecurrentState
 from policies.common.seeing import SeeingPolicy
 from policies.footholds.vote import VoteController
 from policies.implicit_attention.config import PolicyConfig
 from policies.implicit_attention.selection import LearnedSelection, RandomSelection
 from policies.implicit_attention.tokens import PatchTokens
 
-__all__ = ["ImplicitAttentionPolicy", "Memory"]
+__all__ = ["ImplicitAttentionPolicy", "RecurrentState"]
 
 
 class ImplicitAttentionPolicy(SeeingPolicy):
@@ -81,7 +81,9 @@ class ImplicitAttentionPolicy(SeeingPolicy):
             config.qk_lengths == "unit", config.init_keys == "opposed",
         )  # fmt: skip
 
-    def decide(self, observations: Mapping[str, Tensor], memory: Memory | None = None) -> Decision:
+    def decide(
+        self, observations: Mapping[str, Tensor], memory: RecurrentState | None = None
+    ) -> Decision:
         """Observations, each part (batch, ...) as the space has it, and the recurrent state, by
         default the initial one -> decisions."""
         if not isinstance(self.controller, VoteController):

@@ -19,8 +19,8 @@ from torch import Tensor
 from attention.components import component
 from attention.joining import joined
 from attention.tracing import fixed_shape, known
-from policies.common.carried import Memory
 from policies.common.geometry import Geometry
+from policies.common.recurrent_state import RecurrentState
 from policies.common.seeing import SeeingPolicy
 from policies.footholds.ground import Ground, lateral_cue, turned
 from policies.place_memory.choice import LearnedChoice, RandomChoice, Tokens, choice_of
@@ -260,7 +260,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
             tokens, steps = self.choice(tokens, starts, steps)
         return tokens, lateral_cue(ground), in_plane, steps
 
-    def start(self, batch: int) -> Memory:
+    def start(self, batch: int) -> RecurrentState:
         """The initial state of a batch of episodes, with an empty memory."""
         state = super().start(batch)
         return replace(state, seen=self._nothing(batch)) if self.config.carries else state

@@ -22,8 +22,8 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import set_random_seed
 from torch import Tensor, nn
 
-from policies.common.carried import Memory
 from policies.common.observation import parts_of
+from policies.common.recurrent_state import RecurrentState
 from policies.common.seeing import SeeingPolicy
 from training.algorithms.exploration import Rollout, log_probability
 from training.algorithms.ppo_config import PPOConfig
@@ -89,11 +89,13 @@ class ActorCritic(ActorCriticPolicy):
         log_p, entropy = log_probability(decision, self.log_std, actions, self._temperature)
         return self.critic.numbers(parts), log_p, entropy
 
-    def _memory(self, observations: Mapping[str, Tensor]) -> Memory:
+    def _memory(self, observations: Mapping[str, Tensor]) -> RecurrentState:
         """The actor's recurrent state: the previous action, if it has one."""
         device = self.log_std.device
         first = self.actor.start(len(next(iter(observations.values()))))
-        return Memory(first.state.to(device), observations.get(_LAST, first.last).to(device))
+        return RecurrentState(
+            first.state.to(device), observations.get(_LAST, first.last).to(device)
+        )
 
     def predict_values(self, obs: Any) -> Tensor:
         """Values, (batch, 1)."""
