@@ -162,12 +162,13 @@ def _curves(parts: Sequence[Trial]) -> Curves:
             runs.setdefault(trial.variant.name, []).append(rows)
     found: dict[str, dict[str, tuple[Point, ...]]] = {}
     for name, own in runs.items():
-        for rows in zip(*own, strict=False):
-            for key in rows[0].keys() - {"step", "wall_s"}:
-                values = np.array([row[key] for row in rows])
-                point = rows[0]["step"], values.mean(), values.min(), values.max()
+        for together in zip(*own, strict=False):
+            for key in together[0].keys() - {"step", "wall_s"}:
+                values = np.array([row[key] for row in together])
+                low, high = float(values.min()), float(values.max())
+                point = (together[0]["step"], float(values.mean()), low, high)
                 line = found.setdefault(key, {})
-                line[name] = (*line.get(name, ()), tuple(map(float, point)))  # type: ignore[arg-type]
+                line[name] = (*line.get(name, ()), point)
     return {**found}
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from tests import helpers
 from tests.training import walk_env
 from tests.training.study_jobs import (
     BARE,
@@ -34,14 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def refused(capsys, path, out, sentence):
-    capsys.readouterr()
-    status = conduct(path, out)
-    error = capsys.readouterr().err
-    assert status == 2
-    assert "Traceback" not in error
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert sentence in error
+    helpers.refused(capsys, study, ["--config", path, "--out", out], sentence)
 
 
 @pytest.fixture(scope="module")
@@ -173,14 +167,6 @@ def test_without_pictures_there_are_no_videos(plain):
     _, out = plain
     assert not (out / "videos").exists()
     assert (out / "report.html").is_file()
-
-
-@pytest.mark.slow  # an interrupted study and a widened one are compared with a whole one too
-def test_two_studies_agree_bit_for_bit(plain, tmp_path):
-    path, out = plain
-    assert conduct(path, tmp_path / "again") == 0
-    assert checkpoints(tmp_path / "again") == checkpoints(out)
-    assert figures(tmp_path / "again") == figures(out)
 
 
 def test_arms_and_seeds_can_be_added(plain, tmp_path):

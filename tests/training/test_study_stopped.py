@@ -11,7 +11,6 @@ from tests.training.study_jobs import WALK, checkpoints, conduct, figures, write
 from training import study
 from training.compare.evaluations import EvaluationJob, evaluation_file, unfinished
 from training.compare.jobs import MISSING
-from training.io import checkpoint
 
 SEEDS = [100_000, 100_001, 100_002, 100_003, 100_004]
 
@@ -44,27 +43,6 @@ def test_control_c_says_how_to_go_on(tmp_path):
     assert process.returncode == 130
     assert f"resume with: python -m training.study --config {path} --out {out}" in printed
     assert "Traceback" not in printed
-
-
-@pytest.mark.slow  # in one process; test_study_parallel kills one of several
-def test_kill_9_and_rerun(plain, tmp_path):
-    """Killed while it trains and while it evaluates: in the end what a study is that was not."""
-    _, whole = plain
-    path, out = write_study(tmp_path), tmp_path / "out"
-    first = out / "runs" / "favor-m-16-s0"
-    for moment in (
-        lambda: len(checkpoint.in_run(first)) > 2,
-        lambda: len(list(out.glob("evaluations/*-s0.json"))) > 0,
-    ):
-        process = start("training.study", ["--config", str(path), "--out", str(out)])
-        wait_for(moment, process)
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        assert len(figures(out)) < len(figures(whole))
-    assert conduct(path, out) == 0
-    assert checkpoints(out) == checkpoints(whole)
-    assert figures(out) == figures(whole)
 
 
 def test_a_run_killed_before_its_first_file(tmp_path, plain):
@@ -152,12 +130,4 @@ def test_what_is_no_episode_of_it_is_played_again(tmp_path, played, whole, damag
     file.write_text(damage(text))
     conditions.execute()
     assert played == SEEDS[left:]
-    assert figures(tmp_path / "out") == whole
-
-
-def test_bytes_that_are_no_text(tmp_path, played, whole):
-    conditions, file = stopped(tmp_path / "out", played)
-    file.write_bytes(file.read_bytes()[:-9] + b"\xff\xfe")
-    conditions.execute()
-    assert played == SEEDS[2:]
     assert figures(tmp_path / "out") == whole

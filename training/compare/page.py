@@ -110,7 +110,9 @@ def render(
         _provenance(study, summary, command, runs),
     ]  # fmt: skip
     first = first_chart(study, summary)
-    return page(study.title, first, [*verdict, *unfinished], sections, image(task and task.scene))
+    return page(
+        study.title, first, [*verdict, *unfinished], sections, image(task.scene if task else None)
+    )
 
 
 def _if(table: Table | Sequence[Table] | None, *parts: Any) -> list[Any]:
