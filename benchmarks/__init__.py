@@ -1,3 +1,19 @@
-"""Commands that print measured figures, and write them with hardware and seeds."""
+"""Commands that measure speed and cost, and write the figures with hardware and seeds.
+
+The papers' figures are in `experiments`; `python -m benchmarks.NAME` still starts those that were
+here, and says their new name.
+"""
+
+from pathlib import Path
 
 import training  # noqa: F401 - first, as it answers Control-C
+
+_EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+__path__ += [
+    str(_EXPERIMENTS / folder)
+    for folder in (
+        "hybrid_random_features", "chefs_random_tables", "simplex_random_features",
+        "compositional_kernels", "error_of_random_fourier_features", "feature_maps",
+        "place_memory", "robots",
+    )
+]  # fmt: skip

@@ -14,19 +14,16 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import statistics
-import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from typing import Any
 
 import torch
 from torch import nn
 
 import attention
-from benchmarks.report import write_json
+from experiments import figure
 from training.analysis.agents import check_device
 from training.analysis.step_cost import count, median_ms
-from training.io.config import ArgumentParser, exit_status
-from training.io.run_log import provenance
 
 SIZES = ((96, 4), (96, 8), (1536, 4), (1536, 8))
 """Tokens (patches of 4 x 4 pixels, or pixels, of two 24 x 32 images) and d."""
@@ -77,15 +74,8 @@ def _measure(
     }
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = ArgumentParser(
-        prog="benchmarks.attention_cost", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--device", default="cpu", help="PyTorch device (cpu, cuda)")
-    parser.add_argument("--calls", type=int, default=200, help="timed calls (default 200)")
-    parser.add_argument("--out", metavar="FILE", help="write the figures here as JSON")
-    arguments = parser.parse_args(argv)
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Measure and print each size and map."""
     check_device(arguments.device)
     torch.set_num_threads(1)
     results = []
@@ -114,16 +104,15 @@ def run(argv: Sequence[str] | None = None) -> int:
                 f" {row['agreement_mean']:>10.1%}",
                 flush=True,
             )
-    if arguments.out:
-        facts = {"device": arguments.device, "draws": DRAWS, "provenance": provenance({"seed": 0})}
-        write_json("--out", arguments.out, facts | {"results": results})
-    return 0
+    return {"device": arguments.device, "draws": DRAWS, "seed": 0, "results": results}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run,
+    figure.option("--device", default="cpu", help="PyTorch device (cpu, cuda)"),
+    figure.option("--calls", type=int, default=200, help="timed calls (default 200)"),
+    file="--out",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

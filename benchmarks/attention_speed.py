@@ -22,9 +22,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 
 import statistics
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,9 +34,8 @@ from torch import Tensor
 import attention
 from benchmarks.attention_peers import Attention, peers
 from benchmarks.live_memory import peak_bytes
-from benchmarks.report import make_parser, new_figure, save
+from experiments import figure
 from training.analysis.agents import check_device, device_name
-from training.io.config import exit_status
 
 HEADS, DIM = 8, 64
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -225,28 +224,28 @@ def copied_gb_s(device: str) -> float:
     return 2 * given.nbytes / statistics.median(copies[1:]) / 1e9
 
 
-def _print_bandwidth(rows: Sequence[dict[str, Any]], copied: float) -> None:
-    print(f"share of a copy's {copied:.0f} GB/s")
+def _bandwidth_lines(rows: Sequence[dict[str, Any]], copied: float) -> Iterator[str]:
+    yield (f"share of a copy's {copied:.0f} GB/s")
     for name in rows[0]["ms"]:
         shares = (r["least_mib"] * 2**20 / (1e6 * r["ms"][name]) / copied for r in rows)
-        print(f"{name:30}" + "".join(f"{share:>18.1%}" for share in shares))
+        yield f"{name:30}" + "".join(f"{share:>18.1%}" for share in shares)
 
 
-def _print_whole(title: str, rows: Sequence[dict[str, Any]]) -> None:
+def _whole_lines(title: str, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     names = list(rows[0]["ms"])
-    print(f"\n{title}, milliseconds (peak MiB)\n{'':30}", end="")
-    print("".join(f"{row['length']:>18}" for row in rows))
+    yield f"\n{title}, milliseconds (peak MiB)"
+    yield f"{'':30}" + "".join(f"{row['length']:>18}" for row in rows)
     for name in names:
         cells = "".join(f"{r['ms'][name]:>9.1f} ({r['peak_mib'][name]:6.1f})" for r in rows)
-        print(f"{name:30}{cells}")
+        yield f"{name:30}{cells}"
     for slow, fast in ((PERFORMER, FAVOR), (EXACT, FAVOR), (FAVOR, HYBRID), (EXACT, HYBRID)):
         if slow in names:
             cells = "".join(f"{row['ms'][slow] / row['ms'][fast]:>18.2f}" for row in rows)
-            print(f"{SHORT[slow] + ' / ' + SHORT[fast]:30}{cells}")
+            yield f"{SHORT[slow] + ' / ' + SHORT[fast]:30}{cells}"
 
 
-def _picture(results: dict[str, Any]) -> Any:
-    figure, axes = new_figure(3, 2)
+def draw(results: dict[str, Any]) -> Any:
+    plot, axes = figure.new_figure(3, 2)
     for ax, kind in zip(axes[0], ("bidirectional", "causal"), strict=False):
         rows = results[kind]
         for name in rows[0]["ms"]:
@@ -284,29 +283,14 @@ def _picture(results: dict[str, Any]) -> Any:
     )
     axes[1, 2].axis("off")
     axes[1, 2].legend(*ax.get_legend_handles_labels(), fontsize=7, loc="center")
-    return figure
+    return plot
 
 
 @torch.no_grad()
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = make_parser("benchmarks.attention_speed", __doc__)
-    parser.add_argument("--lengths", type=int, nargs="+", metavar="L", help="default 512 to 16384")
-    parser.add_argument("--device", default="cpu", help="PyTorch device (cpu, cuda)")
-    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
-    arguments = parser.parse_args(argv)
+def measure(arguments: Namespace) -> dict[str, Any]:
+    """Times of whole attention and of its parts, and errors against time."""
     check_device(arguments.device)
-    before = torch.get_num_threads()
     torch.set_num_threads(max(1, arguments.threads))
-    try:
-        _measure(arguments)
-    finally:
-        torch.set_num_threads(before)
-    return 0
-
-
-def _measure(arguments: Any) -> None:
     quick, device, seed = arguments.quick, arguments.device, arguments.seed
     dtype: torch.dtype = getattr(torch, arguments.dtype)
     lengths = arguments.lengths or ((64, 128) if quick else LENGTHS)
@@ -323,32 +307,40 @@ def _measure(arguments: Any) -> None:
         others, notes = peers(DIM, causal, device)
         if not causal:
             results["notes"] = notes
-            print("\n".join(notes))
         methods = {name: scaled(fm, causal) for name, fm in maps.items()} | others
         results[kind] = whole(methods, lengths, rounds, **place)
-        _print_whole(kind, results[kind])
-        if device != "cpu":
-            _print_bandwidth(results[kind], results["copied_gb_s"])
     results["parts_length"] = 128 if quick else 2048
     results["parts"] = parts(maps, results["parts_length"], rounds, **place)
-    print(f"\nparts at length {results['parts_length']}, milliseconds")
-    for name, found in results["parts"].items():
-        print(f"{name:30}" + "".join(f"  {kind} {ms:8.2f}" for kind, ms in found.items()))
     results["errors_length"] = 64 if quick else 1024
     results["errors"] = errors(results["errors_length"], quick, rounds, **place)
-    print(f"\nerror against exact attention, length {results['errors_length']}")
+    return results
+
+
+def show(results: dict[str, Any]) -> Iterator[str]:
+    """Times by length, parts, and errors against time."""
+    yield from results["notes"]
+    for kind in ("bidirectional", "causal"):
+        yield from _whole_lines(kind, results[kind])
+        if "copied_gb_s" in results:
+            yield from _bandwidth_lines(results[kind], results["copied_gb_s"])
+    yield f"\nparts at length {results['parts_length']}, milliseconds"
+    for name, found in results["parts"].items():
+        yield f"{name:30}" + "".join(f"  {kind} {ms:8.2f}" for kind, ms in found.items())
+    yield f"\nerror against exact attention, length {results['errors_length']}"
     for row in results["errors"]:
-        print(
+        yield (
             f"{row['label']:56} {row['ms']:8.2f} ms  error {row['relative_error']:6.3f}"
             f"  clamped {row.get('clamped_rows', 0):.1%}"
         )
-    save(arguments.out, "attention_speed", seed, results, _picture(results))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.command(
+    measure, show, draw,
+    figure.option("--lengths", type=int, nargs="+", metavar="L", help="default 512 to 16384"),
+    figure.option("--device", default="cpu", help="PyTorch device (cpu, cuda)"),
+    figure.option("--dtype", default="float32", choices=("float32", "bfloat16", "float16")),
+    figure.option("--threads", type=int, default=2, help="CPU threads (default 2)"),
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

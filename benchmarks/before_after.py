@@ -12,7 +12,7 @@ folder with an earlier commit, as of `git worktree add ../earlier COMMIT`.
 from __future__ import annotations
 
 import math
-import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.checkouts import Checkout
-from benchmarks.report import write_json
 from benchmarks.timed_cases import EXACT, FAVOR, HYBRID, MAPS
+from experiments import figure
 from training.analysis.agents import positive
-from training.io.config import ArgumentParser, UserError, exit_status
-from training.io.run_log import provenance
+from training.io.config import UserError
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 SCORED = (96, 384, 1536, 4096, 16384)
@@ -110,20 +109,8 @@ def _print_ratios(found: dict[str, Any]) -> None:
                 print(f"{words:56} {next(ratios):9.2f} {next(ratios):9.2f}")
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = ArgumentParser(
-        prog="python -m benchmarks.before_after", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--before", metavar="DIR", type=Path, required=True, help="a checkout")
-    parser.add_argument(
-        "--only", nargs="+", metavar="WORD", help="cases whose names hold one of these"
-    )
-    parser.add_argument(
-        "--rounds", type=positive, default=9, help="of every case (default %(default)s)"
-    )
-    parser.add_argument("--out", metavar="FILE", type=Path, help="write the figures here as JSON")
-    arguments = parser.parse_args(argv)
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Time the cases of both checkouts and print them. Raises UserError."""
     before = arguments.before.resolve()
     if not (before / "attention" / "__init__.py").is_file():
         raise UserError(f"--before must be a checkout, which holds attention/, got {before}")
@@ -134,15 +121,16 @@ def run(argv: Sequence[str] | None = None) -> int:
     found = measure(before, Path(__file__).resolve().parents[1], cases, arguments.rounds)
     _print_times(found)
     _print_ratios(found)
-    if arguments.out is not None:
-        write_json("--out", arguments.out, {"provenance": provenance({}), "results": found})
-    return 0
+    return {"results": found}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run,
+    figure.option("--before", metavar="DIR", type=Path, required=True, help="a checkout"),
+    figure.option("--only", nargs="+", metavar="WORD", help="cases whose names hold one of these"),
+    figure.option("--rounds", type=positive, default=9, help="of every case (default %(default)s)"),
+    file="--out",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

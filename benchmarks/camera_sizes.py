@@ -16,25 +16,23 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import json
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 import envs
 import policies
+from experiments import figure
 from training.analysis.agents import EVALUATION_SEED, positive
 from training.analysis.step_cost import ATTENTION, count
 from training.collect.environments import make_env
-from training.command.files import write_atomically, writing
-from training.io.config import ArgumentParser, UserError, exit_status
-from training.io.run_log import provenance
+from training.io.config import UserError
 
 DECISION_MS = 50.0
 SIZES = ("24x32", "48x64", "96x128")
@@ -178,18 +176,8 @@ def table(results: Mapping[str, Any]) -> str:
     return "\n".join(["| | " + " | ".join(heads) + " |", ruler, *rows(results)])
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = ArgumentParser(
-        prog="benchmarks.camera_sizes", description=str(__doc__).split("\n", 1)[0]
-    )
-    parser.add_argument("--out", metavar="FILE", help="write the figures here (JSON)")
-    parser.add_argument(
-        "--sizes", nargs="+", default=list(SIZES), metavar="HEIGHTxWIDTH",
-        help=f"pixels (default: {' '.join(SIZES)})",
-    )  # fmt: skip
-    parser.add_argument("--calls", type=positive, default=50, help="a policy (default %(default)s)")
-    arguments = parser.parse_args(argv)
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Measure every size and print the table. Raises UserError."""
     torch.set_num_threads(1)
     results = {size: measure(size, arguments.calls) for size in dict.fromkeys(arguments.sizes)}
     print(table(results))
@@ -198,18 +186,18 @@ def run(argv: Sequence[str] | None = None) -> int:
             f"{size}: the matrix of exact attention has {found['matrix_mib']:,.0f} MiB; computed "
             f"in blocks it adds {found['exact_added_mib']:.0f} MiB"
         )
-    if arguments.out:
-        facts = {"benchmark": "camera_sizes", "provenance": provenance({}), "results": results}
-        with writing(Path(arguments.out)):
-            text = json.dumps(facts, indent=1) + "\n"
-            write_atomically(Path(arguments.out), text.encode())
-    return 0
+    return {"benchmark": "camera_sizes", "results": results}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run,
+    figure.option(
+        "--sizes", nargs="+", default=list(SIZES), metavar="HEIGHTxWIDTH",
+        help=f"pixels (default: {' '.join(SIZES)})",
+    ),
+    figure.option("--calls", type=positive, default=50, help="a policy (default %(default)s)"),
+    file="--out",
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -14,16 +14,15 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import statistics
-import sys
 import time
-from collections.abc import Sequence
+from argparse import Namespace
 
 import torch
 
+from experiments import figure
 from training.algorithms import bc_config, cloning
 from training.algorithms.labelled_rollouts import Demonstrations
 from training.collect.environments import make_env
-from training.io.config import ArgumentParser, exit_status
 from training.runner import build_policy
 
 PARTS = (8, 16, 32, 128)
@@ -70,26 +69,20 @@ def measure(words: list[str], batch: int, rounds: int) -> dict[int, float]:
     return {part: statistics.median(found) for part, found in times.items()}
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = ArgumentParser(
-        prog="python -m benchmarks.cloning_time", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--batch", type=int, default=128, help="decisions a step (default 128)")
-    parser.add_argument("--rounds", type=int, default=5, help="steps of each size (default 5)")
-    arguments = parser.parse_args(argv)
+def run(arguments: Namespace) -> None:
+    """Print the times of each policy."""
     torch.set_num_threads(1)
     print(f"{'ms a step, parts of':<22}" + "".join(f"{part:>8}" for part in PARTS))
     for name, words in ARMS.items():
         found = measure(words, arguments.batch, arguments.rounds)
         print(f"{name:<22}" + "".join(f"{found[part]:>8.1f}" for part in PARTS), flush=True)
-    return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line of `python -m benchmarks.cloning_time`; returns the exit status."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run,
+    figure.option("--batch", type=int, default=128, help="decisions a step (default 128)"),
+    figure.option("--rounds", type=int, default=5, help="steps of each size (default 5)"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

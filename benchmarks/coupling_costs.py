@@ -17,17 +17,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import itertools
 import math
 import statistics
-import sys
 import time
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 import attention
 from attention.projections.fast import FAST_COUPLINGS, FastProjection
-from benchmarks.report import make_parser, new_figure, save
-from training.io.config import exit_status
+from experiments import figure
 
 REGULAR = ("iid", "orthogonal", "simplex", "simplex_plus")
 SIZES, QUICK_SIZES = (64, 128, 256, 512, 1024), (32, 64)
@@ -50,7 +49,7 @@ def kept(name: str, d: int) -> int:
     return 3 * 2 ** (d - 1).bit_length() + d if name in FAST_COUPLINGS else d * d
 
 
-def measure(d: int, seed: int) -> dict[str, dict[str, float]]:
+def times_at(d: int, seed: int) -> dict[str, dict[str, float]]:
     """Milliseconds to draw and to apply, and numbers kept, by coupling."""
     u = torch.randn(VECTORS, d, generator=torch.Generator().manual_seed(seed))
     names = (*REGULAR, *FAST_COUPLINGS)
@@ -86,40 +85,37 @@ def powers(sizes: Sequence[int], times: Sequence[float]) -> list[float]:
     return [math.log(b / a) / math.log(e / d) for (d, a), (e, b) in itertools.pairwise(points)]
 
 
-def picture(results: dict[int, dict[str, dict[str, float]]]) -> Any:
+def draw(results: dict[str, dict[str, dict[str, float]]]) -> Any:
     """Both times against d."""
-    figure, axes = new_figure(2)
+    plot, axes = figure.new_figure(2)
     for axis, kind in zip(axes[0], ("draw", "apply"), strict=True):
         for name in (*REGULAR, *FAST_COUPLINGS):
             times = [found[name][f"{kind}_ms"] for found in results.values()]
-            axis.loglog([*results], times, "o-", label=name)
+            axis.loglog([int(d) for d in results], times, "o-", label=name)
         axis.set(title=kind, xlabel="d", ylabel="ms")
     axes[0][0].legend(fontsize="small")
-    return figure
+    return plot
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    arguments = make_parser("benchmarks.coupling_costs", __doc__).parse_args(argv)
-    torch.set_num_threads(1)
+def measure(arguments: Namespace) -> dict[str, dict[str, dict[str, float]]]:
+    """Times by d and coupling."""
     sizes = QUICK_SIZES if arguments.quick else SIZES
-    results = {d: measure(d, arguments.seed) for d in sizes}
+    return {str(d): times_at(d, arguments.seed) for d in sizes}
+
+
+def show(results: dict[str, dict[str, dict[str, float]]]) -> Iterator[str]:
+    """Times and numbers kept by coupling and d, with the powers by which they grow."""
+    sizes = [int(d) for d in results]
     for kind in ("draw_ms", "apply_ms", "kept"):
-        print(f"\n{kind.replace('_', ', ')}\n{'d':14}" + "".join(f"{d:>12}" for d in sizes))
+        yield f"\n{kind.replace('_', ', ')}\n{'d':14}" + "".join(f"{d:>12}" for d in sizes)
         for name in (*REGULAR, *FAST_COUPLINGS):
-            row = [results[d][name][kind] for d in sizes]
+            row = [found[name][kind] for found in results.values()]
             grown = ", ".join(f"{power:.1f}" for power in powers(sizes, row))
             form = "12,.0f" if kind == "kept" else "12.3f"
-            print(f"{name:14}" + "".join(format(v, form) for v in row) + f"   powers {grown}")
-    save(arguments.out, "coupling_costs", arguments.seed, {str(d): r for d, r in results.items()},
-         picture(results))  # fmt: skip
-    return 0
+            yield f"{name:14}" + "".join(format(v, form) for v in row) + f"   powers {grown}"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.command(measure, show, draw)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -11,9 +11,9 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.report import write_json
+from experiments import figure
 from training.analysis.agents import positive
 from training.demonstrations.format import ArraySpec, Recording
 from training.demonstrations.reader import DemoReader
 from training.demonstrations.writer import EpisodeWriter, write_master
-from training.io.config import ArgumentParser, exit_status
-from training.io.run_log import provenance
 
 _SIZE = 500
 
@@ -93,28 +91,23 @@ def measure(frames: list[NDArray[np.uint8]]) -> dict[str, Any]:
         }
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = ArgumentParser(prog="benchmarks.demo_frames", description=__doc__.split("\n")[0])
-    parser.add_argument("directory", nargs="?", metavar="DIR", help="of demonstrations")
-    parser.add_argument("--frames", type=positive, default=200, help="default %(default)s")
-    parser.add_argument("--json", metavar="FILE", help="write the figures here too")
-    arguments = parser.parse_args(argv)
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Measure and print."""
     figures = measure(_frames(arguments.directory, arguments.frames))
     print(
         f"{figures['frames']} frames {tuple(figures['shape'])}: {figures['bytes'] / 1e3:.1f} kB, "
         f"write {figures['write_ms']:.2f} ms, read {figures['read_ms']:.2f} ms "
         f"(by h5py {figures['read_by_h5py_ms']:.2f} ms)"
     )
-    if arguments.json:
-        write_json("--json", arguments.json, {**figures, "provenance": provenance({})})
-    return 0
+    return figures
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run,
+    figure.option("directory", nargs="?", metavar="DIR", help="of demonstrations"),
+    figure.option("--frames", type=positive, default=200, help="default %(default)s"),
+    file="--json",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -15,23 +15,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import csv
 import statistics
-import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks.report import write_json
+from experiments import figure
 from training import es
 from training.algorithms.workers import Outcome, Task
 from training.analysis.agents import positive
 from training.collect import pool as pools
 from training.collect.pool import Worker
-from training.io.config import ArgumentParser, exit_status
-from training.io.run_log import provenance
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -74,16 +72,8 @@ def train(run: Path, count: int, iterations: int, settings: list[str]) -> tuple[
     return (timed[0] if timed else None), laps
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def run(args: Namespace) -> dict[str, Any]:
     """Measure and print."""
-    parser = ArgumentParser(
-        prog="python -m benchmarks.es_scaling", description=str(__doc__).split("\n", 1)[0]
-    )
-    parser.add_argument("--iterations", type=positive, default=8)
-    parser.add_argument("--repeats", type=positive, default=3)
-    parser.add_argument("--json", metavar="FILE", help="write the figures here")
-    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE")
-    args = parser.parse_args(argv)
     ratios, overheads, memory = [], [], []
     with tempfile.TemporaryDirectory() as scratch:
         for repeat in range(args.repeats):
@@ -101,20 +91,20 @@ def run(argv: Sequence[str] | None = None) -> int:
         "resident_mib": memory,
         "iterations": args.iterations,
         "settings": args.set,
-        "provenance": provenance({}),
     }
     print(f"overhead beside the episodes  {figures['overhead_share_median']:.1%}")
     print(f"two workers against one       {figures['two_workers_speedup_median']:.2f} times")
     print(f"resident memory, MiB          {memory}")
-    if args.json:
-        write_json("--json", args.json, figures)
-    return 0
+    return figures
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run,
+    figure.option("--iterations", type=positive, default=8),
+    figure.option("--repeats", type=positive, default=3),
+    figure.option("--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE"),
+    file="--json",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -17,15 +17,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import dataclasses
 import statistics
-import sys
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks import report
 from envs.stepping_stones.config import DECISION_S
+from experiments import figure
 from policies import build_for, compile_act
 from policies.common.compiled import AFTER
 from policies.place_memory.config import PlaceMemoryConfig
@@ -36,7 +36,7 @@ from training.analysis.step_cost import ATTENTION, count, thread_ms
 from training.collect.environments import make_env
 from training.collect.episode import run_episode
 from training.collect.seeds import VALIDATION_SEEDS_FROM
-from training.io.config import UserError, exit_status
+from training.io.config import UserError
 
 PRESET = "configs/stepping_stones_memory.yaml"
 WINDOW = round(1 / DECISION_S)
@@ -98,7 +98,7 @@ def measured(policy: Any, seen: Observations) -> dict[str, list[float]]:
 
 def draw(rows: dict[str, dict[str, list[float]]]) -> Any:
     """FLOPs, numbers carried and milliseconds against seconds, a line a memory."""
-    figure, axes = report.new_figure(3)
+    plot, axes = figure.new_figure(3)
     panels = {
         "flops": "FLOPs of a decision",
         "carried": "numbers carried to the next",
@@ -111,39 +111,40 @@ def draw(rows: dict[str, dict[str, list[float]]]) -> Any:
         if key == "carried":
             axis.set_yscale("symlog", linthresh=10)
     axes[0, 0].legend(fontsize=8)
-    return figure
+    return plot
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = report.make_parser("benchmarks.memory_over_time", __doc__)
-    parser.add_argument("--seconds", type=positive, default=60, help="default %(default)s")
-    parser.add_argument("--growing", type=positive, default=20, help="default %(default)s")
-    arguments = parser.parse_args(argv)
-    torch.set_num_threads(1)
+def measure(arguments: Namespace) -> dict[str, dict[str, list[float]]]:
+    """Figures second by second, by memory. Raises UserError."""
     seconds = min(arguments.seconds, 3) if arguments.quick else arguments.seconds
     job = bc.load_config(PRESET, [])
     assert isinstance(job, BCConfig)
     seen, policies = walked(job, seconds, VALIDATION_SEEDS_FROM + arguments.seed)
     rows = {}
-    heads = ("second", "FLOPs", "attention", "carried", "ms")
-    print(f"{'memory':<20}" + "".join(f"{head:>14}" for head in heads))
     for name, policy in policies.items():
         endless = MEMORIES[name].get("exact_s", 0.0) is None
         most = min(seconds, arguments.growing) if endless else seconds
         rows[name] = measured(policy, seen[: most * WINDOW])
-        for second in sorted({1, min(10, most), most}):
-            found = {key: values[second - 1] for key, values in rows[name].items()}
-            counts = f"{found['flops']:>14,}{found['attention_flops']:>14,}{found['carried']:>14,}"
-            print(f"{name:<20}{second:>14}{counts}{found['ms']:>14.2f}", flush=True)
-    report.save(arguments.out, "memory_over_time", arguments.seed, rows, draw(rows))
-    return 0
+    return rows
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
+def show(results: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+    """The first, tenth and last second of each memory."""
+    rows = []
+    for name, found in results.items():
+        most = len(found["second"])
+        for i in sorted({0, min(10, most) - 1, most - 1}):
+            counts = (f"{found[key][i]:,}" for key in ("flops", "attention_flops", "carried"))
+            rows.append((name, i + 1, *counts, f"{found['ms'][i]:.2f}"))
+    head = ("memory", "second", "FLOPs", "attention", "carried", "ms")
+    yield from figure.lines(head, rows, 20, 14)
 
+
+main = figure.command(
+    measure, show, draw,
+    figure.option("--seconds", type=positive, default=60, help="default %(default)s"),
+    figure.option("--growing", type=positive, default=20, help="default %(default)s"),
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -9,7 +9,7 @@ gradients, and one sequence without. Both ways are timed in turn; figures are me
 
 from __future__ import annotations
 
-import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -19,7 +19,7 @@ from torch import Tensor
 import attention
 from attention import streaming
 from benchmarks.attention_speed import rounds_ms
-from training.io.config import ArgumentParser, exit_status
+from experiments import figure
 
 SIZES = ((16, 16, 1), (16, 8, 1), (16, 8, 2), (16, 8, 8), (16, 16, 16), (8, 8, 8), (64, 24, 1))
 """d, m, n"""
@@ -64,13 +64,9 @@ def both_ways(dim: int, m: int, n: int, rounds: int) -> list[tuple[str, float, f
     return found
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = ArgumentParser(
-        prog="python -m benchmarks.outer_products", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--quick", action="store_true", help="one size, rougher figures")
-    quick = parser.parse_args(argv).quick
+def run(arguments: Namespace) -> None:
+    """Time all sizes and print them."""
+    quick = arguments.quick
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -86,13 +82,11 @@ def run(argv: Sequence[str] | None = None) -> int:
                 )
     finally:
         torch.set_num_threads(before)
-    return 0
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run, figure.option("--quick", action="store_true", help="one size, rougher figures")
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

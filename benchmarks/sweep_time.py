@@ -13,8 +13,8 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import statistics
-import sys
 import time
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,6 @@ from typing import Any
 import gymnasium
 
 import envs
-from benchmarks.report import make_parser, new_figure, save
 from envs.bimanual_sweep.arm import Arm
 from envs.bimanual_sweep.camera import SweepCamera
 from envs.bimanual_sweep.env import BimanualSweepEnv
@@ -32,7 +31,7 @@ from envs.bimanual_sweep.meshes import Movers
 from envs.bimanual_sweep.rasteriser import Rasteriser
 from envs.bimanual_sweep.scene import Scene
 from envs.bimanual_sweep.targets import ToolTargets
-from training.io.config import exit_status
+from experiments import figure
 
 STEP_PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "inverse kinematics": ((ToolTargets, "move"),),
@@ -126,7 +125,7 @@ def play(env: BimanualSweepEnv, seed: int, steps: int) -> tuple[list[float], lis
     return stepping, deciding
 
 
-def measure(env: BimanualSweepEnv, seed: int, steps: int, resets: int) -> dict[str, Any]:
+def times_of(env: BimanualSweepEnv, seed: int, steps: int, resets: int) -> dict[str, Any]:
     """Milliseconds of one environment; the first steps and resets are a warm-up.
 
     A mean stands beside the median of the expert's decisions, because few of them plan.
@@ -157,8 +156,8 @@ def _by_part(parts: dict[str, Any], clock: Clock) -> dict[str, float]:
     return {part: _median_ms([call[part] for call in clock.calls]) for part in parts}
 
 
-def table(results: dict[str, Any]) -> str:
-    """The figures as text."""
+def show(results: dict[str, Any]) -> list[str]:
+    """Milliseconds by part and column."""
     columns = list(COLUMNS)
     lines = [f"{'median ms of CPU time':<36}" + "".join(f"{name:>18}" for name in columns)]
 
@@ -176,12 +175,12 @@ def table(results: dict[str, Any]) -> str:
         lines.append("")
     lines.append("Parts are timed in another run than the whole, and the clocks take time too.")
     lines.append(f"Load of the machine (1 minute): {results['load']:.1f}")
-    return "\n".join(lines)
+    return lines
 
 
-def picture(results: dict[str, Any]) -> Any:
+def draw(results: dict[str, Any]) -> Any:
     """Bars of the parts of a step."""
-    figure, axes = new_figure(1, size=(7, 2.6))
+    plot, axes = figure.new_figure(1, size=(7, 2.6))
     (axis,) = axes[0]
     left = [0.0] * len(COLUMNS)
     for part in STEP_PARTS:
@@ -190,28 +189,22 @@ def picture(results: dict[str, Any]) -> Any:
         left = [start + ms for start, ms in zip(left, spent, strict=True)]
     axis.set_xlabel("median ms of a step")
     axis.legend(fontsize="x-small")
-    return figure
+    return plot
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    arguments = make_parser("benchmarks.sweep_time", __doc__).parse_args(argv)
+def measure(arguments: Namespace) -> dict[str, Any]:
+    """Milliseconds by column."""
     steps, resets = (12, 3) if arguments.quick else (120, 20)
     results: dict[str, Any] = {"steps": steps, "resets": resets, "load": os.getloadavg()[0]}
     for column, settings in COLUMNS.items():
         with gymnasium.make(envs.BIMANUAL_SWEEP, **settings) as env:
             world = env.unwrapped
             assert isinstance(world, BimanualSweepEnv)
-            results[column] = measure(world, arguments.seed, steps, resets)
-    print(table(results))
-    save(arguments.out, "sweep_time", arguments.seed, results, picture(results))
-    return 0
+            results[column] = times_of(world, arguments.seed, steps, resets)
+    return results
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.command(measure, show, draw)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

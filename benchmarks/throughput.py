@@ -13,8 +13,8 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import statistics
-import sys
 import time
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,6 @@ import gymnasium
 import numpy as np
 
 import envs
-from benchmarks.report import write_json
 from envs.cameras import DepthCameras
 from envs.stepping_stones import locomotion
 from envs.stepping_stones.env import DECISION_S, SteppingStonesEnv
@@ -34,9 +33,8 @@ from envs.stepping_stones.locomotion import Locomotion
 from envs.stepping_stones.robot import Laikago
 from envs.stepping_stones.sensors import Sensors
 from envs.stepping_stones.stance_mpc import StanceMpc
+from experiments import figure
 from training.analysis.agents import EVALUATION_SEED, positive
-from training.io.config import ArgumentParser, exit_status
-from training.io.run_log import provenance
 
 PARTS: dict[str, tuple[tuple[Any, str], ...]] = {
     "physics": ((Laikago, "advance"),),
@@ -206,26 +204,21 @@ def report(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def run(argv: Sequence[str] | None = None) -> int:
-    """Parse the command line and run it. Raises UserError."""
-    parser = ArgumentParser(prog="benchmarks.throughput", description=__doc__.split("\n")[0])
-    parser.add_argument("--episodes", type=positive, default=5, help="default %(default)s")
-    parser.add_argument(
-        "--seed", type=int, default=EVALUATION_SEED, help="of the first (default %(default)s)"
-    )
-    parser.add_argument("--json", metavar="FILE", help="write the figures here too")
-    arguments = parser.parse_args(argv)
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Measure and print."""
     figures = measure(range(arguments.seed, arguments.seed + arguments.episodes))
     print(report(figures))
-    if arguments.json:
-        write_json("--json", arguments.json, {**figures, "provenance": provenance({})})
-    return 0
+    return figures
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line: exit status 0, or 2 for a mistake in the arguments."""
-    return exit_status(lambda: run(argv))
-
+main = figure.file_command(
+    run,
+    figure.option("--episodes", type=positive, default=5, help="default %(default)s"),
+    figure.option(
+        "--seed", type=int, default=EVALUATION_SEED, help="of the first (default %(default)s)"
+    ),
+    file="--json",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -99,7 +99,7 @@ def report(figures: dict[str, Any]) -> str:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Parse the command line and run it. Raises UserError."""
-    from benchmarks.report import provenance, write_json
+    from experiments.figure import provenance, write_json
     from training.analysis.agents import positive
     from training.io.config import ArgumentParser, UserError
 

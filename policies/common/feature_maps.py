@@ -50,7 +50,7 @@ def map_options(config: MapSettings) -> dict[str, Any]:
 
     A hybrid's first base shares its random vectors with trig where it is hyperbolic. Another has
     vectors of its own, simplex-coupled where trig's are orthogonal: both are then at their best
-    (`benchmarks.hybrid_bases`).
+    (`experiments.hybrid_random_features.hybrid_bases`).
     """
     options: dict[str, Any] = {"projection": config.projection}
     declared = options_of(config.feature_map)

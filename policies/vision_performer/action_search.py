@@ -7,7 +7,7 @@ Derivative-free search in all dimensions at once is published to fail beyond abo
 hence the autoregressive one, a dimension at a time, and Langevin chains along gradients. On twelve
 dimensions of toy data, after equally many gradient steps, mean errors were 0.1 % of the range for
 the autoregressive search, 5 to 7 % for Langevin and 8 % for the derivative-free one
-(`python -m benchmarks.action_search`).
+(`python -m experiments.robots.action_search`).
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmarks import action_search
+from experiments.robots import action_search
 
 
 def test_it_prints_a_row_for_each_search(capsys):

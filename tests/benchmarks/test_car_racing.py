@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("Box2D", reason="needs the extra box2d")
 
-from benchmarks import car_racing
+from experiments.robots import car_racing
 from training.compare.config import load_config, study_file
 
 

@@ -9,11 +9,16 @@ import pytest
 import torch
 
 import attention
-from benchmarks import bandwidths, classification
-from benchmarks.classification import CRT_M, Rows, compare, rows, summary
-from benchmarks.classification_published import CRT_TABLE_1, SIGMA, TABLE_2, TABLE_3
-from benchmarks.datasets import Split
-from benchmarks.kernel_regression import accuracies, exact_accuracy
+from experiments.data.uci import Split
+from experiments.simplex_random_features import bandwidths, classification
+from experiments.simplex_random_features.classification import CRT_M, Rows, compare, rows, summary
+from experiments.simplex_random_features.classification_published import (
+    CRT_TABLE_1,
+    SIGMA,
+    TABLE_2,
+    TABLE_3,
+)
+from experiments.simplex_random_features.kernel_regression import accuracies, exact_accuracy
 
 
 @pytest.fixture

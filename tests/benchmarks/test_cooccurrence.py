@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from attention.compositional import ReLU, draw, image_skeleton
-from benchmarks import cooccurrence
+from experiments.compositional_kernels import cooccurrence
 
 
 def test_pairs_of_lower_layers_occur_together_more_often(tmp_path):

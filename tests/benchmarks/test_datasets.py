@@ -14,10 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.classification import compare, positive_features, rows, summary
-from benchmarks.classification_published import MEAN_V, SIGMA, TABLE_2
-from benchmarks.datasets import SOURCES, load, split
-from benchmarks.kernel_regression import exact_accuracy
+from experiments.data.uci import SOURCES, load, split
+from experiments.simplex_random_features.classification import (
+    compare,
+    positive_features,
+    rows,
+    summary,
+)
+from experiments.simplex_random_features.classification_published import MEAN_V, SIGMA, TABLE_2
+from experiments.simplex_random_features.kernel_regression import exact_accuracy
 
 ABALONE = "M,0.4,0.3,9\nF,0.5,0.1,10\nI,0.6,0.2,9\nM,0.7,0.5,7\n"
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import attention
-from benchmarks import error_per_flop
+from experiments.feature_maps import error_per_flop
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "attention.md"
 

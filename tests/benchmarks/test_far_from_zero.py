@@ -1,6 +1,6 @@
 """Errors of the Gaussian kernel far from zero, and that the command prints them."""
 
-from benchmarks import far_from_zero
+from experiments.feature_maps import far_from_zero
 
 
 def test_only_trigonometric_features_stand_a_mean_far_from_zero(capsys):

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from benchmarks import clustered, hybrid_bases, outer_products
+from benchmarks import outer_products
+from experiments.hybrid_random_features import clustered, hybrid_bases
 
 
 def test_bases(tmp_path, monkeypatch, capsys):
@@ -57,7 +58,7 @@ def test_published_ranges():
     x, y, _ = clustered.make_data(losses, clustered.SPREAD[sigma], torch.Generator().manual_seed(0))
     for row in (0, -1):
         for label, column in clustered.COLUMN.items():
-            errors = clustered.measure(label, clustered.COUNTS[row], x, y, 20, 0)
+            errors = clustered.errors_of(label, clustered.COUNTS[row], x, y, 20, 0)
             low, high = clustered.PUBLISHED[name][row][column : column + 2]
             assert low < sum(errors) / len(errors) < high
 

@@ -8,17 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import (
-    coupling_costs,
-    couplings,
-    error_surface,
-    max_error,
-    oprf_gain,
-    pointwise,
-    quasi_monte_carlo,
-    resultants,
-    variance,
-)
+from benchmarks import coupling_costs
+from experiments.chefs_random_tables import oprf_gain, variance
+from experiments.error_of_random_fourier_features import max_error
+from experiments.hybrid_random_features import error_surface, pointwise, quasi_monte_carlo
+from experiments.simplex_random_features import couplings, resultants
 
 
 def results_of(benchmark: ModuleType, folder: Path, *arguments: str) -> Any:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import moved_cameras
+from experiments.robots import moved_cameras
 from training.analysis.agents import find_agents
 
 ROOT = Path(__file__).resolve().parents[2]

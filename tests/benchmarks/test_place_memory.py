@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks import place_memory
+from experiments.place_memory import place_memory
 
 
 def test_harmonics_remember_places_and_positive_features_do_not(tmp_path: Path) -> None:

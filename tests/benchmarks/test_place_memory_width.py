@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks import place_memory_width
+from experiments.place_memory import place_memory_width
 
 ARM = "linear harmonic F = 11"
 

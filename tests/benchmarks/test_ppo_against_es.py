@@ -10,8 +10,8 @@ from tests.training.test_es import TOY
 
 pytest.importorskip("stable_baselines3")
 
-from benchmarks import ppo_against_es
-from benchmarks.ppo_against_es import TASKS, Task, overrides, preset, smooth
+from experiments.robots import ppo_against_es
+from experiments.robots.ppo_against_es import TASKS, Task, overrides, preset, smooth
 from training.algorithms import es_config, ppo_config
 from training.io.metrics import read_metrics
 

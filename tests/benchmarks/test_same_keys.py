@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import same_keys
+from experiments.place_memory import same_keys
 from training import bc
 
 FEW = ["expert_episodes=4", "episodes=2", "updates=8", "workers=1", "episode_s=2"]

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from benchmarks import sweep_sight
+from experiments.robots import sweep_sight
 
 
 def test_figures(tmp_path, capsys):

@@ -36,8 +36,8 @@ def test_figures(tmp_path, capsys):
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path, capsys, monkeypatch):
     (tmp_path / "file").write_text("")
-    real = sweep_time.measure
-    monkeypatch.setattr(sweep_time, "measure", lambda env, seed, *_: real(env, seed, 2, 1))
+    real = sweep_time.times_of
+    monkeypatch.setattr(sweep_time, "times_of", lambda env, seed, *_: real(env, seed, 2, 1))
     blind = list(sweep_time.COLUMNS)[-1]
     monkeypatch.setattr(sweep_time, "COLUMNS", {blind: sweep_time.COLUMNS[blind]})
     assert sweep_time.main(["--out", str(tmp_path / "file")]) == 2

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from benchmarks.blind_walkers import BlindBackward, Steered
 from envs.stepping_stones.expert import best_footholds
 from envs.stepping_stones.schedule import Schedule
 from envs.stepping_stones.twist import turn, wrapped
+from experiments.robots.blind_walkers import BlindBackward, Steered
 from policies import build_for
 from tests.envs.episodes import expert, fingerprint, make
 

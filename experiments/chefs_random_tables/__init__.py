@@ -1,0 +1,1 @@
+"""Figures of Chefs' Random Tables (Likhosherstov et al. 2022)."""

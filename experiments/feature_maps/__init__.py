@@ -1,0 +1,1 @@
+"""Feature maps compared at equal cost, and on data far from zero."""

@@ -1,0 +1,230 @@
+"""What the papers' figures and the benchmarks share: command line, printing, plots and records.
+
+A figure's file has `measure(arguments)`, which returns results as JSON has them, `show(results)`,
+which yields lines of text, and `draw(results)`, which returns a plot; it ends with
+
+    main = figure.command(measure, show, draw)
+
+    if __name__ == "__main__":
+        raise SystemExit(main())
+
+Its command measures and prints; `--out DIR` writes NAME.json and NAME.png, `--record` writes the
+committed record docs/records/NAME.json, and `--table` prints a record again, without measuring.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import unwrap
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.io.config import ArgumentParser, UserError, exit_status
+from training.io.run_log import provenance
+
+__all__ = ["command", "curves", "file_command", "new_figure", "option", "read_record", "write_json"]
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "docs" / "records"
+DIGITS = 7
+"""Significant digits of a record's numbers."""
+
+Option = tuple[tuple[str, ...], dict[str, Any]]
+Main = Callable[[Sequence[str] | None], int]
+
+
+def option(*names: str, **settings: Any) -> Option:
+    """An option or argument of a command: what `ArgumentParser.add_argument` takes."""
+    return names, settings
+
+
+def command(
+    measure: Callable[[Namespace], Any],
+    show: Callable[[Any], Iterable[str]],
+    draw: Callable[[Any], Any] | None = None,
+    *options: Option,
+    plotted: Sequence[str] = (),
+) -> Callable[..., int]:
+    """The `main(argv)` of a figure's file, which returns the exit status.
+
+    Args:
+        measure: takes the parsed arguments (`seed`, `quick` and those of `options`) and returns
+            results that JSON can hold.
+        show: yields the lines that are printed, from results or from a record's.
+        draw: returns the plot of results.
+        options: further options of the command.
+        plotted: keys of lists or mappings that only the plot needs; a record leaves them out.
+    """
+    module, name = _module(measure)
+
+    def run(argv: Sequence[str] | None) -> int:
+        parser = _parser(module, measure, options)
+        parser.add_argument("--out", metavar="DIR", help="write results (JSON) and a plot here")
+        parser.add_argument("--seed", type=int, default=0, help="of every draw (default 0)")
+        parser.add_argument("--quick", action="store_true", help="a few seconds, rougher figures")
+        parser.add_argument("--record", action="store_true", help=f"write docs/records/{name}.json")
+        parser.add_argument("--table", action="store_true", help="print the record's figures")
+        arguments = parser.parse_args(argv)
+        if arguments.table:
+            _print(show(read_record(name)))
+            return 0
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            results = measure(arguments)
+        finally:
+            torch.set_num_threads(threads)
+        _print(show(results))
+        facts = {"benchmark": name, "provenance": provenance({"seed": arguments.seed})}
+        if arguments.record:
+            RECORDS.mkdir(parents=True, exist_ok=True)
+            facts["results"] = _rounded(results, frozenset(plotted))
+            write_json("--record", RECORDS / f"{name}.json", facts, indent=None)
+        if arguments.out is not None:
+            facts["results"] = results
+            _save(arguments.out, name, facts, draw and draw(results))
+        return 0
+
+    return lambda argv=None: exit_status(lambda: run(argv))
+
+
+def file_command(
+    run: Callable[[Namespace], Mapping[str, Any] | int | None],
+    *options: Option,
+    file: str | None = None,
+) -> Callable[..., int]:
+    """The `main(argv)` of a command without seed and plot, which prints its figures itself.
+
+    Args:
+        run: takes the parsed arguments; returns the figures to write, or an exit status.
+        options: options of the command.
+        file: the option that names a file for the figures, with provenance added.
+    """
+    module, _ = _module(run)
+
+    def start(argv: Sequence[str] | None) -> int:
+        parser = _parser(module, run, options)
+        if file is not None:
+            parser.add_argument(file, metavar="FILE", help="write the figures here (JSON)")
+        arguments = parser.parse_args(argv)
+        found = run(arguments)
+        path = file and getattr(arguments, file.strip("-"))
+        if file and path and isinstance(found, Mapping):
+            write_json(file, path, {**found, "provenance": provenance({"seed": found.get("seed")})})
+        return found if isinstance(found, int) else 0
+
+    return lambda argv=None: exit_status(lambda: start(argv))
+
+
+def _module(function: Callable[..., Any]) -> tuple[str, str]:
+    """The dotted and the short name of a function's module, also where it runs as __main__."""
+    path = Path(unwrap(function).__code__.co_filename).resolve().with_suffix("")
+    parts = path.relative_to(ROOT).parts if path.is_relative_to(ROOT) else path.parts[-1:]
+    return ".".join(parts), path.name
+
+
+def _parser(module: str, function: Callable[..., Any], options: Sequence[Option]) -> ArgumentParser:
+    document = unwrap(function).__globals__.get("__doc__") or ""
+    parser = ArgumentParser(prog=f"python -m {module}", description=document.split("\n")[0])
+    for names, settings in options:
+        parser.add_argument(*names, **settings)
+    started = getattr(sys.modules["__main__"], "__spec__", None)
+    if started is not None and started.name.startswith("benchmarks.") and started.name != module:
+        print(f"python -m {started.name} is now python -m {module}", file=sys.stderr)
+    return parser
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, flush=True)
+
+
+def read_record(name: str) -> Any:
+    """The results in docs/records/NAME.json. Raises UserError where there is no such record."""
+    try:
+        return json.loads((RECORDS / f"{name}.json").read_bytes())["results"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"--table needs the record docs/records/{name}.json: {error}") from None
+
+
+def _rounded(value: Any, dropped: frozenset[str]) -> Any:
+    """A copy with fewer digits, without the keys that are dropped."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {
+            k: _rounded(v, dropped)
+            for k, v in value.items()
+            if not (k in dropped and isinstance(v, list | Mapping))
+        }
+    if isinstance(value, list | tuple):
+        return [_rounded(v, dropped) for v in value]
+    return value
+
+
+def new_figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.5, 3.6)) -> Any:
+    """(figure, axes as an array of rows x columns) that draws without a display."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def curves(
+    axis: Any, rows: Sequence[Mapping[str, Any]], x: str, y: str, by: str, **style: Any
+) -> None:
+    """A line for each value of `by`, with a legend and a grid: column `y` against column `x`."""
+    for label in dict.fromkeys(row[by] for row in rows):
+        chosen = [row for row in rows if row[by] == label]
+        axis.plot([row[x] for row in chosen], [row[y] for row in chosen], label=label, **style)
+    finish(axis)
+
+
+def finish(*axes: Any, size: float = 7) -> None:
+    """A legend and a grid for each of the axes."""
+    for axis in axes:
+        axis.legend(fontsize=size)
+        axis.grid(alpha=0.3)
+
+
+def lines(head: Iterable[str], rows: Iterable[Iterable[Any]], *widths: int) -> Iterator[str]:
+    """A table as text: right-aligned columns, but for the first one and those of negative width.
+
+    The last width holds for all further columns.
+    """
+    for row in (head, *rows):
+        cells = [str(cell) for cell in row]
+        wide = [*widths, *[widths[-1]] * (len(cells) - len(widths))]
+        first, *others = zip(cells, wide, strict=False)
+        yield f"{first[0]:<{first[1]}}" + "".join(
+            f"{cell:>{width}}" if width > 0 else f"  {cell:<{-width}}" for cell, width in others
+        )
+
+
+def write_json(
+    option: str, file: str | Path, facts: Mapping[str, Any], indent: int | None = 1
+) -> None:
+    """Write figures into the file that an option names. Raises UserError where it cannot be."""
+    compact = (",", ":") if indent is None else None
+    try:
+        text = json.dumps(facts, indent=indent, separators=compact) + "\n"
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{option} {file} cannot be written: {error.strerror}") from None
+
+
+def _save(out: str, name: str, facts: Mapping[str, Any], plot: Any) -> None:
+    try:
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json("--out", folder / f"{name}.json", facts)
+        if plot is not None:
+            plot.savefig(folder / f"{name}.png", dpi=120)
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written: {error.strerror}") from None
+    print(f"wrote {folder / name}.json" + (" and .png" if plot is not None else ""))

@@ -1,0 +1,1 @@
+"""Studies of memories of places."""

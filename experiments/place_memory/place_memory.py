@@ -1,0 +1,343 @@
+"""Which feature map remembers places: a profile seen ahead, asked for behind.
+
+    python -m experiments.place_memory.place_memory [--out DIR] [--seed S] [--quick]
+
+A walker goes 2.5 cm a step along stones of 18 to 30 cm, with gaps of 6 to 14 cm between them. At
+each step it sees 48 points of the ground, 19 to 77 cm ahead; their places err by 1 cm, and one in
+twenty says hole for stone or stone for hole. They are written into a memory on a circle of 2 m that
+keeps 0.95 a step. Every tenth step it is asked at 85 places, 34 cm behind to 50 cm ahead: hole or
+not? Errors are root mean squares over those answers, to the true profile and to exact attention
+over all points seen, and the share of answers on the wrong side of a half. kappa of every kernel,
+and the delta rule's rate, are those of least error to the profile on other paths. FLOPs are those
+of a step's write and read as executed; state, the numbers kept. Last, the relative error of the
+map's kernel between all places 1 cm apart, for a bandwidth of 4 cm.
+
+A second table says how many features a circle and a torus of 2 m take.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attention
+from attention.theory.harmonic import harmonics
+from experiments import figure
+from training.analysis.op_counter import OpCounter
+
+PERIOD_M, STEP_M, KEPT = 2.0, 0.025, 0.95
+STEPS, FIRST, EVERY = 160, 40, 10
+SEEN, SEEN_M, ASKED_M = 48, (0.19, 0.77), (-0.34, 0.50)
+KAPPAS = (4.0, 15.0, 30.0, 60.0, 112.0, 224.0, 448.0, 896.0, 1792.0)
+RATES = (0.05, 0.2)
+SHOWN_KAPPA = 60.0
+"""Of the kernels drawn: a bandwidth of 4 cm."""
+EXACT, GRID, MEAN = "exact attention", "grid of 1 cm", "mean of all that was seen"
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Walks and what is asked of them."""
+
+    places: Tensor
+    """(paths, STEPS, SEEN), metres from the start."""
+    holes: Tensor
+    """The same, 1 for a hole."""
+    asked: Tensor
+    """(paths, asks, 85), metres."""
+    truth: Tensor
+    """The same, 1 for a hole."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A memory, and what of it is chosen on the validation paths."""
+
+    label: str
+    build: Callable[..., attention.LinearMemory] | None = None
+    """(kappa, rate) -> the memory; None: one of the three that are none."""
+    rates: tuple[float | None, ...] = (None,)
+
+
+def arms() -> list[Arm]:
+    """All arms, exact attention first, whose answers the others' are compared with."""
+
+    def harmonic(m: int, rule: str = "sum") -> Callable[..., attention.LinearMemory]:
+        return lambda kappa, rate: attention.LinearMemory(
+            1, 1, "harmonic", m, kappa=kappa, period=PERIOD_M, decay=KEPT, rule=rule, rate=rate
+        )
+
+    def other(name: str, m: int, rule: str = "sum", **own: Any) -> Callable[..., Any]:
+        def build(kappa: float, rate: float | None) -> attention.LinearMemory:
+            memory = attention.LinearMemory(
+                2, 1, name, m, kernel="gaussian", decay=KEPT, rule=rule, rate=rate, **own
+            )
+            around = on_circle(torch.arange(0, PERIOD_M, 0.01), kappa)
+            memory.feature_map.fit(around, around)
+            return memory
+
+        return build
+
+    return [
+        Arm(EXACT),
+        Arm(GRID),
+        *(Arm(f"harmonic, m = {m}", harmonic(m)) for m in (26, 10, 5, 3)),
+        Arm("trig, m = 128", other("trig", 128)),
+        Arm("trig, m = 32", other("trig", 32)),
+        Arm("oprf, m = 256", other("oprf", 256)),
+        Arm("angular_hybrid, m = n = 8", other("angular_hybrid", 8, num_lambda_features=8)),
+        Arm("hyperbolic, m = 128", other("hyperbolic", 128)),
+        Arm("positive (FAVOR+), m = 256", other("positive", 256)),
+        Arm(MEAN),
+        Arm("delta rule, harmonic, m = 26", harmonic(26, "delta"), RATES),
+        Arm("delta rule, harmonic, m = 10", harmonic(10, "delta"), RATES),
+        Arm("delta rule, trig, m = 32", other("trig", 32, "delta"), RATES),
+        Arm("delta rule, positive, m = 256", other("positive", 256, "delta"), RATES),
+    ]
+
+
+def walk(paths: int, seed: int) -> Paths:
+    """Draw paths, each with stones of its own."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(*shape, generator=generator)
+
+    count = 24
+    stones, gaps = uniform(0.18, 0.30, paths, count), uniform(0.06, 0.14, paths, count)
+    edges = torch.stack((stones, gaps), -1).flatten(1).cumsum(-1) - 0.8
+
+    def hole(places: Tensor) -> Tensor:
+        passed = torch.searchsorted(edges, places.flatten(1).contiguous())
+        return (passed % 2).to(places.dtype).view_as(places)
+
+    bases = STEP_M * torch.arange(STEPS)
+    true = bases.unsqueeze(-1) + uniform(*SEEN_M, paths, STEPS, SEEN)
+    wrong = torch.rand(true.shape, generator=generator) < 0.05
+    seen = true + 0.01 * torch.randn(true.shape, generator=generator)
+    asked = bases[FIRST::EVERY].unsqueeze(-1) + torch.linspace(*ASKED_M, 85)
+    asked = asked.expand(paths, -1, -1)
+    return Paths(seen, (hole(true) - wrong.float()).abs(), asked, hole(asked))
+
+
+def on_circle(places: Tensor, kappa: float) -> Tensor:
+    """Places (...) as points (..., 2) whose Gaussian kernel is von Mises of that kappa."""
+    angles = places * (2 * math.pi / PERIOD_M)
+    return math.sqrt(kappa) * torch.stack((angles.cos(), angles.sin()), -1)
+
+
+def keys_of(memory: attention.LinearMemory, places: Tensor, kappa: float) -> Tensor:
+    """Places (...) as the memory's keys (..., d)."""
+    return places.unsqueeze(-1) if memory.dim == 1 else on_circle(places, kappa)
+
+
+def asks() -> list[tuple[int, int]]:
+    """(step, number of the ask)."""
+    return [(t, i) for i, t in enumerate(range(FIRST, STEPS, EVERY))]
+
+
+def by_memory(memory: attention.LinearMemory, paths: Paths, kappa: float) -> Tensor:
+    """Answers (paths, asks, 85), a step at a time."""
+    state, answers, at = memory.initial_state(len(paths.places)), [], dict(asks())
+    for t in range(STEPS):
+        keys = keys_of(memory, paths.places[:, t], kappa)
+        state = memory.write(state, keys, paths.holes[:, t].unsqueeze(-1))
+        if t in at:
+            queries = keys_of(memory, paths.asked[:, at[t]], kappa)
+            answers.append(memory.read(state, queries).squeeze(-1))
+    return torch.stack(answers, 1)
+
+
+def by_attention(paths: Paths, kappa: float) -> Tensor:
+    """The same by softmax attention over all points so far, logarithms of what is kept added."""
+    answers = []
+    for t, i in asks():
+        keys = on_circle(paths.places[:, : t + 1], kappa).flatten(1, 2)
+        ages = torch.arange(t, -1, -1.0).repeat_interleave(SEEN)
+        logits = on_circle(paths.asked[:, i], kappa) @ keys.mT + math.log(KEPT) * ages
+        values = paths.holes[:, : t + 1].flatten(1).unsqueeze(-1)
+        answers.append((logits.softmax(-1) @ values).squeeze(-1))
+    return torch.stack(answers, 1)
+
+
+def by_grid(paths: Paths) -> Tensor:
+    """The same by cells of 1 cm, a sum and a count in each; 0 where nothing was seen."""
+    cells = round(PERIOD_M / 0.01)
+
+    def cell(places: Tensor) -> Tensor:
+        return ((places / 0.01).floor().long()) % cells
+
+    sums, answers, at = torch.zeros(2, len(paths.places), cells), [], dict(asks())
+    for t in range(STEPS):
+        seen = torch.stack((paths.holes[:, t], torch.ones_like(paths.holes[:, t])))
+        where = cell(paths.places[:, t]).expand(2, -1, -1)
+        sums = (KEPT * sums).scatter_add(-1, where, seen)
+        if t in at:
+            total, count = sums.gather(-1, cell(paths.asked[:, at[t]]).expand(2, -1, -1))
+            answers.append(total / count.clamp_min(1e-30))
+    return torch.stack(answers, 1)
+
+
+def answered(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> Tensor:
+    """Answers of an arm."""
+    if arm.label == MEAN:
+        return torch.full_like(paths.truth, float(paths.holes.mean()))
+    if arm.label == GRID:
+        return by_grid(paths)
+    if arm.build is None:
+        return by_attention(paths, kappa)
+    return by_memory(arm.build(kappa, rate), paths, kappa)
+
+
+def cost(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> dict[str, int]:
+    """Length of features, numbers of state, and FLOPs of one step of one walk, near the end."""
+    keys, values = paths.places[:1, :STEPS], paths.holes[:1, :STEPS].flatten(1).unsqueeze(-1)
+    if arm.label == MEAN:
+        return {"F": 0, "state": 2, "flops": 2 * SEEN + 1}
+    if arm.label == GRID:
+        # Two numbers a cell fade; a point is placed and adds two; a place is found and divided.
+        cells = round(PERIOD_M / 0.01)
+        return {"F": cells, "state": 2 * cells, "flops": 2 * cells + 4 * SEEN + 3 * 85}
+    if arm.build is None:
+        points = on_circle(keys, kappa).flatten(1, 2)
+        with OpCounter() as counter:
+            logits = on_circle(paths.asked[:1, -1], kappa) @ points.mT + torch.zeros(keys.numel())
+            logits.softmax(-1) @ values
+        return {"F": 0, "state": 2 * keys.numel(), "flops": counter.total}
+    memory = arm.build(kappa, rate)
+    state = memory.initial_state(1)
+    with OpCounter() as counter:
+        tokens = keys_of(memory, keys[:, -1], kappa), values[:, -SEEN:]
+        memory.read(memory.write(state, *tokens), keys_of(memory, paths.asked[:1, -1], kappa))
+    numbers = sum(t.numel() for t in state)
+    return {"F": memory.feature_map.output_dim, "state": numbers, "flops": counter.total}
+
+
+def kernel_error(arm: Arm) -> float | None:
+    """Relative Frobenius error of the kernel between places 1 cm apart, at SHOWN_KAPPA."""
+    if arm.build is None or "delta" in arm.label:
+        return None
+    found, exact = profile(arm)
+    return float((found - exact).norm() / exact.norm())
+
+
+def profile(arm: Arm) -> tuple[Tensor, Tensor]:
+    """The map's kernel and the exact one between places around the circle, (200, 200) each."""
+    assert arm.build is not None
+    memory = arm.build(SHOWN_KAPPA, None).double()
+    places = torch.arange(0, PERIOD_M, 0.01, dtype=torch.float64)
+    keys = keys_of(memory, places, SHOWN_KAPPA)
+    found = memory.feature_map.queries(keys) @ memory.feature_map.keys(keys).mT
+    pairs = places[:, None, None], places[None, :, None]
+    return found, attention.kernels.von_mises(*pairs, SHOWN_KAPPA, PERIOD_M)
+
+
+def needed(kappa: float, tail: float, dim: int) -> int:
+    """F of the fewest harmonic features that leave out at most `tail`, by `harmonic_tail`'s sum."""
+    _, weights = harmonics(60 if dim == 1 else 2000, (kappa,) * dim)
+    return 2 * int((weights.cumsum(0) < 1 - tail).sum()) + 1
+
+
+def sizes() -> list[dict[str, float]]:
+    """Bandwidths, and lengths of features on a circle, on a torus, and of a product of circles."""
+    rows = []
+    for kappa, tail in itertools.product((15.0, 60.0, 112.0), (0.05, 0.01)):
+        each = needed(kappa, 1 - math.sqrt(1 - tail), 1)
+        bandwidth = 100 * PERIOD_M / (2 * math.pi * math.sqrt(kappa))
+        circle, torus = needed(kappa, tail, 1), needed(kappa, tail, 2)
+        row = {"kappa": kappa, "bandwidth_cm": bandwidth, "tail": tail}
+        rows.append({**row, "circle": circle, "torus": torus, "product": each**2})
+    return rows
+
+
+def rms(errors: Tensor) -> float:
+    return float(errors.square().mean().sqrt())
+
+
+@torch.no_grad()
+def memories(count: int, seed: int, choices: Sequence[float]) -> list[dict[str, Any]]:
+    """One row an arm; `count` paths to test on, half as many to choose kappa on, of choices."""
+    chosen_on, tested_on = walk(max(2, count // 2), seed + 1), walk(count, seed + 2)
+    rows: list[dict[str, Any]] = []
+    reference: Tensor | None = None
+    for arm in arms():
+        kappas = (0.0,) if arm.label in (GRID, MEAN) else choices
+        settings = [(kappa, rate) for kappa in kappas for rate in arm.rates]
+        errors = [rms(answered(arm, chosen_on, *s) - chosen_on.truth) for s in settings]
+        best = settings[errors.index(min(errors))]
+        answers = answered(arm, tested_on, *best)
+        reference = answers if reference is None else reference
+        rows.append(
+            {
+                "map": arm.label,
+                "kappa": best[0] or None,
+                "rate": best[1],
+                "error": rms(answers - tested_on.truth),
+                "to_exact": rms(answers - reference),
+                "wrong": float(((answers > 0.5) != (tested_on.truth > 0.5)).float().mean()),
+                "kernel_error": kernel_error(arm),
+                **cost(arm, tested_on, *best),
+                "answers": answers[0, -1].tolist(),
+                "truth": tested_on.truth[0, -1].tolist(),
+            }
+        )
+    return rows
+
+
+def draw(results: dict[str, Any]) -> Any:
+    """Left, kernels as the maps have them; right, a profile remembered."""
+    plot, axes = figure.new_figure(2)
+    rows = results["memories"]
+    shown = ("harmonic, m = 26", "trig, m = 32", "positive (FAVOR+), m = 256")
+    offsets = torch.arange(-100, 100) * 1.0
+    for arm in arms():
+        if arm.label in shown:
+            found, exact = profile(arm)
+            axes[0, 0].plot(offsets, found[100], label=arm.label)
+    axes[0, 0].plot(offsets, exact[100], "k:", label="exact")
+    axes[0, 0].set(xlabel="distance, cm", ylabel="kernel", ylim=(-0.5, 1.5))
+    places = 100 * torch.linspace(*ASKED_M, 85)
+    axes[0, 1].fill_between(places, rows[0]["truth"], color="0.85", label="holes")
+    for row in rows:
+        if row["map"] in (EXACT, *shown):
+            axes[0, 1].plot(places, row["answers"], label=row["map"])
+    axes[0, 1].set(xlabel="place, cm ahead of the walker", ylabel="remembered", ylim=(-0.5, 1.8))
+    for axis in axes.flat:
+        axis.legend(fontsize=7)
+    return plot
+
+
+def measure(arguments: Namespace) -> dict[str, Any]:
+    """Both tables."""
+    count, choices = (4, (112.0,)) if arguments.quick else (24, KAPPAS)
+    return {"memories": memories(count, arguments.seed, choices), "sizes": sizes()}
+
+
+def show(results: dict[str, Any]) -> Iterator[str]:
+    """Errors and costs by memory, then lengths of features."""
+    heads = ("F", "state", "kFLOP", "kappa", "rate", "error", "to exact", "wrong", "kernel")
+    rows = []
+    for row in results["memories"]:
+        cells = [row["F"] or "-", row["state"], f"{row['flops'] / 1e3:.1f}"]
+        cells += [f"{row[k]:g}" if row[k] else "-" for k in ("kappa", "rate")]
+        cells += [f"{row['error']:.3f}", f"{row['to_exact']:.3f}", f"{100 * row['wrong']:.1f} %"]
+        cells += ["-" if row["kernel_error"] is None else f"{row['kernel_error']:.2g}"]
+        rows.append((row["map"], *cells))
+    yield from figure.lines(("memory", *heads), rows, 32, 10)
+    yield "\nF: kappa, bandwidth, left out: circle, torus, product of two circles"
+    for size in results["sizes"]:
+        lengths = f"{size['circle']:>8}{size['torus']:>8}{size['product']:>8}"
+        yield f"{size['kappa']:>8g}{size['bandwidth_cm']:>8.1f}{size['tail']:>8.0%}{lengths}"
+
+
+main = figure.command(measure, show, draw, plotted=("answers", "truth"))
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,132 @@
+"""What does linear attention over a policy's keys lose against exact attention over the same keys?
+
+    python -m experiments.place_memory.same_keys
+
+RUN is a run's directory, a checkpoint or a policy that ships, whose memory of places is linear: one
+a training seed. Each walks twice on the same terrains: as it is, and with softmax attention over
+all of the episode in place of the memory. Every parameter is kept, of keys and of the controller;
+nothing is trained again. Intervals of 95 % are over seeds and terrains.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import dataclasses
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments import figure
+from policies import build_for
+from policies.place_memory.config import PlaceMemoryConfig
+from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
+from training.analysis.intervals import mean_interval, ratio_interval, share_interval
+from training.collect.episode import run_episode
+from training.io.config import UserError
+
+MEMORIES = ("linear", "exact")
+
+
+def read_exactly(policy: Any, env: Any, name: str) -> Any:
+    """The policy with exact attention over all of an episode in place of linear memory."""
+    config = policy.config
+    if not isinstance(config, PlaceMemoryConfig) or config.memory != "linear":
+        raise UserError(f"{name} must be a policy place_memory with memory linear")
+    if config.rule != "sum" or config.pool_m or config.write_tokens:
+        raise UserError(f"{name} must write every pixel, by the rule sum")
+    settings = dataclasses.replace(config, memory="exact", exact_s=None)
+    exact = build_for(settings, env)
+    exact.load_state_dict(policy.state_dict())
+    return exact.requires_grad_(False)
+
+
+def walk(agent: Agent, seeds: Sequence[int]) -> dict[str, list[list[float]]]:
+    """Reward and success of each terrain, (terrains, 2), by memory."""
+    found = {}
+    with agent.make_env() as env:
+        own: Any = agent.make_policy(env)
+        policies = {"linear": own, "exact": read_exactly(own, env, agent.name)}
+        for memory, policy in policies.items():
+            episodes = [run_episode(env, policy, seed) for seed in seeds]
+            found[memory] = [[one.reward, float(bool(one.success))] for one in episodes]
+    return found
+
+
+def compared(runs: Sequence[dict[str, list[list[float]]]]) -> dict[str, Any]:
+    """Success and reward by memory, and the ratio of rewards, linear to exact, with intervals."""
+    values = {name: np.array([run[name] for run in runs]) for name in MEMORIES}
+    rewards = {name: found[..., 0] for name, found in values.items()}
+    facts: dict[str, Any] = {
+        name: {
+            "success": float(found[..., 1].mean()),
+            "success_interval_95": share_interval(found[..., 1]),
+            "reward": float(rewards[name].mean()),
+            "reward_interval_95": mean_interval(rewards[name]),
+        }
+        for name, found in values.items()
+    }
+    facts["reward_ratio"] = float(rewards["linear"].mean() / rewards["exact"].mean())
+    facts["reward_ratio_interval_95"] = ratio_interval(rewards["linear"], rewards["exact"])
+    return facts
+
+
+def draw(results: dict[str, Any]) -> Any:
+    """Reward with linear memory against reward with exact, a point a terrain."""
+    plot, axes = figure.new_figure(1)
+    axis = axes[0, 0]
+    for name, run in results["runs"].items():
+        rewards = [np.array(run[memory])[:, 0] for memory in MEMORIES]
+        axis.plot(rewards[1], rewards[0], "o", markersize=3, label=name)
+    axis.axline((0, 0), slope=1, color="grey", linewidth=0.8)
+    axis.set(xlabel="reward, exact attention", ylabel="reward, linear attention")
+    axis.legend(fontsize=7)
+    return plot
+
+
+def measure(arguments: Namespace) -> dict[str, Any]:
+    """Every run with both memories, and the comparison. Raises UserError."""
+    terrains = min(arguments.terrains, 2) if arguments.quick else arguments.terrains
+    if terrains < 2:
+        raise UserError("--terrains must be at least 2 for an interval, got 1")
+    seeds = range(EVALUATION_SEED + arguments.seed, EVALUATION_SEED + arguments.seed + terrains)
+    agents = find_agents(arguments.runs, [], None, arguments.set)
+    runs = {agent.name: walk(agent, seeds) for agent in agents}
+    facts = {"seeds": list(seeds), "settings": arguments.set, "runs": runs}
+    return {**facts, **compared(list(runs.values()))}
+
+
+def show(results: dict[str, Any]) -> Iterator[str]:
+    """Success by run, then by memory with intervals, and the ratio of rewards."""
+    for run, found in results["runs"].items():
+        shares = {name: np.mean(values, 0)[1] for name, values in found.items()}
+        yield f"{run}: " + ", ".join(f"{k} {100 * v:.1f} %" for k, v in shares.items())
+    for name in MEMORIES:
+        one = results[name]
+        low, high = one["success_interval_95"]
+        yield (
+            f"{name:<8}success {100 * one['success']:.1f} % ({100 * low:.1f} to {100 * high:.1f}), "
+            f"reward {one['reward']:.3f}"
+        )
+    between = results["reward_ratio_interval_95"]
+    if between is not None:
+        low, high = between
+        yield f"reward, linear to exact: {results['reward_ratio']:.3f} ({low:.3f} to {high:.3f})"
+
+
+main = figure.command(
+    measure, show, draw,
+    figure.option("runs", nargs="+", metavar="RUN"),
+    figure.option("--terrains", type=positive, default=50, help="default %(default)s"),
+    figure.option(
+        "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
+        help="setting of the environment",
+    ),
+)  # fmt: skip
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""Studies of robot policies: cameras, gaze, searches and trainers."""

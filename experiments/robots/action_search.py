@@ -1,0 +1,197 @@
+"""Which search finds the action of least energy in 12 dimensions: the choice behind the policy's.
+
+    python -m experiments.robots.action_search [--out DIR] [--seed S] [--quick]
+
+Demonstrations are made up so that the right answers are known: eight dimensions follow the context,
+two are constant, and two hold one of two values, the second going with the first. Each head learns
+them for as many steps; each search is then asked for the action. Errors are distances to the
+nearer of the two right actions, in percent of the range.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments import figure
+from policies.vision_performer.action_search import (
+    autoregressive,
+    derivative_free,
+    langevin,
+    stratified,
+    uniform,
+)
+from policies.vision_performer.energy import AutoregressiveEnergy, JointEnergy, Regression
+
+CONTEXT, SIZE = 16, 12
+_KINDS = {"smooth": slice(0, 8), "constant": slice(8, 10), "two values": slice(10, 12)}
+COLUMNS = (*_KINDS, "all", "ms", "parameters")
+_BLUR = 0.005
+
+Search = Callable[[Tensor, torch.Generator], Tensor]
+
+
+def right_actions(context: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Both right actions (batch, 12) for contexts (batch, 16)."""
+    smooth = 0.8 * torch.tanh(context @ weights)
+    still = torch.zeros(len(context), 2)
+    return tuple(  # type: ignore[return-value]
+        torch.cat((smooth, still, 0.6 * side + still[:, :1], 0.3 * side + 0.2 * smooth[:, :1]), -1)
+        for side in (-1, 1)
+    )
+
+
+def demonstrations(count: int, weights: Tensor, source: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Contexts (count, 16) and one right action (count, 12) for each, by the toss of a coin."""
+    context = torch.randn(count, CONTEXT, generator=source)
+    first, second = right_actions(context, weights)
+    coin = torch.rand(count, 1, generator=source) < 0.5
+    return context, torch.where(coin, first, second)
+
+
+def train(
+    head: nn.Module, steps: int, batch: int, weights: Tensor, source: torch.Generator
+) -> None:
+    """Adam with a cosine."""
+    optimiser = torch.optim.Adam(head.parameters(), 3e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    for _ in range(steps):
+        context, actions = demonstrations(batch, weights, source)
+        optimiser.zero_grad()
+        head.loss(context, actions, source).backward()  # type: ignore[operator]
+        nn.utils.clip_grad_norm_(head.parameters(), 1.0)
+        optimiser.step()
+        schedule.step()
+
+
+def errors(found: Tensor, context: Tensor, weights: Tensor) -> dict[str, float]:
+    """Mean distance to the nearer right action, percent of the range, by kind of dimension."""
+    first, second = ((found - right).abs() for right in right_actions(context, weights))
+    nearer = (first.sum(-1) < second.sum(-1)).unsqueeze(-1)
+    percent = 50 * torch.where(nearer, first, second).mean(0)
+    kinds = {name: float(percent[part].mean()) for name, part in _KINDS.items()}
+    return {**kinds, "all": float(percent.mean())}
+
+
+def autoregressive_search(head: AutoregressiveEnergy) -> Search:
+    """128 candidates and two rounds a dimension, as the policy's default."""
+
+    def search(context: Tensor, source: torch.Generator) -> Tensor:
+        part = head.context_part(context)
+        return autoregressive(
+            lambda i, chosen, values: head.energy(i, part, chosen, values),
+            SIZE,
+            lambda: stratified((len(context), 128), source, context),
+            2,
+            0.05,
+            0.25,
+            source,
+        )
+
+    return search
+
+
+def derivative_free_search(head: JointEnergy) -> Search:
+    """2,048 candidates, three rounds, noise 0.33 halved (Florence et al. 2021, appendix B.1)."""
+
+    def search(context: Tensor, source: torch.Generator) -> Tensor:
+        part = head.context_part(context)
+        start = uniform((len(context), 2048, SIZE), source, context)
+        return derivative_free(lambda a: head.energy(part, a), start, 3, 0.33, source)
+
+    return search
+
+
+def langevin_search(head: JointEnergy) -> Search:
+    """128 chains of 100 steps, 0.1 to 1e-5, then as many small ones (appendix B.3)."""
+
+    def search(context: Tensor, source: torch.Generator) -> Tensor:
+        part = head.context_part(context)
+        start = uniform((len(context), 128, SIZE), source, context)
+        return langevin(lambda a: head.energy(part, a), start, 100, 0.1, 1e-5, source)
+
+    return search
+
+
+def found_by(
+    name: str, head: nn.Module, search: Search, weights: Tensor, seed: int, contexts: int
+) -> Any:
+    """Errors on some contexts, and the time of a search for one."""
+    context, _ = demonstrations(contexts, weights, torch.Generator().manual_seed(seed + 2))
+    source = torch.Generator().manual_seed(seed + 3)
+    with torch.no_grad():
+        parts = [search(part, source) for part in context.split(20)]
+        began = time.perf_counter()
+        timed = context[:5].split(1)
+        for one in timed:
+            search(one, source)
+        took_ms = 1000 / len(timed) * (time.perf_counter() - began)
+    size = sum(parameter.numel() for parameter in head.parameters())
+    return {
+        "search": name,
+        **errors(torch.cat(parts), context, weights),
+        "ms": took_ms,
+        "parameters": size,
+    }
+
+
+def measure(arguments: Namespace) -> list[dict[str, Any]]:
+    """A row for each search."""
+    steps, batch, contexts = (10, 8, 1) if arguments.quick else (1500, 128, 100)
+    seed = arguments.seed
+    weights = torch.randn(CONTEXT, 8, generator=torch.Generator().manual_seed(seed)) / 4
+    rows = []
+
+    def learned(head: nn.Module) -> Any:
+        train(head, steps, batch, weights, torch.Generator().manual_seed(seed + 1))
+        return head
+
+    def generator() -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+    def add(name: str, head: nn.Module, search: Search) -> None:
+        rows.append(found_by(name, head, search, weights, seed, contexts))
+
+    head = learned(AutoregressiveEnergy(CONTEXT, SIZE, (64, 64), 64, _BLUR, generator()))
+    add("autoregressive", head, autoregressive_search(head))
+    for name, chain in (("joint", 0), ("joint, chain negatives", 10)):
+        head = learned(JointEnergy(CONTEXT, SIZE, (256, 256), 64, _BLUR, chain, generator()))
+        for kind, search in (
+            ("langevin", langevin_search(head)),
+            ("derivative-free", derivative_free_search(head)),
+        ):
+            add(f"{name}, {kind}", head, search)
+    regression = learned(Regression(CONTEXT, SIZE, (256, 256), generator()))
+    add("explicit", regression, lambda context, _: regression(context))
+    return rows
+
+
+def draw(rows: Sequence[dict[str, Any]]) -> Any:
+    """Bars of the mean error by search."""
+    plot, ((axis,),) = figure.new_figure(1, size=(7, 3.6))
+    names = [row["search"] for row in rows]
+    axis.barh(names[::-1], [row["all"] for row in rows][::-1], color="tab:blue")
+    axis.set_xscale("log")
+    axis.set_xlabel("mean error, % of the action's range")
+    return plot
+
+
+def show(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Errors, time and size by search."""
+    table = [(row["search"], *(f"{row[column]:.4g}" for column in COLUMNS)) for row in rows]
+    yield from figure.lines(("search", *COLUMNS), table, 40, 12)
+
+
+main = figure.command(measure, show, draw)
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,193 @@
+"""What looking finely costs on CarRacing-v3, and how long the study's arms may train.
+
+    python -m experiments.robots.car_racing [--minutes M] [--out DIR] [--seed S] [--quick]
+
+First FLOPs and milliseconds of the preset's policy with AttentionAgent's patches of 7 x 7 pixels at
+strides 4, 2 and 1, with exact and linear attention, on whole pictures: of the scores alone and of a
+step. Then the time of a step of the
+environment and of each arm's policy, and the iterations that fit into so many minutes of one core
+if every training episode has its full length. All are medians of CPU time of one thread, timed in
+turn.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import statistics
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import configs
+import policies
+from experiments import figure
+from training.algorithms.es_config import ESConfig, load_config
+from training.analysis.step_cost import count
+from training.collect.environments import make_env
+from training.compare.config import load_config as load_study
+from training.compare.config import study_file
+from training.compare.runs import load_jobs
+
+PRESET = Path(str(configs.__path__[0])) / "car_racing.yaml"
+STRIDES = (4, 2, 1)
+MAPS = {
+    "exact softmax": ["feature_map=softmax"],
+    "FAVOR+ m = 256": ["feature_map=positive", "num_features=256"],
+    "angular m = n = 8": ["feature_map=angular_hybrid", "num_features=8", "num_lambda_features=8"],
+}
+WHOLE = "policy.image_crop=[0,0,0,0]", "policy.image_px=null", "policy.patch=[7,7]"
+"""AttentionAgent's patches of the whole picture."""
+STEPS_SEEN = 20  # of 80 ms: CarRacing zooms in during the first second
+
+
+def picture(config: ESConfig, seed: int) -> Any:
+    """What is seen on the way, (96, 96, 3) uint8."""
+    with closing(make_env(config.env_id, config.env)) as env:
+        seen, _ = env.reset(seed=seed)
+        for _ in range(STEPS_SEEN):
+            seen, *_ = env.step(np.array([0.0, 0.5]))
+    return seen
+
+
+def look(seed: int, calls: int) -> list[dict[str, Any]]:
+    """Costs of scores and of a step, a row a stride and kind of attention."""
+    seen = picture(load_config(PRESET, []), seed)
+    rows: list[dict[str, Any]] = []
+    for stride in STRIDES:
+        words = [*WHOLE, f"policy.stride=[{stride},{stride}]"]
+        steps = {name: _steps([*words, *own], seen) for name, own in MAPS.items()}
+        times = {(name, part): list[float]() for name in MAPS for part in ("scores", "step")}
+        for _ in range(calls + 2):
+            for name, part in times:
+                _timed(times[name, part], steps[name][part])
+        for name in MAPS:
+            costs = {f"{part}_flops": count(step).total for part, step in steps[name].items()}
+            spent = {f"{part}_ms": _ms(times[name, part][2:]) for part in steps[name]}
+            tokens = _picks(stride) ** 2
+            rows.append({"stride": stride, "tokens": tokens, "attention": name, **costs, **spent})
+    return rows
+
+
+def _picks(stride: int) -> int:
+    """Patches of 7 pixels in a side of 96."""
+    return (96 - 7) // stride + 1
+
+
+def _steps(words: list[str], seen: Any) -> dict[str, Callable[[], Any]]:
+    """The scores of the preset's policy, its queries and keys given, and its whole step."""
+    config = load_config(PRESET, words)
+    with closing(make_env(config.env_id, config.env)) as env:
+        policy: Any = policies.build_for(config.policy, env)
+    policy.requires_grad_(False).reset()
+    tokens = policy.attended_tokens({"observation": torch.as_tensor(seen)[None]})
+    query, key = policy.selection.project(tokens)
+    return {
+        "scores": lambda: policy.selection.features.token_scores(query, key),
+        "step": lambda: policy.act(seen),
+    }
+
+
+def arms(seed: int, steps: int, minutes: float) -> list[dict[str, Any]]:
+    """CPU time of a step of each arm, all stepped in turn, and what fits into the minutes."""
+    path = study_file("car_racing")
+    study = load_study(path)
+    jobs = {arm.name: load_jobs(study, path, arm, seed)[0] for arm in study.arms}
+    acting: dict[str, list[float]] = {name: [] for name in jobs}
+    stepping, resetting = list[float](), list[float]()
+    rng = np.random.default_rng(seed)
+    with ExitStack() as stack:
+        opened: dict[str, Any] = {}
+        for name, job in jobs.items():
+            env = stack.enter_context(closing(make_env(job.env_id, job.env)))
+            policy: Any = policies.build_for(job.policy, env)
+            policy.requires_grad_(False).reset()
+            opened[name] = env, policy
+        for step in range(steps):
+            action = np.array([rng.uniform(-0.1, 0.1), 0.2])
+            for name, (env, policy) in opened.items():
+                if step % 50 == 0:
+                    _timed(resetting, partial(env.reset, seed=step))
+                seen = _timed(stepping, partial(env.step, action))[0]
+                _timed(acting[name], partial(policy.act, seen))
+    common = _ms(stepping), _ms(resetting)
+    return [_row(name, job, _ms(acting[name]), *common, minutes) for name, job in jobs.items()]
+
+
+def _row(
+    name: str, job: ESConfig, act_ms: float, step_ms: float, reset_ms: float, minutes: float
+) -> dict[str, Any]:
+    longest = job.env["episode_frames"] / job.env["action_repeat"]
+    episodes = job.popsize * job.terrains + job.center_terrains
+    iteration_s = episodes * (longest * (act_ms + step_ms) + reset_ms) / 1e3
+    return {
+        "arm": name, "policy_ms": act_ms, "environment_ms": step_ms, "reset_ms": reset_ms,
+        "iteration_s_at_most": iteration_s, "iterations": int(60 * minutes / iteration_s),
+        "iterations_of_the_study": job.iterations,
+    }  # fmt: skip
+
+
+def _timed(times: list[float], call: Callable[[], Any]) -> Any:
+    start = time.process_time()
+    result = call()
+    times.append(time.process_time() - start)
+    return result
+
+
+def _ms(seconds: Sequence[float]) -> float:
+    return 1e3 * statistics.median(seconds)
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield " | ".join(rows[0])
+    for row in rows:
+        yield " | ".join(
+            f"{v:,.2f}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v
+            for v in row.values()
+        )
+
+
+def draw(results: dict[str, Any]) -> Any:
+    """Milliseconds of the scores against tokens."""
+    rows = results["look"]
+    plot, axes = figure.new_figure(1)
+    for name in MAPS:
+        own = [row for row in rows if row["attention"] == name]
+        tokens, times = ([row[key] for row in own] for key in ("tokens", "scores_ms"))
+        axes[0, 0].loglog(tokens, times, "o-", label=name)
+    axes[0, 0].set(xlabel="tokens", ylabel="scores (ms)")
+    axes[0, 0].legend()
+    return plot
+
+
+def measure(arguments: Namespace) -> dict[str, Any]:
+    """Costs of looking, and what fits into the minutes."""
+    return {
+        "look": look(arguments.seed, 3 if arguments.quick else 100),
+        "arms": arms(arguments.seed, 5 if arguments.quick else 200, arguments.minutes),
+        "minutes": arguments.minutes,
+    }
+
+
+def show(results: dict[str, Any]) -> Iterator[str]:
+    """Both tables."""
+    yield from _table(results["look"])
+    yield from _table(results["arms"])
+
+
+main = figure.command(
+    measure, show, draw,
+    figure.option("--minutes", type=float, default=60, help="of one core (default 60)"),
+)  # fmt: skip
+
+if __name__ == "__main__":
+    raise SystemExit(main())

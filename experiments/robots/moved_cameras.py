@@ -1,0 +1,247 @@
+"""How well a policy walks whose cameras were moved, turned or changed, without training it again.
+
+    python -m experiments.robots.moved_cameras
+    python -m experiments.robots.moved_cameras
+
+RUN is a run's directory, a checkpoint or a policy that ships; without any, the one that votes for
+footholds. Every pose is walked on the same terrains as the cameras as they were, so that what is
+lost is measured pair by pair. A pose is kept in the file as soon as it is walked; started again,
+the command goes on with what is missing.
+
+A loss is told from chance by random signs (`training.interventions.verdict`), one-sided, all poses
+of a policy corrected together (Holm); the interval of a difference is Bonett and Price's, for
+paired shares, 95 % each.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import dataclasses
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import figure
+from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
+from training.analysis.evaluator import play
+from training.collect import environments
+from training.command.files import read_bytes, writing
+from training.command.files import write_atomically as write
+from training.command.suggestions import did_you_mean
+from training.interventions.verdict import chance, corrected, interval
+from training.io import checkpoint, config
+from training.io.config import UserError
+from training.io.run_log import provenance
+
+SHIPPED = ("stepping_stones",)
+AS_IT_WAS = "as it was"
+CAMERAS = ("front_camera", "belly_camera")
+Change = Mapping[str, Any]
+"""Settings of a camera; `moved_m` is added to its position."""
+
+
+def _both(**change: Any) -> dict[str, Change]:
+    return dict.fromkeys(CAMERAS, change)
+
+
+POSES: dict[str, dict[str, Change]] = {
+    AS_IT_WAS: {},
+    "5 cm forward": _both(moved_m=(0.05, 0.0, 0.0)),
+    "5 cm back": _both(moved_m=(-0.05, 0.0, 0.0)),
+    "5 cm up": _both(moved_m=(0.0, 0.0, 0.05)),
+    "5 cm to the side": _both(moved_m=(0.0, 0.05, 0.0)),
+    "pitched by 10 degrees, looking ahead": _both(pitch_deg=80.0),
+    "pitched by 10 degrees, looking back": _both(pitch_deg=80.0, yaw_deg=180.0),
+    "pitched by 20 degrees, looking ahead": _both(pitch_deg=70.0),
+    "front camera pitched by 20 degrees": {"front_camera": {"pitch_deg": 70.0}},
+    "tilted by 10 degrees to the left": _both(pitch_deg=80.0, yaw_deg=90.0),
+    "yawed by 20 degrees": _both(yaw_deg=20.0),
+    "rolled by 10 degrees": _both(roll_deg=10.0),
+    "a quarter turned": _both(width_along="lateral"),
+    "field of view 65 degrees": _both(fov_deg=65.0),
+    "field of view 90 degrees": _both(fov_deg=90.0),
+    "48 x 64 pixels": _both(height_px=48, width_px=64),
+    "96 x 128 pixels": _both(height_px=96, width_px=128),
+    "48 x 64 pixels, yawed by 20 degrees": _both(height_px=48, width_px=64, yaw_deg=20.0),
+}
+
+
+def posed(agent: Agent, pose: str) -> Agent:
+    """The agent with its cameras at a pose."""
+    settings = environments.resolved(agent.env_id, agent.env_settings)
+    for camera, change in POSES[pose].items():
+        own = settings[camera]
+        moved_m = np.array(change.get("moved_m", (0.0, 0.0, 0.0)))
+        place = [round(float(x), 6) for x in np.array(own["position_m"]) + moved_m]
+        kept = {key: value for key, value in change.items() if key != "moved_m"}
+        config.merge(settings, {camera: {"position_m": place, **kept}})
+    moved = environments.resolved(agent.env_id, settings)
+    return dataclasses.replace(agent, env_settings=moved, force=True)
+
+
+def walk(agent: Agent, seeds: Sequence[int], workers: int) -> dict[str, Any]:
+    """What each terrain came to; or why the policy refuses these cameras."""
+    with agent.make_env() as env:
+        try:
+            agent.make_policy(env)
+        except UserError as error:
+            return {"refused": _said(error, agent)}
+    episodes = list(play(agent, seeds, workers))
+    return {
+        "success": [int(bool(episode.success)) for episode in episodes],
+        "reward": [round(episode.reward, 6) for episode in episodes],
+    }
+
+
+def _said(error: UserError, agent: Agent) -> str:
+    """A refusal without the place of the policy's file."""
+    return str(error).replace(str(agent.checkpoint), agent.name).replace("\n", " ")
+
+
+def measure(
+    agents: Sequence[Agent], poses: Sequence[str], seeds: Sequence[int], workers: int,
+    results: dict[str, dict[str, Any]],
+) -> Iterator[None]:  # fmt: skip
+    """Walk what `results` lacks, by policy and pose, and put it there, one a turn."""
+    for agent in agents:
+        of_agent = results.setdefault(agent.name, {})
+        for pose in poses:
+            if pose not in of_agent:
+                of_agent[pose] = walk(posed(agent, pose), seeds, workers)
+                yield
+
+
+def compared(of_agent: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each pose that was walked against the cameras as they were, by name: success, and what is
+    lost of it and of the reward, with intervals and the corrected chance of such a loss."""
+    walked = {pose: found for pose, found in of_agent.items() if "refused" not in found}
+    before = {key: np.array(of_agent[AS_IT_WAS][key], float) for key in ("success", "reward")}
+    lost = {
+        pose: {key: before[key] - np.array(found[key], float) for key in before}
+        for pose, found in walked.items()
+        if pose != AS_IT_WAS
+    }
+    p = corrected([chance(one["success"]) for one in lost.values()])
+    return {
+        pose: {
+            "success": float(np.mean(walked[pose]["success"])),
+            "lost": float(one["success"].mean()),
+            "lost_interval_95": interval(one["success"], binary=True),
+            "p": chance(one["success"]),
+            "p_corrected": chances,
+            "reward_lost": float(one["reward"].mean()),
+            "reward_lost_interval_95": interval(one["reward"]),
+        }
+        for (pose, one), chances in zip(lost.items(), p, strict=True)
+    }
+
+
+def rows(of_agent: Mapping[str, Any]) -> list[str]:
+    """A policy's figures, a pose a line, as a table of Markdown."""
+    lines, found = [], compared(of_agent)
+    order = [*(pose for pose in POSES if pose in of_agent), *(set(of_agent) - set(POSES))]
+    for pose, one in ((pose, of_agent[pose]) for pose in order):
+        if "refused" in one:
+            lines.append(f"| {pose} | refused | | | |")
+        elif pose == AS_IT_WAS:
+            lines.append(f"| {pose} | {100 * np.mean(one['success']):.0f} % | | | |")
+        else:
+            its = found[pose]
+            low, high = its["lost_interval_95"] or (np.nan, np.nan)
+            lines.append(
+                f"| {pose} | {100 * its['success']:.0f} % | {100 * its['lost']:.0f} points "
+                f"({100 * low:.0f} to {100 * high:.0f}) | {its['p']:.2g} | "
+                f"{its['p_corrected']:.2g} |"
+            )
+    return lines
+
+
+def table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The figures as tables of Markdown."""
+    head = "| | success | lost, 95 % interval | p | corrected |\n|---|---|---|---|---|"
+    parts = ["\n".join([f"`{name}`", "", head, *rows(one)]) for name, one in results.items()]
+    return "\n\n".join(parts)
+
+
+def _found(out: str | None, seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """What the file at --out holds of these terrains."""
+    if out is None or not Path(out).exists():
+        return {}
+    try:
+        facts = json.loads(read_bytes(out))
+        its_seeds, results = facts["seeds"], facts["results"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UserError(f"--out {out} is no file of this command; give another one") from None
+    if its_seeds != list(seeds):
+        raise UserError(
+            f"--out {out} is of terrains {its_seeds[0]} to {its_seeds[-1]}, not of {seeds[0]} to "
+            f"{seeds[-1]}; give another file"
+        )
+    known: dict[str, dict[str, Any]] = results
+    return known
+
+
+def run(arguments: Namespace) -> None:
+    """Evaluate what is missing, keep it and print the tables. Raises UserError."""
+    for pose in arguments.poses:
+        if pose not in POSES:
+            raise UserError(f"--poses {pose} is unknown{did_you_mean(pose, POSES)}")
+    poses = list(dict.fromkeys([AS_IT_WAS, *arguments.poses]))
+    agents = find_agents(arguments.runs, [], None, [])
+    for agent in agents:
+        if agent.env_id != environments.DEFAULT:
+            raise UserError(
+                f"{agent.name} was trained in {agent.env_id}, not in {environments.DEFAULT}"
+            )
+    seeds = range(arguments.seed, arguments.seed + arguments.terrains)
+    results = _found(arguments.out, seeds)
+    for _ in measure(agents, poses, seeds, arguments.workers, results):
+        _keep(arguments.out, agents, seeds, results)
+    print(table({agent.name: results[agent.name] for agent in agents}))
+
+
+def _keep(
+    out: str | None, agents: Sequence[Agent], seeds: Sequence[int], results: dict[str, Any]
+) -> None:
+    name, of_agent = [*results.items()][-1]
+    pose, found = [*of_agent.items()][-1]
+    said = found.get("refused") or f"{np.mean(found['success']):.2f}"
+    print(f"{name}, {pose}: {said}", file=sys.stderr, flush=True)
+    if out is not None:
+        files = {p.name: checkpoint.load(p.checkpoint).path.name for p in agents if p.checkpoint}
+        facts = {
+            "benchmark": "moved_cameras", "seeds": list(seeds), "policies": files,
+            "provenance": provenance({"seed": seeds[0]}), "results": results,
+        }  # fmt: skip
+        with writing(Path(out)):
+            write(Path(out), (json.dumps(facts, indent=1) + "\n").encode())
+
+
+main = figure.file_command(
+    run,
+    figure.option("runs", nargs="*", metavar="RUN", default=list(SHIPPED)),
+    figure.option("--out", metavar="FILE", help="keep the figures here (JSON), and resume"),
+    figure.option("--terrains", type=positive, default=100, help="default %(default)s"),
+    figure.option(
+        "--seed", type=int, default=EVALUATION_SEED, help="of the first (default %(default)s)"
+    ),
+    figure.option(
+        "--poses",
+        nargs="+",
+        default=list(POSES),
+        metavar="POSE",
+        help=f"of these: {'; '.join(POSES)}",
+    ),
+    figure.option("--workers", type=positive, default=1, help="processes (default 1)"),
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main())

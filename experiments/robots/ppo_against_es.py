@@ -1,0 +1,289 @@
+"""Proximal policy optimisation against evolution strategies, at equal environment steps.
+
+    python -m experiments.robots.ppo_against_es
+
+TASK is stones or car; default both. Both trainers train the same policy in the same environment,
+three seeds each, until it has been stepped so many times, then drive on 100 fresh seeds. All that
+is done stays in `--runs`; started again, the command goes on with what is missing, in the middle of
+a run too. A task that is not asked for stays in the table and the picture as the file in `--out`
+has it. Needs the extras `es`, `rl` and, for the car, `box2d`.
+
+Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments import figure
+from training import es, ppo
+from training.algorithms import es_config
+from training.analysis.agents import EVALUATION_SEED, find_agents
+from training.analysis.evaluator import evaluate
+from training.analysis.intervals import Interval, mean_interval, share_interval
+from training.command.files import CONFIG, read_bytes, write_atomically, writing
+from training.io import checkpoint
+from training.io.config import UserError, dump
+from training.io.metrics import read_metrics
+from training.io.overrides import assignment
+
+TRAINERS: dict[str, Callable[[list[str]], int]] = {"es": es.main, "ppo": ppo.main}
+NAMES = {"es": "evolution strategies", "ppo": "PPO"}
+SEEDS, EPISODES = 3, 100
+_PORTION = 10
+"""Iterations trained in one go: between them the cost is written down."""
+_LONGER = 4
+"""Iterations to come may take so many times the steps of those before, as episodes get longer."""
+_STRETCHES = 15
+"""Points of a drawn curve: means over as long stretches of the training."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What both trainers are given."""
+
+    title: str
+    presets: dict[str, str]
+    """File in `configs`, by trainer."""
+    env_steps: int
+    outcome: str
+    """What of an episode's records is measured beside the reward."""
+    both: tuple[str, ...] = ()
+    """What is changed in the presets."""
+    quick: tuple[str, ...] = ()
+
+
+TASKS = {
+    "stones": Task(
+        "stepping stones",
+        {"es": "stepping_stones.yaml", "ppo": "stepping_stones_ppo.yaml"},
+        60_000,
+        "distance_m",
+        ("policy.patch=[2,2]",),
+        ("episode_s=1",),
+    ),
+    "car": Task(
+        "CarRacing",
+        {"es": "car_racing.yaml", "ppo": "car_racing_ppo.yaml"},
+        30_000,
+        "tiles",
+        (),
+        ("env.episode_frames=40",),
+    ),
+}
+QUICK = {
+    "es": ("popsize=4", "terrains=1", "center_terrains=1"),
+    "ppo": ("steps=2", "episodes=1", "center_episodes=1", "n_epochs=1", "batch_size=16"),
+}
+
+
+def preset(task: Task, trainer: str) -> Path:
+    """The file that a trainer's runs begin from."""
+    return Path(str(resources.files("configs") / task.presets[trainer]))
+
+
+def overrides(task: Task, trainer: str, seed: int, quick: bool) -> list[str]:
+    """What a run changes in its preset: environment and policy are those of `training.es`."""
+    shorter = task.quick if quick else ()
+    job = dump(es_config.load_config(preset(task, "es"), [*task.both, *shorter]))
+    for key in ("init_seed", "feature_seed"):
+        job["policy"][key] = seed
+    same = {key: job[key] for key in ("env_id", "env", "policy", "episode_s", "feature_map")}
+    same |= {key: job[key] for key in ("num_features", "num_lambda_features")}
+    changes = [assignment(key, value) for key, value in same.items() if value is not None]
+    return [*changes, "workers=1", f"seed={seed}", *(QUICK[trainer] if quick else ())]
+
+
+def steps_made(run: Path) -> tuple[int, int]:
+    """Iterations and environment steps of a run's newest checkpoint."""
+    saved = checkpoint.in_run(run)
+    if not saved:
+        return 0, 0
+    progress: Any = checkpoint.load(saved[-1]).state["progress"]
+    return int(progress["iteration"]), int(progress["env_steps"])
+
+
+def train(run: Path, task: Task, trainer: str, changes: Sequence[str], env_steps: int) -> None:
+    """Train in `run`, or go on, until the environment was stepped so often. SystemExit when the
+    trainer ends early."""
+    while (made := steps_made(run))[1] < env_steps:
+        words = ["--resume", str(run)]
+        if not (run / CONFIG).exists():
+            words = ["--config", str(preset(task, trainer)), "--out", str(run), "--set", *changes]
+        fit = 1
+        if made[0]:
+            each = np.diff(read_metrics(run).columns["env_steps"], prepend=0.0)
+            longest = _LONGER * each.max()
+            fit = int(np.clip((env_steps - made[1]) // longest, 1, _PORTION))
+        began = time.process_time()
+        iterations = f"iterations={made[0] + fit}"
+        words = [*words, iterations] if "--set" in words else [*words, "--set", iterations]
+        status = TRAINERS[trainer](words)
+        _add_cost(run, "training_cpu_s", began)
+        if status != 0:
+            raise SystemExit(status)
+
+
+def _add_cost(run: Path, name: str, began: float) -> None:
+    """Add this process's seconds since then to what is written down of a run."""
+    file = run / "cost.json"
+    known = json.loads(read_bytes(file)) if file.exists() else {}
+    known[name] = round(known.get(name, 0.0) + time.process_time() - began, 1)
+    with writing(file):
+        write_atomically(file, json.dumps(known).encode())
+
+
+def drive(run: Path, outcome: str, seeds: Sequence[int]) -> dict[str, list[float]]:
+    """Rewards, and the outcome, of a run's policy on fresh seeds; kept in the run's directory."""
+    file = run / f"on_{len(seeds)}_seeds.json"
+    if not file.exists():
+        began = time.process_time()
+        (entry,) = evaluate(find_agents([str(run)], [], None, []), seeds)
+        found = {key: [float(e[key]) for e in entry["records"]] for key in ("reward", outcome)}
+        if entry["success_rate"] is not None:
+            found["success"] = [float(e["success"]) for e in entry["records"]]
+        _add_cost(run, "evaluation_cpu_s", began)
+        with writing(file):
+            write_atomically(file, json.dumps(found).encode())
+    known: dict[str, list[float]] = json.loads(read_bytes(file))
+    return known
+
+
+def trained(runs: Path, key: str, seeds: Sequence[int], quick: bool) -> dict[str, Any]:
+    """What both trainers come to on a task, by trainer; seed by seed, so that each pair is done
+    before the next."""
+    task, env_steps = TASKS[key], 10 if quick else TASKS[key].env_steps
+    drives = range(EVALUATION_SEED, EVALUATION_SEED + (2 if quick else EPISODES))
+    results: dict[str, Any] = {trainer: [] for trainer in TRAINERS}
+    for seed in seeds:
+        for trainer in TRAINERS:
+            run = runs / f"{key}-{trainer}-s{seed}"
+            train(run, task, trainer, overrides(task, trainer, seed, quick), env_steps)
+            columns = read_metrics(run).columns
+            results[trainer].append(
+                {
+                    "seed": seed,
+                    "iterations": steps_made(run)[0],
+                    "env_steps": columns["env_steps"].astype(int).tolist(),
+                    "center_reward": columns["center_reward"].round(4).tolist(),
+                    "fresh": drive(run, task.outcome, drives),
+                    "cost": json.loads(read_bytes(run / "cost.json")),
+                }
+            )
+    return results
+
+
+def fresh(of_trainer: Sequence[dict[str, Any]], key: str) -> np.ndarray:
+    """Figures on fresh seeds, (training seeds, episodes)."""
+    return np.array([one["fresh"][key] for one in of_trainer])
+
+
+def show(results: dict[str, dict[str, Any]]) -> list[str]:
+    """The figures as a table of Markdown."""
+    lines = [
+        "| | environment steps | reward | success | | core-minutes a run |",
+        "|---|---|---|---|---|---|",
+    ]
+    for key, of_task in results.items():
+        task = TASKS[key]
+        for trainer, runs in of_task.items():
+            cells = [_cell(fresh(runs, "reward"), mean_interval)]
+            whether = "success" in runs[0]["fresh"]
+            cells += [_cell(fresh(runs, "success"), share_interval, True) if whether else "-"]
+            cells += [f"{task.outcome} {_cell(fresh(runs, task.outcome), mean_interval)}"]
+            steps = np.mean([run["env_steps"][-1] for run in runs])
+            cost_s = np.mean([run["cost"]["training_cpu_s"] for run in runs])
+            cells = [f"{steps:,.0f}", *cells, f"{cost_s / 60:.1f}"]
+            lines.append(f"| {task.title}, {NAMES[trainer]} | {' | '.join(cells)} |")
+        if len(of_task) == len(TRAINERS):
+            more = fresh(of_task["ppo"], "reward") - fresh(of_task["es"], "reward")
+            cell = _cell(more, mean_interval)
+            lines.append(f"| {task.title}, PPO less evolution strategies | | {cell} | | | |")
+    return lines
+
+
+def _cell(values: np.ndarray, interval: Callable[..., Interval], percent: bool = False) -> str:
+    low, high = interval(values)
+    if percent:
+        return f"{100 * values.mean():.0f} % ({100 * low:.0f} to {100 * high:.0f})"
+    digits = 0 if np.abs(values).max() >= 100 else 2
+    return f"{values.mean():.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def draw(results: dict[str, dict[str, Any]]) -> Any:
+    """A row a task: training curves, and the rewards on fresh seeds."""
+    plot, axes = figure.new_figure(2, len(results), size=(4.6, 2.9))
+    for (curve, bars), (key, of_task) in zip(axes, results.items(), strict=True):
+        for place, (trainer, runs) in enumerate(of_task.items()):
+            color, mean = f"C{place}", fresh(runs, "reward").mean()
+            for i, run in enumerate(runs):
+                x, y = smooth(run["env_steps"], run["center_reward"])
+                curve.plot(x, y, color=color, label=NAMES[trainer] if i == 0 else None)
+                at = place + 0.12 * (i - (len(runs) - 1) / 2)
+                each = np.array([run["fresh"]["reward"]])
+                low, high = mean_interval(each)
+                here = each.mean()
+                bars.errorbar(at, here, [[here - low], [high - here]], fmt="o", color=color, ms=3)
+            bars.hlines(mean, place - 0.3, place + 0.3, color=color)
+        curve.set(xlabel="environment steps", ylabel="reward in training")
+        curve.set_title(TASKS[key].title, fontsize="medium", loc="left")
+        bars.set_xticks(range(len(of_task)), [NAMES[trainer] for trainer in of_task])
+        bars.set(ylabel=f"reward, {len(runs[0]['fresh']['reward'])} fresh seeds")
+        bars.set_xlim(-0.5, len(of_task) - 0.5)
+    axes[0][0].legend(fontsize="x-small")
+    return plot
+
+
+def smooth(steps: Sequence[float], rewards: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Means of a curve over stretches of equally many steps."""
+    x, y = np.array(steps, float), np.array(rewards, float)
+    part = np.minimum((_STRETCHES * x / x[-1]).astype(int), _STRETCHES - 1)
+    parts = np.unique(part)
+    return (
+        np.array([x[part == one].mean() for one in parts]),
+        np.array([y[part == one].mean() for one in parts]),
+    )
+
+
+def measured_before(out: str | None) -> dict[str, dict[str, Any]]:
+    """Results by task, of the file that an earlier call wrote to `out`."""
+    file = Path(out or "") / "ppo_against_es.json"
+    if out is None or not file.exists():
+        return {}
+    results: dict[str, dict[str, Any]] = json.loads(read_bytes(file))["results"]
+    return results
+
+
+def measure(arguments: Namespace) -> dict[str, dict[str, Any]]:
+    """Results by task, those that are not asked for as the file in --out has them."""
+    unknown = [key for key in arguments.tasks if key not in TASKS]
+    if unknown:
+        raise UserError(f"TASK must be of {', '.join(TASKS)}, got {unknown[0]!r}")
+    seeds = range(arguments.seed, arguments.seed + (1 if arguments.quick else SEEDS))
+    found = measured_before(arguments.out)
+    for key in arguments.tasks or TASKS:
+        found[key] = trained(Path(arguments.runs), key, seeds, arguments.quick)
+    return {key: found[key] for key in TASKS if key in found}
+
+
+main = figure.command(
+    measure, show, draw,
+    figure.option("tasks", nargs="*", metavar="TASK", help=f"of {' and '.join(TASKS)}"),
+    figure.option("--runs", metavar="DIR", required=True, help="keep runs here, and resume them"),
+)  # fmt: skip
+
+if __name__ == "__main__":
+    raise SystemExit(main())

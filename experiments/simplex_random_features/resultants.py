@@ -1,0 +1,120 @@
+"""How long sums of two random vectors are, by coupling (simplex paper, Figure 5).
+
+    python -m experiments.simplex_random_features.resultants [--out DIR] [--seed S] [--quick]
+
+Simplex Random Features, Figure 5: the densities of w = |omega_i + omega_j| of Lemmas 4.1 and 4.2.
+Conformity, and with it the error of positive features, is the mean of a growing function of w. The
+paper does not give its dimension; here d = 6, that of its Figure 4, and d = 64, that of its Figure
+6. Beside the closed forms: the lengths of drawn rows, and the conformity at |x + y| = 1 from the
+density and from its own closed form. The paper's claim is that coupling takes mass from long sums.
+"""
+
+from __future__ import annotations
+
+import math
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import attention
+from attention import theory
+from experiments import figure
+
+COUPLINGS = ("iid", "orthogonal", "simplex")
+DIMS = (6, 64)
+POINTS = 4001
+
+
+def log_growth(w: Tensor, dim: int, v: float = 1.0) -> Tensor:
+    """Logarithm of 0F1(; d/2; v^2 w^2/4), whose mean is the conformity (Definition 3.1)."""
+    z = w.square() * (v * v / 4)
+    term, total = torch.ones_like(z), torch.ones_like(z)
+    for k in range(60):
+        term = term * z / ((k + 1) * (dim / 2 + k))
+        total = total + term
+    return total.log()
+
+
+def grid(dim: int) -> Tensor:
+    """Lengths from 0 to where hardly any sum is longer."""
+    return torch.linspace(0, 2 * math.sqrt(dim) + 9, POINTS, dtype=torch.float64)
+
+
+def drawn_lengths(coupling: str, dim: int, pairs: int, generator: torch.Generator) -> Tensor:
+    """|omega_i + omega_j| of disjoint pairs of rows, dim/2 a block: (pairs,)."""
+    blocks = -(-2 * pairs // dim)
+    rows = attention.projection(coupling, blocks * dim, dim, generator, dtype=torch.float64)
+    sums = rows.view(-1, 2, dim).sum(1)
+    return torch.linalg.vector_norm(sums, dim=-1)[:pairs]
+
+
+def measure(arguments: Namespace) -> list[dict[str, Any]]:
+    """One entry a dimension and coupling. A sum is long above the 95th percentile of iid ones."""
+    pairs = 100 if arguments.quick else 5_000
+    generator = torch.Generator().manual_seed(arguments.seed)
+    results = []
+    for dim in DIMS:
+        w = grid(dim)
+        step = float(w[1])
+        long = 0.0
+        for coupling in COUPLINGS:
+            density = theory.resultant_density(coupling, w, dim)
+            below = torch.cumulative_trapezoid(density, dx=step)
+            if coupling == "iid":
+                long = float(w[1:][below >= 0.95][0])
+            drawn = drawn_lengths(coupling, dim, pairs, generator)
+            grown = (log_growth(w, dim).exp() * density).sum() * step
+            results.append(
+                {
+                    "dim": dim,
+                    "coupling": coupling,
+                    "w": w.tolist(),
+                    "density": density.tolist(),
+                    "drawn": drawn[:1000].tolist(),
+                    "mean": float((w * density).sum() * step),
+                    "mean_drawn": float(drawn.mean()),
+                    "long": long,
+                    "share_long": float(1 - below[w[1:] <= long][-1]),
+                    "share_long_drawn": float((drawn > long).double().mean()),
+                    "conformity_of_density": float(grown),
+                    "conformity": float(theory.rf_conformity(coupling, 1.0, dim)),
+                }
+            )
+    return results
+
+
+def draw(results: list[dict[str, Any]]) -> Any:
+    """A panel a dimension: the densities, and histograms of drawn lengths."""
+    plot, axes = figure.new_figure(len(DIMS))
+    for axis, dim in zip(axes[0], DIMS, strict=True):
+        for i, entry in enumerate(r for r in results if r["dim"] == dim):
+            axis.plot(entry["w"], entry["density"], color=f"C{i}", label=entry["coupling"])
+            axis.hist(entry["drawn"], bins=40, density=True, color=f"C{i}", alpha=0.2)
+        middle = 2 * math.sqrt(dim / 2)
+        axis.set(xlabel="w = |omega_i + omega_j|", title=f"d = {dim} (Fig. 5)")
+        axis.set_xlim(max(0, middle - 5), middle + 5)
+        figure.finish(axis)
+    return plot
+
+
+def show(results: list[dict[str, Any]]) -> Iterator[str]:
+    """Lengths, shares and conformities by dimension and coupling."""
+    yield "w = |omega_i + omega_j|, in brackets of drawn pairs"
+    rows = [
+        (r["dim"], r["coupling"], f"{r['mean']:.3f} ({r['mean_drawn']:.3f})",
+         f"{r['share_long']:.4f} ({r['share_long_drawn']:.4f})", f"{r['conformity']:.4f}")
+        for r in results
+    ]  # fmt: skip
+    head = ("d", "coupling", "mean w", "share long", "conformity")
+    yield from figure.lines(head, rows, 4, -12, 18, 20, 12)
+    levels = ", ".join(f"{r['long']:.2f} (d = {r['dim']})" for r in results[:: len(COUPLINGS)])
+    yield f"long: above {levels}, the 95th percentile of iid rows; conformity at |x + y| = 1"
+
+
+main = figure.command(measure, show, draw, plotted=("w", "density", "drawn"))
+
+if __name__ == "__main__":
+    raise SystemExit(main())
