@@ -9,7 +9,7 @@ which yields lines of text, and `draw(results)`, which returns a plot; it ends w
         raise SystemExit(main())
 
 Its command measures and prints; `--out DIR` writes NAME.json and NAME.png, `--record` writes the
-committed record docs/records/NAME.json, and `--table` prints a record again, without measuring.
+committed record docs/records/NAME.json, and `--table` prints a record again without measuring.
 """
 
 from __future__ import annotations
@@ -67,11 +67,19 @@ def command(
         parser.add_argument("--out", metavar="DIR", help="write results (JSON) and a plot here")
         parser.add_argument("--seed", type=int, default=0, help="of every draw (default 0)")
         parser.add_argument("--quick", action="store_true", help="a few seconds, rougher figures")
-        parser.add_argument("--record", action="store_true", help=f"write docs/records/{name}.json")
-        parser.add_argument("--table", action="store_true", help="print the record's figures")
+        parser.add_argument(
+            "--record",
+            nargs="?",
+            const=name,
+            metavar="NAME",
+            help=f"write docs/records/NAME.json (default NAME: {name})",
+        )
+        parser.add_argument(
+            "--table", nargs="?", const=name, metavar="NAME", help="print that record's figures"
+        )  # fmt: skip
         arguments = parser.parse_args(argv)
         if arguments.table:
-            _print(show(read_record(name)))
+            _print(show(read_record(arguments.table)))
             return 0
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -84,7 +92,7 @@ def command(
         if arguments.record:
             RECORDS.mkdir(parents=True, exist_ok=True)
             facts["results"] = _rounded(results, frozenset(plotted))
-            write_json("--record", RECORDS / f"{name}.json", facts, indent=None)
+            write_json("--record", RECORDS / f"{arguments.record}.json", facts, indent=None)
         if arguments.out is not None:
             facts["results"] = results
             _save(arguments.out, name, facts, draw and draw(results))

@@ -1,0 +1,229 @@
+"""Every figure that docs/results/attention.md prints is the one of its committed record."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.chefs_random_tables.oprf_gain import SHOWN
+from experiments.chefs_random_tables.variance import CLAIMS
+from experiments.hybrid_random_features.clustered import MAPS
+from experiments.simplex_random_features.bandwidths import best
+from experiments.simplex_random_features.classification_published import CRT_TABLE_1, SIGMA
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, RECORDS = ROOT / "docs" / "results" / "attention.md", ROOT / "docs" / "records"
+NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
+Rows = Iterator[tuple[tuple[str, ...], Sequence[float]]]
+"""First cells of a row of the page, and the figures of its other cells in order."""
+
+pytestmark = [
+    pytest.mark.records,
+    pytest.mark.skipif(not PAGE.is_file(), reason="docs are not part of a source distribution"),
+]
+
+
+def record(name: str) -> Any:
+    return json.loads((RECORDS / f"{name}.json").read_text())["results"]
+
+
+def flat(parts: Iterable[Iterable[float]]) -> list[float]:
+    return [*chain.from_iterable(parts)]
+
+
+def oprf_gain(results: Any) -> Rows:
+    for square in (1, 10, 100):
+        yield (str(square),), [r["shown"][SHOWN.index(square)] for r in results]
+
+
+def variance(results: Any) -> Rows:
+    at_one = {(r["regime"], r["map"]): r["mean"] for r in results if r["scale"] == 1}
+    for (regime, better, worse), claim in CLAIMS.items():
+        ours = at_one[regime, worse] - at_one[regime, better]
+        yield (f"{regime}: {worse} / {better}",), [claim, ours]
+
+
+def quasi_monte_carlo(results: Any) -> Rows:
+    for name in ("wine", "boston"):
+        yield (name, "ours"), [r["mean_1e-3"] for r in results if r["set"] == name][:6]
+
+
+def clustered(results: Any) -> Rows:
+    for name in dict.fromkeys(r["data"] for r in results):
+        found = {r["map"]: r for r in results if (r["data"], r["m"]) == (name, 200)}
+        values = [[found[m]["mse"], *(found[m]["published"] or ())] for m in MAPS]
+        yield (name.replace("=", " "),), flat(values)
+
+
+def far_from_zero(results: Any) -> Rows:
+    errors = {(r["map"], r["way"], r["length"]): r["error"] for r in results}
+    labels = {"trig": "", "hyperbolic": "", "positive": " (FAVOR+)", "poisson": ""}
+    labels |= {"oprf": " (FAVOR++), `gerf`"}
+    for name, more in labels.items():
+        moved = [errors[name, "as it is", length] for length in (0, 1, 2, 4, 50)]
+        yield (f"`{name}`{more}",), [*moved, errors[name, "centred", 50]]
+
+
+def pointwise(results: Any) -> Rows:
+    for label in dict.fromkeys(r["map"] for r in results):
+        of = [r for r in results if r["map"] == label]
+        both = [[max(r["relative_error_theory"]), max(r["relative_error"])] for r in of]
+        if label != "angular hybrid, shared":
+            name = label.replace("hybrid, shared", "hybrid, shared projections")
+            yield (name, str(of[0]["m"])), flat(both)
+
+
+def error_surface(results: Any) -> Rows:
+    for r in results["slices"]:
+        if "errors" in r and r["length"] in (1, 5):
+            yield (r["map"], f"{r['length']:g}"), r["errors"]
+
+
+def resultants(results: Any) -> Rows:
+    keys = ("mean", "mean_drawn", "share_long", "share_long_drawn", "conformity")
+    for r in results:
+        yield (str(r["dim"]), r["coupling"]), [r[key] for key in keys]
+
+
+def couplings(results: Any) -> Rows:
+    names = ("iid", "orthogonal", "simplex", "simplex_plus")
+    found = results["conformity"]
+    yield ("conformity at d = 6, abs(x + y) = 1",), [found[n] for n in (*names, "optimised")]
+    gram = {r["coupling"]: r["mean"] for r in results["gram"] if r["m"] == 64}
+    yield ("squared Gram error at m = 64",), [gram[name] for name in names]
+
+
+def max_error(results: Any) -> Rows:
+    for name, label in (("phi", "phi (`trig`)"), ("psi", "psi (`trig_phase`)")):
+        yield (label,), [r["mean_largest_error"][-1] for r in results if r["features"] == name]
+
+
+def bandwidths(results: Any) -> Rows:
+    for name, curve in results.items():
+        figures = [SIGMA[name]]
+        for key in ("accuracy", "exact"):
+            sigma = best(curve, key)
+            figures += [sigma, next(r[key] for r in curve if r["sigma"] == sigma)]
+        yield (name,), figures
+
+
+def cooccurrence(results: Any) -> Rows:
+    for layers in range(4):
+        yield (str(layers),), [r["mean"] for r in results if r["layers"] == layers]
+
+
+def classification(results: Any) -> Rows:
+    sets = results["sets"]
+    for name, found in sets.items():
+        for coupling in ("iid", "orthogonal", "simplex"):
+            yield (name, coupling), _with_errors(found["figure_8"][coupling].values())
+    for method in CRT_TABLE_1["banknote"]:
+        columns = (sets[name]["crt_table_1"][method] for name in
+                   ("banknote", "car", "cmc", "chess", "abalone"))  # fmt: skip
+        yield (f"`{method}`",), flat([r["accuracy"], r["published"]] for r in columns)
+    yield ("chess", "ours"), _with_errors(sets["chess"]["table_3"].values())
+
+
+def classification_10000(results: Any) -> Rows:
+    for name, found in results["sets"].items():
+        yield (name, "ours"), _with_errors(found["table_3"].values())
+
+
+def _with_errors(rows: Any) -> list[float]:
+    """Accuracy, and its standard error in units of the fourth decimal."""
+    return flat([r["accuracy"], 1e4 * r["error"]] for r in rows)
+
+
+def hybrid_bases(results: Any) -> Rows:
+    def errors(label: str, dv: int) -> list[float]:
+        return [r["attention_error_median"] for r in results
+                if (r["map"], r["d"], r["dv"]) == (label, 64, dv)]  # fmt: skip
+
+    yield ("`trig`, m = 170",), errors("trig", 64)
+    yield ("`oprf`, simplex, m = 256",), errors("oprf, simplex", 64)
+    yield ("`oprf`, orthogonal",), errors("oprf", 64)
+    yield ("`positive`, simplex",), errors("positive, simplex", 64)
+    yield ("`trig`, m = 250",), errors("trig", 1)
+
+
+def error_per_flop(results: Any) -> Rows:
+    labels = {"`trig`": "trig", "`hyperbolic`": "hyperbolic", "`oprf`, simplex": "oprf, simplex",
+              "`positive`, simplex": "positive, simplex", "`positive`, iid": "positive, iid",
+              "`positive`, orthogonal (FAVOR+)": "positive", "`trig_phase`": "trig_phase",
+              "`clustered_hybrid`, complex A": "clustered_hybrid, complex A",
+              "`poisson_plus`": "poisson_plus", "`geometric_plus`": "geometric_plus"}  # fmt: skip
+    for label, name in labels.items():
+        figures: list[float] = []
+        for kind in ("unit", "clustered"):
+            for r in results[kind]["maps"]:
+                if r["map"] == name and r["F_allowed"] in (256, 1024):
+                    figures += [r["attention_error"], r["flops_a_token"] / 1e3]
+        yield (label,), figures
+
+
+def compositional(results: Any) -> Rows:
+    for kernel, method, label in (
+        ("shallow", "RFS", "shallow, RFS"), ("shallow", "RR", "shallow, RR"),
+        ("shallow", "RFS, every draw kept", "shallow, RFS, every draw kept"),
+        ("deep", "RFS", "deep, RFS"), ("deep", "RFS+RR", "deep, RFS+RR"),
+        ("deep ReLU", "RFS", "deep ReLU, RFS"),
+    ):  # fmt: skip
+        rows = [r for r in results["results"] if (r["kernel"], r["method"]) == (kernel, method)]
+        rows = [r for r in rows if r["columns"] in (256, 1024, 4096)]
+        figures = [r["root_mean_square"] for r in rows] + [100 * r["accuracy"] for r in rows]
+        exact = [100 * results["exact"][kernel]["accuracy"]] if method == "RFS" else []
+        yield (label,), figures + exact
+
+
+PRINTED = {
+    f.__name__: f
+    for f in (
+        oprf_gain, variance, quasi_monte_carlo, clustered, far_from_zero, pointwise, error_surface,
+        resultants, couplings, max_error, bandwidths, cooccurrence, classification,
+        classification_10000, hybrid_bases, error_per_flop, compositional,
+    )
+}  # fmt: skip
+
+
+def section(name: str) -> str:
+    """The page from a figure's command to the next heading; all of it for couplings."""
+    text = PAGE.read_text()
+    module = name.removesuffix("_10000")
+    if module == "couplings":
+        return text
+    start = text.index(f".{module} ") if f".{module} " in text else text.index(f".{module}\n")
+    end = text.find("\n##", start)
+    return text[start:end]
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in RECORDS.glob("*.json")))
+def test_the_page_prints_the_record(name: str) -> None:
+    lines = [line.strip("|").split("|") for line in section(name).splitlines() if line[:1] == "|"]
+    table = [[cell.strip() for cell in line] for line in lines]
+    for label, figures in PRINTED[name](record(name)):
+        cells = [row for row in table if tuple(row[: len(label)]) == label]
+        assert cells, f"the page has no row {label}"
+        shown = [word for cell in cells[0][len(label) :] for word in NUMBER.findall(cell)]
+        assert len(shown) == len(figures), (label, shown, figures)
+        for word, figure in zip(shown, figures, strict=True):
+            digits, _, power = word.partition("e")
+            unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+            assert abs(float(word) - figure) <= 0.501 * unit, (label, word, figure)
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"), [("classification", 35), ("classification_10000", 28)]
+)
+def test_accuracies_are_within_three_standard_errors_of_the_published_ones(
+    name: str, figures: int
+) -> None:
+    """With 500 draws all 35 of five sets; with 10,000 all 28 of four."""
+    if not (RECORDS / f"{name}.json").is_file():
+        pytest.skip("no record")
+    sets = record(name)["sets"].values()
+    rows = [row for s in sets for table in ("table_2", "table_3") for row in s[table].values()]
+    assert [row["within"] for row in rows] == [True] * figures
