@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from deploy.search_noise import LEAST_NORMAL
 from policies import PlaceMemoryPolicy, VisionPerformerPolicy
+from policies.common.base_policy import SeeingPolicy
 from policies.common.observation import flat, parts_of
 from policies.common.recurrent_state import RecurrentState, flatten_state, unflatten_state
-from policies.common.seeing import SeeingPolicy
 from policies.vision_performer.drawn_noise import Given, Kind, Noted
 
 __all__ = ["NOISE", "Step", "step_of"]

@@ -1,5 +1,19 @@
 """Robot policies that see through implicit attention.
 
+From an observation to an action, in this order:
+
+| file | step |
+|---|---|
+| `common.observation` | any observation space as images and one vector |
+| `common.image_preprocessing` | images: crop, grey, resize, scale |
+| `common.policy_inputs` | what the settings make of both: images, tokens, inputs |
+| `implicit_attention.tokens` | images as tokens of pixels, with their places |
+| `vision_performer.patch_embedding` | tokens of the implicit Vision-Performer |
+| `implicit_attention.selection` | attention scores of tokens, and which are kept |
+| `common.controllers` | attention output and vector to numbers |
+| `common.heads`, `footholds.head` | numbers to an action of any space |
+| `common.base_policy` | `act`, `reset`, losses and the recurrent state around all of these |
+
 Each name is imported when it is first asked for: settings can be read without PyTorch, which takes
 a second to load, and the extractor needs Stable-Baselines3, which nothing else here does.
 """

@@ -7,7 +7,7 @@ import gymnasium
 from attention.registry import options_of
 from policies.common.geometry import Geometry
 from policies.common.limits import check_numbers
-from policies.common.sight import Sight
+from policies.common.policy_inputs import Sight
 from policies.implicit_attention.config import SeeingConfig
 from policies.vision_performer.config import VisionPolicyConfig
 

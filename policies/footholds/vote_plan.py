@@ -30,7 +30,7 @@ from policies.common.geometry import (
     published_rays,
     yaw_rate_of,
 )
-from policies.common.images import Prepared
+from policies.common.image_preprocessing import Prepared
 from policies.common.observation import Observations
 
 __all__ = ["GroundView", "VotePlan", "vote_plan"]

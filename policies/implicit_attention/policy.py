@@ -15,11 +15,11 @@ from torch import Tensor
 
 from attention.components import component
 from attention.joining import joined
+from policies.common.base_policy import SeeingPolicy
 from policies.common.feature_maps import attention_kernel
 from policies.common.geometry import Geometry
 from policies.common.heads import Decision, FootholdHead
 from policies.common.recurrent_state import RecurrentState
-from policies.common.seeing import SeeingPolicy
 from policies.footholds.vote import VoteController
 from policies.implicit_attention.config import PolicyConfig
 from policies.implicit_attention.selection import LearnedSelection, RandomSelection

@@ -19,9 +19,9 @@ from torch import Tensor
 from attention.components import component
 from attention.joining import joined
 from attention.tracing import fixed_shape, known
+from policies.common.base_policy import SeeingPolicy
 from policies.common.geometry import Geometry
 from policies.common.recurrent_state import RecurrentState
-from policies.common.seeing import SeeingPolicy
 from policies.footholds.ground import Ground, lateral_cue, turned
 from policies.place_memory.choice import LearnedChoice, RandomChoice, Tokens, choice_of
 from policies.place_memory.config import PlaceMemoryConfig

@@ -18,7 +18,7 @@ from policies.common.feature_maps import fit_to_directions, map_options
 from policies.common.own import own_map
 from policies.implicit_attention.config import EXACT
 from policies.vision_performer.config import PooledPolicyConfig, VisionPolicyConfig
-from policies.vision_performer.patches import PatchEmbedding
+from policies.vision_performer.patch_embedding import PatchEmbedding
 from policies.vision_performer.waves import waves, waves_size
 
 __all__ = ["ENCODER", "Block", "VisionPerformer", "draw"]

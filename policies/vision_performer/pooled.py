@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from attention.components import component
+from policies.common.base_policy import SeeingPolicy
 from policies.common.geometry import Geometry
-from policies.common.seeing import SeeingPolicy
 from policies.implicit_attention.tokens import PatchTokens
 from policies.vision_performer.config import PooledPolicyConfig
 from policies.vision_performer.encoder import ENCODER, Block, draw

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from policies.common.seeing import SeeingPolicy
+from policies.common.base_policy import SeeingPolicy
 from training.algorithms.bc_config import BCConfig
 from training.algorithms.labelled_rollouts import Demonstrations
 from training.algorithms.map_fitting import OBSERVATIONS, sound

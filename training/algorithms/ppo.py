@@ -19,7 +19,7 @@ import envs
 import policies
 from foveate_extras import require
 from policies import RunningStatistics
-from policies.common.seeing import SeeingPolicy
+from policies.common.base_policy import SeeingPolicy
 from training.algorithms.exploration import Explorer, Rollout, Task
 from training.algorithms.map_fitting import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser

@@ -22,9 +22,9 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import set_random_seed
 from torch import Tensor, nn
 
+from policies.common.base_policy import SeeingPolicy
 from policies.common.observation import parts_of
 from policies.common.recurrent_state import RecurrentState
-from policies.common.seeing import SeeingPolicy
 from training.algorithms.exploration import Rollout, log_probability
 from training.algorithms.ppo_config import PPOConfig
 

@@ -23,8 +23,8 @@ from policies.common.geometry import Geometry
 from policies.common.heads import Decision
 from policies.common.normaliser import RunningNormaliser, RunningStatistics
 from policies.common.own import own_controller
+from policies.common.policy_inputs import Sight
 from policies.common.recurrent_state import FlatState, RecurrentState, flatten_state
-from policies.common.sight import Sight
 from policies.implicit_attention.config import CONTROLLERS, SeeingConfig
 from policies.implicit_attention.tokens import PatchTokens
 from policies.place_memory.remembered import RememberedGround

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from policies.common.geometry import Geometry, published
 from policies.common.heads import FootholdHead, head_for
-from policies.common.images import prepared
+from policies.common.image_preprocessing import prepared
 from policies.common.observation import Observations
 from policies.footholds.ground import PlacePlan, place_plan
 from policies.footholds.vote_plan import VotePlan, vote_plan
