@@ -14,6 +14,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 import envs
+from foveate_extras import require
 from policies.common.feature_maps import map_state
 from training.algorithms import searchers
 from training.algorithms.es_config import ESConfig
@@ -91,6 +92,8 @@ class EvolutionStrategies(Algorithm[ESConfig]):
                 f"popsize = {config.popsize} candidates of the policy's {len(parameters)} "
                 f"parameters are {numbers} numbers, where there can be at most {_MOST_POPULATION}"
             )
+        if config.ray_address is not None:
+            require("ray_address", "ray")  # EvoTorch imports Ray as well, and says less
         try:
             self.searcher = searchers.build(config.searcher, parameters, config.popsize)
         except ValueError as error:
