@@ -16,7 +16,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from pathlib import Path
 from training.analysis.agents import Agent, add_arguments, find_agents, positive
 from training.analysis.evaluator import origin
 from training.command.command_lines import command_line
-from training.command.files import made_and_locked, write_atomically
+from training.command.files import made_and_locked, write_atomically, write_json
 from training.command.signals import exit_status
 from training.interventions.images import INTERVENTIONS
 from training.interventions.page import render
@@ -102,9 +101,8 @@ def _write(directory: Path, found: Report, agent: Agent, words: Sequence[str]) -
         **origin(agent),
     }
     page = render(found, command_line("training.sight", *words))
-    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
     write_atomically(directory / PAGE, page.encode())
-    write_atomically(directory / RESULTS, text.encode())
+    write_json(directory / RESULTS, facts, allow_nan=False)
     print(f"wrote {directory / RESULTS} and {directory / PAGE}")
 
 

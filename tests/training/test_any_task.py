@@ -1,10 +1,8 @@
 """Policies learn in environments of any spaces, by every trainer where that makes sense."""
 
-import csv
-
 import pytest
-import yaml
 
+from tests import helpers
 from training import bc, es
 from training.io import checkpoint
 
@@ -16,11 +14,8 @@ def train(tmp_path):
     """Runs a trainer with a configuration; returns the run's rows."""
 
     def run(trainer, name="run", **job):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(yaml.safe_dump({"workers": 1, **job}))
-        assert trainer.main(["--config", str(path), "--out", str(tmp_path / name)]) == 0
-        with open(tmp_path / name / "metrics.csv", newline="") as file:
-            return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        made = helpers.train(trainer, {"workers": 1, **job}, tmp_path / name)
+        return [{k: float(v) for k, v in row.items()} for row in helpers.metrics(made)]
 
     return run
 

@@ -6,10 +6,9 @@ import shutil
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 
-from tests.helpers import refused
+from tests.helpers import refused, train
 from tests.training.study_jobs import conduct
 from tests.training.test_full_disk import BC, ES
 from training import bc, es, evaluate, flops, plots, rollout
@@ -25,13 +24,7 @@ from training.io.state_files import Count, check, read_json
 def runs(tmp_path_factory):
     """A finished run of each trainer."""
     folder = tmp_path_factory.mktemp("runs")
-    made = {}
-    for name, trainer, config in (("es", es, ES), ("bc", bc, BC)):
-        path = folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(config))
-        made[name] = folder / name
-        assert trainer.main(["--config", str(path), "--out", str(made[name])]) == 0
-    return made
+    return {"es": train(es, ES, folder / "es"), "bc": train(bc, BC, folder / "bc")}
 
 
 def latest(run, copy):

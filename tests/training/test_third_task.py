@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import envs
-from tests.helpers import refused
+from tests.helpers import refused, run_command
 from tests.training import third_task  # noqa: F401 - registers Bare-v0
 from training import bc, demos, es, evaluate, flops, plots, rollout, study
 from training.io import checkpoint
@@ -40,7 +40,7 @@ def ring(tmp_path_factory):
 
 
 def ran(command, *words):
-    assert command.main([*map(str, words)]) == 0
+    assert run_command(command, *words) == 0
 
 
 def trained(tmp_path_factory, name, env_id, *settings):

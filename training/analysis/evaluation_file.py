@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from training.analysis.agents import Agent
 from training.collect.environments import completed
 from training.collect.outcomes import outcomes_of
-from training.command.files import made_and_locked, read_bytes, reason, write_atomically
+from training.command.files import made_and_locked, read_bytes, reason, write_json
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
 from training.io.state_files import Count, Finite, State, check
@@ -117,5 +117,4 @@ def _outcome_figures(entry: dict[str, Any], agent: Agent) -> dict[str, Any]:
 
 def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:
     """Write all entries there are. Raises OSError."""
-    text = json.dumps(entries, indent=1, allow_nan=False)
-    write_atomically(directory / RESULTS, (text + "\n").encode())
+    write_json(directory / RESULTS, entries, allow_nan=False)

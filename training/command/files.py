@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import glob
+import json
 import os
 import re
 import stat
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from training.command.errors import UserError
 
@@ -30,6 +32,7 @@ __all__ = [
     "refusal",
     "sync_directory",
     "write_atomically",
+    "write_json",
     "writing",
 ]
 
@@ -60,6 +63,13 @@ def write_atomically(path: Path, data: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
         raise
+
+
+def write_json(path: Path, data: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
+    """`write_atomically` of data as JSON. OSError; ValueError for numbers that JSON lacks, unless
+    `allow_nan`."""
+    text = json.dumps(data, indent=indent, allow_nan=allow_nan) + "\n"
+    write_atomically(path, text.encode())
 
 
 def led_to(path: Path) -> Path:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import foveate_extras
-from training.command.files import write_atomically
+from training.command.files import write_json
 from training.demonstrations.format import BOX_KEY, ArraySpec
 from training.demonstrations.lerobot_stats import Moments
 from training.io.config import UserError
@@ -263,7 +263,7 @@ class DatasetWriter:
         tasks = tasks.replace_schema_metadata({"pandas": json.dumps(_INDEX)})
         self._parquet.write_table(tasks, meta / "tasks.parquet")
         stats = {name: moments.as_json() for name, moments in self._stats.items()}
-        _write_json(meta / "stats.json", stats)
+        write_json(meta / "stats.json", stats)
         info = {
             "codebase_version": CODEBASE_VERSION,
             "robot_type": None,
@@ -280,7 +280,7 @@ class DatasetWriter:
             "features": {name: feature.as_json() for name, feature in self._features.items()},
             "foveate": self._metadata,
         }
-        _write_json(meta / "info.json", info)
+        write_json(meta / "info.json", info)
 
     def __enter__(self) -> Self:
         """Its files are closed where the block ends, however that is."""
@@ -313,7 +313,3 @@ def _png(picture: NDArray[np.uint8]) -> dict[str, Any]:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "PNG")
     return {"bytes": file.getvalue(), "path": None}
-
-
-def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    write_atomically(path, (json.dumps(data, indent=1) + "\n").encode())

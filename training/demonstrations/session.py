@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import sys
 import time
@@ -18,7 +17,7 @@ from envs.task import SUCCESS
 from training.collect import environments
 from training.collect.pool import WorkerDiedError
 from training.collect.processes import ProcessPool
-from training.command.files import CONFIG, lock, write_atomically
+from training.command.files import CONFIG, lock, write_json
 from training.command.progress import ProgressBar
 from training.demonstrations.format import EPISODES, MASTER, Recording, check_same
 from training.demonstrations.reader import DemoReader, read_demo, read_recording, verify_demo
@@ -146,8 +145,7 @@ def _report(directory: Path, new: dict[int, int], wall_s: float) -> DemoReader:
     facts["last_recording"] = {
         "episodes": len(new), "steps": sum(new.values()), "wall_s": round(wall_s, 1),
     }  # fmt: skip
-    text = json.dumps(facts, indent=1, allow_nan=False) + "\n"
-    write_atomically(directory / SUMMARY, text.encode())
+    write_json(directory / SUMMARY, facts, allow_nan=False)
     draw(reader, directory / PICTURE)
     rate = f", {sum(new.values()) / wall_s:.1f} steps/s" if new else ""
     frame = f", {facts['frame_bytes'] / 1e3:.1f} kB a frame" if facts["frame_bytes"] else ""

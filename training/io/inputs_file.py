@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic.dataclasses import dataclass
 
-from training.command.files import write_atomically
+from training.command.files import write_json
 from training.io.state_files import State, read_json
 
 __all__ = ["read_inputs", "write_inputs"]
@@ -27,4 +26,4 @@ def read_inputs(path: Path) -> dict[str, Any]:
 
 def write_inputs(path: Path, inputs: Mapping[str, Any]) -> None:
     """Keep a fingerprint. OSError where it cannot be written."""
-    write_atomically(path, (json.dumps({"inputs": inputs}, indent=1) + "\n").encode())
+    write_json(path, {"inputs": inputs})

@@ -30,6 +30,7 @@ from training.command.files import (
     reason,
     sync_directory,
     write_atomically,
+    write_json,
     writing,
 )
 from training.command.progress import ProgressBar
@@ -175,7 +176,7 @@ def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> No
 
 
 def _write(directory: Path, facts: dict[str, Any], config: dict[str, Any]) -> None:
-    write_atomically(directory / PROVENANCE, (json.dumps(facts, indent=1) + "\n").encode())
+    write_json(directory / PROVENANCE, facts)
     write_config(directory, config)
 
 

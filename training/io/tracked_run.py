@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from training.command.files import write_atomically
+from training.command.files import write_json
 from training.io.state_files import Count, State, read_json
 
 __all__ = ["PROJECT", "TrackedRun"]
@@ -35,6 +34,5 @@ class TrackedRun:
     def write(self, path: Path) -> TrackedRun:
         """Keep it; itself. Raises OSError."""
         path.parent.mkdir(exist_ok=True)
-        facts = {"id": self.id, "step": self.step}
-        write_atomically(path, (json.dumps(facts) + "\n").encode())
+        write_json(path, {"id": self.id, "step": self.step}, indent=None)
         return self
