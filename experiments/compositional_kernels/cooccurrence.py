@@ -125,8 +125,8 @@ def draw(rows: list[dict[str, Any]]) -> Any:
     for depth, (axis, picture) in enumerate(zip(axes[0], shown, strict=True)):
         # Correlations span decades: the square root of the scale shows all tiers.
         image = axis.imshow(np.sqrt(np.clip(picture, 0, None)), cmap="gray", vmax=top**0.5, vmin=0)
-        rows, columns = zip(*SHOWN, strict=True)
-        axis.plot(columns, rows, "s", color="C0", markersize=5)
+        down, across = zip(*SHOWN, strict=True)
+        axis.plot(across, down, "s", color="C0", markersize=5)
         axis.set_title(f"layers of convolutions: {depth}")
         axis.set_axis_off()
     ticks = np.linspace(0, top**0.5, 4)

@@ -167,7 +167,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
                     errors = errors_of(label, m, x, y, repetitions, arguments.seed)
                 column = COLUMN.get(label)
                 published = None if column is None else PUBLISHED[name][row][column : column + 2]
-                found = {"mse": sum(errors) / len(errors), "least": min(errors)}
+                found: dict[str, Any] = {"mse": sum(errors) / len(errors), "least": min(errors)}
                 found |= {"largest": max(errors), "published": published}
                 results.append({"data": name, "losses": reached, "m": m, "map": label, **found})
     return results
