@@ -98,4 +98,4 @@ def test_an_evaluation_without_a_run_directory_is_written_where_it_is_told(tmp_p
 def test_a_run_that_is_held_is_not_told_what_for(tmp_path):
     with run_log.lock(tmp_path), pytest.raises(UserError) as caught, run_log.lock(tmp_path):
         pass
-    assert str(caught.value) == f"another process is at work in {tmp_path}"
+    assert str(caught.value) == f"another process is writing in {tmp_path}"

@@ -137,7 +137,7 @@ def test_an_export_is_whole_or_not_there(recorded, tmp_path, monkeypatch, capsys
 def test_a_recording_imports_nothing_that_it_names(recorded, tmp_path, monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, ENV.partition(":")[0])
     assert lerobot.main([str(recorded), "--out", str(tmp_path / "out")]) == 2
-    assert "which only --env or a configuration of your own may ask for" in capsys.readouterr().err
+    assert "which only --env or your configuration may request" in capsys.readouterr().err
     assert lerobot.main([str(recorded), "--fps", "4", "--out", str(tmp_path / "out")]) == 0
     assert json.loads((tmp_path / "out" / "meta" / "info.json").read_text())["fps"] == 4
 

@@ -117,7 +117,7 @@ def test_a_token_is_asked_for(job, tmp_path, nodes):
     process = begin(job(), tmp_path / "run", nodes[0], **none)
     printed, _ = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "this process has no token of the cluster's" in printed
+    assert "this process has no token for the cluster" in printed
     assert "ray get-auth-token --generate" in printed
 
 

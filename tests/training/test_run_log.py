@@ -121,7 +121,7 @@ def test_a_run_killed_before_its_configuration_was_written_occupies_nothing(tmp_
 
 def test_a_run_that_another_process_is_making_is_refused(run):
     (run / "config.yaml").unlink()
-    with lock(run), pytest.raises(UserError, match="another process is at work in"):
+    with lock(run), pytest.raises(UserError, match="another process is writing in"):
         run_log.create(run, CONFIG)
 
 
@@ -176,7 +176,7 @@ def test_two_processes_never_train_in_one_directory(run):
     holder = context.Process(target=_hold, args=(run, ready, done))
     holder.start()
     assert ready.wait(20)
-    with pytest.raises(UserError, match="another process is at work in"), lock(run):
+    with pytest.raises(UserError, match="another process is writing in"), lock(run):
         pass
     holder.kill()
     holder.join()

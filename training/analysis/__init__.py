@@ -1,1 +1,1 @@
-"""Policies measured: reward, success, intervals, FLOPs, latency and gaze."""
+"""Measurements of policies: reward, success, intervals, FLOPs, latency and gaze."""

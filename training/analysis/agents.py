@@ -68,7 +68,7 @@ class Agent:
 
     @property
     def task(self) -> envs.Task | None:
-        """The description of its environment; None without any."""
+        """The description of the agent's environment, or None if it has none."""
         return envs.find_task(self.env_id)
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env:
@@ -94,8 +94,9 @@ class Agent:
 
 
 def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
-    """The oracle, no action at all or random ones; UserError where `env` has no expert, no numbers
-    that could be 0, or nothing that can be drawn from."""
+    """A scripted policy: the oracle, zero actions or random ones; UserError if `env` has no expert,
+    no numbers that could be 0, or nothing that can be drawn from.
+    """
     from policies.common import scripted
 
     identity, space = envs.name_of(env), env.action_space
@@ -119,7 +120,7 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
 
 
 class _Force(argparse.Action):
-    """A switch; its former name works and is answered with the new one."""
+    """A flag; its former name still works and prints the new one."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options, nargs=0, default=False)
@@ -139,7 +140,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         action="append",
         default=[],
         choices=SCRIPTED,
-        help="scripted policy: oracle (knows what others must see), blind (no correction: every "
+        help="scripted policy: oracle (uses the simulator's state), blind (no correction: every "
         "action is 0) or random (uniform in the action space)",
     )
     parser.add_argument(
@@ -161,7 +162,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
         type=admitted,
         action="append",
         default=[],
-        help="policy, controller or feature map of your own that the policy's file names; what is "
+        help="custom policy, controller or feature map that the policy's file names; what is "
         "neither named here nor an entry point of an installed package is not imported",
     )
     parser.add_argument(
@@ -174,7 +175,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
     parser.add_argument(
         "--repair",
         choices=get_args(Repair),
-        help="repair of depth pictures in place of the policies' own: none, holes (what returns "
+        help="depth-image repair that replaces the policies' setting: none, holes (what returns "
         "nothing is filled) or full (false returns too)",
     )
     parser.add_argument(
@@ -193,8 +194,8 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
 
 
 def admitted(name: str) -> str:
-    """The name of a part of the user's own, imported, for argparse."""
-    from policies.common.own import admit_name  # late, as it loads what --help does without
+    """Import a custom component by name, for argparse."""
+    from policies.common.own import admit_name  # imported late because --help does not need it
 
     try:
         admit_name(name, "--own")
@@ -236,8 +237,8 @@ def find_agents(
     own: Sequence[str] = (),
     force: bool = False,
 ) -> list[Agent]:
-    """The agents that a command line means, each tried out: its environment and policy are
-    built, and an episode can begin.
+    """The agents that a command line means, each checked: its environment and policy are built, and
+    an episode can begin.
 
     `overrides` are `key=value` settings of the environment, `repair` is of the learned policies,
     and `own` are names that their files may mean, as the user typed them; with `force` they play
@@ -287,7 +288,7 @@ def find_agents(
 
 
 def _note_another_body(agent: Agent, policy: Policy, env: gymnasium.Env) -> None:
-    """Say where a policy meets another robot than it was trained with."""
+    """Print a note if a policy runs on a robot other than the one it was trained with."""
     if agent.checkpoint is None or getattr(policy, "reads_geometry", False):
         return
     trained = checkpoint.load(agent.checkpoint).config
@@ -329,7 +330,7 @@ def check_device(device: str) -> None:
 
 
 def device_name(device: str) -> str:
-    """What a GPU calls itself, such as NVIDIA H100 80GB HBM3; another device's own name."""
+    """The model name of a GPU, such as NVIDIA H100 80GB HBM3; the name of any other device."""
     return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device
 
 

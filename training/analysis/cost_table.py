@@ -1,4 +1,4 @@
-"""FLOPs and latency of policies as tables of text."""
+"""Text tables of the FLOPs and latency of policies."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TITLES = {"tokens": "tokenising"}
 
 
 def table(costs: Mapping[str, StepCost]) -> str:
-    """The costs as text, one policy a line: the FLOPs of its components, of what of them is
-    attention and of the whole step, and its median time, milliseconds.
+    """The costs as text, one policy a line: the FLOPs of its components, of attention and of the
+    whole step, and its median time in milliseconds.
 
-    Components beyond COMPONENTS have a column where a policy has any of them, and so have the
-    numbers that it carries from step to step.
+    Components beyond COMPONENTS have a column where a policy has any of them, and so has the size
+    of its recurrent state.
     """
     found = {name for cost in costs.values() for name, flops in cost.flops.items() if flops}
     more = sorted(found - {*COMPONENTS, OTHER})
@@ -54,10 +54,10 @@ _COMPARED: dict[str, Callable[[StepCost], float | None]] = {
 
 
 def comparison(costs: Mapping[str, StepCost]) -> str:
-    """The costs beside each other as text, one policy a line, each with its ratio to the first.
+    """A text table that compares costs, one policy per line, each with its ratio to the first.
 
-    Attention is projection, exponentials and score; encoding is all from the picture to what the
-    head gets; the step is all from the observation to the action.
+    Attention is projection, exponentials and score; encoding is everything from the image to the
+    input of the head; the step is everything from the observation to the action.
     """
     first = next(iter(costs.values()))
     every = costs.values()

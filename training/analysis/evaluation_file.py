@@ -27,7 +27,7 @@ RESULTS, PARETO = "evaluation.json", "pareto.png"
 
 @dataclass(frozen=True, config=State)
 class Entry:
-    """What is read of an entry of evaluation.json."""
+    """The fields that are read from an entry of evaluation.json."""
 
     name: str
     env: str
@@ -48,10 +48,10 @@ class Entry:
 def claim(
     out: Path | None, agents: Sequence[Agent], seeds: Sequence[int]
 ) -> Iterator[tuple[Path | None, list[dict[str, Any]]]]:
-    """The output directory, made, known to be writable, and locked, with the results of the first
-    agents that a stopped evaluation, the same as this, left there; or None without any.
+    """Create the output directory, check that it is writable and lock it. Return the results that
+    an interrupted run of the same evaluation left there, or None if there are none.
 
-    UserError when it holds a finished evaluation, or another.
+    Raises UserError if it holds a finished or a different evaluation.
     """
     if out is None:
         yield None, []
@@ -68,7 +68,7 @@ def claim(
 
 
 def is_free(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> bool:
-    """Whether it holds no results but those of this very evaluation, stopped before its end."""
+    """Whether its only results are those of an interrupted run of the same evaluation."""
     try:
         _kept(directory, agents, seeds)
     except UserError:
@@ -77,7 +77,7 @@ def is_free(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> b
 
 
 def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """The entries of the first agents that this evaluation left when it was stopped; [] where
+    """The entries of the agents that were finished when this evaluation was interrupted; [] if
     there are no results.
 
     UserError when there are others, and when they are damaged.
@@ -109,12 +109,12 @@ def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> lis
 
 
 def _outcome_figures(entry: dict[str, Any], agent: Agent) -> dict[str, Any]:
-    """What an entry holds of the task's outcomes, null left out."""
+    """The task's outcomes in an entry, without null values."""
     names = [(one.mean_name, f"{one.name}_sem") for one in outcomes_of(agent.task)]
     keys = itertools.chain.from_iterable(names)
     return {key: entry[key] for key in keys if entry.get(key) is not None}
 
 
 def write_entries(directory: Path, entries: list[dict[str, Any]]) -> None:
-    """Write all entries there are. Raises OSError."""
+    """Write all entries so far. Raises OSError."""
     write_json(directory / RESULTS, entries, allow_nan=False)

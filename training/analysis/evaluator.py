@@ -60,7 +60,7 @@ class _Task:
 
 
 class _Stage:
-    """One open environment and policy at a time; in each worker process there is one."""
+    """Holds one open environment and policy at a time; each worker process has one."""
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
@@ -68,7 +68,7 @@ class _Stage:
         self.policy: Policy | None = None
 
     def run(self, task: _Task) -> Episode:
-        """Run one episode; equal whatever ran here before."""
+        """Run one episode; the result does not depend on earlier episodes."""
         agent, seed = task.agent, task.seed
         if agent != self.agent:
             self.close()
@@ -144,7 +144,7 @@ def record(episode: Episode) -> dict[str, float]:
 
 
 def episode_of(entry: Mapping[str, float], task: Task | None) -> Episode:
-    """The episode whose entry in `records` it is."""
+    """The episode that an entry of `records` describes."""
     info = {key: value for key, value in entry.items() if key not in ("seed", "reward", "steps")}
     return Episode(
         seed=int(entry["seed"]),
@@ -157,7 +157,7 @@ def episode_of(entry: Mapping[str, float], task: Task | None) -> Episode:
 
 
 def standard_error(values: np.ndarray) -> float | None:
-    """Standard error of the mean; None of a single value."""
+    """Standard error of the mean; None for a single value."""
     if len(values) < 2:
         return None
     return float(values.std(ddof=1) / math.sqrt(len(values)))
@@ -181,7 +181,7 @@ def _add_costs(entry: dict[str, Any], agent: Agent, seed: int) -> None:
 
 
 def origin(agent: Agent) -> dict[str, Any]:
-    """Where an entry of evaluation.json comes from."""
+    """The provenance of an entry of evaluation.json."""
     found: dict[str, Any] = {"provenance": run_log.provenance({"env": agent.env_settings})}
     if (file := agent.checkpoint) is not None:
         found |= {"checkpoint": str(file), "checkpoint_sha256": sha256_of(file)}
@@ -189,8 +189,9 @@ def origin(agent: Agent) -> dict[str, Any]:
 
 
 def play(agent: Agent, seeds: Sequence[int], workers: int = 1) -> Iterator[Episode]:
-    """Yield an episode a seed, in their order. UserError when an action or reward is not finite or
-    a worker dies."""
+    """Yield one episode per seed, in order. Raises UserError if an action or reward is not finite
+    or a worker dies.
+    """
     with _open_pool(min(workers, len(seeds))) as pool:
         yield from _episodes(pool, agent, seeds, progress=False)
 

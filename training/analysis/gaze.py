@@ -1,12 +1,12 @@
-"""Where an Implicit Attention Policy looks: what it keeps, against chance.
+"""What an Implicit Attention Policy attends to: the pixels that it keeps, compared with chance.
 
-The scripted oracle walks, so that every policy is shown the same views. What sees past the stones,
-or whatever a task's ground is, its description says: a pixel whose depth is over `edges.past_m`.
-A pixel lies on a gap's edge where it and the next one ahead or behind are on different sides of
-that depth, those to the left and right being the stones' sides. What is ahead in a picture, its
-rows or its columns, follows from the environment's geometry. A token lies on an edge where one of
-its pixels does. Depth images are the observation's `depth` (cameras, height, width) and all
-`depth_...` (height, width).
+The scripted oracle acts, so that every policy sees the same views. A pixel lies past the stones, or
+whatever a task's ground is, if its depth exceeds `edges.past_m` of the task's description. A pixel
+lies on a gap's edge where it and the next one ahead or behind are on different sides of that depth,
+those to the left and right being the stones' sides. Whether the rows or the columns of an image run
+ahead follows from the environment's geometry. A token lies on an edge where one of its pixels does.
+Depth images are the observation's `depth` (cameras, height, width) and all `depth_...` (height,
+width).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, config=State)
 class Gaze:
-    """Shares over some views; what is kept, and chance: what there is."""
+    """Shares over several views, of the kept pixels and, for chance, of all pixels."""
 
     edges_kept: Share
     """Share of the kept tokens that lie on an edge of the ground."""
@@ -68,7 +68,9 @@ class Gaze:
 
 
 def depth_edges(env_id: str = environments.DEFAULT) -> DepthEdges:
-    """What a policy ought to look at there. UserError where the description does not say."""
+    """The description of the edges that a policy should attend to. Raises UserError if the
+    environment's description has none.
+    """
     task = envs.find_task(env_id)
     if task is None or task.edges is None:
         raise UserError(f"the description of {env_id} does not say where its ground ends (edges)")
@@ -100,8 +102,9 @@ def depth_images(view: View) -> dict[str, NDArray[np.float32]]:
 def axes_ahead(
     env: dict[str, Any], env_id: str = environments.DEFAULT
 ) -> dict[str, tuple[int, ...]]:
-    """What is ahead in each depth image of an environment with settings `env`; nothing where it has
-    no geometry."""
+    """The forward axis of each depth image of an environment with settings `env`; empty if it has
+    no geometry.
+    """
     with make_env(env_id, env) as world:
         geometry = getattr(world.unwrapped, "geometry", None)
         images = getattr(world.observation_space, "spaces", {})
@@ -126,7 +129,7 @@ def gap_edges(
 
     Args:
         depth_m: (cameras, rows, columns), metres.
-        past_m: what is deeper lies past the ground; None: as in SteppingStones-v0.
+        past_m: depth beyond which a pixel lies past the ground; None: as in SteppingStones-v0.
         ahead: for each camera, the axis that runs ahead; None: columns do, as in SteppingStones-v0.
     """
     past = depth_m > (depth_edges().past_m if past_m is None else past_m)
@@ -140,7 +143,7 @@ def gap_edges(
 
 
 def _kept(policy: Any, view: View) -> dict[str, NDArray[np.bool_]]:
-    """What the policy keeps of each depth image (cameras, height, width)."""
+    """The pixels that the policy keeps of each depth image (cameras, height, width)."""
     images = depth_images(view)
     of_each = getattr(policy, "attention_masks", None)
     masks = of_each(view) if of_each else {"depth": policy.attention_mask(view)}
@@ -160,7 +163,7 @@ def _tokens(pixels: NDArray[np.bool_], patch: Sequence[int]) -> NDArray[np.bool_
 def gaze(
     policy: Any, views: Sequence[View], past_m: float | None = None, ahead: Axes | None = None
 ) -> Gaze:
-    """What an Implicit Attention Policy keeps of each view, all views counting alike; `past_m` and
+    """The statistics of what an Implicit Attention Policy keeps, averaged over views; `past_m` and
     `ahead` are those of SteppingStones-v0 where they are not given."""
     ahead = ahead or {}
     past_m = depth_edges().past_m if past_m is None else past_m
@@ -184,9 +187,9 @@ def distracted(policy: Any, views: Sequence[View], plain: Sequence[View]) -> tup
     """Share of the pixels kept that a distraction changed, and of all pixels, over all views.
 
     Args:
-        policy: an Implicit Attention Policy, which is shown `views`.
-        views: of walks with a distraction, which the oracle does not see.
-        plain: of the same walks without it.
+        policy: an Implicit Attention Policy that observes `views`.
+        views: from episodes with a distraction, which the oracle does not see.
+        plain: from the same episodes without it.
     """
     changed, kept = [], []
     for view, before in zip(views, plain, strict=True):

@@ -1,16 +1,16 @@
 """95 % intervals where every policy meets the same scenes: training seeds and scenes are crossed.
 
-Rewards are a matrix, a row a training seed, a column a scene, modelled as a mean plus a seed's, a
-scene's and a residual effect, all random. The mean's variance comes from the mean squares of that
-two-way table: a part of the seeds, that of their means, and the rest, of the scenes. The half width
-is Student's t times its root, where t is the mean of the two parts' quantiles weighted by the parts
-(Cochran and Cox 1957, Experimental Designs): with few seeds, whose quantile is large,
-it is wide as far as the seeds make the figure uncertain. One seed gives an interval over scenes
-alone.
+Rewards are a matrix with one row per training seed and one column per scene, modelled as a mean
+plus a seed's, a scene's and a residual effect, all random. The mean's variance comes from the mean
+squares of that two-way table: a part of the seeds, that of their means, and the rest, of the
+scenes. The half width is Student's t times its root, where t is the mean of the two parts'
+quantiles weighted by the parts (Cochran and Cox 1957, Experimental Designs): with few seeds, whose
+quantile is large, it is wide as far as the seeds make the figure uncertain. One seed gives an
+interval over scenes alone.
 
-A ratio of two arms on the same scenes has the variance of its linearised difference (Cochran 1977,
-Sampling Techniques), in which scenes are paired and each arm's seeds are its own,
-their degrees of freedom by Welch 1947. A share of episodes has Wilson's interval with the effective
+A ratio of two variants on the same scenes has the variance of its linearised difference (Cochran
+1977, Sampling Techniques), in which scenes are paired and each variant has separate seeds, their
+degrees of freedom by Welch 1947. A share of episodes has Wilson's interval with the effective
 number of episodes and the t-quantile (Korn and Graubard 1998, Survey Methodology 24(2)).
 
 In simulations of 3 seeds and 200 scenes, with seeds that differ by 0 to 0.5 times what scenes do,
@@ -40,8 +40,8 @@ Interval = tuple[float, float]
 
 @lru_cache
 def t_quantile(freedom: float) -> float:
-    """Student's t that 95 % lie within, for 1 degree of freedom or more, whole or not."""
-    from scipy.special import stdtrit  # only here: it takes most of a second to load
+    """The two-sided 95 % quantile of Student's t, for 1 or more degrees of freedom, integer or not."""
+    from scipy.special import stdtrit  # imported here because it takes most of a second
 
     return float(stdtrit(freedom, 0.975))
 
@@ -82,7 +82,9 @@ def mean_interval(values: np.ndarray) -> Interval:
 
 
 def seeds_interval(values: np.ndarray) -> Interval | None:
-    """95 % interval of the mean of `values` (seeds,), one a seed, by Student's t; None of one."""
+    """95 % interval of the mean of `values` (seeds,), one per seed, by Student's t; None for a
+    single value.
+    """
     if len(values) < 2:
         return None
     half = t_quantile(len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
@@ -92,7 +94,7 @@ def seeds_interval(values: np.ndarray) -> Interval | None:
 def ratio_interval(ours: np.ndarray, theirs: np.ndarray) -> Interval | None:
     """95 % interval of mean(ours) / mean(theirs), (seeds, scenes) each, the same scenes.
 
-    None where `theirs` is not clearly positive: a ratio to nothing says nothing.
+    None if `theirs` is not clearly positive, as the ratio is then meaningless.
     """
     assert ours.shape[1] == theirs.shape[1], f"{ours.shape} and {theirs.shape}: other scenes"
     if mean_interval(theirs)[0] <= 0:
@@ -106,7 +108,7 @@ def ratio_interval(ours: np.ndarray, theirs: np.ndarray) -> Interval | None:
 def share_interval(values: np.ndarray) -> Interval:
     """95 % interval of the mean of `values` (seeds, scenes), each 0 or 1; inside [0, 1].
 
-    Where all are alike no variance can be measured, and every scene counts as one episode.
+    If all values are equal, no variance can be measured, and every scene counts as one episode.
     """
     seeds, scenes = values.shape
     share = float(values.mean())

@@ -30,7 +30,8 @@
 | views, copies, casts, indexing, joining, constants | 0                                         |
 
 `exp` costs a processor more than `add` does, and `topk` more than one pass; the table counts both
-as the literature on attention does. Singular values and the like have no row: they are iterations.
+as the literature on attention does. Singular values and similar operators have no row because they
+are iterative.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _output, _input = _per_output(1), _per_input(1)
 
 
 def _windows(over: int = 0) -> Cost:
-    """Each output's window, and `over` an output."""
+    """The window of each output element, plus `over` per output element."""
     return lambda arguments, result: (math.prod(arguments[1]) + over) * _elements(result)
 
 
@@ -81,26 +82,26 @@ def _product(left: int, right: int, bias: bool) -> Cost:
 
 
 def _convolution(arguments: Sequence[Any], result: Any) -> int:
-    """Of each output its kernel, of transposed ones of each input; zeros around count as inputs."""
+    """The kernel per output element, or per input element if transposed; padding counts as input."""
     kernels, bias, transposed = arguments[1], arguments[2], arguments[6]
     placed = _elements(arguments[0]) if transposed else _elements(result)
     return 2 * kernels[0].numel() * placed + (bias is not None) * _elements(result)
 
 
 def _binary_search(places: int) -> Cost:
-    """Among the numbers of argument `places`."""
+    """The cost of a selection among the elements of argument number `places`."""
     return lambda arguments, result: (
         math.ceil(math.log2(max(2, arguments[places].shape[-1]))) * _elements(result)
     )
 
 
 def _triangular(arguments: Sequence[Any], result: Any) -> int:
-    """n (n - 1) / 2 multiply-adds and n divisions a column."""
+    """n (n - 1) / 2 multiply-adds and n divisions per column."""
     return int(result.shape[-2]) * _elements(result)
 
 
 def _cubic(factor: float) -> Cost:
-    """`factor` n^3 of each matrix (n, n)."""
+    """`factor` n^3 for each matrix (n, n)."""
     return lambda arguments, result: factor * _elements(arguments[0]) * arguments[0].shape[-1]
 
 
@@ -115,7 +116,7 @@ def _distance(arguments: Sequence[Any], result: Any) -> int:
 
 
 def _fourier(factor: float, to_real: bool = False) -> Cost:
-    """`factor` a number and a halving of the transform."""
+    """`factor` per element and per halving of the transform."""
 
     def cost(arguments: Sequence[Any], result: Any) -> float:
         numbers = result if to_real else arguments[0]

@@ -1,9 +1,9 @@
-"""Counting the floating-point operations of code while it really runs.
+"""Counts the floating-point operations of code as it runs.
 
-`OpCounter` sits in PyTorch's dispatcher, below every layer and function, and looks at the tensors
-that each operator is really given, on CPU or GPU. `training.analysis.op_costs` says what counts
-how much. An operator outside its table is first taken apart into those it is made of, by PyTorch's
-own decompositions; if it cannot be, it is an error: nothing is silently free.
+`OpCounter` sits in PyTorch's dispatcher, below every layer and function, and inspects the tensors
+that each operator receives, on CPU or GPU. `training.analysis.op_costs` defines the cost of each
+operator. An operator outside its table is first decomposed by PyTorch's decompositions; if it has
+none, an error is raised, so that no operator is silently free.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OTHER = "other"
 
 
 class UncountedError(UserError, NotImplementedError):
-    """An operator ran for which the table of operators has no cost."""
+    """Raised for an operator that has no entry in the cost table."""
 
 
 class OpCounter(TorchDispatchMode):
@@ -39,15 +39,15 @@ class OpCounter(TorchDispatchMode):
             policy.act(observation)
         counter.total, counter.by_component["projection"], counter.by_operator["mm"]
 
-    A component is code inside `with attention.component(name)`; the innermost name counts. Raises
-    UncountedError at an operator of unknown cost.
+    A component is the code inside `with attention.component(name)`; the innermost name applies.
+    Raises UncountedError for an operator of unknown cost.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.by_component: Counter[str] = Counter()
         self.by_operator: Counter[str] = Counter()
-        self._inside: list[ExitStack] = []  # one an entry: work taken apart enters again
+        self._inside: list[ExitStack] = []  # one per nesting level of operators
 
     def __enter__(self) -> Self:
         inside = ExitStack()
@@ -79,7 +79,7 @@ class OpCounter(TorchDispatchMode):
                     result = decomposition_table[func](*args, **kwargs)
             if result is NotImplemented:
                 raise UncountedError(
-                    f"FLOPs of the operator {func} are not known; give them before, as "
+                    f"FLOPs of the operator {func} are not known; define them first, as "
                     f"{op_costs.__name__}.COSTS[{name!r}] = lambda arguments, result: ..."
                 )
             return result
@@ -94,9 +94,10 @@ class OpCounter(TorchDispatchMode):
 
 @contextmanager
 def _layers_in_parts() -> Iterator[None]:
-    """Inside, layers run as the operators that they are made of: by default one operator is a
-    recurrent network on a CPU, and another a layer of a Transformer."""
-    switches: Any = mkldnn  # typed as what its properties are made of
+    """Run layers as their elementary operators: by default a recurrent network on a CPU and a
+    Transformer layer are one fused operator each.
+    """
+    switches: Any = mkldnn  # typed as the class of its properties
     before = switches.enabled, mha.get_fastpath_enabled()
     switches.enabled = False
     mha.set_fastpath_enabled(False)

@@ -1,6 +1,6 @@
 """Cost of an inference step: FLOPs by component, and medians of interleaved timings.
 
-Machines are noisy, and slow down and speed up for seconds at a time. So policies that are compared
+The speed of a machine varies for seconds at a time. So policies that are compared
 are timed in turn, call by call: each sees the same good and bad moments.
 """
 
@@ -43,7 +43,7 @@ Step = Callable[[], Any]
 
 @dataclass(frozen=True)
 class StepCost:
-    """What one inference step costs."""
+    """The cost of one inference step."""
 
     flops: dict[str, int]
     """FLOPs by component."""
@@ -78,7 +78,7 @@ class StepCost:
 
 
 def count(step: Step) -> OpCounter:
-    """Run `step` once and count its FLOPs. Raises UncountedError at an unknown operator."""
+    """Run `step` once and count its FLOPs. Raises UncountedError for an unknown operator."""
     with torch.no_grad(), OpCounter() as counter:
         step()
     return counter
@@ -117,11 +117,11 @@ def median_ms(step: Step, device: str = "cpu", calls: int = 100, warm_up: int = 
 def decisions_ms(
     subjects: Mapping[str, tuple[Policy, Sequence[Any]]], device: str = "cpu", calls: int = 200
 ) -> dict[str, list[float]]:
-    """Times of `calls` decisions by policy, milliseconds, each policy with what is observed in an
-    episode, over and over: CPU time of this thread, on a GPU that of its events.
+    """Times of `calls` decisions by policy, milliseconds, each on the observations of an episode,
+    repeated: CPU time of this thread, or CUDA event time on a GPU.
 
-    Policies decide in turn. One that carries numbers from step to step makes as many decisions
-    before, so that its memory is full, where it has an end.
+    Policies decide in turn. A policy with recurrent state makes as many decisions beforehand, so
+    that a bounded memory is full.
     """
     timed = _gpu_ms if torch.device(device).type == "cuda" else thread_ms
     times_ms: dict[str, list[float]] = {name: [] for name in subjects}
@@ -156,7 +156,7 @@ def _cost(policy: Policy, steps: dict[str, Step], times_ms: Mapping[str, float])
 
 
 def _parts(policy: Policy, observation: Any, device: str) -> dict[str, Step]:
-    """The whole step, and the parts of it that can be run alone."""
+    """The whole step and the parts of it that can run alone."""
     steps: dict[str, Step] = {"act": lambda: policy.act(observation)}
     steps |= _repair_step(policy, observation)
     encode = getattr(policy, "encode", None)
@@ -170,7 +170,7 @@ def _parts(policy: Policy, observation: Any, device: str) -> dict[str, Step]:
 
 
 def _repair_step(policy: Policy, observation: Any) -> dict[str, Step]:
-    """Repair of depth pictures alone; nothing of a policy without."""
+    """Depth-image repair alone; empty for a policy without repair."""
     repair = getattr(policy, "repair", None)
     return {} if repair is None else {"repair": lambda: repair(observation)}
 
@@ -219,7 +219,7 @@ def _cpu_ms(step: Step) -> float:
 
 
 def thread_ms(step: Step) -> float:
-    """CPU time of this thread in `step`, milliseconds: what else the machine does is not in it."""
+    """CPU time of this thread in `step`, milliseconds: other processes do not count."""
     start = time.thread_time_ns()
     step()
     return (time.thread_time_ns() - start) / 1e6

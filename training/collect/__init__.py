@@ -1,1 +1,1 @@
-"""Episodes: one loop, and workers that run it in process, in processes or on Ray."""
+"""The episode loop, and workers that run it in this process, in other processes or on Ray."""

@@ -25,25 +25,25 @@ class _Stateless:
         self.act = act
 
     def reset(self) -> None:
-        """There is nothing to forget."""
+        """Do nothing: a function has no state."""
 
 
 def is_import_path(word: str) -> bool:
-    """Whether a word of a command line is "module:name" and no file of that name is there."""
+    """Whether a command-line argument is "module:name" and not the name of an existing file."""
     return bool(re.fullmatch(r"[^\W\d][\w.]*:[^\W\d][\w.]*", word)) and not os.path.exists(word)
 
 
 def import_object(word: str) -> Any:
-    """What "module:name" stands for; imports the module, so only a user may have typed it.
+    """Import and return "module:name", which must come from the user because importing runs code.
 
-    UserError where there is no such module or no such name in it.
+    Raises UserError if the module or the name does not exist.
     """
     module, _, path = word.partition(":")
     try:
         found: Any = import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # one that the module itself needs
+            raise  # a missing dependency of the module
         raise UserError(f"{word}: there is no module {error.name} on Python's path") from None
     for name in path.split("."):
         if not hasattr(found, name):
@@ -58,11 +58,11 @@ def as_policy(given: Any, env: gymnasium.Env, word: str = "policy") -> Policy:
     """A policy for the episode loop.
 
     Args:
-        given: an object with `act(observation)` and, if it is to know where episodes begin,
-            `reset()`; or a function of one observation; or a class of such objects, which is called
-            with the environment, or without anything where it takes nothing.
+        given: an object with `act(observation)` and, if it has state, `reset()`; or a function of
+            one observation; or a class of such objects, which is called with the environment, or
+            without arguments if it takes none.
         env: the environment, open.
-        word: how an error names it.
+        word: the name used in error messages.
 
     Raises UserError for anything else.
     """

@@ -1,8 +1,8 @@
-"""Environments as the commands make them: by id, with their settings read, defaults and help.
+"""Environments by id: their construction, settings, defaults and help.
 
-What is known of an environment is its description, see `envs.task`; others work too, with their
-settings as given. Of "module:Id" the module is imported first, where a user has typed it: on a
-command line, in a configuration of their own, or in Python.
+An environment may have a description, see `envs.task`; others work too, with their settings
+unchecked. For "module:Id" the module is imported first if the id comes from the user: from the
+command line, their configuration, or Python.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ DEFAULT = envs.STEPPING_STONES
 
 
 class ForeignId(str):
-    """The id of an environment that stands in a file of somebody else: who wrote that file must not
-    choose what is imported here."""
+    """An environment id from an untrusted file, whose author must not choose what is imported here."""
 
 
 def find_task(env_id: str) -> envs.Task | None:
@@ -54,7 +53,7 @@ def find_task(env_id: str) -> envs.Task | None:
     if module and module not in sys.modules and not isinstance(env_id, ForeignId):
         try:
             importlib.import_module(module)
-        except Exception as error:  # whatever a module does
+        except Exception as error:  # importing a module can raise anything
             raise UserError(
                 f"cannot make the environment env_id = {env_id!r}: {_reason(error)}"
             ) from None
@@ -69,24 +68,26 @@ def same(env_id: str, other: str) -> bool:
 def make_env(env_id: str, settings: dict[str, Any], **extra: Any) -> gymnasium.Env:
     """`gymnasium.make` with this project's environments registered.
 
-    UserError when it fails, or when the id of somebody else's file would import something.
+    Raises UserError if it fails, or if an untrusted id would import a module.
     """
     module = env_id.partition(":")[0]
     if isinstance(env_id, ForeignId) and module not in sys.modules:
         raise UserError(
             f"cannot make the environment env_id = {str(env_id)!r} of a checkpoint: it would "
-            f"import {module}, which only --env or a configuration of your own may ask for"
+            f"import {module}, which only --env or your configuration may request"
         )
     try:
         return gymnasium.make(env_id, disable_env_checker=True, **settings, **extra)
-    except Exception as error:  # whatever an environment's constructor does
+    except Exception as error:  # a constructor can raise anything
         raise UserError(
             f"cannot make the environment env_id = {str(env_id)!r}: {_reason(error)}"
         ) from None
 
 
 def _reason(error: Exception) -> str:
-    """What an error of somebody's code says, in one line; where it is, if that was no check."""
+    """The message of an exception in foreign code, on one line, with its location unless it is a
+    validation error.
+    """
     missing = foveate_extras.explained("it", error)
     said = " ".join(str(missing or error).split())
     if said and isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError):
@@ -96,24 +97,24 @@ def _reason(error: Exception) -> str:
 
 
 def step_s(env: gymnasium.Env, unknown: float = math.nan) -> float:
-    """Simulated seconds of a step, as the environment's `render_fps` says, or `unknown`."""
+    """Simulated seconds per step, from the environment's `render_fps`, or `unknown`."""
     fps = (env.metadata or {}).get("render_fps")
     return 1 / fps if isinstance(fps, int | float) and 0 < fps < math.inf else unknown
 
 
 def render_modes(env: gymnasium.Env) -> tuple[str, ...]:
-    """How an environment can be drawn."""
+    """The render modes of an environment."""
     return tuple((env.metadata or {}).get("render_modes") or ())
 
 
 def settings_class(env_id: str) -> type[Any] | None:
-    """Class of an environment's settings; None where the environment alone knows them."""
+    """The class of an environment's settings; None if it has no description."""
     task = find_task(env_id)
     return None if task is None else task.settings
 
 
 def resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with every default filled in; of an unknown environment as they are given.
+    """The settings with all defaults; those of an undescribed environment are unchanged.
 
     Raises UserError for an unknown setting or one out of its range.
     """
@@ -122,8 +123,9 @@ def resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def completed(env_id: str, settings: Any) -> Any:
-    """Settings that a file holds, with the defaults of what was added to the environment since;
-    what is no settings of it, as it is."""
+    """The settings from a file, with defaults for those added to the environment since; invalid
+    settings are returned unchanged.
+    """
     try:
         return resolved(env_id, settings) if isinstance(settings, dict) else settings
     except UserError:
@@ -131,7 +133,7 @@ def completed(env_id: str, settings: Any) -> Any:
 
 
 def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The part of a run's settings that comes with its policy; all of an unknown environment's."""
+    """The settings of a run that belong to its policy; all of them for an undescribed environment."""
     task = find_task(env_id)
     if task is None or task.settings is None:
         return dict(settings)

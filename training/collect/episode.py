@@ -14,22 +14,22 @@ import envs
 
 
 class Policy(Protocol):
-    """What the loop needs of a policy, learned or scripted."""
+    """The interface that the loop requires of a policy, learned or scripted."""
 
     def reset(self) -> None:
-        """Forget everything that was carried over from an earlier episode."""
+        """Reset the state from an earlier episode."""
 
     def act(self, observation: Any) -> np.ndarray:
         """Action (action_dim,) for one observation of the environment."""
 
 
 class PolicyError(FloatingPointError):
-    """A policy gave an action that is not finite."""
+    """Raised when a policy returns an action that is not finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What one episode came to."""
+    """The outcome of one episode."""
 
     seed: int
     """Seed given to `env.reset`."""
@@ -96,14 +96,14 @@ def run_episode(
 
 
 def _is_finite(action: Any) -> bool:
-    """Whether every number of an action is, in whichever parts they come."""
+    """Whether every number of an action is finite, including nested parts."""
     if isinstance(action, tuple):
         return all(map(_is_finite, action))
     return bool(np.isfinite(action).all())
 
 
 def _outcomes(env: gymnasium.Env, info: Mapping[str, Any]) -> dict[str, float]:
-    """FloatingPointError where one is no number."""
+    """Raises FloatingPointError if a value is not a number."""
     task = envs.task_of(env)
     outcomes = () if task is None else task.outcomes
     try:
@@ -117,7 +117,7 @@ def _outcomes(env: gymnasium.Env, info: Mapping[str, Any]) -> dict[str, float]:
 
 
 def finite_numbers(info: Mapping[str, Any]) -> dict[str, float]:
-    """What of an environment's `info` can be written down: its finite numbers."""
+    """The part of an environment's `info` that is recorded: its finite numbers."""
     kinds = (bool, int, float, np.bool_, np.integer, np.floating)
     numbers = {key: float(value) for key, value in info.items() if isinstance(value, kinds)}
     return {key: value for key, value in numbers.items() if math.isfinite(value)}

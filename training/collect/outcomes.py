@@ -28,18 +28,18 @@ __all__ = [
 
 
 def outcomes_of(task: Task | None) -> tuple[Outcome, ...]:
-    """The outcomes of a task, events last; none without a description."""
+    """The outcomes of a task, events last; empty without a description."""
     outcomes = () if task is None else task.outcomes
     return tuple(sorted(outcomes, key=lambda outcome: outcome.kind == "event"))
 
 
 def mean_of(episodes: Sequence[Episode], name: str) -> float:
-    """Mean of an outcome; NaN where an episode does not have it."""
+    """Mean of an outcome; NaN if an episode lacks it."""
     return float(np.mean([episode.outcomes.get(name, math.nan) for episode in episodes]))
 
 
 def mean_success(episodes: Sequence[Episode]) -> float:
-    """Share of the episodes that succeeded; NaN for environments that do not say."""
+    """Share of the episodes that succeeded; NaN for environments that do not report success."""
     if any(episode.success is None for episode in episodes):
         return math.nan
     return float(np.mean([bool(episode.success) for episode in episodes]))
@@ -62,8 +62,9 @@ def mean_values(columns: Mapping[str, str], episodes: Sequence[Episode]) -> dict
 
 
 def episode_columns(task: Task | None) -> tuple[str, ...]:
-    """First columns of metrics.csv of a trainer that runs a centre's episodes, and others around
-    it."""
+    """First columns of metrics.csv for an algorithm that evaluates a centre and perturbations of
+    it.
+    """
     return (
         "iteration", "env_steps", "episodes", "reward_mean", "reward_max", "center_reward",
         *center_columns(task), "center_success", "success_rate", *mean_columns(task),
@@ -73,7 +74,7 @@ def episode_columns(task: Task | None) -> tuple[str, ...]:
 def episode_values(
     task: Task | None, center: Sequence[Episode], others: Sequence[Episode]
 ) -> dict[str, float]:
-    """Values of those from `center_reward` on."""
+    """Values of the columns from `center_reward` on."""
     return {
         "center_reward": float(np.mean([episode.reward for episode in center])),
         **mean_values(center_columns(task), center),
@@ -84,7 +85,7 @@ def episode_values(
 
 
 def described(episode: Episode, task: Task | None) -> str:
-    """What an episode came to, in a line."""
+    """The outcome of an episode in one line."""
     words = [
         one.shown(episode.outcomes[one.name])
         for one in outcomes_of(task)
@@ -98,7 +99,7 @@ def described(episode: Episode, task: Task | None) -> str:
 
 
 def means_described(episodes: Sequence[Episode], task: Task | None) -> str:
-    """What several came to, in a line."""
+    """The outcomes of several episodes in one line."""
     count, words = len(episodes), []
     for one in outcomes_of(task):
         mean = mean_of(episodes, one.name)

@@ -44,7 +44,7 @@ R_out = TypeVar("R_out", covariant=True)
 
 
 class Worker(Protocol[T_in, R_out]):
-    """Runs tasks, one at a time."""
+    """Runs one task at a time."""
 
     def run(self, task: T_in) -> R_out:
         """Run a task; error messages name it by `str(task)`."""
@@ -112,14 +112,14 @@ class WorkerHandle:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A worker is built (None), or has finished its task."""
+    """A worker was built (None) or has finished its task."""
 
     value: Any = None
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A worker's own exception; of one that cannot be built, a UserError."""
+    """A worker's exception, or a UserError if the worker cannot be built."""
 
     error: BaseException
 
@@ -139,7 +139,7 @@ H = TypeVar("H", bound=WorkerHandle)
 class WorkerPool(Pool[T, R], Generic[T, R, H]):
     """Workers in other processes. A worker that dies is replaced, and its task runs again.
 
-    A task of which workers die `RETRIES + 1` times is an error; so are workers that cannot start.
+    It is an error if workers die `RETRIES + 1` times over one task, or cannot start.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class WorkerPool(Pool[T, R], Generic[T, R, H]):
 
     @abstractmethod
     def start_workers(self) -> None:
-        """Start the missing workers. WorkerDiedError when none can be started."""
+        """Start the missing workers. Raises WorkerDiedError if none can be started."""
 
     @abstractmethod
     def assign(self, handle: H, task: T) -> None:
@@ -240,9 +240,9 @@ def open_pool(
     """A pool for `workers` tasks at the same time.
 
     Args:
-        make: builds a worker; for other processes it is pickled, and what it refers to imported.
-        workers: one without `ray_address` stays in this process.
-        ray_address: of a Ray cluster; None: processes of this machine.
+        make: builds a worker; it must be picklable if workers run in other processes.
+        workers: number of workers; one without `ray_address` runs in this process.
+        ray_address: address of a Ray cluster; None: processes on this machine.
     """
     if ray_address is not None:
         from training.collect.ray_pool import RayPool
@@ -257,7 +257,7 @@ def open_pool(
 
 @contextmanager
 def temporary_pool(make: Callable[[], Worker[T, R]], workers: int) -> Iterator[Pool[T, R]]:
-    """A pool for the duration of a block; afterwards PyTorch has as many threads as before."""
+    """A pool for the duration of a block; afterwards PyTorch's number of threads is restored."""
     import torch
 
     threads = torch.get_num_threads()

@@ -119,8 +119,8 @@ def _serve_parent(wait_for_its_end: Callable[[], object]) -> None:
 class _Handle(WorkerHandle):
     """A worker process, and this end of its pipe.
 
-    Its command is explicit, where multiprocessing's own would run the program's file again, which
-    a program without `if __name__ == "__main__":` does not allow.
+    Its command is explicit because multiprocessing would run the program's main file again, which
+    fails without `if __name__ == "__main__":`.
     """
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class _Handle(WorkerHandle):
 class ProcessPool(WorkerPool[T, R, _Handle]):
     """Workers in processes of this machine.
 
-    They do not run the program's own file again, as other spawned processes do.
+    They do not run the program's main file again, as other spawned processes do.
     """
 
     def __init__(self, make: Callable[[], Worker[T, R]], workers: int) -> None:
@@ -166,7 +166,7 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
 
     @staticmethod
     def _send(handle: _Handle, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # it died, as its next event says
+        with contextlib.suppress(OSError):  # it died; its next event reports that
             handle.pipe.send_bytes(data)
 
     def events(self) -> Iterator[tuple[_Handle, Outcome | Failure | Death]]:
@@ -216,7 +216,7 @@ class ProcessPool(WorkerPool[T, R, _Handle]):
 
 
 def _wait(process: subprocess.Popen[bytes], timeout_s: float | None = None) -> int | None:
-    """Its exit status, after its end or the timeout."""
+    """Its exit status once it has ended or the timeout has passed."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout_s)
     if process.stdin is not None and process.poll() is not None:

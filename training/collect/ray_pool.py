@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster, of which workers and whole nodes may be lost while it runs.
+"""Workers on a Ray cluster that tolerates the loss of workers and nodes.
 
 Ray itself restarts nothing here: another worker runs the task of a lost one
 (`training.collect.pool.WorkerPool`), and a new worker starts when the cluster has a core for it.
@@ -55,7 +55,7 @@ class _Actor:
     """A worker on Ray."""
 
     def prepare(self, make: list[Any]) -> str:
-        """Build it, by a function whose reference is in the list; the id of its node."""
+        """Build the worker by a function whose reference is in the list; returns the node's id."""
         import ray
 
         try:
@@ -76,7 +76,7 @@ class _Actor:
 
 
 class _Handle(WorkerHandle):
-    """An actor, the reference of what it does, and the node where it is."""
+    """An actor, the reference of its current task, and its node."""
 
     def __init__(self, actor: Any, reference: Any) -> None:
         self.actor, self.reference = actor, reference
@@ -84,7 +84,7 @@ class _Handle(WorkerHandle):
 
 
 class RayPool(WorkerPool[T, R, _Handle]):
-    """Workers on a Ray cluster, a core each; those without one are waited for meanwhile."""
+    """Workers on a Ray cluster, one core each; those without a core wait for one."""
 
     def __init__(self, make: Callable[[], Worker[T, R]], workers: int, address: str) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class RayPool(WorkerPool[T, R, _Handle]):
         return Outcome()
 
     def _lives(self, node: str) -> bool:
-        """Whether a node is there; the cluster itself notices a lost one only after a while."""
+        """Whether a node is reachable; the cluster notices a lost one only after a while."""
         for each in self._ray.nodes():
             if each["NodeID"] == node and each["Alive"]:
                 place = each["NodeManagerAddress"], each["NodeManagerPort"]
@@ -160,7 +160,7 @@ class RayPool(WorkerPool[T, R, _Handle]):
         if self._lost > max(RETRIES, self._workers) and not left:
             hint = ""
             if not self._started and os.environ[_AUTH_MODE].lower() == "token":
-                # Nodes without a token may not tell the owner of an actor that they have it.
+                # Nodes without a token cannot report an actor to its owner.
                 hint = (
                     "; if the cluster asks for no token, anyone who reaches it can run code there: "
                     f"{_HOW_TO_SECURE}, or accept that with RAY_AUTH_MODE=disabled"
@@ -195,7 +195,7 @@ def _connect(address: str, workers: int) -> None:
             ray.init(address, runtime_env=runtime, log_to_driver=False, logging_level=logging.ERROR)
     except ray.exceptions.AuthenticationError:
         raise UserError(
-            f"ray_address = {address!r}: this process has no token of the cluster's (in "
+            f"ray_address = {address!r}: this process has no token for the cluster (in "
             f"~/.ray/auth_token, or RAY_AUTH_TOKEN); {_HOW_TO_SECURE}"
         ) from None
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
@@ -212,9 +212,9 @@ def _connect(address: str, workers: int) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """UserError at once where Ray itself would try for minutes."""
+    """Raises UserError at once where Ray would retry for minutes."""
     host, colon, port = address.partition("://")[2 if "://" in address else 0].rpartition(":")
-    if not colon:  # "auto" and the like
+    if not colon:  # "auto" and similar addresses
         return
     try:
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -15,6 +15,6 @@ between clones; demonstrations never use them."""
 
 
 def derived_seeds(run_seed: int, iteration: int, group: int, count: int) -> list[int]:
-    """Seeds below those for evaluation, a function of these numbers alone."""
+    """Seeds below those reserved for evaluation, determined by these numbers alone."""
     sequence = np.random.SeedSequence(run_seed, spawn_key=(iteration, group))
     return [int(word) % EVALUATION_SEEDS_FROM for word in sequence.generate_state(count, np.uint64)]

@@ -1,1 +1,1 @@
-"""Command lines: arguments, signals, exit status, progress, and sentences for errors."""
+"""Command lines: arguments, signals, exit status, progress and error messages."""

@@ -10,16 +10,16 @@ __all__ = ["command_line", "option", "preset"]
 
 
 def command_line(module: str, *words: str | Path) -> str:
-    """`python -m module words...`, each word quoted where a shell needs it."""
+    """`python -m module words...`, with arguments quoted where a shell needs it."""
     return shlex.join(["python", "-m", module, *map(str, words)])
 
 
 def option(name: str, value: str | Path) -> str:
-    """An option and its value, as in an error that says what to give."""
+    """An option and its value, for error messages."""
     return shlex.join([name, str(value)])
 
 
 def preset(name: str) -> Path:
-    """A configuration that comes with the package, relative where the working directory has it."""
+    """The path of a configuration of the package, relative if it is below the working directory."""
     path = Path(str(resources.files("configs"))) / name
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -8,14 +8,14 @@ _WIDTH = 100
 
 
 class UserError(ValueError):
-    """A mistake that the user can mend: one sentence, printed without a traceback, status 2."""
+    """An error that the user can fix: one sentence, printed without a traceback, exit status 2."""
 
 
 class NotFiniteError(UserError):
-    """What is trained gave numbers that are not finite, and would give them again."""
+    """Training produced numbers that are not finite and would do so again."""
 
 
 def shown(value: Any) -> str:
-    """A value in a sentence, cut short where it is long."""
+    """A value for an error message, truncated if it is long."""
     text = repr(value)
     return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}..."

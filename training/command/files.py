@@ -1,5 +1,4 @@
-"""How files are written, read and held: whole or not at all, on the disk when a call returns, only
-regular ones, by one process at a time."""
+"""Atomic, synced writes, reads of regular files only, and directory locks."""
 
 from __future__ import annotations
 
@@ -46,7 +45,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` by `data` in one step: a temporary file, synced, then renamed.
 
     When it returns, a power cut loses neither the contents nor the name. An OSError, which names
-    `path`, leaves what was there before. What killed writers of it left beside it is removed.
+    `path`, leaves what was there before. Temporary files that killed writers left beside it are
+    removed.
     """
     _remove_left_overs(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -58,7 +58,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.replace(temporary, path)
         sync_directory(path.parent)
     except BaseException as error:
-        with suppress(OSError):  # what failed first is what counts
+        with suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
@@ -73,12 +73,12 @@ def write_json(path: Path, data: Any, *, indent: int | None = 1, allow_nan: bool
 
 
 def led_to(path: Path) -> Path:
-    """What a link leads to, itself where it leads in a circle; another path, made absolute."""
+    """The target of a link, or the link itself if it is circular; any other path made absolute."""
     return Path(os.path.realpath(path))
 
 
 def _remove_left_overs(path: Path) -> None:
-    """Remove temporary files of `path` that dead processes left."""
+    """Remove the temporary files of `path` left by processes that ended."""
     with suppress(OSError):
         for found in path.parent.glob(f".{glob.escape(path.name)}.*"):
             process = found.name.removeprefix(f".{path.name}.")
@@ -87,7 +87,7 @@ def _remove_left_overs(path: Path) -> None:
 
 
 def _lives(process: int) -> bool:
-    """Whether another process of this number is there."""
+    """Whether another process with this number exists."""
     if process == os.getpid():
         return False
     try:
@@ -112,15 +112,15 @@ def append(file: FileIO, data: bytes) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names in a directory onto the disk, as far as its file system can."""
+    """Sync the entries of a directory to the disk, if its file system supports it."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except PermissionError:  # it may be written but not read
+    except PermissionError:  # the directory may be writable but not readable
         return
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # of some network file systems
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # network file systems
             raise
     finally:
         os.close(descriptor)
@@ -128,7 +128,7 @@ def sync_directory(directory: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """UserError that names `path` when the block cannot write it."""
+    """Raise a UserError that names `path` if the block cannot write it."""
     try:
         yield
     except OSError as error:
@@ -136,12 +136,12 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def reason(error: OSError) -> str:
-    """Why the operating system refused something, in words."""
+    """The reason for an operating system error in words."""
     return error.strerror or " ".join(str(error).split()) or type(error).__name__
 
 
 def refusal(error: OSError | MemoryError) -> str:
-    """One sentence about what the operating system refused."""
+    """One sentence that describes an operating system error."""
     if isinstance(error, MemoryError):
         return f"there is not enough memory here: {' '.join(str(error).split()) or 'none is left'}"
     if error.filename:
@@ -168,8 +168,8 @@ def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
 def _open_regular(path: str | Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except ValueError:  # a NUL in it, say
-        raise OSError(errno.EINVAL, "no file can have such a name", str(path)) from None
+    except ValueError:  # for example a NUL in the name
+        raise OSError(errno.EINVAL, "the name is not a valid file name", str(path)) from None
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return descriptor
@@ -181,10 +181,10 @@ def _open_regular(path: str | Path) -> int:
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Hold a directory that is written in; UserError when another process does.
+    """Lock a directory for writing; raises UserError if another process holds the lock.
 
-    The system releases the lock when the process ends, however it ends. What `.lock` is when it is
-    found there, a link to another file say, is left as it is.
+    The system releases the lock when the process ends, however it ends. An existing `.lock`, such
+    as a link to another file, is left unchanged.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -195,7 +195,7 @@ def lock(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"another process is at work in {directory}") from None
+            raise UserError(f"another process is writing in {directory}") from None
         except OSError as error:  # a file system without locks
             raise UserError(f"cannot lock {directory / '.lock'}: {reason(error)}") from None
         yield
@@ -203,7 +203,7 @@ def lock(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def made_and_locked(out: Path) -> Iterator[Path]:
-    """Hold the directory that --out names, which is made where there is none, see `lock`.
+    """Create the directory that --out names if necessary and lock it, see `lock`.
 
     UserError when it cannot be made.
     """

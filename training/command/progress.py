@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 class ProgressBar(tqdm):
-    """tqdm as wide as the terminal, where that knows its size: one that says 0 columns or rows, as
-    under some containers and editors, has a bar of fixed length. Into a file, a line in 20 s.
+    """tqdm as wide as the terminal; a terminal that reports 0 columns or rows, as in some
+    containers and editors, gets a bar of fixed length. In a file, one line is written every 20 s.
     """
 
     nrows: int | None
@@ -27,7 +27,7 @@ class ProgressBar(tqdm):
 
     @property
     def format_dict(self) -> Any:
-        """What a bar is drawn from."""
+        """The state from which a bar is drawn."""
         facts = super().format_dict
         return {**facts, "ncols": _known(facts["ncols"]), "nrows": _known(facts["nrows"])}
 
@@ -38,12 +38,14 @@ class ProgressBar(tqdm):
 
 
 def _known(size: int | None) -> int | None:
-    """A size of a terminal; tqdm subtracts one, and takes None for one that is not known."""
+    """A terminal dimension; tqdm subtracts one, and accepts None for an unknown one."""
     return size if size is not None and size > 0 else None
 
 
 def watched(results: Iterable[T], name: str, total: int, unit: str, shown: bool) -> Iterable[T]:
-    """Results as they come, with a bar that goes when they are there; `shown`: whether it is."""
+    """Yield results as they arrive, with a bar that is cleared at the end; `shown`: whether to draw
+    it.
+    """
     bar: Iterable[T] = ProgressBar(
         results, desc=name, total=total, unit=unit, disable=not shown, leave=False
     )

@@ -1,8 +1,9 @@
 """Checks that Python finds Foveate's own packages and that their requirements are installed.
 
-Their names are common words. `python -m` looks in the working directory first, so a folder or file
-of a user's own there called `policies`, say, hides ours; and another distribution may install a
-package of the same name, as PyPI has an `attention`. A console script looks beside itself first.
+Their names are common words. `python -m` looks in the working directory first, so a user's folder
+or file there called `policies`, for example, hides ours; and another distribution may install a
+package of the same name, as PyPI has an `attention`. A console script searches its own directory
+first.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def check_own_packages() -> None:
-    """End a command, exit status 2, with a sentence where a package of another's hides one of ours;
-    ImportError in a program that imports us. A console script finds ours."""
+    """Exit with status 2 and an error message if a foreign package hides one of ours; raise
+    ImportError in a program that imports Foveate. A console script finds Foveate's packages.
+    """
     if _hidden() is not None and command_name() is not None and sys.argv[:1] != ["-m"]:
         sys.path.insert(0, str(_ROOT))
     problem = _hidden()
@@ -43,7 +45,7 @@ def _hidden() -> str | None:
 
 
 def check_extras(extra: str) -> None:
-    """The same where what comes with an extra is not installed."""
+    """Raise the same error if the packages of an extra are not installed."""
     try:
         require(command_name() or "training", extra)
     except MissingExtraError as error:
@@ -60,7 +62,7 @@ def _end(problem: ImportError) -> NoReturn:
 def _problem(name: str, mark: str) -> str | None:
     ours = _ROOT / name / "__init__.py"
     found = _found(name)
-    if found is None:  # importing it will tell
+    if found is None:  # the import will raise the error
         return None
     if found.resolve() == ours:
         if mark in ours.read_text(encoding="utf-8", errors="replace"):
@@ -83,7 +85,7 @@ def _found(name: str) -> Path | None:
     """The file that `import name` would run, or the folder of a package without one."""
     try:
         spec = find_spec(name)
-    except (ImportError, ValueError):  # ValueError: of a module that was made by hand
+    except (ImportError, ValueError):  # ValueError: a module object created by hand
         return None
     if spec is None:
         return None
