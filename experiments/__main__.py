@@ -88,7 +88,7 @@ def _parser() -> ArgumentParser:
 
 
 def _file(name: str) -> Path:
-    """Of an experiment. UserError where there is none."""
+    """Of an experiment. Raises UserError if there is none."""
     shipped = CONFIGS / f"{name}.yaml"
     if shipped.is_file():
         return shipped

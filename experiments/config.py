@@ -125,14 +125,14 @@ class ExperimentConfig:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:
-    """The experiment of a file, every default filled in; UserError when something is wrong."""
+    """The experiment of a file, every default filled in; raises UserError if something is wrong."""
     return load_comparison(ExperimentConfig, path, overrides)
 
 
 def with_variants(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentConfig:
     """The experiment with these variants, the baseline and those that they begin with alone.
 
-    Claims about others are left out. UserError for a name that no variant has.
+    Claims about others are left out. Raises UserError for a name that no variant has.
     """
     known = [variant.name for variant in experiment.arms]
     for name in names:

@@ -113,7 +113,7 @@ class Experiment(Comparison):
     def write_record(self, record: Path) -> None:
         """Write tables and page of the existing results into another directory, to be kept.
 
-        Raises UserError where there is no result, or a stale one.
+        Raises UserError if there is no result, or a stale one.
         """
         jobs = self.jobs()
         missing = [job.label for job in missing_jobs(jobs)]

@@ -153,7 +153,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def read_record(name: str) -> Any:
-    """The results in docs/records/NAME.json. Raises UserError where there is no such record."""
+    """The results in docs/records/NAME.json. Raises UserError if there is no such record."""
     try:
         return json.loads((RECORDS / f"{name}.json").read_bytes())["results"]
     except (OSError, ValueError, KeyError) as error:
@@ -217,7 +217,7 @@ def lines(head: Iterable[str], rows: Iterable[Iterable[Any]], *widths: int) -> I
 def write_json(
     option: str, file: str | Path, facts: Mapping[str, Any], indent: int | None = 1
 ) -> None:
-    """Write figures into the file that an option names. Raises UserError where it cannot be."""
+    """Write figures into the file that an option names. Raises UserError if it cannot be."""
     compact = (",", ":") if indent is None else None
     try:
         text = json.dumps(facts, indent=indent, separators=compact) + "\n"

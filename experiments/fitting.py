@@ -107,7 +107,7 @@ def fit(
         label: of the progress bar.
 
     A loss that is not finite ends it: the model stays as it was before that step, and the state
-    says so. Raises UserError where the state in `folder` is damaged or another model's.
+    says so. Raises UserError if the state in `folder` is damaged or another model's.
     """
     wanted = [p for p in model.parameters() if p.requires_grad]
     optimiser = _OPTIMISERS[settings.optimiser](
@@ -225,7 +225,7 @@ def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | Non
         model: of the same shapes.
         anew: says of a tensor's name whether the model keeps its own, as of another feature map.
 
-    Raises UserError where there is none, or another model's.
+    Raises UserError if there is none, or another model's.
     """
     path = folder / STATE
     if not path.is_file():

@@ -52,7 +52,7 @@ def write_record(record: Path, results: Results, summary: Summary) -> None:
 
 
 def read_record(record: Path) -> Results:
-    """The results in a record. UserError where a file is damaged."""
+    """The results in a record. Raises UserError if a file is damaged."""
     facts = Facts({}, (), ())
     if (record / FACTS).is_file():
         facts = read_json(Facts, record / FACTS)

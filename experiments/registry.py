@@ -16,7 +16,7 @@ TASKS = (COMPOSITIONAL, IMAGES, LISTOPS, SAMPLED_SOFTMAX, SOFTMAX_ERRORS, SPEECH
 
 
 def task(name: str) -> Task:
-    """The task of a name. ValueError where there is none."""
+    """The task of a name. Raises ValueError if there is none."""
     for one in TASKS:
         if one.name == name:
             return one

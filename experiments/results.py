@@ -87,7 +87,7 @@ class Row:
     cells: Mapping[str, Cell]
     """By measure."""
     seconds: float | None
-    """Of a model, on average; None where it is not known."""
+    """Of a model, on average; None if it is not known."""
     difference: Cell | None = None
     """Of the first measure, from the baseline's of the same seed; None of the baseline."""
 
@@ -134,7 +134,7 @@ class Summary:
 
 
 def of_trials(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Results:
-    """The results of the trials that are done. UserError where a file is damaged."""
+    """The results of the trials that are done. Raises UserError if a file is damaged."""
     results_of = ((trial, trial.result()) for trial in parts)
     there = [(trial, result) for trial, result in results_of if result is not None]
     models: dict[str, dict[int, Mapping[str, float | None]]] = {}

@@ -78,7 +78,7 @@ class Trial(Job):
         return self.directory / RESULT
 
     def result(self) -> Result | None:
-        """The result, None where it is missing. UserError where its file is damaged."""
+        """The result, None if it is missing. Raises UserError if its file is damaged."""
         return read_json(Result, self.path) if self.path.is_file() else None
 
     def status(self) -> Status:
@@ -145,7 +145,7 @@ def trials(
     experiment: ExperimentConfig, out: Path, source: str | Path, quick: bool = False,
     data: str | None = None,
 ) -> list[Trial]:  # fmt: skip
-    """All of an experiment: of each seed all variants. UserError when settings are wrong."""
+    """All of an experiment: of each seed all variants. Raises UserError if settings are wrong."""
     found: list[Trial] = []
     settings = {one.name: settings_of(experiment, one, quick, source) for one in experiment.arms}
     for seed in experiment.seeds:

@@ -22,7 +22,7 @@ class SkeletonNetwork(nn.Module):
     """
 
     def __init__(self, settings: CompositionalConfig, seed: int) -> None:
-        """`seed` is of the initial weights. ValueError where the windows do not fit."""
+        """`seed` is of the initial weights. Raises ValueError if the windows do not fit."""
         super().__init__()
         self.side, depth = SIDE_PX, 2 * (settings.components or 1)
         layers: list[nn.Module] = []

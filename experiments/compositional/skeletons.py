@@ -25,7 +25,7 @@ _FITTED_ON = 2000
 
 
 def skeleton_of(settings: CompositionalConfig) -> Skeleton:
-    """Raises ValueError where the windows do not fit."""
+    """Raises ValueError if the windows do not fit."""
     activation: Activation = ACTIVATIONS[settings.activation]()
     return image_skeleton(
         SIDE_PX, SIDE_PX, [(window, STRIDE, activation) for window in settings.windows],
@@ -39,7 +39,7 @@ class Inputs:
     def __init__(self, settings: CompositionalConfig, images: Tensor) -> None:
         """The principal components are those of `images` (n, 28, 28), uint8, the first of them.
 
-        Raises ValueError where a patch has fewer numbers than components."""
+        Raises ValueError if a patch has fewer numbers than components."""
         self.scale = settings.scale
         self.patches = None
         if settings.components is not None:

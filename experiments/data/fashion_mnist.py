@@ -64,7 +64,7 @@ class Pictures(NamedTuple):
 def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
     """60,000 pictures to learn from and 10,000 to test on, or what a folder has.
 
-    Raises UserError where they are not found, or damaged.
+    Raises UserError if they are not found, or damaged.
     """
     arrays = {key: read_idx(find(NAME, home, folder)) for key, home in HOMES.items()}
     parts = []

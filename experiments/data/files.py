@@ -55,7 +55,7 @@ def find(name: str, home: Home, folder: str | Path | None = None) -> Path:
     """A file of the data set `name`: `folder`/`name`/FILE or `folder`/FILE, where a folder is
     given; else a package's, the cache's, or a download.
 
-    Raises UserError where it is nowhere.
+    Raises UserError if it is nowhere.
     """
     folder = _local(folder)
     files = (home.file, *home.also)
@@ -67,7 +67,8 @@ def find(name: str, home: Home, folder: str | Path | None = None) -> Path:
 
 def find_folder(name: str, inner: str, folder: str | Path | None = None) -> Path | None:
     """`folder`/`name`/`inner` or `folder`/`inner`, the unpacked files of the data set `name`; None
-    where there is no such folder."""
+    if there is no such folder.
+    """
     folder = _local(folder)
     places = [] if folder is None else [Path(folder) / name / inner, Path(folder) / inner]
     return next((path for path in places if path.is_dir()), None)
@@ -90,7 +91,7 @@ def _missing(name: str, places: Sequence[Path]) -> Path:
 def fetched(name: str, home: Home) -> Path:
     """A file of the data set `name` in the cache, downloaded where it is not there.
 
-    Raises UserError where it cannot be, or is another file than its checksum says.
+    Raises UserError if it cannot be, or is another file than its checksum says.
     """
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(root) / "foveate" / name / home.file

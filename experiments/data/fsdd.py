@@ -47,7 +47,7 @@ class Recording(NamedTuple):
 def load(folder: str | Path | None = None) -> tuple[Recording, ...]:
     """All recordings, by name.
 
-    A folder has the archive or, unpacked, `recordings/`. Raises UserError where they are not found,
+    A folder has the archive or, unpacked, `recordings/`. Raises UserError if they are not found,
     or damaged.
     """
     unpacked = find_folder(NAME, "recordings", folder)

@@ -19,7 +19,7 @@ _MOST_BYTES = 2**27
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """The array of a file, of the shape that its header says.
 
-    Raises UserError where the file is damaged, larger than any such set, or of other numbers.
+    Raises UserError if the file is damaged, larger than any such set, or of other numbers.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:

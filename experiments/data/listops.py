@@ -72,7 +72,7 @@ def examples(grammar: Grammar, stream: str, seed: int, begin: int, end: int) -> 
 def example(grammar: Grammar, stream: str, seed: int, index: int) -> Example:
     """An expression from the grammar, of those whose length is in its range.
 
-    Raises ValueError where such lengths are too rare to be found.
+    Raises ValueError if such lengths are too rare to be found.
     """
     uniform = _uniform(np.random.default_rng([index, seed, STREAMS.index(stream)]))
     for _ in range(_TRIES):
@@ -92,7 +92,7 @@ def _uniform(generator: np.random.Generator) -> Iterator[float]:
 
 
 def _drawn(grammar: Grammar, uniform: Iterator[float]) -> Example | None:
-    """The next expression; None where it is too short or too long."""
+    """The next expression; None if it is too short or too long."""
     tokens: list[int] = []
     unfinished: list[tuple[int, int, list[int]]] = []  # operator, arguments to come to, arguments
     answer = -1

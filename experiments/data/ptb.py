@@ -20,5 +20,5 @@ HOMES = {part: Home(f"ptb.{part}.txt") for part in ("train", "valid", "test")}
 
 @lru_cache(maxsize=1)
 def load(folder: str | Path | None = None) -> Corpus:
-    """What the folder has. Raises UserError where it is not found, or damaged."""
+    """What the folder has. Raises UserError if it is not found, or damaged."""
     return read_corpus(NAME, HOMES, folder)

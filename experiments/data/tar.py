@@ -29,7 +29,7 @@ def read_members(
         content: of the archive.
         wanted: what a member's name is to be called; None: left out. Links are always left out.
 
-    Raises UserError where it is damaged, or larger than any such archive.
+    Raises UserError if it is damaged, or larger than any such archive.
     """
     found: dict[str, bytes] = {}
     try:

@@ -33,5 +33,5 @@ HOMES = {
 
 @lru_cache(maxsize=1)
 def load(folder: str | Path | None = None) -> Corpus:
-    """All of it, or what a folder has. Raises UserError where it is not found, or damaged."""
+    """All of it, or what a folder has. Raises UserError if it is not found, or damaged."""
     return read_corpus(NAME, HOMES, folder)

@@ -54,7 +54,7 @@ class Corpus(NamedTuple):
 def read_corpus(name: str, homes: Mapping[str, Home], folder: str | Path | None) -> Corpus:
     """The parts train, valid and test of `homes`; a word that train lacks becomes `<unk>`.
 
-    Raises UserError where a file is missing or damaged, and for a word that train lacks where
+    Raises UserError if a file is missing or damaged, and for a word that train lacks where
     train has no `<unk>` either.
     """
     texts = {part: _read(find(name, home, folder)) for part, home in homes.items()}
@@ -105,7 +105,7 @@ def _read(path: Path) -> list[str]:
 
 
 def _unpacked(path: Path) -> bytes:
-    """Contents of a file. UserError where there are too many."""
+    """Contents of a file. Raises UserError if there are too many."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         data: bytes = file.read(_MOST_BYTES + 1)
     if path.suffix == ".xz":

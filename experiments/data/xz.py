@@ -10,7 +10,7 @@ __all__ = ["unxz"]
 def unxz(packed: bytes, most_bytes: int, most_memory: int) -> bytes:
     """The contents, of too many `most_bytes` + 1 alone.
 
-    Raises EOFError where they end too early, LZMAError where they are damaged or need more memory.
+    Raises EOFError if they end too early, LZMAError where they are damaged or need more memory.
     """
     unpacker = lzma.LZMADecompressor(memlimit=most_memory)
     data = unpacker.decompress(packed, most_bytes + 1)

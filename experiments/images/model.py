@@ -17,8 +17,9 @@ class ImageTransformer(nn.Module):
     """Patches as tokens, a class token before them."""
 
     def __init__(self, settings: ImagesConfig, seed: int) -> None:
-        """`seed` is of the initial weights and the random vectors. ValueError for sizes that do not
-        fit."""
+        """`seed` is of the initial weights and the random vectors. Raises ValueError for sizes that
+        do not fit.
+        """
         super().__init__()
         side, width = settings.patch_px, settings.width
         if _SIDE_PX % side:

@@ -45,7 +45,8 @@ TIED = 0.01
 
 def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
     """Cloning of the arms with linear attention over given places, by name, but for those with the
-    policy of one before; of those wanted, or all. UserError where a wanted one is none of them."""
+    policy of one before; of those wanted, or all. Raises UserError if a wanted one is none of them.
+    """
     path = study_file(study)
     config = load_config(path)
     found: dict[str, BCConfig] = {}

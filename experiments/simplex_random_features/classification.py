@@ -238,7 +238,7 @@ def draw(facts: dict[str, Any]) -> Any:
 
 
 def sets_of(names: Sequence[str], quick: bool) -> Sequence[str]:
-    """Those named, or the default. UserError for a name that there is not."""
+    """Those named, or the default. Raises UserError for a name that there is not."""
     unknown = sorted(set(names) - set(published.SIGMA))
     if unknown:
         known = ", ".join(sorted(published.SIGMA))

@@ -20,8 +20,9 @@ class SpeechModel(nn.Module):
     """Log-mel frames, fewer tokens by convolutions of stride 2, places, Conformer blocks."""
 
     def __init__(self, settings: SpeechConfig, seed: int) -> None:
-        """`seed` is of the initial weights and the random vectors. ValueError for sizes that do not
-        fit."""
+        """`seed` is of the initial weights and the random vectors. Raises ValueError for sizes that
+        do not fit.
+        """
         super().__init__()
         width = settings.width
         with torch.random.fork_rng(devices=[]):

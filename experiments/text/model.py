@@ -21,8 +21,9 @@ class TextTransformer(nn.Module):
     """(longest, width)"""
 
     def __init__(self, settings: ListopsConfig, seed: int) -> None:
-        """`seed` is of the initial weights and the random vectors. ValueError for sizes that do not
-        fit."""
+        """`seed` is of the initial weights and the random vectors. Raises ValueError for sizes that
+        do not fit.
+        """
         super().__init__()
         self.first = settings.read == "first"
         width = settings.width

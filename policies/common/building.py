@@ -80,7 +80,7 @@ def build(
             for those that stand in a file of somebody else.
 
     Raises:
-        ValueError: one sentence, for settings out of range, spaces that the policy does not fit, or
+        ValueError: for settings out of range, spaces that the policy does not fit, or
             a policy of more numbers; nothing has been built then.
     """
     spaces = observation_space, action_space

@@ -48,7 +48,7 @@ class DepthRepair:
         pictures: the parts of the observation that are pictures.
 
     Raises:
-        ValueError: one sentence, where none of them is of depth.
+        ValueError: if none of them is of depth.
         MissingExtraError: OpenCV is not installed.
     """
 

@@ -110,7 +110,7 @@ class Geometry(Protocol):
 
     @property
     def footholds(self) -> Footholds | None:
-        """None where actions place no feet."""
+        """None if actions place no feet."""
 
 
 @dataclass(frozen=True)

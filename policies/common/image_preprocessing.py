@@ -108,7 +108,7 @@ def prepared(
     """How a part's pictures are taken; see `PolicyConfig` for the settings.
 
     Raises:
-        ValueError: one sentence, where the pictures are too small or have no colours.
+        ValueError: if the pictures are too small or have no colours.
     """
     if grey and pictures.channels % 3:
         raise ValueError(

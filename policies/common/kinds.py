@@ -58,7 +58,7 @@ class OwnPolicyConfig:
         geometry: "Geometry | None" = None,
     ) -> Any:
         """The custom policy with these options."""
-        from policies.common.own import build_own  # late, as it loads PyTorch
+        from policies.common.own import build_own  # imported late because it loads PyTorch
 
         return build_own(self, observation_space, action_space, geometry)
 

@@ -80,7 +80,7 @@ class RunningNormaliser(nn.Module):
 
     @property
     def passes(self) -> bool | None:
-        """Whether there are no statistics; None where that cannot be read, as in an export."""
+        """Whether there are no statistics; None if that cannot be read, as in an export."""
         return known(self.count < 2)
 
     def forward(self, x: Tensor) -> Tensor:

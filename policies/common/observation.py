@@ -94,7 +94,7 @@ class Observations:
         geometry: of the robot's cameras; its `rays` tell images of several cameras.
 
     Raises:
-        ValueError: one sentence, for a space or a layout that cannot be read.
+        ValueError: for a space or a layout that cannot be read.
     """
 
     def __init__(

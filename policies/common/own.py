@@ -26,7 +26,7 @@ def admit(settings: Mapping[str, Any]) -> None:
     """Import what a policy's settings name as "module:Class", which the user typed.
 
     Raises:
-        ValueError: one sentence, for a module or class that is not there.
+        ValueError: for a module or class that is not there.
     """
     for key in ("name", "controller", "feature_map"):
         name = settings.get(key)
@@ -95,7 +95,7 @@ def own_controller(
     """The controller `name`: Class(inputs, outputs), and `hidden` and `generator` if it takes them.
 
     Raises:
-        ValueError: one sentence, for one that is not found or does not fit.
+        ValueError: for one that is not found or does not fit.
     """
     make = _found("controller", name, CONTROLLERS)
     offered = {"hidden": hidden, "generator": generator}
@@ -129,7 +129,7 @@ def build_own(
     `geometry` if it takes that. See `policies.common.contract.Policy` for what it must have.
 
     Raises:
-        ValueError: one sentence, for one that is not found, does not fit or lacks something.
+        ValueError: for one that is not found, does not fit or lacks something.
     """
     make = _found("policy", config.name, tuple(CONFIGS))
     spaces, offered = (observation_space, action_space), {"geometry": geometry}

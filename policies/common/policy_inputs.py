@@ -33,14 +33,14 @@ class Sight:
         images: the parts of it that are images and become tokens, as they are seen.
         statistics_at: where the normaliser has each of these's running statistics.
         measured: numbers that the normaliser is of.
-        votes: what the vote controller needs; None where another one acts.
+        votes: what the vote controller needs; None if another one acts.
         places: what a memory of places needs; None without one.
         head: reads the controller's numbers as an action.
         tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
         handed: numbers that attention hands to a controller that takes no pictures.
 
     Raises:
-        ValueError: one sentence, for what does not go together.
+        ValueError: for what does not go together.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ def place_plan(
     """The plan of a robot for a memory of places; with camera poses if pixels are projected.
 
     Raises:
-        ValueError: one sentence, if the geometry or the observation lacks a part.
+        ValueError: if the geometry or the observation lacks a part.
     """
     if geometry is None or geometry.footholds is None or not has_footholds:
         raise ValueError(

@@ -57,7 +57,7 @@ def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) ->
     """
     if (name, hybrid_base, projection) == _DEFAULT_MAP and dim > 1:
         return
-    from attention import registry  # late, as it loads PyTorch
+    from attention import registry  # imported late because it loads PyTorch
 
     known = (EXACT, *registry.available(general=True))
     if name not in known and not is_name(name):
@@ -263,7 +263,7 @@ class PolicyConfig(SeeingConfig):
     ) -> "ImplicitAttentionPolicy":
         """The policy with these settings. `policies.build` checks its size before it calls this."""
         from policies.implicit_attention.policy import (
-            ImplicitAttentionPolicy,  # late, as it loads PyTorch
+            ImplicitAttentionPolicy,  # imported late because it loads PyTorch
         )
 
         return ImplicitAttentionPolicy(self, observation_space, action_space, geometry)

@@ -44,7 +44,7 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         settings: fields of `PolicyConfig`; `hidden` are layers before the last, by default none.
 
     Raises:
-        ValueError: one sentence, for settings or spaces that do not fit.
+        ValueError: for settings or spaces that do not fit.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         geometry: of the robot, see `policies.common.geometry`.
 
     Raises:
-        ValueError: one sentence, if the spaces are others or do not go with the settings.
+        ValueError: if the spaces are others or do not go with the settings.
     """
 
     config: PolicyConfig

@@ -217,6 +217,6 @@ class PlaceMemoryConfig(SeeingConfig):
         geometry: "Geometry | None" = None,
     ) -> "PlaceMemoryPolicy":
         """The policy with these settings. `policies.build` checks its size before it calls this."""
-        from policies.place_memory.policy import PlaceMemoryPolicy  # late, as it loads PyTorch
+        from policies.place_memory.policy import PlaceMemoryPolicy  # late: it loads PyTorch
 
         return PlaceMemoryPolicy(self, observation_space, action_space, geometry)

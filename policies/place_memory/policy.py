@@ -71,7 +71,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
         geometry: of the robot, see `policies.common.geometry`.
 
     Raises:
-        ValueError: one sentence, if the spaces are others or do not go with the settings.
+        ValueError: if the spaces are others or do not go with the settings.
     """
 
     config: PlaceMemoryConfig

@@ -158,7 +158,7 @@ class VisionPolicyConfig:
     ) -> "VisionPerformerPolicy":
         """The policy with these settings. `policies.build` checks its size before it calls this."""
         from policies.vision_performer.policy import (
-            VisionPerformerPolicy,  # late, as it loads PyTorch
+            VisionPerformerPolicy,  # imported late because it loads PyTorch
         )
 
         return VisionPerformerPolicy(self, observation_space, action_space)  # type: ignore[arg-type]
@@ -223,7 +223,7 @@ class PooledPolicyConfig(SeeingConfig):
     ) -> "PooledVisionPerformer":
         """The policy with these settings. `policies.build` checks its size before it calls this."""
         from policies.vision_performer.pooled import (
-            PooledVisionPerformer,  # late, as it loads PyTorch
+            PooledVisionPerformer,  # imported late because it loads PyTorch
         )
 
         return PooledVisionPerformer(self, observation_space, action_space, geometry)

@@ -97,7 +97,7 @@ class PooledVisionPerformer(SeeingPolicy):
         geometry: of the robot, see `policies.common.geometry`.
 
     Raises:
-        ValueError: one sentence, if the spaces are others or do not go with the settings.
+        ValueError: if the spaces are others or do not go with the settings.
     """
 
     def __init__(

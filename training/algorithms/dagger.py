@@ -131,7 +131,7 @@ class DAgger(Algorithm[BCConfig]):
         return newest
 
     def _collected(self) -> list[Demonstrations]:
-        """All demonstrations so far; UserError when a file is not the one that was trained on."""
+        """All demonstrations so far; raises UserError if a file is not the one trained on."""
         run, known = self._run, self.progress.data_sha256
         found: list[Demonstrations] = []
         for i in range(self.progress.iteration + 1):

@@ -100,7 +100,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
             raise UserError(str(error)) from None
 
     def restore(self, start: Checkpoint, saved: ESSaved) -> None:
-        """Set the searcher to its state; UserError for another searcher's."""
+        """Set the searcher to its state; raises UserError for another searcher's."""
         tensors, numbers = self.searcher.state()
         check_tensors(start.path, "searcher", start.search, tensors)
         if saved.search.keys() != numbers.keys():

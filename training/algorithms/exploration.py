@@ -29,7 +29,7 @@ def draw(
     decision: Decision, log_std: Tensor, generator: torch.Generator, temperature: float = 1.0
 ) -> Tensor:
     """Samples (batch, choices + numbers); choices by their logits divided by the temperature.
-    Raises FloatingPointError where a decision is none."""
+    Raises FloatingPointError if a decision is none."""
     if not all(bool(part.isfinite().all()) for part in (decision.means(), *decision.choices())):
         raise FloatingPointError("the policy's output has numbers that are not finite")
     chosen = [

@@ -141,7 +141,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
             return job.basis.demonstrations
 
     def prepare(self) -> None:
-        """Demonstrations and optimiser; UserError when the demonstrations do not suit the run."""
+        """Load the demonstrations and the optimiser; raises UserError if they do not suit the run."""
         config, self._group = self.config, current_group()
         reader = DemoReader(
             config.demonstrations,
@@ -172,7 +172,9 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         )
 
     def restore(self, start: Checkpoint, saved: ImplicitSaved) -> None:
-        """Set the optimiser; UserError for other demonstrations or another number of processes."""
+        """Set the optimiser; raises UserError for other demonstrations or another number of
+        processes.
+        """
         was, now = saved.basis, self.basis
         if was.demonstrations != now.demonstrations:
             raise UserError(
@@ -286,7 +288,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         return True
 
     def _report(self, update: int, batch: Batch, loss: float, norm: float) -> None:
-        """Write down what is wrong with a batch; NotFiniteError unless it is to be skipped."""
+        """Report what is wrong with a batch; raises NotFiniteError unless it is to be skipped."""
         with self._autocast():
             found = self.policy.diagnose(batch.rgb, batch.pose)
         facts = {

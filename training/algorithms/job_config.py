@@ -96,7 +96,7 @@ _OF_POLICY = ("policy", "feature_map", "num_features", "num_lambda_features", "c
 
 
 def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
-    """A trainer's configuration, every default filled in; UserError when something is wrong.
+    """A trainer's configuration, every default filled in; raises UserError if something is wrong.
 
     If `overrides` name another environment than the file, the file's environment settings and
     curriculum are ignored, in a shipped file the policy too; if they name another kind of policy,
@@ -147,7 +147,7 @@ def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
         if isinstance(tracker, str):
             trackers.admit(tracker)
         if any(isinstance(value, str) and ":" in value for value in given.values()):
-            from policies.common.own import admit  # late, as it loads PyTorch
+            from policies.common.own import admit  # imported late because it loads PyTorch
 
             admit(given)
     except ValueError as error:

@@ -148,7 +148,7 @@ class Demonstrations:
 
     @classmethod
     def load(cls, path: Path) -> Demonstrations:
-        """Read what `save` wrote, or an earlier version of it; UserError when it is missing or
+        """Read what `save` wrote, or an earlier version of it; raises UserError if it is missing or
         damaged."""
         try:
             check_regular(path)

@@ -96,7 +96,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         return (*episode_columns(envs.find_task(env_id)), *_FIGURES, "exploration", "wall_s")
 
     def prepare(self) -> None:
-        """Critic and PPO; UserError if actor or critic cannot be trained."""
+        """Critic and PPO; raises UserError if actor or critic cannot be trained."""
         from training.algorithms.ppo_update import make_model
 
         config, env, actor = self.config, self.env, self.policy
@@ -114,7 +114,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         self.model: PPO = make_model(config, env.observation_space, actor, self.critic)
 
     def restore(self, start: Checkpoint, saved: PPOSaved) -> None:
-        """Set critic, exploration and optimiser; UserError for another run's."""
+        """Set critic, exploration and optimiser; raises UserError for another run's."""
         known = {_CRITIC + name: tensor for name, tensor in self.critic.state_dict().items()}
         known[_LOG_STD] = self.log_std
         found = {k: v for k, v in start.search.items() if not k.startswith(_OPTIMISER)}

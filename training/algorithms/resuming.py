@@ -61,7 +61,7 @@ def resume(
 
 def resume_newest(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
     """`config`, but started as the run was and with what it knew of, and the run's newest
-    checkpoint. UserError when the run cannot be resumed with it."""
+    checkpoint. Raises UserError if the run cannot be resumed with it."""
     trainer = trainer_of(config)
     chosen = next(reversed(checkpoint.in_run(run)), None)
     load = partial(load_any_config, trainer=trainer.name)
@@ -108,7 +108,7 @@ def _start_of(
 def _whole(
     run: Path, chosen: Path, trainer: Trainer, config: dict[str, Any], words: list[str]
 ) -> Checkpoint:
-    """The chosen checkpoint; UserError when the run cannot resume from it, with what to do."""
+    """The chosen checkpoint; raises UserError if the run cannot resume from it, with what to do."""
     file = run / run_log.CONFIG
 
     def read(path: Path) -> Checkpoint:
@@ -214,7 +214,9 @@ def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file
 
 
 def iterations_done(start: Checkpoint | None) -> int:
-    """How many iterations a run has behind it; UserError for a checkpoint that is not a run's."""
+    """How many iterations a run has behind it; raises UserError for a checkpoint that is not a
+    run's.
+    """
     if start is None:
         return 0
     progress = start.state.get("progress")

@@ -62,7 +62,7 @@ class Trainer:
         return key in {part.name for part in fields(self.config)}
 
     def load(self, path: str | Path, overrides: Overrides = ()) -> Any:
-        """The configuration with every default filled in; UserError when something is wrong."""
+        """Load the configuration with all defaults; raises UserError if it is invalid."""
         config = load_job(self.config, path, overrides)
         if self.check is not None:
             self.check(config, source(path, overrides))
@@ -79,8 +79,9 @@ class Trainer:
         return columns
 
     def prepare(self, config: Any, start: Any = None) -> Any:
-        """The algorithm at the beginning of a run, or at the checkpoint `start`; UserError if it
-        cannot train so."""
+        """The algorithm at the beginning of a run, or at the checkpoint `start`; raises UserError
+        if it cannot train so.
+        """
         source = self._source
         return source.prepare(config, start) if self.algorithm is None else source(config, start)
 

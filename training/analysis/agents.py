@@ -94,8 +94,8 @@ class Agent:
 
 
 def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
-    """A scripted policy: the oracle, zero actions or random ones; UserError if `env` has no expert,
-    no numbers that could be 0, or nothing that can be drawn from.
+    """A scripted policy: the oracle, zero actions or random ones; raises UserError if `env` has no
+    expert, no numbers that could be 0, or nothing that can be drawn from.
     """
     from policies.common import scripted
 
@@ -221,7 +221,7 @@ def _seed(text: str) -> int:
 
 def trained_in(given: str, own_env: str, env_id: str | None) -> str:
     """The environment of a policy, its run's own, as --env names it where it is given: only a word
-    that is typed there may import a module. UserError where --env names another."""
+    that is typed there may import a module. Raises UserError if --env names another."""
     if env_id is not None and not environments.same(env_id, own_env):
         raise UserError(f"--env {env_id}: {given} was trained in {own_env}")
     return env_id or own_env

@@ -211,7 +211,7 @@ def evaluate(
 ) -> Iterator[dict[str, Any]]:
     """Yield an entry of evaluation.json for each agent, as soon as it is measured.
 
-    The entries do not depend on `workers`, latency excepted. Raises UserError when an action is
+    The entries do not depend on `workers`, latency excepted. Raises UserError if an action is
     not finite or a worker dies.
     """
     with _open_pool(min(workers, len(seeds))) as pool:

@@ -40,7 +40,7 @@ Interval = tuple[float, float]
 
 @lru_cache
 def t_quantile(freedom: float) -> float:
-    """The two-sided 95 % quantile of Student's t, for 1 or more degrees of freedom, integer or not."""
+    """Two-sided 95 % quantile of Student's t; degrees of freedom of at least 1, integer or not."""
     from scipy.special import stdtrit  # imported here because it takes most of a second
 
     return float(stdtrit(freedom, 0.975))

@@ -82,7 +82,7 @@ def _product(left: int, right: int, bias: bool) -> Cost:
 
 
 def _convolution(arguments: Sequence[Any], result: Any) -> int:
-    """The kernel per output element, or per input element if transposed; padding counts as input."""
+    """The kernel per output element (per input element if transposed), padding included."""
     kernels, bias, transposed = arguments[1], arguments[2], arguments[6]
     placed = _elements(arguments[0]) if transposed else _elements(result)
     return 2 * kernels[0].numel() * placed + (bias is not None) * _elements(result)

@@ -41,7 +41,7 @@ DEFAULT = envs.STEPPING_STONES
 
 
 class ForeignId(str):
-    """An environment id from an untrusted file, whose author must not choose what is imported here."""
+    """An environment id from an untrusted file, whose author must not choose what is imported."""
 
 
 def find_task(env_id: str) -> envs.Task | None:
@@ -133,7 +133,7 @@ def completed(env_id: str, settings: Any) -> Any:
 
 
 def embodiment(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run that belong to its policy; all of them for an undescribed environment."""
+    """The settings of a run that belong to its policy; of an undescribed environment all."""
     task = find_task(env_id)
     if task is None or task.settings is None:
         return dict(settings)

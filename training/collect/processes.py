@@ -84,8 +84,8 @@ def open_processes(
 ) -> ProcessPoolExecutor:
     """A pool of `count` processes, each of which runs `begin(*arguments)` first.
 
-    Control-C is left to the process that opened them. UserError for more than this machine can
-    run.
+    Control-C is left to the process that opened them. Raises UserError for more than this machine
+    can run.
     """
     check_count(count)
     resource_tracker.ensure_running()

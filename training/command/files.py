@@ -66,8 +66,9 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, data: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
-    """`write_atomically` of data as JSON. OSError; ValueError for numbers that JSON lacks, unless
-    `allow_nan`."""
+    """`write_atomically` of data as JSON. Raises OSError, and ValueError for numbers that JSON
+    lacks, unless `allow_nan`.
+    """
     text = json.dumps(data, indent=indent, allow_nan=allow_nan) + "\n"
     write_atomically(path, text.encode())
 

@@ -89,7 +89,9 @@ class ArraySpec:
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> dict[str, ArraySpec]:
-    """Arrays that an observation consists of, by key; UserError for other than (a Dict of) Box."""
+    """Arrays that an observation consists of, by key; raises UserError for other than (a Dict of)
+    Box.
+    """
     parts = space.spaces if isinstance(space, spaces.Dict) else {BOX_KEY: space}
     for key, part in parts.items():
         if not isinstance(part, spaces.Box) or "/" in key:
@@ -127,7 +129,7 @@ class Recording:
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> Recording:
-        """What `to_json` wrote, from a file; UserError for other text."""
+        """What `to_json` wrote, from a file; raises UserError for other text."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -70,7 +70,7 @@ class Frames:
         return len(self.places)
 
     def __getitem__(self, step: int) -> NDArray[Any]:
-        """The frame of a step, read-only, its Adler-32 checked. UserError when it is damaged."""
+        """The checksummed, read-only frame of a step. Raises UserError if it is damaged."""
         begin, size = self.places[step].tolist()
         try:
             with open(self.path, "rb", buffering=0) as file:
@@ -181,7 +181,7 @@ def _group(owner: h5py.Group, path: str) -> Any:
 
 
 def _places(dataset: h5py.Dataset) -> NDArray[np.int64]:
-    """Where each frame lies in the file, (steps, 2); ValueError when one is absent."""
+    """Where each frame lies in the file, (steps, 2); raises ValueError if one is absent."""
     places = np.zeros((len(dataset), 2), np.int64)
 
     def note(chunk: Any) -> None:
@@ -225,7 +225,7 @@ def _recording(file: h5py.File) -> Recording:
 def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> Demo:
     """One episode's file: numbers are read and checked, frames are only located.
 
-    Raises UserError when it is missing, cut short, damaged, foreign, of another version, or of
+    Raises UserError if it is missing, cut short, damaged, foreign, of another version, or of
     another recording than `wanted`.
     """
     path = directory / episode_path(number)
@@ -292,7 +292,7 @@ class DemoReader:
         observation_space, action_space: what they must fit; None accepts any.
 
     Raises:
-        UserError: one sentence, when a file is missing, cut short, damaged, foreign or of another
+        UserError: if a file is missing, cut short, damaged, foreign or of another
             version, or when the demonstrations are of another environment or other shapes.
     """
 
@@ -351,7 +351,7 @@ class DemoReader:
     def frame(self, demo: int, step: int, key: str | None = None) -> NDArray[Any]:
         """The frame of a step of `demos[demo]`; `key` may be left out where there is only one.
 
-        Read-only. Raises UserError when it is damaged or missing.
+        Read-only. Raises UserError if it is damaged or missing.
         """
         frames = self.demos[demo].frames
         if key is None and len(frames) == 1:

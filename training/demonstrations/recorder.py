@@ -119,7 +119,7 @@ class _Recorder:
         self._env = _EndWhenDone(env, recording.after_done_steps)
 
     def run(self, task: Task) -> int:
-        """Record an episode into its file; its number of steps. UserError when it fails."""
+        """Record an episode into its file; its number of steps. Raises UserError if it fails."""
         number = task.number
         recording, directory = self._job.recording, self._job.directory
         seed = recording.seed + number

@@ -91,7 +91,7 @@ def parser() -> ArgumentParser:
 
 
 def plan(arguments: argparse.Namespace) -> Job:
-    """What is to be recorded; UserError when the environment cannot be."""
+    """What is to be recorded; raises UserError if the environment cannot be."""
     if arguments.env is None or arguments.out is None:
         raise UserError("give --env ID and --out DIR to record, or --verify DIR to check")
     last = arguments.seed + arguments.episodes - 1

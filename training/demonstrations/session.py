@@ -169,7 +169,7 @@ class _Verifier:
     reader: DemoReader
 
     def run(self, task: Task) -> int:
-        """Check an episode; its steps. UserError when it is damaged."""
+        """Check an episode; its steps. Raises UserError if it is damaged."""
         return self.verify(self.reader.directory, task.number, self.reader.recording)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class _Verifier:
 
 
 def verify(directory: Path, workers: int) -> None:
-    """Read every frame of a directory once and print a confirmation. UserError for damage."""
+    """Read every frame of a directory and print a confirmation; raises UserError for damage."""
     reader = DemoReader(directory)
     numbers = [demo.number for demo in reader.demos]
     count = len(numbers)

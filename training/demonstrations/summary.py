@@ -74,7 +74,7 @@ def summarise(reader: DemoReader) -> dict[str, Any]:
 def draw(reader: DemoReader, out: Path) -> None:
     """Frames of a few episodes over time; lengths, returns, last rewards, reward over time.
 
-    Raises UserError when the picture cannot be written.
+    Raises UserError if the picture cannot be written.
     """
     from matplotlib.figure import Figure  # slow to import, and needed here alone
 

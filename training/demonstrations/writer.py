@@ -118,7 +118,7 @@ class EpisodeWriter:
         self._rewards.append(reward)
 
     def save(self, directory: Path, seed: int, final_info: dict[str, float]) -> None:
-        """Put the file into `directory` in one step. Raises OSError when that is impossible."""
+        """Put the file into `directory` in one step. Raises OSError if that is impossible."""
         steps = len(self._actions)
         specs, action = self._recording.observation, self._recording.action
         for name, values in self._small.items():
@@ -166,7 +166,7 @@ def write_master(
         lengths: steps of each episode, by its number.
         valid_share: of the episodes that is held out for validation.
 
-    Raises OSError when it cannot be written.
+    Raises OSError if it cannot be written.
     """
     numbers = sorted(lengths)
     with _new_file(MASTER, recording) as file:

@@ -38,7 +38,7 @@ class Level:
     floor_by: str
     """What does not look and comes to that."""
     to_lose: float | None
-    """How much better its own is; None where that is not sure."""
+    """How much better its own is; None if that is not sure."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def sight(
         workers: processes; with several, `policy` and `make_env` are pickled.
         name: of the policy, in the report.
 
-    Raises UserError where there are no images, or a number is not finite.
+    Raises UserError if there are no images, or a number is not finite.
     """
     return sight_of(
         Given(policy, make_env), name, seeds, images, interventions, smallest_loss, workers
@@ -90,7 +90,7 @@ def sight_of(
 
 
 def _chosen(env: gymnasium.Env, identity: str, images: Collection[str]) -> list[str]:
-    """The parts that are replaced. UserError where there are none."""
+    """The parts that are replaced. Raises UserError if there are none."""
     there = image_keys(env.observation_space)
     if not there:
         raise UserError(

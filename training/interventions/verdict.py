@@ -42,7 +42,7 @@ class Evidence:
     lost: NDArray[np.float64]
     """What each scene lost, (scenes,)."""
     to_lose: float | None
-    """How far the policy lies above the floor; None where it does not or may not."""
+    """How far the policy lies above the floor; None if it does not or may not."""
     p: float
     """Chance of such a loss for a policy that does not look, corrected for all tests."""
 

@@ -141,7 +141,8 @@ def _finished(data: bytes) -> bytes:
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Read a checkpoint; UserError when it is missing, truncated, foreign or of another version.
+    """Read a checkpoint; raises UserError if it is missing, truncated, foreign or of another
+    version.
 
     Where it lies in a run directory, that names the run's newest whole one.
     """
@@ -219,7 +220,7 @@ def _path(run: Path, iteration: int) -> Path:
 
 
 def newest_whole(run: Path) -> Path | None:
-    """The latest of a run's checkpoints that can be read; None where there is none."""
+    """The latest of a run's checkpoints that can be read; None if there is none."""
     for path in reversed(in_run(run)):
         with suppress(UserError):
             return read(path).path
@@ -327,9 +328,9 @@ def load_policy(
     """The policy of a checkpoint, ready to act, and the configuration of the run it comes from.
 
     `env` gives the observation and action spaces; without it the run's environment is made, asked
-    and closed. `repair` takes the place of the policy's own setting. UserError when the checkpoint
-    and its own configuration disagree, and, without `force`, when the robot of
-    `env` or its cameras are others than it was trained with and it does not read their geometry.
+    and closed. `repair` takes the place of the policy's own setting. Raises UserError if the
+    checkpoint and its own configuration disagree, and, without `force`, when the robot of `env` or
+    its cameras are others than it was trained with and it does not read their geometry.
     """
     import policies
 
@@ -360,7 +361,7 @@ def load_policy(
 
 
 def with_repair(settings: Any, repair: Repair, whose: str | Path) -> Any:
-    """A policy's settings with another repair; UserError for a kind of policy that has none."""
+    """A policy's settings with another repair; raises UserError for a policy without repair."""
     import policies
 
     seeing = policies.PolicyConfig | policies.PlaceMemoryConfig | policies.PooledPolicyConfig

@@ -65,7 +65,7 @@ def sha256_of(source: Path | Iterable[bytes]) -> str:
 
 
 def version_of(package: str) -> str | None:
-    """None where it is not installed."""
+    """None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -20,10 +20,10 @@ class _Inputs:
 
 
 def read_inputs(path: Path) -> dict[str, Any]:
-    """The fingerprint that a file holds. UserError where it is damaged."""
+    """The fingerprint that a file holds. Raises UserError if it is damaged."""
     return read_json(_Inputs, path).inputs
 
 
 def write_inputs(path: Path, inputs: Mapping[str, Any]) -> None:
-    """Keep a fingerprint. OSError where it cannot be written."""
+    """Keep a fingerprint. Raises OSError if it cannot be written."""
     write_json(path, {"inputs": inputs})

@@ -26,11 +26,11 @@ class Curve:
     name: str
     columns: dict[str, np.ndarray]
     task: Task | None = None
-    """The description of the run's environment; None where it is not known."""
+    """The description of the run's environment; None if it is not known."""
 
 
 def read_metrics(run: str | Path) -> Curve:
-    """Read `metrics.csv` of a run directory (or such a file). UserError if there is none."""
+    """Read `metrics.csv` of a run directory (or such a file). Raises UserError if there is none."""
     path = Path(run)
     path = path / METRICS if os.path.isdir(path) else path
     try:

@@ -96,7 +96,7 @@ def new_directory(env_id: str) -> Path:
 
 
 def create(directory: Path, config: dict[str, Any]) -> None:
-    """Make a run directory; UserError when it is not writable or holds another run.
+    """Make a run directory; raises UserError if it is not writable or holds another run.
 
     One that was killed before its configuration was written holds none.
     """
@@ -137,7 +137,7 @@ def check_rows(directory: Path, iteration: int) -> None:
 
 def _rows_until(iteration: int, metrics: bytes, path: Path) -> list[bytes]:
     """The heading of a metrics.csv, b"" unless it is whole, and the rows of iterations 1, 2, 3 ...
-    to this one; UserError when one is left out, out of order or damaged."""
+    to this one; raises UserError if one is left out, out of order or damaged."""
     heading, *lines = metrics.splitlines(keepends=True) or [b""]
     if not (heading.startswith(b"iteration,") and heading.endswith(b"\n")):
         heading, lines = b"", []
@@ -247,7 +247,7 @@ class RunLog:
 
     A row is on the disk when `row` returns, before its iteration's checkpoint is written. Rows
     after `iteration` (the checkpoint that a run resumes from) are dropped from metrics.csv and
-    hidden in TensorBoard; UserError when one before it is missing or damaged. The tracker gets
+    hidden in TensorBoard; raises UserError if one before it is missing or damaged. The tracker gets
     those of the others that it lacks. `last` is the last row kept, as text by column, {} at the
     start.
     """

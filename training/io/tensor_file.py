@@ -45,7 +45,7 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def read_tensors(path: Path, names: list[str]) -> dict[str, Tensor]:
-    """These tensors. UserError when they cannot be read."""
+    """These tensors. Raises UserError if they cannot be read."""
     try:
         with safe_open(path, framework="pt") as file:
             # Copies: aligned as computed tensors are, and safe when the file is truncated later.
@@ -55,7 +55,7 @@ def read_tensors(path: Path, names: list[str]) -> dict[str, Tensor]:
 
 
 def sha256_of_tensors(path: Path) -> str:
-    """Of the bytes after the header. UserError when they cannot be read."""
+    """Of the bytes after the header. Raises UserError if they cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(8 + int.from_bytes(file.read(8), "little"))

@@ -28,7 +28,7 @@ class TrackedRun:
 
     @staticmethod
     def read(path: Path) -> TrackedRun | None:
-        """None where there is none yet. UserError where the file is damaged."""
+        """None if there is none yet. Raises UserError if the file is damaged."""
         return read_json(TrackedRun, path) if path.exists() else None
 
     def write(self, path: Path) -> TrackedRun:

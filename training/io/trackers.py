@@ -60,7 +60,7 @@ def check_name(name: str) -> str:
 def admit(name: str) -> None:
     """Import what the user typed as "module:Class". ValueError, one sentence, where it is not."""
     if is_name(name) and name not in _ADMITTED:
-        from attention import plugins  # late, as it loads PyTorch
+        from attention import plugins  # imported late because it loads PyTorch
 
         _ADMITTED[name] = plugins.find(GROUP, "tracker", name, Tracker, NAMES)
 

@@ -79,7 +79,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The mapping in a YAML file; UserError when it is missing, unreadable or something else."""
+    """The mapping in a YAML file; raises UserError if it is missing, unreadable or no mapping."""
     try:
         text = _read(path)
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or no file's name

@@ -19,7 +19,7 @@ __all__ = ["LiveWindow", "check_windows"]
 
 
 def check_windows(name: str, has_own: bool) -> None:
-    """Note that the policy's window is missing where OpenCV opens none; UserError where the
+    """Note that the policy's window is missing where OpenCV opens none; raises UserError if the
     environment of that name has no window of its own either."""
     lack = _lack()
     if lack is not None and not has_own:
@@ -29,7 +29,7 @@ def check_windows(name: str, has_own: bool) -> None:
 
 
 def _lack() -> str | None:
-    """Why OpenCV opens no windows; None where it does."""
+    """Why OpenCV opens no windows; None if it does."""
     if find_spec("cv2") is None:
         return "OpenCV is not installed: pip install opencv-python"
     import cv2

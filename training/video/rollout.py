@@ -46,7 +46,7 @@ def roll(
 
 
 def _render_mode(agent: Agent, video: str | None, render: bool) -> str | None:
-    """How the environment is to draw; None where it need not, or has no outside view."""
+    """How the environment is to draw; None if it need not, or has no outside view."""
     if not (render or video):
         return None
     with agent.make_env() as env:

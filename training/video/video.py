@@ -54,8 +54,9 @@ class FrameWriter:
         return 2 if self.path.suffix.lower() == ".gif" else 1
 
     def add(self, frame: np.ndarray) -> None:
-        """Append a frame (height, width, 3) uint8; of a .png the last one stays. UserError when
-        it cannot be written."""
+        """Append a frame (height, width, 3) uint8; of a .png the last one stays. Raises UserError
+        if it cannot be written.
+        """
         try:
             if self._encoder is None:
                 self._partial.touch()  # encoders do not report why they cannot
@@ -66,8 +67,9 @@ class FrameWriter:
         self.frames += 1
 
     def close(self, keep: bool = True) -> None:
-        """Finish the file and give it its name; with `keep=False` drop it. UserError when it is to
-        be kept and cannot be written."""
+        """Finish the file and give it its name; with `keep=False` drop it. Raises UserError if it
+        is to be kept and cannot be written.
+        """
         made, self._encoder = self._encoder, None
         try:
             if made is not None:
@@ -123,8 +125,8 @@ class VideoRecorder:
     """An `on_step` of the episode loop that draws every step into a FrameWriter.
 
     Of a .gif every second frame is taken; a .png is the frame at `still_s` seconds of the first
-    episode, or the episode's last frame when it ends earlier. UserError for a `still_s` that is
-    negative or not finite.
+    episode, or the episode's last frame when it ends earlier. Raises UserError for a `still_s` that
+    is negative or not finite.
     """
 
     def __init__(self, env: LastInfo, writer: FrameWriter, still_s: float = 4.0, title: str = ""):
