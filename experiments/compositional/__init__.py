@@ -1,1 +1,1 @@
-"""Compositional kernels and networks of the same skeletons, on pictures of clothes."""
+"""Compositional kernels and networks of the same skeletons, on images of clothes."""

@@ -1,4 +1,4 @@
-"""Learning to tell pictures of clothes apart by a skeleton's random features or network."""
+"""Learning to tell images of clothes apart by a skeleton's random features or network."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MEASURED_AT_ONCE = 500
 
 
 def check(settings: CompositionalConfig, data: str | None) -> None:
-    """UserError where the pictures are not found, ValueError where settings do not fit."""
+    """UserError where the images are not found, ValueError where settings do not fit."""
     images = fashion_mnist.load(data)[0].images
     if settings.held_out >= len(images):
         raise ValueError(
-            f"held_out must be less than {len(images)} pictures, got {settings.held_out}"
+            f"held_out must be less than {len(images)} images, got {settings.held_out}"
         )
     if settings.draws < settings.features:
         raise ValueError(
@@ -40,7 +40,7 @@ def check(settings: CompositionalConfig, data: str | None) -> None:
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure on the test pictures."""
+    """Learn, and measure on the test images."""
     settings: CompositionalConfig = learning.settings
     whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out

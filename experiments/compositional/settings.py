@@ -48,11 +48,11 @@ class CompositionalConfig:
     )  # fmt: skip
     """Five epochs of 469 batches by default."""
     batch: int = Field(default=128, ge=1)
-    """Pictures of a step."""
+    """Images of a step."""
     held_out: int = Field(default=5000, ge=1, lt=60_000)
-    """Pictures of the training set that are not learned from; curves are measured on them."""
+    """Images of the training set that are not learned from; curves are measured on them."""
     test: int = Field(default=10_000, ge=1, le=10_000)
-    """Test pictures, the first."""
+    """Test images, the first."""
 
 
 COMPOSITIONAL = Task(

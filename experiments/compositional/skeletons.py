@@ -1,4 +1,4 @@
-"""The skeleton that settings say, and pictures as its inputs."""
+"""The skeleton that settings say, and images as its inputs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from experiments.compositional.settings import CompositionalConfig
 __all__ = ["CLASSES", "SIDE_PX", "STRIDE", "Inputs", "cut", "skeleton_of", "whiten"]
 
 CLASSES, SIDE_PX, STRIDE = 10, 24, 2
-"""Of clothes; of a picture that is learned from; of all convolutions."""
+"""Of clothes; of an image that is learned from; of all convolutions."""
 _FITTED_ON = 2000
-"""Pictures whose patches give the principal components."""
+"""Images whose patches give the principal components."""
 
 
 def skeleton_of(settings: CompositionalConfig) -> Skeleton:
@@ -34,7 +34,7 @@ def skeleton_of(settings: CompositionalConfig) -> Skeleton:
 
 
 class Inputs:
-    """Pictures -> angles of the skeleton's input nodes."""
+    """Images -> angles of the skeleton's input nodes."""
 
     def __init__(self, settings: CompositionalConfig, images: Tensor) -> None:
         """The principal components are those of `images` (n, 28, 28), uint8, the first of them.
@@ -72,7 +72,7 @@ def cut(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
 
 
 def whiten(images: Tensor) -> Tensor:
-    """(n, height, width) -> the same as float32, each picture of mean 0 and deviation 1; the
+    """(n, height, width) -> the same as float32, each image of mean 0 and deviation 1; the
     deviation counts as at least that of one bright pixel's noise, 1 / sqrt(pixels)."""
     values = images.float() / 255
     mean = values.mean((1, 2), keepdim=True)

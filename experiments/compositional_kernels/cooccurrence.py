@@ -5,7 +5,7 @@
 Random Features for Compositional Kernels, Figure 4: 500,000 random features of a flat kernel and of
 kernels with one, two and three layers of convolutions, ReLU everywhere. A pixel occurs in a feature
 if the feature depends on it; the correlation of two pixels is that of their occurrences. The paper
-says neither how large its pictures and windows are nor which pixels it shows: here 24 x 24 pixels
+says neither how large its images and windows are nor which pixels it shows: here 24 x 24 pixels
 and windows of 5, 4 and 2 at stride 2, as far as the paper names them elsewhere.
 
 The table has the mean correlation of pairs of pixels by the lowest layer at which a window holds
@@ -29,7 +29,7 @@ from experiments import figure
 SIDE = 24
 WINDOWS, STRIDE = (5, 4, 2), 2
 SHOWN = ((6, 6), (6, 17), (17, 6), (17, 17))
-"""Rows and columns of the four pixels of the picture."""
+"""Rows and columns of the four pixels of the image."""
 FEATURES = 500_000
 
 

@@ -1,4 +1,4 @@
-"""Fashion-MNIST (Xiao, Rasul and Vollgraf 2017): 70,000 pictures of clothes, 28 x 28, ten classes.
+"""Fashion-MNIST (Xiao, Rasul and Vollgraf 2017): 70,000 images of clothes, 28 x 28, ten classes.
 
 MIT licence. On Debian the package dataset-fashion-mnist has it.
 """
@@ -51,9 +51,9 @@ class Pictures(NamedTuple):
     """A part of the set."""
 
     images: Tensor
-    """(pictures, 28, 28), uint8."""
+    """(images, 28, 28), uint8."""
     labels: Tensor
-    """(pictures,), int64, 0 to 9."""
+    """(images,), int64, 0 to 9."""
 
     def to(self, device: str) -> Pictures:
         """The same on a PyTorch device."""
@@ -62,7 +62,7 @@ class Pictures(NamedTuple):
 
 @lru_cache(maxsize=2)
 def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
-    """60,000 pictures to learn from and 10,000 to test on, or what a folder has.
+    """60,000 images to learn from and 10,000 to test on, or what a folder has.
 
     Raises UserError if they are not found, or damaged.
     """
@@ -72,7 +72,7 @@ def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
         images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
         if images.shape != (labels.size, 28, 28) or labels.ndim != 1 or labels.max(initial=0) > 9:
             raise UserError(
-                f"{NAME} must have pictures of 28 x 28 and as many labels 0 to 9 to {part}, got "
+                f"{NAME} must have images of 28 x 28 and as many labels 0 to 9 to {part}, got "
                 f"{images.shape} and {labels.shape}, labels up to {labels.max(initial=0)}"
             )
         parts.append(

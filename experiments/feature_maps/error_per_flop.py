@@ -123,7 +123,7 @@ DRAWN = {
     "clustered_hybrid, real A": "C8-",
     "clustered_hybrid, complex A": "C8--",
 }
-"""Maps in the picture, and their lines; the others are in the table and the JSON."""
+"""Maps in the image, and their lines; the others are in the table and the JSON."""
 
 
 def build(options: dict[str, Any], features: int) -> attention.FeatureMap:

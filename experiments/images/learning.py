@@ -1,4 +1,4 @@
-"""Learning to tell pictures of clothes apart."""
+"""Learning to tell images of clothes apart."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Also = Callable[[ImageTransformer, Tensor], dict[str, float]]
 
 
 def check(settings: ImagesConfig, data: str | None) -> None:
-    """UserError where the pictures are not found, ValueError where settings do not fit."""
+    """UserError where the images are not found, ValueError where settings do not fit."""
     there = len(fashion_mnist.load(data)[0].images)
     if settings.held_out >= there:
-        raise ValueError(f"held_out must be less than {there} pictures, got {settings.held_out}")
+        raise ValueError(f"held_out must be less than {there} images, got {settings.held_out}")
     ImageTransformer(settings, 0)
 
 
 def learn(learning: Learning, also: Also | None = None) -> dict[str, float]:
-    """Learn, and measure on the test pictures; `also` gives more of the model and pictures."""
+    """Learn, and measure on the test images; `also` gives more of the model and images."""
     settings: ImagesConfig = learning.settings
     whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out

@@ -28,7 +28,7 @@ class ImagesConfig:
     fitting: Fitting = Fitting(steps=4690, learning_rate=1e-3, warmup_steps=200, measure_every=469)
     """Ten epochs of 469 batches by default."""
     batch: int = Field(default=128, ge=1)
-    """Pictures of a step."""
+    """Images of a step."""
     patch_px: int = Field(default=4, ge=1, le=28)
     """Side of a patch; it divides 28."""
     read: Literal["class", "mean"] = "class"
@@ -44,9 +44,9 @@ class ImagesConfig:
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Share of activations left out in training."""
     held_out: int = Field(default=5000, ge=1, lt=60_000)
-    """Pictures of the training set that are not learned from; curves are measured on them."""
+    """Images of the training set that are not learned from; curves are measured on them."""
     test: int = Field(default=10_000, ge=1, le=10_000)
-    """Test pictures, the first."""
+    """Test images, the first."""
 
 
 IMAGES = Task(

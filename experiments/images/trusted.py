@@ -1,4 +1,4 @@
-"""Learning to tell pictures of clothes apart, and how far attention estimates softmax meanwhile."""
+"""Learning to tell images of clothes apart, and how far attention estimates softmax meanwhile."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["check", "learn"]
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure on the test pictures."""
+    """Learn, and measure on the test images."""
     return images.learn(learning, lambda model, pictures: trust(model, lambda: model(pictures)))

@@ -46,7 +46,7 @@ MAPS = {
     "angular m = n = 8": ["feature_map=angular_hybrid", "num_features=8", "num_lambda_features=8"],
 }
 WHOLE = "policy.image_crop=[0,0,0,0]", "policy.image_px=null", "policy.patch=[7,7]"
-"""AttentionAgent's patches of the whole picture."""
+"""AttentionAgent's patches of the whole image."""
 STEPS_SEEN = 20  # of 80 ms: CarRacing zooms in during the first second
 
 

@@ -5,7 +5,7 @@
 TASK is stones or car; default both. Both trainers train the same policy in the same environment,
 three seeds each, until it has been stepped so many times, then drive on 100 fresh seeds. All that
 is done stays in `--runs`; started again, the command goes on with what is missing, in the middle of
-a run too. A task that is not asked for stays in the table and the picture as the file in `--out`
+a run too. A task that is not asked for stays in the table and the image as the file in `--out`
 has it. Needs the extras `es`, `rl` and, for the car, `box2d`.
 
 Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.

@@ -1,9 +1,9 @@
-"""Does a sweeping policy look? It plays with its own pictures, and with one of another scene.
+"""Does a sweeping policy look? It plays with its own images, and with one of another scene.
 
     python -m experiments.robots.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
 
 RUN is a run's directory, a checkpoint or a policy that ships; without any, the hybrid that ships.
-In the second column every picture is the first one of a scene with other balls, and only the pose
+In the second column every image is the first one of a scene with other balls, and only the pose
 is the policy's own: what it still brings in is no work of vision. Validation scenes, from seed
 90000.
 """
@@ -36,7 +36,7 @@ COLUMNS = ("own pictures", "one of another scene")
 
 
 class OnePicture:
-    """A policy that is shown the same picture always.
+    """A policy that is shown the same image always.
 
     Args:
         policy: what acts.
@@ -51,7 +51,7 @@ class OnePicture:
         self._policy.reset()
 
     def act(self, observation: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """The policy's action for the pose in the observation and the one picture."""
+        """The policy's action for the pose in the observation and the one image."""
         action: NDArray[np.float32] = self._policy.act({**observation, "rgb": self._rgb})
         return action
 

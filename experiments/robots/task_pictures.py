@@ -1,4 +1,4 @@
-"""The small picture of each task that studies' pages begin with, written beside its description.
+"""The small image of each task that studies' pages begin with, written beside its description.
 
 python -m experiments.robots.task_pictures
 """
@@ -18,7 +18,7 @@ from policies.common.scripted import Oracle
 
 WIDTH_PX, QUALITY = 320, 60
 AFTER_S = {"SteppingStones-v0": 4.0, "BimanualSweep-v0": 7.0, "CarRacingRepeat-v0": 1.4}
-"""When in an episode the picture is taken."""
+"""When in an episode the image is taken."""
 SEED = 100_000
 
 

@@ -77,7 +77,7 @@ class SeeingPolicy(Rebuilt):
         self._compiled = CompiledDecision()
 
     def dense(self, generator: torch.Generator) -> nn.Module:
-        """The controller of the settings that looks at no picture."""
+        """The controller of the settings that looks at no image."""
         sizes = self.sight.inputs, self.head.size, self.config.hidden, generator
         name = self.config.acts_by
         if name not in CONTROLLERS:
@@ -245,7 +245,7 @@ class SeeingPolicy(Rebuilt):
         return observations
 
     def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
-        """Groups of scaled pictures (batch, count, channels, height, width)."""
+        """Groups of scaled images (batch, count, channels, height, width)."""
         read = [images.read(observations, torch.float32) for images in self.sight.images]
         if self.tokens is not None and self.tokens.standardises:
             return self.tokens.standardised(read)

@@ -29,23 +29,23 @@ __all__ = ["DepthRepair", "fill_holes", "holes_in"]
 Depth = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-_DISTANCE = 1 / 3  # share of the picture beyond which a hole is none
+_DISTANCE = 1 / 3  # share of the image beyond which a hole is none
 _ALIKE = float(np.log(1.08))  # depths within 8 % are of one thing
-_ROWS, _REACH = 24, 2  # things move by so many pixels at most in a picture of so many
+_ROWS, _REACH = 24, 2  # things move by so many pixels at most in an image of so many
 _REST = 1e-4
 _LEAST, _FARTHEST = np.float32(1e-3), 1e6
 _BYTE = 255.0
 
 
 class DepthRepair:
-    """Repairs the depth pictures of one observation after another, each picture by itself.
+    """Repairs the depth images of one observation after another, each image by itself.
 
     Of the parts of an observation those are of depth that are named so ("depth..."); where none is,
     those of one channel that is no byte.
 
     Args:
         by_time: whether false returns are mended, and not holes alone.
-        pictures: the parts of the observation that are pictures.
+        pictures: the parts of the observation that are images.
 
     Raises:
         ValueError: if none of them is of depth.
@@ -59,19 +59,19 @@ class DepthRepair:
         if not self._pictures:
             keys = ", ".join(part.key for part in pictures) or "no pictures"
             raise ValueError(
-                "repair must be none without depth pictures, which are named depth... or have one "
+                "repair must be none without depth images, which are named depth... or have one "
                 f"channel that is no byte, got {keys}"
             )
         self._by_time = by_time
         self.reset()
 
     def reset(self) -> None:
-        """Forget the pictures of an earlier episode."""
+        """Forget the images of an earlier episode."""
         self._memory: dict[tuple[Any, ...], _Memory] = {}
         self._last: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def __call__(self, observation: Any) -> dict[str, NDArray[Any]]:
-        """The parts of the next observation by their names, its depth pictures repaired."""
+        """The parts of the next observation by their names, its depth images repaired."""
         parts = flat(observation)
         for part in self._pictures:
             given = np.array(parts[part.key])
@@ -118,7 +118,7 @@ class _Memory:
         self.reported: Depth | None = None
 
     def next(self, depth: Depth, holes: Mask) -> tuple[Mask, Depth]:
-        """Which pixels of the next picture are wrong, and a picture that is right there.
+        """Which pixels of the next image are wrong, and an image that is right there.
 
         Args:
             depth: (height, width), holes filled.
@@ -166,7 +166,7 @@ class _Memory:
 
 def holes_in(depth: Depth, far: float) -> Mask:
     """Pixels (height, width) that return nothing, `far`, but for pieces of more than a third of
-    the picture."""
+    the image."""
     holes = depth >= np.float32(far)
     if np.count_nonzero(holes) > _DISTANCE * holes.size:
         import cv2
@@ -179,7 +179,7 @@ def holes_in(depth: Depth, far: float) -> Mask:
 
 
 def fill_holes(depth: Depth, holes: Mask) -> Depth:
-    """A copy of a picture (height, width) whose holes have the depth of the nearest pixel that is
+    """A copy of an image (height, width) whose holes have the depth of the nearest pixel that is
     none."""
     filled = depth.copy()
     if holes.any() and not holes.all():

@@ -150,7 +150,7 @@ PUBLISHED_POSITIONS_M = ((0.197, 0.0, -0.115), (-0.092, 0.0, -0.105))
 PUBLISHED_HALF_HEIGHT = 0.7673269879789604
 """Tangent of half their field of view, 75 degrees over the rows."""
 PUBLISHED_SHAPE = (24, 32)
-"""Rows and columns of their pictures."""
+"""Rows and columns of their images."""
 _PROPRIO = 45
 
 

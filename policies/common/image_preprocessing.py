@@ -24,7 +24,7 @@ _LEAST_UNIT, _CLIP = 1e-6, 5.0
 
 @dataclass(frozen=True)
 class Scale:
-    """(zero, unit) of a picture's numbers; None: running statistics of each channel."""
+    """(zero, unit) of an image's numbers; None: running statistics of each channel."""
 
     fixed: tuple[float, float] | None
 
@@ -49,7 +49,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Pictures of a part of the observation, and what is done to them before they are seen."""
+    """Images of a part of the observation, and what is done to them before they are seen."""
 
     pictures: Pictures
     scale: Scale
@@ -59,7 +59,7 @@ class Prepared:
 
     @property
     def count(self) -> int:
-        """How many pictures the part holds."""
+        """How many images the part holds."""
         return self.pictures.count
 
     @property
@@ -105,14 +105,14 @@ def prepared(
     pictures: Pictures, scaling: ImageScaling, geometry: Geometry | None,
     crop: tuple[int, int, int, int], grey: bool, size: tuple[int, int] | None,
 ) -> Prepared:  # fmt: skip
-    """How a part's pictures are taken; see `PolicyConfig` for the settings.
+    """How a part's images are taken; see `PolicyConfig` for the settings.
 
     Raises:
-        ValueError: if the pictures are too small or have no colours.
+        ValueError: if the images are too small or have no colours.
     """
     if grey and pictures.channels % 3:
         raise ValueError(
-            f"grey must be false for {pictures.key}, whose pictures have {pictures.channels} "
+            f"grey must be false for {pictures.key}, whose images have {pictures.channels} "
             "channels, which are not red, green and blue"
         )
     top, bottom, left, right = crop

@@ -1,7 +1,7 @@
-"""Any observation space as pictures and one vector.
+"""Any observation space as images and one vector.
 
 A Box of one dimension or none, Discrete, MultiDiscrete and MultiBinary are vectors; a Box of two
-to four dimensions is pictures, see `layout_of`. Dict and Tuple spaces hold any number of either and
+to four dimensions is images, see `layout_of`. Dict and Tuple spaces hold any number of either and
 may be nested: their parts are named "a.b". A space without parts is named "observation".
 """
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 LAYOUTS: tuple[str, ...] = ("HW", "HWC", "CHW", "NHW", "NHWC", "NCHW", "THWC", "TCHW", "vector")
-"""Letters of an image's axes: N pictures apart, T frames and C channels, which go together, H rows,
+"""Letters of an image's axes: N images apart, T frames and C channels, which go together, H rows,
 W columns."""
 _WHOLE = "observation"
 _LARGEST_BOUND = 1e6
@@ -42,7 +42,7 @@ _LARGEST_BOUND = 1e6
 
 @dataclass(frozen=True)
 class Pictures:
-    """A part of the observation that holds `count` pictures of (channels, height, width)."""
+    """A part of the observation that holds `count` images of (channels, height, width)."""
 
     key: str
     layout: str
@@ -161,7 +161,7 @@ def layout_of(shape: tuple[int, ...]) -> str:
     (H, W) has one channel. Of three axes the shorter of the first and the last is the channels, the
     last where they are alike: (H, W, C) or (C, H, W), a stack of grey frames being channels too. Of
     four axes the first is a stack of frames, the others as before: all frames' channels together
-    are the picture's.
+    are the image's.
     """
     if len(shape) == 2:
         return "HW"

@@ -37,7 +37,7 @@ class Sight:
         places: what a memory of places needs; None without one.
         head: reads the controller's numbers as an action.
         tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
-        handed: numbers that attention hands to a controller that takes no pictures.
+        handed: numbers that attention hands to a controller that takes no images.
 
     Raises:
         ValueError: for what does not go together.
@@ -120,7 +120,7 @@ class Sight:
 
     @property
     def cut(self) -> list[tuple[int, tuple[int, int, int]]]:
-        """For each group of pictures that become tokens, how many and their (channels, height,
+        """For each group of images that become tokens, how many and their (channels, height,
         width)."""
         if self.votes is None:
             return [(images.count, images.shape) for images in self.images]
@@ -129,7 +129,7 @@ class Sight:
 
     def masks(self, kept: list[Tensor]) -> dict[str, NDArray[np.bool_]]:
         """What is so of the pixels of these groups, (count, height, width) bool, for the camera's
-        pixels, by the key of their images: (height, width), or (pictures, height, width) where a
+        pixels, by the key of their images: (height, width), or (images, height, width) where a
         part holds several apart."""
         if self.votes is not None:
             each = iter(self.votes.view.back(kept[0]))

@@ -128,7 +128,7 @@ class SeenGround(NamedTuple):
     holes: Tensor
     """1 where it is deeper than the plane, else 0."""
     near: Tensor
-    """bool, whether the ray meets the plane not too far ahead, in a picture that shows anything."""
+    """bool, whether the ray meets the plane not too far ahead, in an image that shows anything."""
 
     @property
     def weights(self) -> Tensor:
@@ -225,7 +225,7 @@ class Ground(nn.Module):
         return fits.float().sum(1)
 
     def _read(self, observations: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Proprioception, depths (batch, pixels), and whether a pixel's pictures show anything."""
+        """Proprioception, depths (batch, pixels), and whether a pixel's images show anything."""
         proprio = observations[self.footholds.proprio].float()
         depths = [observations[eye.key].float().flatten(1) for eye in self.eyes]
         shown = [

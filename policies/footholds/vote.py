@@ -7,7 +7,7 @@ beside a prior that prefers the middle. Translation does not have to be learned:
 parameters, few enough for evolution strategies to learn from scratch.
 
 Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both
-in proprioception, and from where the two pictures are taken, see `policies.footholds.vote_plan`.
+in proprioception, and from where the two images are taken, see `policies.footholds.vote_plan`.
 """
 
 import torch

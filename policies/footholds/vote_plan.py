@@ -1,9 +1,9 @@
 """The images that foothold votes read, rendered from cameras at any pose and resolution.
 
-Votes, and the attention before them, read two pictures taken straight down, as the published
-cameras take them. Where an environment's cameras are others, these pictures are made of theirs: the
+Votes, and the attention before them, read two images taken straight down, as the published
+cameras take them. Where an environment's cameras are others, these images are made of theirs: the
 depth of each pixel, planar along its camera's own axis, becomes what a camera that looks straight
-down from the published height would measure there; and each pixel of the two pictures takes it from
+down from the published height would measure there; and each pixel of the two images takes it from
 where a camera sees the same ground, linearly between that camera's pixels. So pixels, tokens and
 places mean the same whatever looks.
 """
@@ -39,9 +39,9 @@ Floats = NDArray[np.float64]
 
 _SAME = 1e-6  # rays and positions that differ by less are the same
 _SIDE_M = 0.26  # how far to either side the ends of stones are looked for
-_LEAST_SEEN = 0.9  # share of the ground about the feet that must be in some picture
+_LEAST_SEEN = 0.9  # share of the ground about the feet that must be in some image
 _FOOT_M = 0.05  # and about each foot
-_FINEST = 8  # times as many rows as the published pictures have
+_FINEST = 8  # times as many rows as the published images have
 _LEAST_FALL = 0.05  # rays that fall less, for a length of 1 along the axis, see no ground
 
 
@@ -81,7 +81,7 @@ class _Camera:
 
 
 class GroundView:
-    """The two pictures, (cameras, height, width), made of those of an environment's cameras.
+    """The two images, (cameras, height, width), made of those of an environment's cameras.
 
     Args:
         cameras: the environment's, in the order of the observation.
@@ -164,7 +164,7 @@ class GroundView:
         return found
 
     def unseen(self, footholds: Footholds) -> str | None:
-        """What is missing where too much of the ground about the feet is in no picture."""
+        """What is missing where too much of the ground about the feet is in no image."""
         if self.is_theirs:
             return None
         ahead = [x for x, _ in footholds.stance_m]
@@ -286,7 +286,7 @@ def _same(mine: _Camera, theirs: _Camera) -> bool:
 
 
 def _pixel_m(camera: _Camera, base_m: float) -> float:
-    """How far neighbouring pixels are apart on the ground, in the middle of the picture."""
+    """How far neighbouring pixels are apart on the ground, in the middle of the image."""
     ground = camera.ground_m(base_m)
     height, width, _ = ground.shape
     row, column = height // 2, width // 2
@@ -297,7 +297,7 @@ def _pixel_m(camera: _Camera, base_m: float) -> float:
 @dataclass(frozen=True)
 class _Found:
     """Four pixels of a camera about each point, (points, 4), their weights, and by how many pixels
-    a point is outside of the picture, (points,); infinitely where it is behind."""
+    a point is outside of the image, (points,); infinitely where it is behind."""
 
     index: NDArray[np.int64]
     weight: Floats

@@ -111,7 +111,7 @@ class SeeingConfig:
     pad without `stride`, else drop."""
     layout: dict[str, Layout] = Field(default_factory=dict)
     """How the axes of an image are meant, by its key in the observation ("observation" where that
-    is no Dict): N pictures apart, T frames, C channels, H rows, W columns; or vector, no image.
+    is no Dict): N images apart, T frames, C channels, H rows, W columns; or vector, no image.
     What is not named is [H, W]; of three axes the shorter of first and last is the channels; a
     fourth, the first, is frames, which are channels too; or as the robot's geometry says."""
     image_scaling: ImageScaling = "auto"
@@ -126,9 +126,9 @@ class SeeingConfig:
     grey: bool = False
     """Bring colours to one channel, by the eye's weights for red, green and blue."""
     repair: Repair = "none"
-    """Repair of depth pictures before the policy looks, see `policies.common.depth_repair`: holes,
+    """Repair of depth images before the policy looks, see `policies.common.depth_repair`: holes,
     pixels that return nothing, are filled; full: false returns are mended too, by what was seen
-    last. Losses take pictures as they are recorded."""
+    last. Losses take images as they are recorded."""
     standardise: bool = False
     """Cloning without the controller vote: bring each pixel to mean 0 and variance 1 over the
     demonstrations; before that, and otherwise, `image_scaling` holds."""
@@ -202,7 +202,7 @@ class PolicyConfig(SeeingConfig):
     attention."""
     rank_with: Literal["both", "values", "places"] = "both"
     """What of the best tokens rank hands on: values and place codes, values, or row and column
-    alone (and picture, where there are several), each from -1 to 1."""
+    alone (and image, where there are several), each from -1 to 1."""
     selection: Literal["learned", "random", "all"] = "learned"
     """Tokens to keep: by attention score, a fixed random set, or all (no attention)."""
     keep: float = Field(default=0.5, gt=0, le=1)

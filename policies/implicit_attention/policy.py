@@ -133,7 +133,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         return _joined(pictures if selection is None else cut.pictures(attended))
 
     def _pictures(self, observations: Mapping[str, Tensor]) -> list[Tensor]:
-        """Groups of scaled pictures (batch, count, channels, height, width)."""
+        """Groups of scaled images (batch, count, channels, height, width)."""
         if self.sight.votes is None:
             return super()._pictures(observations)
         read = [images.read(observations, torch.float32) for images in self.sight.images]
@@ -162,7 +162,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
 
     @torch.inference_mode()
     def attention_masks(self, observation: Any) -> dict[str, NDArray[bool_]]:
-        """Pixels that attention keeps, by the key of their images: (height, width), or (pictures,
+        """Pixels that attention keeps, by the key of their images: (height, width), or (images,
         height, width) where a part holds several apart; all where there is no choice."""
         if self.repair is not None:
             observation = self.repair.seen(observation)

@@ -1,4 +1,4 @@
-"""From pictures to tokens and back."""
+"""From images to tokens and back."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ PLACE = 6
 
 @dataclass(frozen=True)
 class Grid:
-    """Patches of pictures of one size: `count` pictures of (channels, height, width)."""
+    """Patches of images of one size: `count` images of (channels, height, width)."""
 
     count: int
     channels: int
@@ -36,12 +36,12 @@ class Grid:
 
     @property
     def tokens(self) -> int:
-        """In all pictures."""
+        """In all images."""
         return self.count * self.rows * self.columns
 
     @property
     def pixels(self) -> int:
-        """Numbers in all pictures."""
+        """Numbers in all images."""
         return self.count * self.channels * self.height * self.width
 
     @property
@@ -60,7 +60,7 @@ def grid_of(
     count: int, shape: tuple[int, int, int], patch: tuple[int, int],
     stride: tuple[int, int] | None = None, edges: Edges = "auto",
 ) -> Grid:  # fmt: skip
-    """The patches of pictures (channels, height, width); see `PatchTokens`."""
+    """The patches of images (channels, height, width); see `PatchTokens`."""
     step = stride or patch
     fills = edges == "pad" or (edges == "auto" and step == patch)
     channels, height, width = shape
@@ -72,20 +72,20 @@ def grid_of(
 
 
 class PatchTokens(nn.Module):
-    """Cuts pictures into patches: one token a patch, all channels of its pixels, and its place.
+    """Cuts images into patches: one token a patch, all channels of its pixels, and its place.
 
     Patches stand in rows from the first pixel on, a stride apart. Where the last would end beyond
-    the picture, it is filled up with zeros (edges "pad"), or left out (edges "drop"); "auto" fills
-    patches that stand side by side and leaves out those of another stride. A picture smaller than a
-    patch is filled up to one. Pictures of different sizes make tokens of one length, shorter ones
+    the image, it is filled up with zeros (edges "pad"), or left out (edges "drop"); "auto" fills
+    patches that stand side by side and leaves out those of another stride. An image smaller than a
+    patch is filled up to one. Images of different sizes make tokens of one length, shorter ones
     filled up with zeros.
 
-    The place is a fixed code of six numbers: 1, then the picture, row and column (from -1 to 1) and
+    The place is a fixed code of six numbers: 1, then the image, row and column (from -1 to 1) and
     the squares of the last two, these five scaled by 0.3 so that what is seen weighs more than
     where.
 
     Args:
-        pictures: for each group of pictures, how many and their (channels, height, width).
+        pictures: for each group of images, how many and their (channels, height, width).
         patch: rows and columns of a patch.
         stride: rows and columns between patches; None: those of a patch.
         edges: what becomes of patches that do not fit.
@@ -134,14 +134,14 @@ class PatchTokens(nn.Module):
         return torch.cat(codes)
 
     def _state_shape(self) -> tuple[int, ...]:
-        """Of the pixels' statistics: that of pictures of one channel and size, else flat."""
+        """Of the pixels' statistics: that of images of one channel and size, else flat."""
         first = self.grids[0]
         if len(self.grids) == 1 and first.channels == 1:
             return first.count, first.height, first.width
         return (sum(grid.pixels for grid in self.grids),)
 
     def start_statistics(self, scales: Sequence[tuple[float, float] | None]) -> None:
-        """Zero and unit of each group of pictures, until `set_statistics` gives each pixel its
+        """Zero and unit of each group of images, until `set_statistics` gives each pixel its
         own."""
         if self.zero_m is None or self.unit_m is None:
             return
@@ -155,7 +155,7 @@ class PatchTokens(nn.Module):
 
     @torch.no_grad()
     def set_statistics(self, pictures: Sequence[Tensor]) -> None:
-        """Bring each pixel to mean 0 and variance 1 over pictures as for `standardised`.
+        """Bring each pixel to mean 0 and variance 1 over images as for `standardised`.
 
         Pixels that hardly vary are divided by a thirtieth of the unit that they began with. Nothing
         happens without `standardise`.
@@ -186,7 +186,7 @@ class PatchTokens(nn.Module):
         return self.zero_m is not None
 
     def standardised(self, pictures: Sequence[Tensor]) -> list[Tensor]:
-        """Pictures as a camera gives them -> brought to each pixel's own scale."""
+        """Images as a camera gives them -> brought to each pixel's own scale."""
         assert self.zero_m is not None
         assert self.unit_m is not None
         zeros, units = self._per_group(self.zero_m), self._per_group(self.unit_m)
@@ -217,13 +217,13 @@ class PatchTokens(nn.Module):
         return torch.cat((values, places), -1)
 
     def where(self) -> Tensor:
-        """Picture, row and column of each token, from -1 to 1, (tokens, 3); the picture is left out
+        """Image, row and column of each token, from -1 to 1, (tokens, 3); the image is left out
         where there is but one."""
         first = 1 if sum(grid.count for grid in self.grids) > 1 else 2
         return self.places[:, first:4] / _PLACE_SCALE
 
     def pictures(self, values: Tensor) -> list[Tensor]:
-        """Values (batch, tokens, size or 1) back as groups of pictures, the mean where patches
+        """Values (batch, tokens, size or 1) back as groups of images, the mean where patches
         overlap and zero where there is none."""
         if values.shape[-1] != self.size:
             values = values.expand(-1, -1, self.size)

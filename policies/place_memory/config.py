@@ -54,7 +54,7 @@ _PICTURES = (
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
 )
 class PlaceMemoryConfig(SeeingConfig):
-    """What is written of depth pictures, how it is remembered, and the controller that reads it."""
+    """What is written of depth images, how it is remembered, and the controller that reads it."""
 
     name: Literal["place_memory"] = "place_memory"
     """Kind of policy."""

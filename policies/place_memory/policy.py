@@ -4,7 +4,7 @@ Each depth pixel is projected on the plane of the stones' tops: its place along 
 whether it is a hole there. Places are keys and holes are values of a memory (`memory` in the
 settings); odometry, integrated from the velocity in proprioception, says where the robot is among
 them. What it reads around the nominal footholds goes to a small controller, with a cue of how holes
-lie across the path now, and proprioception. No picture does.
+lie across the path now, and proprioception. No image does.
 """
 
 from collections.abc import Mapping, Sequence

@@ -154,7 +154,7 @@ class PooledVisionPerformer(SeeingPolicy):
             or self.encoder is None
             or self.sight.cut[0][0] * len(self.sight.cut) != 1
         ):
-            raise ValueError("attention_map is of one picture, and there are none or several")
+            raise ValueError("attention_map is of one image, and there are none or several")
         tokens = self.tokens
         shares = self.encoder.received(*self._encoded(tokens, self._one(observation)))
         (spread,) = tokens.pictures(shares.unsqueeze(-1))

@@ -105,7 +105,7 @@ def test_some_arms_bring_what_they_begin_with_and_the_rest_can_follow(experiment
         ("baseline=none", "baseline must be one of the variants exact, positive, oprf"),
         ("set={batches: 3}", "batches"),
         ("set={patch_px: 5}", "patch_px must divide 28, got 5"),
-        ("set={held_out: 90}", "held_out must be less than 90 pictures, got 90"),
+        ("set={held_out: 90}", "held_out must be less than 90 images, got 90"),
         ("task=pictures", "task must be one of"),
         ("set={heads: 3}", "variant exact"),
     ],

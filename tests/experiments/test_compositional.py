@@ -184,7 +184,7 @@ def test_brightness_and_contrast_of_a_picture_do_not_matter():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("set.held_out=220", "held_out must be less than 220 pictures, got 220"),
+        ("set.held_out=220", "held_out must be less than 220 images, got 220"),
         ("set.windows=[20,6]", "window must lie between 1 and 3"),
         ("set.components=40", "components must lie between 1 and the 36 numbers of a patch, got 4"),
         ("set.draws=50", "draws must be at least features, got 50 and 60"),

@@ -170,7 +170,7 @@ def test_what_is_no_depth_is_left_alone_and_without_depth_repair_is_refused():
     assert found["depth_front"][3, 3] == np.float32(0.5)
     assert found["rgb"] is seen["rgb"]
     assert found["more"][3, 3] == FAR_M
-    with pytest.raises(ValueError, match=r"repair must be none without depth pictures.* got rgb"):
+    with pytest.raises(ValueError, match=r"repair must be none without depth images.* got rgb"):
         policies.build({"repair": "full"}, spaces.Dict({"rgb": grey}), ACTIONS)
     with pytest.raises(ValueError, match="repair = 'all'"):
         policies.build({"repair": "all"}, OBSERVATIONS, ACTIONS)

@@ -76,7 +76,7 @@ def test_policies_that_cannot_repair_are_told_before_the_first_run(tmp_path, cap
     assert conduct(path, tmp_path / "out") == 2
     said = capsys.readouterr().err
     assert "variant FAVOR+ m = 16, stage 1: " in said
-    assert "repair must be none without depth pictures" in said
+    assert "repair must be none without depth images" in said
     assert not (tmp_path / "out").exists()
 
 

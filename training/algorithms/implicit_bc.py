@@ -141,7 +141,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
             return job.basis.demonstrations
 
     def prepare(self) -> None:
-        """Load the demonstrations and the optimiser; raises UserError if they do not suit the run."""
+        """Load the demonstrations; raises UserError if they do not suit the run."""
         config, self._group = self.config, current_group()
         reader = DemoReader(
             config.demonstrations,

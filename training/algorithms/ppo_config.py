@@ -97,7 +97,7 @@ class PPOConfig(JobConfig):
             )
         if policy.repair != "none":
             raise ValueError(
-                "policy.repair must be none in training.ppo, which learns from pictures as they "
+                "policy.repair must be none in training.ppo, which learns from images as they "
                 f"are, got {policy.repair}; rollout and evaluate take --repair"
             )
         return self

@@ -57,7 +57,7 @@ class Agent:
     """The file of a learned policy; None for others."""
     device: str = "cpu"
     repair: Repair | None = None
-    """Repair of depth pictures in place of a learned policy's own setting; None: its own."""
+    """Repair of depth images in place of a learned policy's own setting; None: its own."""
     source: str | None = None
     """"module:name" of a policy in Python, as the user typed it; with neither this nor a checkpoint
     the policy is a scripted one, whose name is in SCRIPTED."""

@@ -41,7 +41,7 @@ __all__ = [
 
 View = dict[str, NDArray[np.float32]]
 Axes = Mapping[str, Sequence[int]]
-"""For each camera of a depth image, by its key, the axis of a picture that runs ahead: 0, the rows,
+"""For each camera of a depth image, by its key, the axis of an image that runs ahead: 0, the rows,
 one above the other, or 1, the columns."""
 EVERY = 7  # decisions between views; not a divisor of the gait's ten
 

@@ -54,16 +54,16 @@ class StepCost:
     parameters: int
     """Trainable and fixed numbers in `policy.parameters()`."""
     encode_flops: int | None = None
-    """FLOPs of encoding the picture; None for a policy without `encode`, or not measured."""
+    """FLOPs of encoding the image; None for a policy without `encode`, or not measured."""
     encode_ms: float | None = None
-    """Median time of that, milliseconds, the picture being on the device."""
+    """Median time of that, milliseconds, the image being on the device."""
     attention_ms: float | None = None
     """Median time of what `attention` counts, milliseconds: the feature maps of all attention
     layers, with their queries, keys and values given; None without such layers."""
     state: int = 0
     """Numbers that are carried to the next decision, after as many as were timed."""
     repair_ms: float | None = None
-    """Median time of repairing depth pictures, milliseconds, which no operator of PyTorch does and
+    """Median time of repairing depth images, milliseconds, which no operator of PyTorch does and
     no FLOPs count; None for a policy that repairs none."""
 
     @property

@@ -47,7 +47,7 @@ BOX_KEY = "observation"
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _DTYPES = {np.dtype(code).name for code in "?bhilqBHILQefdg"}
-_MOST_BYTES = 2**28  # of a step's array; a picture of 1000 x 1000 pixels has 3 MB
+_MOST_BYTES = 2**28  # of a step's array; an image of 1000 x 1000 pixels has 3 MB
 
 
 @dataclass(frozen=True, config=_STRICT)

@@ -6,9 +6,9 @@ The layout is that of https://github.com/huggingface/lerobot (release 0.4):
     DIR/meta/stats.json                              statistics of each feature
     DIR/meta/tasks.parquet                           task_index by task
     DIR/meta/episodes/chunk-000/file-000.parquet     an episode a row: where its frames are
-    DIR/data/chunk-000/file-000.parquet              a frame a row; pictures are PNG bytes in it
+    DIR/data/chunk-000/file-000.parquet              a frame a row; images are PNG bytes in it
 
-Pictures (height, width, 3) of uint8 are images there; all else are numbers of their own type, depth
+Images (height, width, 3) of uint8 are images there; all else are numbers of their own type, depth
 in metres too. Nothing is kept in memory but the episode that is written.
 """
 
@@ -72,7 +72,7 @@ def _is_picture(spec: ArraySpec) -> bool:
 
 @dataclass(frozen=True)
 class _Feature:
-    """A column of numbers or pictures."""
+    """A column of numbers or images."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -309,7 +309,7 @@ _INDEX = {
 
 
 def _png(picture: NDArray[np.uint8]) -> dict[str, Any]:
-    """A picture as LeRobot's readers unpack it, without loss."""
+    """An image as LeRobot's readers unpack it, without loss."""
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "PNG")
     return {"bytes": file.getvalue(), "path": None}

@@ -74,7 +74,7 @@ def summarise(reader: DemoReader) -> dict[str, Any]:
 def draw(reader: DemoReader, out: Path) -> None:
     """Frames of a few episodes over time; lengths, returns, last rewards, reward over time.
 
-    Raises UserError if the picture cannot be written.
+    Raises UserError if the image cannot be written.
     """
     from matplotlib.figure import Figure  # slow to import, and needed here alone
 
@@ -94,7 +94,7 @@ def draw(reader: DemoReader, out: Path) -> None:
     try:
         write_atomically(out, image.getvalue())
     except OSError as error:
-        raise UserError(f"the picture {out} cannot be written: {reason(error)}") from None
+        raise UserError(f"the image {out} cannot be written: {reason(error)}") from None
 
 
 def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""A camera's picture beside itself under attention: lit where the policy looks, else dimmed."""
+"""A camera's image beside itself under attention: lit where the policy looks, else dimmed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BACKGROUND = (24, 24, 28)
 
 
 def heat_picture(picture: np.ndarray, attention: np.ndarray) -> np.ndarray:
-    """The picture (height, width, 3) uint8 in grey, lit where `attention` (height, width) is.
+    """The image (height, width, 3) uint8 in grey, lit where `attention` (height, width) is.
 
     Brightness follows the logarithm of attention, from LEAST_SHARE to MOST_SHARE times its mean:
     the same in every frame, so that frames and policies can be compared.
@@ -56,10 +56,10 @@ def _heat(shares: np.ndarray) -> np.ndarray:
 def side_by_side(
     picture: np.ndarray, attention: np.ndarray | None = None, caption: str = ""
 ) -> np.ndarray:
-    """The picture (height, width, 3) uint8 and, right of it, the same under attention.
+    """The image (height, width, 3) uint8 and, right of it, the same under attention.
 
     `attention` (height, width), none of it below 0. A strip below holds the caption and the scale
-    of attention. Pictures narrower than 400 pixels are enlarged by a whole factor. The frame's
+    of attention. Images narrower than 400 pixels are enlarged by a whole factor. The frame's
     sides are multiples of 16, as encoders want them.
     """
     import cv2

@@ -47,7 +47,7 @@ class LiveWindow:
     passed.
 
     An environment that draws for people ("human") has its own window. What the policy sees is in a
-    second one, inset in the outside view where the environment only gives pictures; that one is
+    second one, inset in the outside view where the environment only gives images; that one is
     OpenCV's, and left out where there is none or nothing to see.
 
     Args:

@@ -29,7 +29,7 @@ _BLOCK = 16  # encoders code squares of this side
 
 
 def masked(picture: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-    """A picture (height, width, 3) as uint8, red where `kept` (height, width) is False."""
+    """An image (height, width, 3) as uint8, red where `kept` (height, width) is False."""
     picture = picture.astype(np.float64)
     if kept is not None:
         picture[~kept] = (1 - RED_WEIGHT) * picture[~kept] + RED_WEIGHT * MASKED_RED
@@ -85,7 +85,7 @@ def compose(
 
 
 def _fitted(picture: np.ndarray, most_px: tuple[int, int]) -> np.ndarray:
-    """A picture as an inset: a whole multiple of it, or means over areas where it is larger."""
+    """An image as an inset: a whole multiple of it, or means over areas where it is larger."""
     import cv2
 
     height, width = picture.shape[:2]
@@ -99,7 +99,7 @@ def _fitted(picture: np.ndarray, most_px: tuple[int, int]) -> np.ndarray:
 def write(
     canvas: np.ndarray, text: str, middle: tuple[int, int], pixels: int, edged: bool = False
 ) -> int:
-    """Write a line of white text, `pixels` high, into a picture; `middle` is the middle of its left
+    """Write a line of white text, `pixels` high, into an image; `middle` is the middle of its left
     edge, (x, y). `edged` letters have a black edge. Returns the text's width in pixels."""
     import cv2
 

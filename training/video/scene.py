@@ -1,8 +1,8 @@
 """The frames of a video.
 
 Usually the outside view that the environment draws, with the images that the policy sees inset and
-what its attention drops in red. Where the environment's description names a picture, or a policy
-has a map of its attention on its only picture, that picture beside itself under attention. An
+what its attention drops in red. Where the environment's description names an image, or a policy
+has a map of its attention on its only image, that image beside itself under attention. An
 environment that draws nothing is shown by its images alone.
 """
 
@@ -64,7 +64,7 @@ class Scene:
         key = self._key(policy, pictures)
         attention = getattr(policy, "attention_map", None)
         if key is not None and attention is not None:
-            # The picture that the policy acted on: attention belongs to it, not to the next one.
+            # The image that the policy acted on: attention belongs to it, not to the next one.
             return side_by_side(np.asarray(parts[key]), np.asarray(attention(observation)), caption)
         if key is not None:
             drawn = self._outside() if self._draws else np.asarray(parts[key])
@@ -75,7 +75,7 @@ class Scene:
         return compose(np.zeros(_CANVAS, np.uint8), insets, caption, _ALONE_PX)
 
     def _key(self, policy: Policy, pictures: list[Pictures]) -> str | None:
-        """Key of the picture that is shown itself; None without any."""
+        """Key of the image that is shown itself; None without any."""
         if self._task is not None:
             return self._task.picture
         alone = len(pictures) == 1 and pictures[0].layout == "HWC" and pictures[0].channels == 3
@@ -104,7 +104,7 @@ class Scene:
         return np.asarray(drawn, np.uint8)
 
     def _seen(self, observation: Any, policy: Policy, pictures: list[Pictures]) -> list[Inset]:
-        """Every picture as the policy saw it: repaired, with what its attention drops."""
+        """Every image as the policy saw it: repaired, with what its attention drops."""
         repair = getattr(policy, "repair", None)
         parts = flat(observation) if repair is None else repair.seen(observation)
         masks = getattr(policy, "attention_masks", None)
@@ -112,7 +112,7 @@ class Scene:
         return [one for seen in pictures for one in self._insets(seen, parts, kept)]
 
     def _insets(self, seen: Pictures, parts: Any, kept: dict[str, Any]) -> list[Inset]:
-        """What is inset of a part of the observation: each picture, of frames the last."""
+        """What is inset of a part of the observation: each image, of frames the last."""
         values = torch.as_tensor(np.array(parts[seen.key]))[None]
         images = seen.read(values)[0].numpy()  # (count, channels, height, width)
         masks = kept.get(seen.key)

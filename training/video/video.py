@@ -45,7 +45,7 @@ class FrameWriter:
 
     @property
     def still(self) -> bool:
-        """Whether the file holds a single picture."""
+        """Whether the file holds a single image."""
         return self.path.suffix.lower() == ".png"
 
     @property
