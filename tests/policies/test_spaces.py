@@ -245,9 +245,7 @@ def test_a_scale_that_nothing_tells_is_refused():
     unbounded = box(8, 8, low=-np.inf, high=np.inf)
     with pytest.raises(ValueError, match=r"image_scaling must be running or .* for observation"):
         build({"image_scaling": "space"}, unbounded, ACTIONS["bounded"])
-    with pytest.raises(
-        ValueError, match="grey must be false for observation, whose images have 1"
-    ):
+    with pytest.raises(ValueError, match="grey must be false for observation, whose images have 1"):
         build({"grey": True}, unbounded, ACTIONS["bounded"])
     with pytest.raises(ValueError, match="crop must leave something of the 8 x 8 pixels of obs"):
         build({"image_crop": (4, 4, 0, 0)}, unbounded, ACTIONS["bounded"])
