@@ -158,7 +158,7 @@ def test_a_run_s_file_imports_no_tracker(tmp_path, capsys):
     ("name", "sentence"),
     [
         ("wandbb", r"tracker must be one of none, trackio, wandb, mlflow, got 'wandbb'; module:"
-         r"Class names one of your own; did you mean wandb\?"),
+         r"Class names a custom tracker; did you mean wandb\?"),
         ("no_such_module:X", "tracker 'no_such_module:X' cannot be imported: ModuleNotFoundError"),
         ("tests.training.own_tracker:FILE", "must be a subclass of Tracker or a function"),
         ("3", "tracker = 3, but input should be a valid string"),

@@ -26,7 +26,7 @@ _GRACE_S = 3.0
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asks the command to stop."""
+    """Raised when a signal asks the command to stop."""
 
     def __init__(self, signum: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def interrupted_status(error: BaseException) -> int:
-    """The exit status of a command that was stopped so: 128 + the signal's number, as shells do."""
+    """The exit status of a command stopped by this signal: 128 + its number, as in shells."""
     status: int = getattr(error, "status", 128 + signal.SIGINT)
     return status
 
@@ -42,7 +42,7 @@ def interrupted_status(error: BaseException) -> int:
 class _Signals:
     """Those of `_ANSWERS`: each is raised once, as Interrupted, in a command that has begun.
 
-    Before and after, where nothing can be lost, it ends the process.
+    Before and after that, when nothing can be lost, the signal ends the process.
     """
 
     begun = False
@@ -62,7 +62,7 @@ class _Signals:
         raise Interrupted(signum)
 
     def install(self) -> dict[signal.Signals, Any]:
-        """Answer those that would end Python as it came up; what answered them before.
+        """Handle the signals that would end Python; returns their previous handlers.
 
         Those that the program or who started it wants ignored or handled stay as they are, and all
         do in a worker process, whose parent decides.
@@ -80,7 +80,7 @@ class _Signals:
         return before
 
     def ignore(self) -> None:
-        """From now on there is nothing to stop."""
+        """Ignore the signals from now on: the command has ended."""
         for each in _ANSWERS:
             if signal.getsignal(each) == self.answer:
                 signal.signal(each, signal.SIG_IGN)
@@ -90,11 +90,11 @@ _signals = _Signals()
 
 
 def command_name() -> str | None:
-    """The module that is run as a command, or as its console script; None in another program."""
+    """The module that runs as a command or as a console script; None in another program."""
     words = sys.orig_argv
-    if "--multiprocessing-fork" in words:  # a worker process, which sees its parent's sys.argv
+    if "--multiprocessing-fork" in words:  # a worker process has its parent's sys.argv
         return None
-    if sys.argv[:1] == ["-m"] and "-m" in words[:-1]:  # as long as packages above it are loaded
+    if sys.argv[:1] == ["-m"] and "-m" in words[:-1]:  # while its parent packages are loaded
         return words[words.index("-m") + 1]
     name = sys.argv[0].rpartition("/")[2] if sys.argv else ""
     if not name.startswith("foveate-"):
@@ -104,7 +104,9 @@ def command_name() -> str | None:
 
 
 def open_command(module: str) -> int:
-    """Run the `main` of a module by its own name, by which other processes find what is in it."""
+    """Run the `main` of a module under its real name, so that other processes can unpickle its
+    classes.
+    """
     from importlib import import_module
 
     status: int = import_module(module).main()
@@ -126,7 +128,7 @@ def exit_status(command: Callable[[], int]) -> int:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             status = interrupted_status(error)
-        elif _signals.received:  # whatever that became in a library that it passed through
+        elif _signals.received:  # whatever exception a library turned it into
             status = 128 + _signals.received
         else:
             raise
@@ -138,7 +140,7 @@ def exit_status(command: Callable[[], int]) -> int:
         for each, handler in before.items():
             signal.signal(each, handler)
         if not before:
-            _signals.ignore()  # the program ends, which takes Python a moment
+            _signals.ignore()  # the interpreter is shutting down
 
 
 def _interruptible(command: Callable[[], int]) -> int:
@@ -199,7 +201,7 @@ def _output_failed(error: OSError) -> int:
 
 
 def _drop_output() -> None:
-    """The rest goes nowhere, so that exiting is silent."""
+    """Discards the rest of the output, so that exiting is silent."""
     with contextlib.suppress(OSError):  # it has no descriptor, under a test say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -232,7 +234,7 @@ def _repeating(report: Callable[[Any], Any]) -> Callable[[Any], None]:
 
 
 def _drop_closed_streams() -> bool:
-    """Whether what reads our output closed it; the rest goes nowhere, so that exiting is silent."""
+    """Whether the reader of our output closed it; discards the rest, so that exiting is silent."""
     import select
 
     closed = False

@@ -14,8 +14,8 @@ _MOST = 3
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """ "; did you mean a or b?" to put after an error, or "" where nothing known is like `given`.
 
-    Both are words or keys, dotted where nested. Keys of the same last name are meant before keys
-    that are spelled alike.
+    Both are words or keys, dotted if nested. Keys with the same last part take precedence over keys
+    with a similar spelling.
     """
     keys = [key for key in dict.fromkeys(known) if key != given]
     same = [key for key in keys if _last(key) == _last(given)]
@@ -27,8 +27,9 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
 
 def like_files(given: Path, *folders: Path) -> str:
-    """The same for a YAML file that is not there: those beside it, or in these folders, that are
-    named alike."""
+    """The same for a missing YAML file: suggests files with similar names beside it or in these
+    folders.
+    """
     files = {
         file.stem: file
         for folder in (*reversed(folders), given.parent)

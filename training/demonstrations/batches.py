@@ -1,4 +1,4 @@
-"""Batches of demonstrated frames: which ones, a pure function of the update, read ahead of time."""
+"""Batches of demonstrated frames, chosen as a pure function of the update and prefetched."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from training.demonstrations.reader import DemoReader
 
 __all__ = ["Batch", "FrameSet", "Prefetcher", "frames_of_update"]
 
-_AHEAD = 2  # batches read beyond the one in use
+_AHEAD = 2  # batches prefetched beyond the one in use
 
 Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Frames of a gradient step, with what the expert did."""
+    """Frames of a gradient step, with the expert's actions."""
 
     rgb: Tensor
     """(batch, height, width, 3) uint8."""
@@ -34,22 +34,22 @@ class Batch:
     """(batch, n) float32."""
 
     def to(self, device: torch.device) -> Batch:
-        """The same on a device."""
+        """The batch on a device."""
         return Batch(
             *(t.to(device, non_blocking=True) for t in (self.rgb, self.pose, self.actions))
         )
 
     def pinned(self) -> Batch:
-        """The same in page-locked memory."""
+        """The batch in page-locked memory."""
         return Batch(self.rgb.pin_memory(), self.pose.pin_memory(), self.actions.pin_memory())
 
 
 class FrameSet:
-    """The frames of some demonstrations as one sequence.
+    """The frames of several demonstrations as one sequence.
 
     Args:
-        reader: of the demonstrations; their observations are `rgb` and `pose`.
-        chosen: places in `reader.demos`.
+        reader: reader of the demonstrations, whose observations are `rgb` and `pose`.
+        chosen: indices into `reader.demos`.
     """
 
     def __init__(self, reader: DemoReader, chosen: Sequence[int]) -> None:
@@ -89,7 +89,7 @@ def frames_of_update(update: int, batch_size: int, size: int, seed: int) -> Indi
 
 @lru_cache(maxsize=4)
 def _order(size: int, seed: int, epoch: int) -> Indices:
-    """The order in which a pass takes its frames; milliseconds, if it were drawn every time."""
+    """The order of the frames in a pass, cached because drawing it takes milliseconds."""
     order = np.random.default_rng((seed, epoch)).permutation(size)
     order.flags.writeable = False
     return order
@@ -99,7 +99,7 @@ class Prefetcher:
     """Reads the batches of successive updates in threads, ahead of their use.
 
     Args:
-        frames: to read from.
+        frames: source of the batches.
         readers: number of threads.
         pinned: whether batches lie in page-locked memory, from which a GPU copies faster.
     """

@@ -7,8 +7,8 @@ an episode:
     DIR/demos.hdf5             data/demo_123 -> that file (an external link), mask/train, mask/valid
 
 A demonstration is a group with `actions` (steps, k), `rewards` (steps,), `dones` (steps,) and
-`obs/<key>` (steps, ...): what was seen, the expert's answer, and what came of it. Observations of
-`FRAME_BYTES` or more are frames: one a chunk, compressed by zlib, so that any of them is one read.
+`obs/<key>` (steps, ...): the observations, the expert's actions, and their outcome. Observations of
+`FRAME_BYTES` or more are frames: one per chunk, compressed by zlib, so that each takes one read.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ class ArraySpec:
 
     @classmethod
     def of(cls, space: spaces.Box) -> ArraySpec:
-        """Those of a space's elements."""
+        """The shape and type of a space's elements."""
         return cls(tuple(int(size) for size in space.shape), np.dtype(space.dtype).name)
 
     @property
     def nbytes(self) -> int:
-        """Size of one, bytes."""
+        """Size of one step, bytes."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def is_frame(self) -> bool:
-        """Whether each one is a chunk of its own."""
+        """Whether each step is a separate chunk."""
         return self.nbytes >= FRAME_BYTES
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ def observation_spec(space: gymnasium.Space[Any]) -> dict[str, ArraySpec]:
 
 @dataclass(frozen=True, config=_STRICT)
 class Recording:
-    """What all demonstrations of a directory have in common; equal ones may share a directory."""
+    """The metadata shared by all demonstrations of a directory."""
 
     env_id: str
     """Gymnasium id."""
@@ -129,7 +129,7 @@ class Recording:
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> Recording:
-        """What `to_json` wrote, from a file; raises UserError for other text."""
+        """Parse the output of `to_json` from a file; raises UserError for other text."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -147,5 +147,5 @@ def check_same(path: Path, found: Recording, wanted: Recording) -> None:
 
 
 def episode_path(number: int) -> str:
-    """Where episode `number` lies, from the directory."""
+    """The path of episode `number` relative to the directory."""
     return f"{EPISODES}/{number:06d}.hdf5"

@@ -13,7 +13,7 @@ __all__ = ["Moments"]
 
 @dataclass(frozen=True)
 class Moments:
-    """Of some values, elementwise; two of them may be joined (Chan, Golub, LeVeque 1979)."""
+    """Elementwise statistics, which can be merged (Chan, Golub, LeVeque 1979)."""
 
     count: int
     """Frames."""
@@ -27,7 +27,7 @@ class Moments:
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> Moments:
-        """Of (frames, ...) numbers."""
+        """Statistics of an array (frames, ...)."""
         x = np.asarray(values, np.float64)
         return cls._of(x, len(x))
 
@@ -57,7 +57,7 @@ class Moments:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """As LeRobot's files have them."""
+        """The statistics in LeRobot's format."""
         deviation = np.sqrt(self.squares / self.weight)
         numbers = {"min": self.low, "max": self.high, "mean": self.mean, "std": deviation}
         return {name: part.tolist() for name, part in numbers.items()} | {"count": [self.count]}

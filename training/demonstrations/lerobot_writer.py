@@ -9,7 +9,7 @@ The layout is that of https://github.com/huggingface/lerobot (release 0.4):
     DIR/data/chunk-000/file-000.parquet              a frame a row; images are PNG bytes in it
 
 Images (height, width, 3) of uint8 are images there; all else are numbers of their own type, depth
-in metres too. Nothing is kept in memory but the episode that is written.
+in metres too. Only the current episode is kept in memory.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TIMES = {
 
 
 def feature_names(observation: Mapping[str, ArraySpec]) -> dict[str, str]:
-    """What the parts of an observation are called there: the only vector is the state."""
+    """LeRobot's names of the parts of an observation; the only vector is the state."""
     vectors = [key for key, spec in observation.items() if len(spec.shape) == 1]
     names = {
         key: f"observation.{'images.' * _is_picture(s)}{key}" for key, s in observation.items()
@@ -98,14 +98,14 @@ def _feature(spec: ArraySpec, name: str) -> _Feature:
 
 
 class DatasetWriter:
-    """Takes the steps of one episode after the other.
+    """Writes the steps of one episode after the other.
 
     Args:
-        directory: an empty one.
-        observation: arrays of an observation, by key.
-        action: that of an action.
+        directory: an empty directory.
+        observation: specifications of an observation's arrays, by key.
+        action: specification of an action.
         fps: steps a second.
-        task: what is done in all episodes, in words.
+        task: description of the task of all episodes.
         metadata: further entries of info.json, under `foveate`.
 
     Raises:
@@ -149,7 +149,7 @@ class DatasetWriter:
         self._pictures: dict[str, Moments] = {}
 
     def add(self, observation: Any, action: Any, reward: float) -> None:
-        """One step: the observation, the action that answered it, and the reward that followed."""
+        """Add one step: the observation, the action taken, and the reward that followed."""
         parts = observation if isinstance(observation, Mapping) else {BOX_KEY: observation}
         for key, name in self._names.items():
             value = np.asarray(parts[key])
@@ -164,7 +164,7 @@ class DatasetWriter:
         self._rows["next.reward"].append(reward)
 
     def end_episode(self, success: bool) -> None:
-        """Write the episode; whether it succeeded. Raises OSError."""
+        """Write the episode; returns whether it succeeded. Raises OSError."""
         rows: dict[str, Any] = self._rows
         steps = np.arange(len(rows["action"]))
         last = steps == len(steps) - 1
@@ -255,7 +255,7 @@ class DatasetWriter:
         return column
 
     def close(self) -> None:
-        """Write what is said of all episodes. Raises OSError."""
+        """Write the metadata of all episodes. Raises OSError."""
         self._close_files()
         meta = self._directory / "meta"
         meta.mkdir(exist_ok=True)

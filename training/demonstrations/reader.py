@@ -1,4 +1,4 @@
-"""Reads demonstrations: numbers at once, frames on request, all of it checked.
+"""Reads demonstrations: numbers at once, frames on request, all of them verified.
 
 The files are described in training.demonstrations.format and written by
 training.demonstrations.writer.
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
-_MOST_BYTES = 2**26  # of numbers that are read at once; an episode has kilobytes of them
+_MOST_BYTES = 2**26  # limit for numbers read at once; an episode has kilobytes
 _MOST_NAME_BYTES = 64
 _MOST_REWARD = 1e100  # so that sums are numbers too
 _HIGHEST_RATIO = 1032  # of deflate; who claims more has a wrong length
@@ -111,7 +111,7 @@ class Demo:
         return len(self.actions)
 
     def observation(self, step: int) -> dict[str, NDArray[Any]]:
-        """What was seen before the action of `step`."""
+        """The observation before the action of `step`."""
         small = {key: values[step] for key, values in self.arrays.items()}
         return small | {key: frames[step] for key, frames in self.frames.items()}
 
@@ -150,7 +150,7 @@ def _text(attributes: Any, key: str) -> str:
 
 
 def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.Dataset:
-    """A dataset that lies in this very file and is as it must be; ValueError otherwise."""
+    """A valid dataset stored in this file itself; raises ValueError otherwise."""
     dataset = _group(group, name)
     if not isinstance(dataset, h5py.Dataset):
         raise ValueError(f"{name} is not a dataset")
@@ -171,7 +171,7 @@ def _dataset(group: h5py.Group, name: str, steps: int, spec: ArraySpec) -> h5py.
 
 
 def _group(owner: h5py.Group, path: str) -> Any:
-    """What lies under a path in this very file: every step of it is a hard link."""
+    """The object at a path within this file, reached through hard links only."""
     for name in path.split("/"):
         inside = isinstance(owner, h5py.Group)
         if not inside or not isinstance(owner.get(name, getlink=True), h5py.HardLink):
@@ -181,7 +181,7 @@ def _group(owner: h5py.Group, path: str) -> Any:
 
 
 def _places(dataset: h5py.Dataset) -> NDArray[np.int64]:
-    """Where each frame lies in the file, (steps, 2); raises ValueError if one is absent."""
+    """The position of each frame in the file, (steps, 2); raises ValueError if one is absent."""
     places = np.zeros((len(dataset), 2), np.int64)
 
     def note(chunk: Any) -> None:
@@ -197,19 +197,22 @@ def _places(dataset: h5py.Dataset) -> NDArray[np.int64]:
 
 
 def read_recording(path: Path) -> Recording:
-    """The recording that a file's demonstrations share; UserError as in `DemoReader`."""
+    """The recording metadata shared by a file's demonstrations; UserError as in `DemoReader`."""
     with _open(path) as file:
         return _recording(file)
 
 
 def master_of(path: Path) -> Path:
-    """The file that lists the demonstrations of a directory; a file as it is."""
+    """The file that lists the demonstrations of a directory; a path to a file is returned
+    unchanged.
+    """
     return path / MASTER if os.path.isdir(path) else path
 
 
 def read_master(path: Path) -> tuple[Recording, list[int], dict[str, list[str]]]:
-    """What the file that lists demonstrations says: what they have in common, their numbers, and
-    the names of those of each mask, `train` and `valid`. UserError as in `DemoReader`."""
+    """The contents of the file that lists demonstrations: their common metadata, their numbers, and
+    the names in each mask, `train` and `valid`. UserError as in `DemoReader`.
+    """
     with _open(path) as file:
         recording, numbers = _recording(file), _listed(file)
         masks = {
@@ -262,7 +265,8 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
 
 
 def verify_demo(directory: Path, number: int, wanted: Recording) -> int:
-    """Read every chunk of an episode through HDF5, as other programs do; its number of steps.
+    """Read every chunk of an episode through HDF5, as other programs do; returns its number of
+    steps.
 
     HDF5 checks each chunk's Fletcher-32, zlib the Adler-32 of what it unpacks, `read_demo` the
     rest. UserError with the first thing that is wrong.
@@ -288,7 +292,7 @@ class DemoReader:
 
     Args:
         path: the directory, or the `demos.hdf5` in it.
-        env_id: what they must have been recorded in; None accepts any environment.
+        env_id: required environment of the recording; None accepts any.
         observation_space, action_space: what they must fit; None accepts any.
 
     Raises:
@@ -345,7 +349,7 @@ class DemoReader:
         return np.array([len(demo) for demo in self.demos], np.int64)
 
     def mask(self, name: str) -> list[int]:
-        """Places in `demos` of those to train on ("train"), or of those held out ("valid")."""
+        """Indices into `demos` of the training ("train") or held-out ("valid") demonstrations."""
         return list(self._masks[name])
 
     def frame(self, demo: int, step: int, key: str | None = None) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Recording episodes of an environment's expert, in this process or in several others."""
+"""Records episodes of an environment's expert, in this process or in several others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOISE_STREAM = 1
 
 @dataclass(frozen=True)
 class Job:
-    """What a worker needs to record any episode."""
+    """The specification from which a worker records any episode."""
 
     directory: Path
     settings: dict[str, Any]
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """An episode, by its number."""
+    """The number of an episode to record."""
 
     number: int
 
@@ -51,10 +51,11 @@ class Task:
 
 
 class _EndWhenDone(gymnasium.Wrapper):
-    """Ends an episode some steps after it is done; only by itself, for -1 steps.
+    """Ends an episode a number of steps after it is done; with -1 steps only the environment ends
+    it.
 
-    Done: `info["success"]` holds, or the environment has `expert_done` and it holds: nothing is
-    left that the expert could do.
+    Done: `info["success"]` holds, or the environment has `expert_done` and it holds: the expert has
+    nothing left to do.
     """
 
     def __init__(self, env: gymnasium.Env, steps: int) -> None:
@@ -79,10 +80,10 @@ class _EndWhenDone(gymnasium.Wrapper):
 
 
 class _Expert:
-    """The scripted expert, whose actions may be disturbed; `label` is its intended action.
+    """The scripted expert, optionally with noise on its actions; `label` is its intended action.
 
     With noise, a random half of the segments is executed with normal noise on each action, so that
-    the data show how to get back: noise injection as in DART (Laskey et al. 2017, section 3).
+    the data show how to recover: noise injection as in DART (Laskey et al. 2017, section 3).
     """
 
     def __init__(self, env: gymnasium.Env, noise: float, seed: int) -> None:
@@ -119,7 +120,9 @@ class _Recorder:
         self._env = _EndWhenDone(env, recording.after_done_steps)
 
     def run(self, task: Task) -> int:
-        """Record an episode into its file; its number of steps. Raises UserError if it fails."""
+        """Record an episode into its file; returns its number of steps. Raises UserError if it
+        fails.
+        """
         number = task.number
         recording, directory = self._job.recording, self._job.directory
         seed = recording.seed + number
@@ -147,9 +150,9 @@ class _Recorder:
 
 
 def record(job: Job, numbers: Sequence[int], workers: int) -> Generator[tuple[int, int]]:
-    """Record episodes; yields (number, steps) as each is finished, in any order.
+    """Record episodes; yields (number, steps) for each finished episode, in any order.
 
-    Closing the iterator stops the workers; their unfinished episodes leave nothing to be read.
+    Closing the iterator stops the workers; their unfinished episodes leave no files.
     UserError when an episode cannot be recorded or workers keep dying.
     """
     make = partial(_Recorder, job)

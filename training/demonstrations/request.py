@@ -46,7 +46,7 @@ def _number(kind: type[int] | type[float], low: float, high: float) -> Callable[
 
 
 def parser() -> ArgumentParser:
-    """Of the command `training.demos`."""
+    """The argument parser of the command `training.demos`."""
     parser = ArgumentParser(
         prog="training.demos",
         description=_DESCRIPTION,
@@ -55,10 +55,13 @@ def parser() -> ArgumentParser:
     )
     parser.add_argument("--env", metavar="ID", help="Gymnasium id; it must have expert_action()")
     parser.add_argument(
-        "--episodes", type=positive, default=1000, help="how many in all (default %(default)s)"
+        "--episodes",
+        type=positive,
+        default=1000,
+        help="total number of episodes (default %(default)s)",
     )
     parser.add_argument("--out", metavar="DIR", help="directory to record into or to continue")
-    parser.add_argument("--verify", metavar="DIR", help="check every byte of a directory instead")
+    parser.add_argument("--verify", metavar="DIR", help="verify every byte of a directory instead")
     parser.add_argument(
         "--set", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
         help="setting of the environment, as in --set episode_s=5",
@@ -85,13 +88,13 @@ def parser() -> ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--valid-share", type=_number(float, 0, 0.9), default=0.05, metavar="SHARE",
-        help="of the episodes, held out in mask/valid (default %(default)s)",
+        help="share of the episodes held out in mask/valid (default %(default)s)",
     )  # fmt: skip
     return parser
 
 
 def plan(arguments: argparse.Namespace) -> Job:
-    """What is to be recorded; raises UserError if the environment cannot be."""
+    """The recording job; raises UserError if the environment cannot be recorded."""
     if arguments.env is None or arguments.out is None:
         raise UserError("give --env ID and --out DIR to record, or --verify DIR to check")
     last = arguments.seed + arguments.episodes - 1
@@ -134,7 +137,7 @@ def plan(arguments: argparse.Namespace) -> Job:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether a setting can be written as JSON, which knows no infinity and no date."""
+    """Whether a setting can be written as JSON, which has no infinity and no dates."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):

@@ -33,7 +33,7 @@ _MASTER_EVERY_S = 60.0
 
 
 def _begun(job: Job) -> Job:
-    """The job as the directory's files say it, which may know fewer settings of the environment.
+    """The job according to the directory's files, which may lack newer settings of the environment.
 
     UserError when they hold anything else's demonstrations.
     """
@@ -47,7 +47,7 @@ def _begun(job: Job) -> Job:
 
 
 def _finished(job: Job) -> dict[int, int]:
-    """Steps of each whole episode in the directory, by number; what a killed writer left, gone.
+    """Steps of each complete episode in the directory, by number; removes files of killed writers.
 
     UserError when the directory holds anything else's demonstrations, or a damaged file.
     """
@@ -84,10 +84,10 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
     """Record the missing ones of `episodes`, write and print a summary; returns the reader.
 
     Args:
-        job: what is recorded, and where.
-        episodes: how many there shall be in all.
+        job: the recording job.
+        episodes: total number of episodes.
         workers: processes.
-        valid_share: of the episodes, held out in mask/valid.
+        valid_share: share of the episodes held out in mask/valid.
 
     Raises:
         UserError: the directory holds something else, or an episode cannot be recorded.
@@ -125,7 +125,7 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
 
 
 def _rescue(job: Job, valid_share: float) -> str:
-    """Make what is there readable, after recording has stopped; what to say of it."""
+    """Make the finished episodes readable after an interruption; returns a status sentence."""
     kept = _finished(job)
     state = (
         f"{len(kept)} finished episodes are in {job.directory}, and the same command records "
@@ -139,7 +139,7 @@ def _rescue(job: Job, valid_share: float) -> str:
 
 
 def _report(directory: Path, new: dict[int, int], wall_s: float) -> DemoReader:
-    """Write the summary and print it; `new` has the steps of what was just recorded. The reader."""
+    """Write and print the summary; `new` has the steps of the new episodes. The reader."""
     reader = DemoReader(directory)
     facts = summarise(reader)
     facts["last_recording"] = {
@@ -169,7 +169,7 @@ class _Verifier:
     reader: DemoReader
 
     def run(self, task: Task) -> int:
-        """Check an episode; its steps. Raises UserError if it is damaged."""
+        """Check an episode and return its steps. Raises UserError if it is damaged."""
         return self.verify(self.reader.directory, task.number, self.reader.recording)
 
     def close(self) -> None:

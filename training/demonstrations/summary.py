@@ -76,7 +76,7 @@ def draw(reader: DemoReader, out: Path) -> None:
 
     Raises UserError if the image cannot be written.
     """
-    from matplotlib.figure import Figure  # slow to import, and needed here alone
+    from matplotlib.figure import Figure  # slow to import and only needed here
 
     rows = min(_ROWS, len(reader)) if reader.demos[0].frames else 0
     height = 1.75 * rows + 2.8
@@ -98,7 +98,7 @@ def draw(reader: DemoReader, out: Path) -> None:
 
 
 def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:
-    """One row an episode, from its first step to its last; cells are a unit wide."""
+    """Draw one row per episode, from its first step to its last, with cells of unit width."""
     key = next(iter(reader.demos[0].frames))
     for index, top in zip(chosen, _PITCH * np.arange(len(chosen)), strict=True):
         demo = reader.demos[index]
@@ -117,7 +117,9 @@ def _contact_sheet(axis: Any, reader: DemoReader, chosen: list[int]) -> None:
 
 
 def _picture(frame: NDArray[Any]) -> NDArray[Any]:
-    """(height, width, 3) as it is; of anything else, its last two axes, side by side."""
+    """An image (height, width, 3) unchanged; for other shapes, the slices of the last two axes side
+    by side.
+    """
     if frame.ndim == 3 and frame.shape[-1] in (3, 4) and frame.dtype == np.uint8:
         return frame
     if frame.ndim < 2:
@@ -126,8 +128,7 @@ def _picture(frame: NDArray[Any]) -> NDArray[Any]:
 
 
 def _range(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Of a histogram of `values`: all of them, but wide enough to be cut into bins where they
-    differ by rounding alone."""
+    """The range of a histogram of `values`, widened if they differ by rounding alone."""
     low, high = float(values.min()), float(values.max())
     enough = 1e-6 * max(abs(low), abs(high), 1e-6)
     if high - low >= enough:

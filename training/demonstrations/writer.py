@@ -1,7 +1,7 @@
-"""Writing demonstrations: an episode's file grows compressed in memory and lands in one step.
+"""Writing demonstrations: an episode's file is compressed in memory and written atomically.
 
-HDF5 never touches the disk here. A full disk is thus an OSError of one plain write, and no
-half-written file can be left behind, whatever kills the process.
+HDF5 never touches the disk here. A full disk is thus an OSError of one plain write, and a killed
+process leaves no half-written file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PACKAGES = ("gymnasium", "h5py", "numpy")
 
 
 def decisive_packages() -> dict[str, str | None]:
-    """Versions of what the same seed may give another episode with."""
+    """Versions of the packages that determine the episode of a seed."""
     return {name: version_of(name) for name in ("foveate", "pybullet")}
 
 
@@ -67,14 +67,14 @@ def _new_file(name: str, recording: Recording) -> h5py.File:
 
 
 def _image(file: h5py.File) -> bytes:
-    """What the file would be on the disk."""
+    """The contents of the file as bytes."""
     file.flush()
     image: bytes = file.id.get_file_image()
     return image
 
 
 class EpisodeWriter:
-    """Takes an episode's steps as they come; frames are compressed at once.
+    """Collects an episode's steps; frames are compressed immediately.
 
     Equal steps give an equal file, byte for byte, with the same versions of the packages.
     """
@@ -106,7 +106,7 @@ class EpisodeWriter:
         )  # fmt: skip
 
     def add(self, observation: Any, action: NDArray[Any], reward: float) -> None:
-        """One step: the observation, the expert's action, and the reward that followed."""
+        """Add one step: the observation, the expert's action, and the reward that followed."""
         parts = observation if isinstance(observation, Mapping) else {BOX_KEY: observation}
         step = len(self._actions)
         for key, frames in self._frames.items():
@@ -118,7 +118,7 @@ class EpisodeWriter:
         self._rewards.append(reward)
 
     def save(self, directory: Path, seed: int, final_info: dict[str, float]) -> None:
-        """Put the file into `directory` in one step. Raises OSError if that is impossible."""
+        """Write the file into `directory` atomically. Raises OSError if that is impossible."""
         steps = len(self._actions)
         specs, action = self._recording.observation, self._recording.action
         for name, values in self._small.items():
@@ -146,7 +146,7 @@ class EpisodeWriter:
 def split(numbers: list[int], valid_share: float) -> tuple[list[int], list[int]]:
     """Which of the episodes to train on, and which to hold out.
 
-    An episode's side depends on its number alone, so a directory may grow; but of two or more
+    The split depends on an episode's number alone, so a directory may grow; but of two or more
     episodes one is always held out, the last, unless the share is 0.
     """
     valid = [n for n in numbers if int((n + 1) * valid_share) > int(n * valid_share)]
@@ -161,10 +161,10 @@ def write_master(
     """Replace `demos.hdf5` by one that links to the given episodes, in one step.
 
     Args:
-        directory: that of the demonstrations.
-        recording: what they have in common.
-        lengths: steps of each episode, by its number.
-        valid_share: of the episodes that is held out for validation.
+        directory: directory of the demonstrations.
+        recording: their common metadata.
+        lengths: number of steps of each episode, by its number.
+        valid_share: share of the episodes held out for validation.
 
     Raises OSError if it cannot be written.
     """

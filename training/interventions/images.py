@@ -2,8 +2,8 @@
 
 Interventions, each on one image of the observation or on all of them; vectors stay as they are:
 
-* `swap`: the image that another episode of the same policy had at the same step; where that
-  episode is over, it begins again.
+* `swap`: the image of another episode of the same policy at the same step; a shorter episode
+repeats.
 * `freeze`: the episode's own first image, at every step.
 * `blank`: every pixel has one value, the mean over that other episode, a channel (and a camera, and
   a frame of a stack) each.
@@ -43,16 +43,16 @@ def image_keys(space: gymnasium.Space[Any]) -> list[str]:
 
 
 class Altered:
-    """A policy that is shown other images; it keeps what it did.
+    """Wraps a policy, replaces its images and records its actions.
 
     Args:
         policy: what acts.
-        keys: of the images that are replaced.
-        shown: gives those to show; None: they stay.
+        keys: keys of the images that are replaced.
+        shown: returns the replacements; None: images are unchanged.
 
     Attributes:
-        actions: of the episode, one a step.
-        differed: steps at which an image was not the one that would have been seen.
+        actions: actions of the episode, one per step.
+        differed: steps at which a replacement differed from the original image.
     """
 
     def __init__(self, policy: Policy, keys: Collection[str], shown: Substitute | None) -> None:
@@ -66,7 +66,7 @@ class Altered:
         self.actions, self.differed = [], 0
 
     def act(self, observation: Any) -> Any:
-        """The policy's action for what it is shown."""
+        """The policy's action for the modified observation."""
         if self._shown is not None:
             there = images_of(observation, self._keys)
             shown = self._shown(len(self.actions), there)
@@ -78,7 +78,7 @@ class Altered:
 
 
 def recorder(keys: Collection[str], into: list[Images]) -> Callable[..., None]:
-    """An `on_step` that keeps the images that were seen."""
+    """An `on_step` that records the observed images."""
 
     def record(env: Any, observation: Any, action: Any, reward: float, policy: Any) -> None:
         into.append({k: part.copy() for k, part in images_of(observation, keys).items()})
@@ -87,12 +87,12 @@ def recorder(keys: Collection[str], into: list[Images]) -> Callable[..., None]:
 
 
 def substitute(kind: str, lent: Sequence[Images], seed: int) -> Substitute:
-    """What an intervention shows in an episode.
+    """The replacement images of an intervention in an episode.
 
     Args:
         kind: one of INTERVENTIONS.
-        lent: images of another episode, one entry a step; at least one.
-        seed: of the permutation of pixels.
+        lent: images of another episode, one entry per step, at least one.
+        seed: seed of the pixel permutation.
     """
     if kind == "swap":
         return lambda step, there: {key: lent[step % len(lent)][key] for key in there}
@@ -120,7 +120,7 @@ def _alike(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _replaced(observation: Any, shown: Mapping[str, NDArray[Any]], key: str = "") -> Any:
-    """The observation with other images, which are copied: a policy may write into what it gets."""
+    """The observation with replaced images, copied because a policy may modify its input."""
     if isinstance(observation, Mapping):
         return {
             name: _replaced(part, shown, f"{key}.{name}" if key else str(name))
@@ -141,7 +141,7 @@ def _pixel_axes(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _blank(images: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """An image whose pixels are all alike: the mean, over pixels and images, of what is finite."""
+    """A constant image: the mean of the finite values over pixels and images."""
     axes = _pixel_axes(images[0].shape)
     total, count = 0.0, 0
     for image in images:
@@ -160,7 +160,7 @@ def _order(image: NDArray[Any], seed: int) -> NDArray[np.int64]:
 
 
 def _permuted(image: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """The image with its pixels in another order."""
+    """The image with permuted pixels."""
     moved = np.moveaxis(image, _pixel_axes(image.shape), (-2, -1))
     mixed = moved.reshape(*moved.shape[:-2], -1)[..., order].reshape(moved.shape)
     return np.moveaxis(mixed, (-2, -1), _pixel_axes(image.shape))

@@ -33,7 +33,7 @@ _MEANING = {
 
 
 def render(found: Report, command: str) -> str:
-    """The page as text; `command` makes it anew."""
+    """The page as text; `command` is the command that regenerates it."""
     drawn = [_chart(found, level.outcome) for level in found.levels]
     lines = [f"Looks at {images}: {said(looks)}." for images, looks in found.looks_at.items()]
     lines += [

@@ -25,7 +25,7 @@ ALL = "all"
 
 
 class Subject(Protocol):
-    """Who plays, and where: a `Agent`, or what a program gives."""
+    """The policy and environment under test: an `Agent`, or objects given in Python."""
 
     def make_env(self) -> gymnasium.Env:
         """The environment, open."""
@@ -39,7 +39,7 @@ class Subject(Protocol):
 
 @dataclass(frozen=True)
 class Given:
-    """A policy and an environment's maker as a program gives them."""
+    """A policy and an environment factory given in Python."""
 
     policy: Any
     env: Callable[[], gymnasium.Env]
@@ -72,7 +72,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Play:
-    """What an episode came to."""
+    """The outcome of an episode."""
 
     outcomes: dict[str, float]
     steps: int
@@ -110,11 +110,12 @@ class _Anyhow:
 
 
 class Stage:
-    """One environment and policy; plays a scene at a time, whose outcome depends on its seed alone.
+    """Plays scenes in one environment with one policy; an outcome depends on the scene's seed
+    alone.
 
     Args:
         subject: who plays.
-        groups: keys of the images that are replaced together, by name; all of them under `ALL`.
+        groups: keys of the images that are replaced together, by name; all images under `ALL`.
         kinds: the interventions.
     """
 
@@ -130,8 +131,8 @@ class Stage:
     def run(self, task: Task) -> Scene:
         """Play a scene.
 
-        The other scene, whose images are lent, is played first, the rest in random order: else a
-        policy that changes as it plays would favour what comes first.
+        The other scene, whose images are lent, is played first, the rest in random order: otherwise
+        a policy that changes during play would favour the first condition.
         """
         lent: list[Images] = []
         self._episode(task.lender, self._own(task.lender), recorder(self._groups[ALL], lent))
@@ -180,8 +181,9 @@ class Stage:
             return run_episode(self._env, policy, seed, on_step=on_step)
 
     def _outcomes(self, episode: Episode) -> dict[str, float]:
-        """Reward, and what the task is judged by first; success where nothing describes it. What is
-        no number is left out."""
+        """Reward and the task's first outcome, or success if the environment has no description.
+        Values that are not numbers are omitted.
+        """
         name = SUCCESS if self._task is None else self._task.headline
         found = {"reward": episode.reward}
         if name == SUCCESS and episode.success is not None:
@@ -196,7 +198,7 @@ class Stage:
 
 
 def _derived(seed: int, use: int) -> int:
-    """A seed of its own for each use: the environment's generator has the scene's."""
+    """A separate seed for each use, as the environment's generator uses the scene's seed."""
     return int(np.random.SeedSequence(seed, spawn_key=(use,)).generate_state(1)[0])
 
 

@@ -43,7 +43,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Loss:
-    """What an intervention cost, by one outcome."""
+    """The loss caused by an intervention, by one outcome."""
 
     images: str
     """Which were replaced: a part of the observation, or "all"."""
@@ -91,12 +91,12 @@ class Report:
         return table(self)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as JSON data."""
         return asdict(self)
 
 
 class _Measured:
-    """Scenes as arrays, of which more is better."""
+    """Scenes as arrays, with signs such that more is better."""
 
     def __init__(self, scenes: Sequence[Scene], lower_is_better: Collection[str]) -> None:
         self.scenes, self._down = scenes, lower_is_better
@@ -148,13 +148,13 @@ def report(
     smallest_loss: float,
     lower_is_better: Collection[str] = (),
 ) -> Report:
-    """The report on scenes that were played.
+    """The report on the scenes played.
 
     Args:
         policy, env: names.
         scenes: at least one.
-        smallest_loss: share of what there is to lose, below which a loss is none.
-        lower_is_better: outcomes of which less is better.
+        smallest_loss: share of the possible loss below which a loss does not matter.
+        lower_is_better: outcomes for which lower values are better.
     """
     measured = _Measured(scenes, lower_is_better)
     groups = list(dict.fromkeys(group for group, _ in scenes[0].altered))
@@ -162,7 +162,7 @@ def report(
     whole = _p_values(measured, [ALL])
     parts = _p_values(measured, images)
     answer = _answer(measured, ALL, whole, smallest_loss)
-    if answer.looks is not True:  # a part is asked about only where the whole looks
+    if answer.looks is not True:  # parts are tested only if the policy uses its images at all
         parts = dict.fromkeys(parts, 1.0)
     by_image = {image: _answer(measured, image, parts, smallest_loss).looks for image in images}
     chances = whole | parts
@@ -183,8 +183,9 @@ def _plays(scene: Scene) -> list[Play]:
 
 
 def _p_values(measured: _Measured, groups: Sequence[str]) -> dict[tuple[str, str, str], float]:
-    """Corrected p-values of all tests about some images; none of an intervention that showed the
-    policy its own images at every step."""
+    """Corrected p-values of all tests about some images; interventions that never changed an image
+    have none.
+    """
     tests = [
         (group, kind, outcome)
         for group, kind in measured.scenes[0].altered

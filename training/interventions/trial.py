@@ -1,4 +1,4 @@
-"""Whether a policy looks: scenes are played again with other images in place of its own."""
+"""Tests whether a policy uses its images: scenes are replayed with replaced images."""
 
 from __future__ import annotations
 
@@ -39,16 +39,15 @@ def sight(
     """Whether a policy looks.
 
     Args:
-        policy: an object with `act(observation)` and, where it remembers, `reset()`; a function of
+        policy: an object with `act(observation)` and, if it has state, `reset()`; a function of
             an observation; or a class of such objects, which is called with the environment.
         make_env: makes the environment, which is closed again.
-        seeds: of the scenes, all different; as many following the largest are those whose images
-            are lent.
-        images: parts of the observation that are replaced; default: all that are images.
-        interventions: of `INTERVENTIONS`; swap and freeze decide.
-        smallest_loss: share of what the policy has over the floor, below which a loss is none.
-        workers: processes; with several, `policy` and `make_env` are pickled.
-        name: of the policy, in the report.
+        seeds: distinct seeds of the scenes; as many seeds after the largest provide the replacement
+        images. images: parts of the observation that are replaced; default: all images.
+        interventions: of `INTERVENTIONS`; swap and freeze decide. smallest_loss: share of the
+        policy's margin over the floor below which a loss does not matter. workers: number of
+        processes; with several, `policy` and `make_env` are pickled. name: name of the policy in
+        the report.
 
     Raises UserError if there are no images, or a number is not finite.
     """
@@ -90,7 +89,7 @@ def sight_of(
 
 
 def _chosen(env: gymnasium.Env, identity: str, images: Collection[str]) -> list[str]:
-    """The parts that are replaced. Raises UserError if there are none."""
+    """The parts of the observation that are replaced. Raises UserError if there are none."""
     there = image_keys(env.observation_space)
     if not there:
         raise UserError(

@@ -1,13 +1,12 @@
 """Whether a policy looks, from what it loses when its images are replaced, on the same scenes.
 
-**The test.** A policy to whose outcome its images do not matter comes, in a scene, as likely to one
-outcome as to the other, with its own images and with those of an intervention. So the differences
-are as likely as their negatives, and the chance that random signs make their sum as large as it is,
-is the p-value (Fisher 1935, The Design of Experiments, section 21): exact for any distribution and
-few scenes. All p-values that one answer rests on are corrected together by Holm 1979, Scandinavian
-Journal of Statistics 6, those apart that no signs could make small, as all differences are zero
-(Tarone 1990, Biometrics 46). A policy that does not look is said to look with a chance of at most
-`FALSE_ALARMS`.
+**The test.** If images do not matter to a policy, swapping its results with and without the
+intervention leaves their distribution unchanged in every scene. So the differences are as likely as
+their negatives, and the probability that random signs give a sum at least as large is the p-value
+(Fisher 1935, The Design of Experiments, section 21): exact for any distribution and few scenes. All
+p-values that one answer rests on are corrected together by Holm 1979, Scandinavian Journal of
+Statistics 6, those apart that no signs could make small, as all differences are zero (Tarone 1990,
+Biometrics 46). A policy that does not look is said to look with a chance of at most `FALSE_ALARMS`.
 
 **That it does not look** is more than that no loss was seen: each interval must lie within a
 smallest loss that matters. The upper end is that of the differences and one more scene that loses
@@ -35,7 +34,7 @@ _DRAWS, _AT_ONCE = 50_000, 1_000
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an intervention did, measured by one outcome."""
+    """The effect of an intervention, measured by one outcome."""
 
     name: str
     """In words."""
@@ -49,14 +48,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """An answer, and why."""
+    """A verdict and its reason."""
 
     looks: bool | None
     reason: str
 
 
 def chance(lost: NDArray[np.float64]) -> float:
-    """One-sided p-value of a mean loss by random signs, of differences (scenes,)."""
+    """One-sided p-value of a mean loss by random signs; `differences` has shape (scenes,)."""
     moved = lost[lost != 0]
     if not moved.size:
         return 1.0
@@ -86,9 +85,9 @@ def corrected(chances: Sequence[float]) -> list[float]:
 
 
 def interval(values: NDArray[np.float64], binary: bool = False) -> Interval | None:
-    """95 % interval of the mean difference over scenes; None of a single scene.
+    """95 % interval of the mean difference over scenes; None for a single scene.
 
-    `binary`: between what happens or does not. One more difference of each sign is added, so that
+    `binary`: whether the outcome is 0 or 1. One more difference of each sign is added, so that
     scenes all alike do not make it seem certain (Bonett and Price 2012, Journal of Educational and
     Behavioral Statistics 37(4)).
     """
@@ -108,9 +107,9 @@ def decide(
     Args:
         evidence: of every intervention that decides, by every outcome, where other images were
             shown.
-        acted_otherwise: scenes in which any of these changed an action.
-        scenes: how many there are.
-        smallest_loss: share of what the policy has to lose, below which a loss is none.
+        acted_otherwise: number of scenes in which any intervention changed an action.
+        scenes: number of scenes.
+        smallest_loss: share of the possible loss below which a loss does not matter.
     """
     if not evidence:
         return Verdict(None, "no intervention showed it other images than its own")
@@ -147,7 +146,7 @@ def _scenes(count: int) -> str:
 
 
 def _bounds(found: Evidence) -> tuple[float, float]:
-    """Between which shares of what there is to lose the loss lies, 95 %."""
+    """95 % interval of the loss as a share of the possible loss."""
     assert found.to_lose is not None
     shares = found.lost / found.to_lose
     if len(shares) < 2:

@@ -1,7 +1,7 @@
-"""Curves for TensorBoard: an event file that is written in step with the run.
+"""Curves for TensorBoard: an event file that is written synchronously with the run.
 
-PyTorch's SummaryWriter writes in a thread of its own, which prints a traceback and ends where the
-disk is full. Here each row is on its way to the disk when `add` returns, or an error is raised.
+PyTorch's SummaryWriter writes in a separate thread, which prints a traceback and ends where the
+disk is full. Here each row has been written when `add` returns, or an error is raised.
 The format is TensorBoard's: length, its checksum, an `Event` message, its checksum.
 """
 
@@ -56,7 +56,7 @@ class Board:
             raise
 
     def add(self, values: Mapping[str, float], step: int) -> None:
-        """A point of each curve, by its name; numbers that are not finite are left out."""
+        """Add one point to each named curve; numbers that are not finite are omitted."""
         summary = self._summaries.Summary()
         for name, value in values.items():
             if math.isfinite(value):

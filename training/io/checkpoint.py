@@ -66,7 +66,7 @@ _SMALL = 10**6
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint file holds; tensors are read when they are asked for."""
+    """The contents of a checkpoint file; tensors are read on access."""
 
     path: Path
     layout: dict[str, Tensor]
@@ -99,7 +99,7 @@ class Checkpoint:
 
     @property
     def has_fitted_maps(self) -> bool:
-        """Whether its run has fitted the feature maps to the policy's own queries and keys."""
+        """Whether its run has fitted the feature maps to the policy's queries and keys."""
         progress = self.state.get("progress")
         return isinstance(progress, dict) and progress.get("fitted") is True
 
@@ -130,7 +130,7 @@ def save(
 
 
 def _finished(data: bytes) -> bytes:
-    """The same file with its checksum, and its header's keys sorted: safetensors orders metadata at
+    """The same file with its checksum and with sorted header keys: safetensors orders metadata at
     random."""
     size = int.from_bytes(data[:8], "little")
     header, tensors = json.loads(data[8 : 8 + size]), data[8 + size :]
@@ -144,7 +144,7 @@ def load(path: str | Path) -> Checkpoint:
     """Read a checkpoint; raises UserError if it is missing, truncated, foreign or of another
     version.
 
-    Where it lies in a run directory, that names the run's newest whole one.
+    For a file in a run directory the error names the run's newest intact checkpoint.
     """
     path = Path(path)
     try:
@@ -158,7 +158,7 @@ def load(path: str | Path) -> Checkpoint:
 
 
 def read(path: Path) -> Checkpoint:
-    """As `load`, but an error is of this file alone."""
+    """As `load`, but errors only concern this file."""
     if not os.path.isfile(path):  # unlike Path's, False for impossible names
         raise UserError(f"there is no checkpoint {path}")
     metadata, layout = read_header(path)
@@ -202,7 +202,7 @@ def shipped() -> dict[str, Path]:
 
 
 def in_run(run: Path) -> list[Path]:
-    """A run's checkpoints by iteration, oldest first; other files there are none of it."""
+    """A run's checkpoints by iteration, oldest first; other files are ignored."""
     found = (run / CHECKPOINTS).glob("[0-9]*.safetensors")
     own = [path for path in found if path.stem.isdecimal() and path.is_file()]
     return sorted(
@@ -229,10 +229,11 @@ def newest_whole(run: Path) -> Path | None:
 
 def set_aside_after(start: Path) -> int:
     """Rename the checkpoints of a run that are later than `start`, which it resumes from: they are
-    kept as *.aside until their iterations are done again. Returns how many."""
+    kept as *.aside until their iterations are repeated. Returns how many.
+    """
     every = in_run(start.parent.parent)
     later = [path for path in every if iteration_of(path) > iteration_of(start)]
-    for path in reversed(later):  # what a kill leaves is a run that ends earlier
+    for path in reversed(later):  # if killed here, the run ends at an earlier iteration
         path.replace(_aside(path))
     return len(later)
 
@@ -254,7 +255,7 @@ def save_in_run(
 
 
 def resolve(run_or_checkpoint: str | Path) -> Path:
-    """The checkpoint meant by a file, a run directory (its latest) or a shipped policy's name."""
+    """The checkpoint for a file, a run directory (its latest) or a shipped policy's name."""
     path = Path(run_or_checkpoint)
     if os.path.isdir(path):
         checkpoints = in_run(path)
@@ -309,8 +310,9 @@ def load_into(policy: nn.Module, checkpoint: Checkpoint) -> None:
 
 @contextmanager
 def fitting(complaint: str) -> Iterator[None]:
-    """UserError that begins with `complaint` when the block cannot build a policy: it does not fit
-    the environment, or in memory."""
+    """Raise a UserError that begins with `complaint` if the block cannot build a policy because it
+    fits neither the environment nor memory.
+    """
     try:
         yield
     except (ValueError, TypeError, OverflowError, RuntimeError, MemoryError) as error:
@@ -327,8 +329,8 @@ def load_policy(
 ) -> tuple[nn.Module, dict[str, Any]]:
     """The policy of a checkpoint, ready to act, and the configuration of the run it comes from.
 
-    `env` gives the observation and action spaces; without it the run's environment is made, asked
-    and closed. `repair` takes the place of the policy's own setting. Raises UserError if the
+    `env` gives the observation and action spaces; without it the run's environment is created
+    temporarily. `repair` takes the place of the policy's own setting. Raises UserError if the
     checkpoint and its own configuration disagree, and, without `force`, when the robot of `env` or
     its cameras are others than it was trained with and it does not read their geometry.
     """

@@ -89,7 +89,7 @@ def load(
     overrides: Iterable[str] = (),
     shorthands: dict[str, str] | None = None,
 ) -> T:
-    """A `cls` from a YAML file, `--set` overrides winning; UserError says what is wrong."""
+    """Build a `cls` from a YAML file, with `--set` overrides on top; raises UserError."""
     overrides = list(overrides)
     return combine(cls, read_yaml(path), read_overrides(overrides), path, overrides, shorthands)
 
@@ -103,7 +103,7 @@ def combine(
     shorthands: dict[str, str] | None = None,
     names: Callable[[dict[str, Any]], Iterable[str]] | None = None,
 ) -> T:
-    """A `cls` from the data of the file `path`, the changes that `overrides` mean winning.
+    """Build a `cls` from the data of the file `path`, with `overrides` on top.
 
     `names` gives the keys that may be meant by one that is not known (default: those of `cls`).
     """
@@ -118,7 +118,7 @@ def validate(
     cls: type[T], data: dict[str, Any], where: str | Path, prefix: str = "",
     names: Iterable[str] = (),
 ) -> T:  # fmt: skip
-    """A `cls` from plain data, strictly typed (an integer passes for a number, nothing else).
+    """Build a `cls` from plain data, strictly typed (only an integer is accepted as a number).
 
     `where` the data comes from, `prefix`, where it lies in there ("env."), and the `names` that
     may be meant by an unknown key (default: those of `cls`) are for the error's sentence.
@@ -142,7 +142,7 @@ def check_finite(data: dict[str, Any], where: str | Path, prefix: str = "") -> N
 
 
 def _not_finite(value: Any, key: str) -> str | None:
-    """What is wrong with the first number at or below `key` that is not finite; None without."""
+    """The error for the first number at or below `key` that is not finite, or None."""
     if isinstance(value, dict | list | tuple):
         parts = value.items() if isinstance(value, dict) else enumerate(value)
         found = (_not_finite(part, f"{key}{name}.") for name, part in parts)
@@ -154,7 +154,7 @@ def _not_finite(value: Any, key: str) -> str | None:
 
 
 def _with_tags(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
-    """The data, a choice that leaves out its `name` being the default one."""
+    """The data, with the default `name` for choices that omit it."""
     tagged = dict(data)
     for key, field in _fields(cls).items():
         given = data.get(key)
@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
 
 
 def keys(cls: Any, prefix: str = "") -> list[str]:
-    """Every key of a configuration, dotted where nested, those with keys below them included."""
+    """Every key of a configuration, dotted if nested, including keys that contain others."""
     found = []
     for name, field in _fields(cls).items():
         found.append(prefix + name)
@@ -254,7 +254,7 @@ def _locate(cls: Any, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
 
 
 def _held(annotation: Any) -> Any:
-    """The class of what a mapping holds; None of anything else."""
+    """The class of a mapping's values; None for other types."""
     return typing.get_args(annotation)[1] if typing.get_origin(annotation) is dict else None
 
 
@@ -293,13 +293,13 @@ def describe(cls: Any, prefix: str = "") -> str:
 
 
 def _description(cls: Any, name: str) -> str:
-    """A field's, which may stand in a class that `cls` derives from."""
+    """The description of a field, possibly of a base class of `cls`."""
     fields = (_fields(base).get(name) for base in cls.__mro__)
     return next((field.description for field in fields if field and field.description), "")
 
 
 def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str]]:
-    """Of every field: key, default and type; of which choice it is; and description.
+    """For every field: key, default and type; the choice that it belongs to; and description.
 
     `defaults` is an instance whose values are shown instead of the class's defaults.
     """
@@ -308,7 +308,7 @@ def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str
         default = field.get_default(call_default_factory=True, validated_data={})
         default = getattr(defaults, name, default)
         members = choices_of(field.annotation)
-        tags: dict[tuple[str, str, str], list[str]] = {}  # what several have is shown once
+        tags: dict[tuple[str, str, str], list[str]] = {}  # shared fields are shown once
         for tag, member in members.items():
             given = default if isinstance(default, member) else None
             for entry in _described(member, f"{prefix}{name}.", given):

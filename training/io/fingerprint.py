@@ -1,6 +1,6 @@
 """Fingerprints of inputs, and the differences between two of them.
 
-Every output says what it was made from: a run in config.yaml and its checkpoints, an evaluation and
+Every output records its inputs: a run in config.yaml and its checkpoints, an evaluation and
 the costs of a study in their JSON, demonstrations in an attribute of their files.
 """
 
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 __all__ = ["Difference", "differences", "fingerprint", "sha256_of", "version_of"]
 
-_MOST = 80  # characters of a value in a sentence
+_MOST = 80  # characters of a value in an error message
 
 
 class Difference(NamedTuple):
-    """An input that is another now; None stands for one that is absent."""
+    """An input that has changed; None stands for an absent one."""
 
     key: str
     """Its name, dotted where nested."""
@@ -27,12 +27,12 @@ class Difference(NamedTuple):
     now: Any
 
     def describe(self, now: str = "here it is") -> str:
-        """For a sentence: "seed = 0, but here it is 7"."""
+        """The change for an error message: "seed = 0, but here it is 7"."""
         return f"{self.key} = {_shown(self.before)}, but {now} {_shown(self.now)}"
 
 
 def fingerprint(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs by name, as JSON has them: a file, given by its path, and a tensor by SHA-256.
+    """Inputs by name as JSON data; files (given by path) and tensors become SHA-256 digests.
 
     OSError when a file cannot be read, TypeError for what JSON does not know.
     """
@@ -43,7 +43,7 @@ def fingerprint(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def differences(
     before: Mapping[str, Any], now: Mapping[str, Any], free: Collection[str] = ()
 ) -> list[Difference]:
-    """Every input that is not equal in two fingerprints, but for those that are `free`."""
+    """Every input that differs between two fingerprints, except those that are `free`."""
     found: list[Difference] = []
     for name in {**before, **now}:
         was, value = before.get(name), now.get(name)
@@ -57,7 +57,7 @@ def differences(
 
 
 def sha256_of(source: Path | Iterable[bytes]) -> str:
-    """Of a file, or of these bytes in turn, in hexadecimal digits. OSError of a file."""
+    """The SHA-256 of a file or of these bytes, hexadecimal. OSError of a file."""
     digest = hashlib.sha256()
     for part in [source.read_bytes()] if isinstance(source, Path) else source:
         digest.update(part)
@@ -83,6 +83,6 @@ def _plain(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A long one by both of its ends: seeds that begin alike may end otherwise."""
+    """A long value is shortened to both ends, as lists of seeds may differ only at the end."""
     text = repr(value)
     return text if len(text) <= _MOST else f"{text[: _MOST // 2]} ... {text[-_MOST // 2 :]}"

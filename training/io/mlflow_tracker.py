@@ -21,11 +21,11 @@ class Tracked:
     """A run of MLflow; see `training.io.trackers.Tracker`."""
 
     def __init__(self, directory: Path, config: dict[str, Any]) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # to the makers of MLflow
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # no telemetry
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
 
-        for name in ("alembic", "mlflow"):  # which tell of every step of making the file
+        for name in ("alembic", "mlflow"):  # the log messages about creating the database
             logging.getLogger(name).setLevel(logging.ERROR)
         folder = (directory / "mlflow").resolve()
         folder.mkdir(exist_ok=True)
@@ -53,19 +53,19 @@ class Tracked:
         self._client.set_terminated(self._id, "RUNNING")
 
     def last_step(self) -> int:
-        """Of all its metrics."""
+        """The last step of all its metrics."""
         names = self._client.get_run(self._id).data.metrics
         steps = (m.step for key in names for m in self._client.get_metric_history(self._id, key))
         return max(steps, default=0)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """All or none of them."""
+        """Log all values or none of them."""
         now_ms = int(1000 * time.time())
         metrics = [self._metric(key, value, now_ms, step) for key, value in values.items()]
         self._client.log_batch(self._id, metrics=metrics)
 
     def close(self) -> None:
-        """It is no longer running."""
+        """Mark the run as finished."""
         self._client.set_terminated(self._id)
 
 

@@ -27,7 +27,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 
 
 def source(path: Any, overrides: Overrides) -> str:
-    """Where a setting comes from, for error sentences."""
+    """The source of a setting, for error messages."""
     if isinstance(overrides, Mapping):
         overrides = [assignment(key, value) for key, value in overrides.items()]
     words = " ".join(word if len(word) <= 100 else f"{word[:100]}..." for word in overrides)
@@ -59,7 +59,9 @@ def read_overrides(overrides: Iterable[str] | Mapping[str, Any]) -> dict[str, An
 
 
 def assignment(key: str, value: Any) -> str:
-    """`key=value` that `read_overrides` reads back: a text as it is where YAML takes it so."""
+    """`key=value` that `read_overrides` reads back: a string is not quoted if YAML reads it
+    unchanged.
+    """
     if isinstance(value, str):
         try:
             if parse(value, key) == value:
@@ -107,7 +109,7 @@ def merge_distinct(
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two settings are alike; true is no 1."""
+    """Whether two settings are equal; true differs from 1."""
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 

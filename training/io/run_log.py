@@ -59,7 +59,7 @@ __all__ = [
 
 @dataclass(frozen=True, config=State)
 class Git:
-    """A state of the source."""
+    """The version of the source code."""
 
     commit: str = "unknown"
     modified: bool = False
@@ -67,14 +67,14 @@ class Git:
 
 @dataclass(frozen=True, config=State)
 class Resumed:
-    """A time that a run went on: what is read of it."""
+    """The fields that are read of a resumption of a run."""
 
     git: Git | None = None
 
 
 @dataclass(frozen=True, config=State)
 class Provenance:
-    """Where results come from: what is read of it."""
+    """The fields that are read of the provenance of results."""
 
     git: Git | None = None
     python: str = ""
@@ -98,7 +98,7 @@ def new_directory(env_id: str) -> Path:
 def create(directory: Path, config: dict[str, Any]) -> None:
     """Make a run directory; raises UserError if it is not writable or holds another run.
 
-    One that was killed before its configuration was written holds none.
+    A directory whose run was killed before writing its configuration counts as empty.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -153,7 +153,7 @@ def _rows_until(iteration: int, metrics: bytes, path: Path) -> list[bytes]:
 
 
 def _iteration(line: bytes, width: int) -> float:
-    """Which one a row of so many cells is of; NaN for a row that is damaged."""
+    """The iteration of a row with this number of cells; NaN for a damaged row."""
     try:
         cells = [float(cell) for cell in line.split(b",")]
     except ValueError:
@@ -187,7 +187,7 @@ def write_config(directory: Path, config: dict[str, Any]) -> None:
 
 
 def provenance(config: dict[str, Any]) -> dict[str, Any]:
-    """Where results come from: code, versions, seeds, hardware, configuration hash, command."""
+    """The provenance of results: code, versions, seeds, hardware, configuration hash, command."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": _command(),
@@ -208,7 +208,7 @@ def provenance(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _command() -> list[str]:
-    """The command line, without where on this machine the program lies."""
+    """The command line without the program's location on this machine."""
     program, root = Path(sys.argv[0]), Path(__file__).resolve().parents[2]
     if program.suffix == ".py" and program.is_relative_to(root):
         module = ".".join(program.relative_to(root).with_suffix("").parts)
@@ -243,7 +243,7 @@ def _cpu_model() -> str:
 
 
 class RunLog:
-    """One row an iteration, to metrics.csv, TensorBoard, a tracker and a progress bar.
+    """Logs one row per iteration to metrics.csv, TensorBoard, a tracker and a progress bar.
 
     A row is on the disk when `row` returns, before its iteration's checkpoint is written. Rows
     after `iteration` (the checkpoint that a run resumes from) are dropped from metrics.csv and
@@ -321,5 +321,5 @@ class RunLog:
 
 
 def _curves(row: dict[str, float]) -> dict[str, float]:
-    """What is drawn of a row, by the names of its curves."""
+    """The values of a row that are plotted, by the names of their curves."""
     return {f"train/{name}": value for name, value in row.items() if name != "iteration"}

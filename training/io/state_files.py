@@ -29,7 +29,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 def read_json(cls: type[T], path: Path) -> T:
-    """What a file holds. UserError, one sentence, when it cannot be read or is something else."""
+    """Read a JSON file as a `cls`; raises UserError if it is unreadable or invalid."""
     try:
         data = json.loads(read_bytes(path))
     except OSError as error:

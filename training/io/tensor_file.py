@@ -55,7 +55,7 @@ def read_tensors(path: Path, names: list[str]) -> dict[str, Tensor]:
 
 
 def sha256_of_tensors(path: Path) -> str:
-    """Of the bytes after the header. Raises UserError if they cannot be read."""
+    """SHA-256 of the bytes after the header. Raises UserError if they cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(8 + int.from_bytes(file.read(8), "little"))

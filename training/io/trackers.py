@@ -38,10 +38,10 @@ class Tracker(Protocol):
     configuration as plain data."""
 
     def last_step(self) -> int:
-        """The last step that it holds, of earlier processes too; 0 where it holds none."""
+        """The last logged step, including earlier processes; 0 if there is none."""
 
     def log(self, values: Mapping[str, float], step: int) -> object:
-        """Keep the numbers of a step, by their names; steps rise, and are never given twice."""
+        """Log the values of a step by name; steps are strictly increasing."""
 
     def close(self) -> object:
         """Close the tracked run, which may be resumed later."""
@@ -53,7 +53,7 @@ def check_name(name: str) -> str:
         return name
     known = ", ".join((*NAMES, *entry_points(GROUP)))
     raise ValueError(
-        f"tracker must be one of {known}, got {name!r}; module:Class names one of your own"
+        f"tracker must be one of {known}, got {name!r}; module:Class names a custom tracker"
     )
 
 
@@ -66,7 +66,7 @@ def admit(name: str) -> None:
 
 
 def maker(name: str) -> Callable[[Path, dict[str, Any]], Tracker] | None:
-    """What makes the tracker of a name; None of `none`.
+    """The factory of the tracker with this name; None for `none`.
 
     MissingExtraError where its extra is absent, UserError for a name that stands in a file alone.
     """
@@ -90,8 +90,8 @@ class Tracking:
     """A run's tracker, whose errors end the tracking alone.
 
     Args:
-        name: of the tracker.
-        directory: of the run.
+        name: name of the tracker.
+        directory: run directory.
         config: the resolved configuration, plain data.
 
     Raises what `maker` does.
@@ -122,7 +122,7 @@ class Tracking:
             self._last = step
 
     def close(self) -> None:
-        """End the tracked run, as far as this process is concerned."""
+        """Close the tracked run in this process."""
         if self._tracker is not None:
             with self._harmless():
                 self._tracker.close()
@@ -147,7 +147,7 @@ class Tracking:
 
 @contextmanager
 def _kept_random_numbers() -> Iterator[None]:
-    """What the block draws from the program's own generators changes nothing that follows."""
+    """Restore the states of the global random number generators after the block."""
     import numpy as np
     import torch
 

@@ -22,7 +22,7 @@ class Tracked:
     """A run of Trackio; see `training.io.trackers.Tracker`."""
 
     def __init__(self, directory: Path, config: dict[str, Any]) -> None:
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # to the makers of Trackio
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # no telemetry
         import trackio
         from trackio.sqlite_storage import SQLiteStorage
 
@@ -37,14 +37,14 @@ class Tracked:
             )  # fmt: skip
 
     def last_step(self) -> int:
-        """As the file of the project has it."""
+        """The last step in the project's file."""
         return self._last
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """To the file of the project, in half a second."""
+        """Send the values to the project's file within half a second."""
         self._run.log(dict(values), step=step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining values."""
         with contextlib.redirect_stdout(io.StringIO()):
             self._finish()

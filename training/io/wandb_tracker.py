@@ -24,7 +24,7 @@ class Tracked:
     """A run of wandb; see `training.io.trackers.Tracker`."""
 
     def __init__(self, directory: Path, config: dict[str, Any]) -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # to the makers of wandb
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # no telemetry
         import wandb
 
         folder = directory / "wandb"
@@ -49,15 +49,15 @@ class Tracked:
         )
 
     def last_step(self) -> int:
-        """Of the folders that were closed."""
+        """The last step in the closed folders."""
         return self._last
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """To the folder's file, sooner or later."""
+        """Queue the values for the folder's file."""
         self._run.log(dict(values), step=step)
         self._last = step
 
     def close(self) -> None:
-        """Write what is left, and that all is there."""
+        """Write the remaining values and the end marker."""
         self._run.finish()
         TrackedRun(self._id, self._last).write(Path(self._run.dir).parent / _DONE)

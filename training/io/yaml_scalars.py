@@ -1,7 +1,7 @@
 """YAML scalars as text, numbers, booleans and null; ambiguous ones are errors.
 
-YAML 1.1 reads 010 as 8, 1:30 as 90 and yes as true, YAML 1.2 does not, and people mean either: the
-error says what to write instead. Of 1e-3, which is text in YAML 1.1 alone, there is no doubt.
+YAML 1.1 reads 010 as 8, 1:30 as 90 and yes as true, YAML 1.2 does not, and users may mean either:
+the error says what to write instead. 1e-3, which is text in YAML 1.1 only, is accepted as a number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["AMBIGUOUS", "PLAIN", "ScalarError", "read_scalar"]
 
 
 class ScalarError(ValueError):
-    """A scalar that must not be written so; the message says what to write."""
+    """Raised for an ambiguous scalar; the message says what to write instead."""
 
 
 AMBIGUOUS = "ambiguous"
@@ -41,7 +41,7 @@ PLAIN = {
 def read_scalar(kind: str, text: str) -> Any:
     """The value of a scalar of a kind: "str" or one of PLAIN but timestamp.
 
-    Raises ScalarError for one of `PLAIN[AMBIGUOUS]`, ValueError for one that is none of the kind.
+    Raises ScalarError for one of `PLAIN[AMBIGUOUS]`, ValueError for one that is not of the kind.
     """
     if kind == "str":
         if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):

@@ -1,4 +1,4 @@
-"""YAML texts as plain data: bounded in size, whatever they repeat, with nothing left to guess.
+"""YAML text as plain data, bounded in size even with aliases, and without ambiguous scalars.
 
 The core schema of YAML 1.2, less what YAML 1.1 reads otherwise (`training.io.yaml_scalars`),
 with aliases and merge keys (`<<`). A key that is given twice is an error.
@@ -39,7 +39,7 @@ Key = tuple[str, ...]
 
 
 class _NotPlainError(yaml.YAMLError):
-    """Something that YAML may hold and a configuration may not; `key` is where it stands."""
+    """Raised for YAML content that a configuration must not have; `key` is its position."""
 
     def __init__(self, problem: str, node: yaml.Node, key: Key = ()) -> None:
         where = ".".join(key)[-80:]
@@ -54,7 +54,7 @@ class _Loader(yaml.SafeLoader):
     composed = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As the parent's, but refuses too many before they take memory."""
+        """As in the base class, but rejects too many nodes before they take memory."""
         self.composed += 1
         node = super().compose_node(parent, index)
         if self.composed > MAX_NODES:
@@ -74,7 +74,7 @@ class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
     def ignore_aliases(self, _: Any) -> bool:
-        """Whether a value is written out where it is repeated."""
+        """Whether repeated values are written without aliases."""
         return True
 
 
@@ -95,7 +95,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def _read(path: str | Path) -> str:
-    if stat.S_ISFIFO(os.stat(path).st_mode):  # commands read a configuration more than once
+    if stat.S_ISFIFO(os.stat(path).st_mode):  # commands read a configuration several times
         raise OSError(0, "it is a pipe, where a file is needed")
     with open(path, "rb") as file:
         data = file.read(MAX_BYTES + 1)
@@ -142,7 +142,7 @@ def _too_many(node: Any) -> _NotPlainError:
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many nodes there are from this one down with aliases written out, without doing so."""
+    """The number of nodes below this one with aliases expanded, counted without expanding them."""
     if id(node) not in known:
         known[id(node)] = 0  # while it is counted
         below = [] if isinstance(node, yaml.ScalarNode) else node.value
@@ -193,7 +193,7 @@ def _mapping(node: yaml.MappingNode, key: Key) -> dict[str, Any]:
 
 
 def _merged(node: yaml.Node, key: Key) -> dict[str, Any]:
-    """What `<<` brings; where several of its mappings have a key, the first gives the value."""
+    """The pairs merged by `<<`; if several mappings have a key, the first one applies."""
     merged: dict[str, Any] = {}
     for part in reversed(node.value if isinstance(node, yaml.SequenceNode) else [node]):
         value = _build(part, key)
@@ -205,7 +205,7 @@ def _merged(node: yaml.Node, key: Key) -> dict[str, Any]:
 
 
 def _written(node: Any) -> str:
-    """A node in an error: a scalar as it stands there, shortened."""
+    """A node for an error message: the scalar's text, shortened."""
     return node.value[:40] if isinstance(node, yaml.ScalarNode) else f"a {node.id}"
 
 

@@ -1,4 +1,4 @@
-"""A camera's image beside itself under attention: lit where the policy looks, else dimmed."""
+"""A camera's image beside its attention overlay: bright where the policy attends, else dimmed."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def side_by_side(
 ) -> np.ndarray:
     """The image (height, width, 3) uint8 and, right of it, the same under attention.
 
-    `attention` (height, width), none of it below 0. A strip below holds the caption and the scale
-    of attention. Images narrower than 400 pixels are enlarged by a whole factor. The frame's
+    `attention` (height, width), none of it below 0. A strip below shows the caption and the
+    attention scale. Images narrower than 400 pixels are enlarged by a whole factor. The frame's
     sides are multiples of 16, as encoders want them.
     """
     import cv2
@@ -85,7 +85,7 @@ def side_by_side(
 
 
 def _draw_scale(canvas: np.ndarray, left: int, middle: int) -> None:
-    """A bar from least to most attention, and what its ends are."""
+    """Draw a colour bar from least to most attention with labelled ends."""
     import cv2
 
     width, height = _BAR

@@ -1,6 +1,6 @@
 """Encoders of videos and stills, by the kind of file; all of them are OpenCV's.
 
-Its wheels hold no encoder of H.264, whose free one is under the GPL: .mp4 is VP9.
+Its wheels have no H.264 encoder because the free one is under the GPL, so .mp4 files use VP9.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OWN_COLOURS = 3  # each frame its 256 most frequent, undithered; what is in bet
 
 
 class Encoder(Protocol):
-    """Takes frames (height, width, 3) uint8, all of one size. Both raise OSError."""
+    """Encodes frames (height, width, 3) uint8, all of one size. Both raise OSError."""
 
     def add(self, frame: np.ndarray) -> None:
         """Append a frame."""
@@ -46,7 +46,7 @@ class _Video:
     """A video that plays in browsers."""
 
     def __init__(self, path: Path, fps: float, codec: str) -> None:
-        # As an absolute path, for ffmpeg takes a:b.mp4 for a protocol.
+        # An absolute path, as ffmpeg would read a:b.mp4 as a protocol.
         self._path, self._fps, self._codec = str(path.absolute()), fps, codec
         self._frames = 0
         self._writer: Any = None
@@ -124,7 +124,7 @@ class _Png:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Nothing on standard error, where OpenCV's ffmpeg prints remarks whatever is set."""
+    """Silence standard error, where OpenCV's ffmpeg prints messages regardless of its log level."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

@@ -1,4 +1,4 @@
-"""Live windows: the robot in its own where the environment has one, and what the policy sees."""
+"""Live windows: the environment's window, if it has one, and the policy's observations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_windows(name: str, has_own: bool) -> None:
 
 
 def _lack() -> str | None:
-    """Why OpenCV opens no windows; None if it does."""
+    """The reason why OpenCV cannot open windows; None if it can."""
     if find_spec("cv2") is None:
         return "OpenCV is not installed: pip install opencv-python"
     import cv2
@@ -46,17 +46,17 @@ class LiveWindow:
     """An `on_step` of the episode loop that draws windows and waits until the simulated time has
     passed.
 
-    An environment that draws for people ("human") has its own window. What the policy sees is in a
+    An environment with render mode "human" opens a window itself. What the policy sees is in a
     second one, inset in the outside view where the environment only gives images; that one is
     OpenCV's, and left out where there is none or nothing to see.
 
     Args:
         env: the environment, open.
         fps: steps of it in a second.
-        title: of the policy's window.
+        title: title of the policy's window.
 
     Raises:
-        UserError: where nothing would be shown at all.
+        UserError: if there is nothing to show.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], fps: float, title: str = "Foveate") -> None:

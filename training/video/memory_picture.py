@@ -1,4 +1,4 @@
-"""What a policy remembers of the ground about its robot, seen from above, below a frame.
+"""A policy's memory of the ground around its robot, drawn as a top view below a frame.
 
 A strip along the robot, ahead being to the right: the share of holes that the memory answers,
 bright where the camera sees the ground now, dark where it does not. Of places in two dimensions it
@@ -81,7 +81,7 @@ def with_memory(frame: np.ndarray, ground: RememberedGround) -> np.ndarray:
 
 
 def _draw_scale(panel: np.ndarray) -> None:
-    """What is shown, and the colours of its ends."""
+    """Draw the title and the colour scale."""
     left, middle = 2 * MARGIN, 14
     left += write(panel, _TITLE, (left, middle), _TITLE_TEXT) + 6
     bar = _coloured(np.broadcast_to(np.linspace(0, 1, _BAR), (10, _BAR)))
@@ -91,7 +91,7 @@ def _draw_scale(panel: np.ndarray) -> None:
 
 
 def _draw_sight(panel: np.ndarray, ground: RememberedGround, column: _Column, at: int) -> None:
-    """What dark and bright mean, and a bracket over what the camera sees."""
+    """Draw the legend of dark and bright, and a bracket over the camera's view."""
     import cv2
 
     end = 2 * MARGIN + write(panel, _DARK, (2 * MARGIN, at - 10), _TEXT)
@@ -108,7 +108,7 @@ def _draw_sight(panel: np.ndarray, ground: RememberedGround, column: _Column, at
 def _draw_foot(
     panel: np.ndarray, column: _Column, forward_m: float, reach_m: float, at: int
 ) -> None:
-    """A nominal foothold in a row of the panel, and what its leg reads."""
+    """Draw a nominal foothold in a row of the panel, and the places that its leg reads."""
     import cv2
 
     first, last = column(forward_m - reach_m), column(forward_m + reach_m)

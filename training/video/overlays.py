@@ -1,7 +1,7 @@
-"""An outside view with what a policy sees and its attention keeps, inset.
+"""An outside view with insets of the policy's images and the pixels that attention keeps.
 
 The layout is that of Fig. 4 in Choromanski et al. (2022), "Hybrid random features": the camera
-images lie in the upper left corner, and pixels that attention masked out are red.
+images are in the upper left corner, and pixels that attention masked out are red.
 """
 
 from __future__ import annotations

@@ -25,11 +25,11 @@ def roll(
     still_s: float = 4.0,
     render: bool = False,
 ) -> list[Episode]:
-    """Run an episode a seed and print each.
+    """Run one episode per seed and print its result.
 
     Args:
-        agent: whose policy acts, in its own environment.
-        seeds: of the episodes, in their order.
+        agent: the policy and its environment.
+        seeds: seeds of the episodes, in order.
         video: file of a video of all of them, or, a .png, one frame of the first.
         still_s: time of that frame, seconds.
         render: show live windows, in real time.
@@ -46,7 +46,7 @@ def roll(
 
 
 def _render_mode(agent: Agent, video: str | None, render: bool) -> str | None:
-    """How the environment is to draw; None if it need not, or has no outside view."""
+    """The render mode of the environment; None if none is needed or there is no outside view."""
     if not (render or video):
         return None
     with agent.make_env() as env:

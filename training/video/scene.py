@@ -3,7 +3,7 @@
 Usually the outside view that the environment draws, with the images that the policy sees inset and
 what its attention drops in red. Where the environment's description names an image, or a policy
 has a map of its attention on its only image, that image beside itself under attention. An
-environment that draws nothing is shown by its images alone.
+environment without rendering is shown by its observation images alone.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from training.video.overlays import Inset, compose
 __all__ = ["Scene"]
 
 _CANVAS = (480, 640, 3)
-_ALONE_PX = (300, 400)  # of an image, where there is no outside view
+_ALONE_PX = (300, 400)  # for an image if there is no outside view
 
 
 class Scene:
-    """Draws frames of an open environment.
+    """Renders frames of an open environment.
 
     Args:
-        env: made to render arrays, where it can.
+        env: an environment with render mode rgb_array, if it has one.
 
     Raises:
-        UserError: where it draws nothing, and what it shows to policies are no images either.
+        UserError: if it cannot render and its observations hold no images.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -75,7 +75,7 @@ class Scene:
         return compose(np.zeros(_CANVAS, np.uint8), insets, caption, _ALONE_PX)
 
     def _key(self, policy: Policy, pictures: list[Pictures]) -> str | None:
-        """Key of the image that is shown itself; None without any."""
+        """Key of the image that is shown as the frame; None if there is none."""
         if self._task is not None:
             return self._task.picture
         alone = len(pictures) == 1 and pictures[0].layout == "HWC" and pictures[0].channels == 3
@@ -91,7 +91,7 @@ class Scene:
         geometry = published(*spaces) if self._geometry is None else self._geometry
         try:
             return Observations(spaces[0], None, geometry).pictures
-        except ValueError:  # of spaces that no built-in policy reads
+        except ValueError:  # for spaces that no built-in policy supports
             return []
 
     def _outside(self) -> NDArray[np.uint8]:
@@ -112,7 +112,7 @@ class Scene:
         return [one for seen in pictures for one in self._insets(seen, parts, kept)]
 
     def _insets(self, seen: Pictures, parts: Any, kept: dict[str, Any]) -> list[Inset]:
-        """What is inset of a part of the observation: each image, of frames the last."""
+        """The insets of a part of the observation: each image, and the last frame of a stack."""
         values = torch.as_tensor(np.array(parts[seen.key]))[None]
         images = seen.read(values)[0].numpy()  # (count, channels, height, width)
         masks = kept.get(seen.key)

@@ -28,8 +28,8 @@ FPS = 20
 
 
 class FrameWriter:
-    """Frames into one file: .mp4 (VP9) and .webm (VP8), which play in browsers, .gif, or .png (one
-    still frame).
+    """Writes frames into one file: .mp4 (VP9) and .webm (VP8), which play in browsers, .gif, or
+    .png (one still frame).
 
     Nothing appears under the file's name before `close`, so a run that stops half way leaves an
     older file as it was. Raises UserError for another suffix or a place that cannot be written.
@@ -50,16 +50,16 @@ class FrameWriter:
 
     @property
     def stride(self) -> int:
-        """Every how many-th step of the environment becomes a frame."""
+        """Number of environment steps per frame."""
         return 2 if self.path.suffix.lower() == ".gif" else 1
 
     def add(self, frame: np.ndarray) -> None:
-        """Append a frame (height, width, 3) uint8; of a .png the last one stays. Raises UserError
+        """Append a frame (height, width, 3) uint8; a .png keeps only the last one. Raises UserError
         if it cannot be written.
         """
         try:
             if self._encoder is None:
-                self._partial.touch()  # encoders do not report why they cannot
+                self._partial.touch()  # encoders do not report the reason
                 self._encoder = encoder(self._partial, self.fps / self.stride)
             self._encoder.add(frame)
         except OSError as error:
@@ -86,7 +86,7 @@ class FrameWriter:
     def _failed(self, error: OSError) -> UserError:
         why = (error.strerror or str(error)).partition("\n")[0]
         if self.path.suffix.lower() in (".mp4", ".webm"):
-            try:  # OpenCV does not report why it stopped: write as it did, for the disk's error
+            try:  # OpenCV reports no reason: write a file to get the disk's error
                 with self._partial.open("ab", buffering=0) as file:
                     append(file, bytes(2**20))
             except OSError as refused:
@@ -107,7 +107,7 @@ def check_video_path(path: Path) -> None:
 
 
 class LastInfo(gymnasium.Wrapper):
-    """Remembers the last `info`, which a caption quotes."""
+    """Keeps the last `info`, which captions use."""
 
     info: dict[str, Any]
 
@@ -124,7 +124,7 @@ class LastInfo(gymnasium.Wrapper):
 class VideoRecorder:
     """An `on_step` of the episode loop that draws every step into a FrameWriter.
 
-    Of a .gif every second frame is taken; a .png is the frame at `still_s` seconds of the first
+    A .gif takes every second frame; a .png is the frame at `still_s` seconds of the first
     episode, or the episode's last frame when it ends earlier. Raises UserError for a `still_s` that
     is negative or not finite.
     """
