@@ -14,8 +14,8 @@ From an observation to an action, in this order:
 | `common.heads`, `footholds.head` | numbers to an action of any space |
 | `common.base_policy` | `act`, `reset`, losses and the recurrent state around all of these |
 
-Each name is imported when it is first asked for: settings can be read without PyTorch, which takes
-a second to load, and the extractor needs Stable-Baselines3, which nothing else here does.
+Each name is imported on first access: settings can be read without PyTorch, which takes a second to
+load, and only the extractor needs Stable-Baselines3.
 """
 
 from importlib import import_module
@@ -97,7 +97,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What the package gives by this name, imported now."""
+    """Import an attribute of the package on first access."""
     module = next((module for module, names in _MODULES.items() if name in names), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

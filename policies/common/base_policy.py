@@ -1,4 +1,4 @@
-"""What all policies have that see any images and act in any space: everything but attention.
+"""The base of policies for any images and any action space: everything but attention.
 
 The observation is read, a controller turns the attention output, with the other numbers of the
 observation, into numbers that a head reads as an action; and the recurrent state is kept.
@@ -31,7 +31,7 @@ from policies.place_memory.remembered import RememberedGround
 
 __all__ = ["SeeingPolicy"]
 
-_CHUNK = 1024  # observations measured at once
+_CHUNK = 1024  # observations measured per chunk
 _STATE = "state"
 
 
@@ -42,9 +42,9 @@ class SeeingPolicy(Rebuilt):
 
     Attributes:
         config: its settings.
-        sight: how spaces and geometry are read by them.
+        sight: how the policy interprets spaces and geometry.
         head: reads the controller's numbers as an action.
-        normaliser: of the observation's vector and the images' running statistics.
+        normaliser: normaliser of the observation's vector and the images' running statistics.
         tokens: cuts images into tokens; None without images.
         controller: set by the subclass.
     """
@@ -77,7 +77,7 @@ class SeeingPolicy(Rebuilt):
         self._compiled = CompiledDecision()
 
     def dense(self, generator: torch.Generator) -> nn.Module:
-        """The controller of the settings that looks at no image."""
+        """The configured controller that takes no images."""
         sizes = self.sight.inputs, self.head.size, self.config.hidden, generator
         name = self.config.acts_by
         if name not in CONTROLLERS:
@@ -90,17 +90,18 @@ class SeeingPolicy(Rebuilt):
         return made
 
     def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
-        """Attention output of observations, each part (batch, ...): (batch, k)."""
+        """Attention output (batch, k) for observations, each part (batch, ...)."""
         raise NotImplementedError
 
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
-        """Fit feature maps to this policy's own queries and keys of observations, each part
-        (batch, ...)."""
+        """Fit the feature maps to this policy's queries and keys of observations, each part (batch,
+        ...).
+        """
         raise NotImplementedError
 
     @property
     def reads_geometry(self) -> bool:
-        """Whether it takes cameras at any pose: they are mapped to the places that they see."""
+        """Whether it accepts cameras at any pose because pixels are mapped to places."""
         return self.sight.votes is not None
 
     @property
@@ -110,13 +111,12 @@ class SeeingPolicy(Rebuilt):
 
     @property
     def unrolls(self) -> bool:
-        """Whether it does so even once its own memory has `recalled` what was seen: then it is
-        trained on steps in their order."""
+        """Whether it still does so after `recalled`: then it is trained on steps in order."""
         return self.config.last_action or hasattr(self.controller, "state_size")
 
     @property
     def _memory(self) -> RecurrentState | None:
-        """The recurrent state; None: an episode begins."""
+        """The recurrent state; None at the start of an episode."""
         return self._kept.whole() if isinstance(self._kept, FlatState) else self._kept
 
     @_memory.setter
@@ -124,7 +124,7 @@ class SeeingPolicy(Rebuilt):
         self._kept = memory
 
     def reset(self) -> None:
-        """Begin an episode: clear the recurrent state."""
+        """Start an episode: clear the recurrent state."""
         self._memory = None
         if self.repair is not None:
             self.repair.reset()
@@ -140,20 +140,20 @@ class SeeingPolicy(Rebuilt):
     def recalled(
         self, observations: Mapping[str, Tensor], starts: Tensor, seen: Any
     ) -> tuple[Mapping[str, Tensor], Any]:
-        """Step of a policy's own memory, before its controller.
+        """Step of a policy's memory, before its controller.
 
         Args:
-            observations: each part (batch, steps, ...), or what this gave of them.
+            observations: each part (batch, steps, ...), or the output of this method.
             starts: (batch, steps) bool, where an episode begins.
-            seen: state before the first step; None: empty.
+            seen: memory state before the first step; None: empty.
 
         Returns:
-            Observations to decide by, and the next state; here both are returned unchanged.
+            Inputs for the decision, and the next state; here both are returned unchanged.
         """
         return observations, seen
 
     def forward(self, *parts: Tensor) -> Decision:
-        """A batch of each part of the observation, in the space's order -> decisions."""
+        """Decisions for a batch of each part of the observation, in the space's order."""
         return self.decide(dict(zip(self.sight.observations.keys, parts, strict=True)))
 
     def decide(
@@ -176,7 +176,7 @@ class SeeingPolicy(Rebuilt):
             return normal if attended is None else torch.cat((attended, normal), -1)
 
     def _step(self, given: Tensor, memory: RecurrentState | None) -> tuple[Tensor, Tensor]:
-        """The controller's numbers, and its state from now on."""
+        """The controller's output and its next state."""
         with component("controller"):
             if not self.unrolls:
                 return self.controller(given), given[:, :0] if memory is None else memory.state
@@ -195,13 +195,13 @@ class SeeingPolicy(Rebuilt):
         starts: Tensor,
         memory: RecurrentState,
     ) -> tuple[Decision, RecurrentState]:
-        """Decisions one after the other.
+        """Decisions at successive steps.
 
         Args:
             observations: each part (batch, steps, ...).
-            actions: that were taken, (batch, steps, ...).
+            actions: the actions taken, (batch, steps, ...).
             starts: (batch, steps) bool, where an episode begins.
-            memory: recurrent state before the first step.
+            memory: the recurrent state before the first step.
 
         Returns:
             The decisions, (batch times steps, ...), and the next state, without gradients.
@@ -218,8 +218,8 @@ class SeeingPolicy(Rebuilt):
     def _controlled(
         self, given: Tensor, taken: Tensor, starts: Tensor, memory: RecurrentState
     ) -> tuple[Tensor, Tensor]:
-        """The controller's numbers at each of steps, (batch times steps, ...), and its state then.
-        Actions taken are known, so one without a state goes through all at once."""
+        """The controller's output at each step, (batch times steps, ...), and its final state.
+        As the actions are known, a controller without a state processes all steps at once."""
         goes_on = ~starts.unsqueeze(-1)
         last = torch.cat((memory.last.unsqueeze(1), taken[:, :-1]), 1) * goes_on
         if not hasattr(self.controller, "state_size"):
@@ -235,12 +235,12 @@ class SeeingPolicy(Rebuilt):
     def prepared(
         self, observations: Mapping[str, Tensor], starts: Tensor | None
     ) -> Mapping[str, Tensor]:
-        """What training goes through again and again in place of observations: what does not
-        depend on parameters is computed once. Here they are left as they are.
+        """Precompute the part of the inputs that does not depend on parameters, for repeated use in
+        training. Here observations are returned unchanged.
 
         Args:
             observations: each part (N, ...).
-            starts: (N,) bool, where an episode begins; None: it does not matter.
+            starts: (N,) bool, True at the first step of an episode; None: not needed.
         """
         return observations
 
@@ -264,12 +264,12 @@ class SeeingPolicy(Rebuilt):
         Args:
             observations: each part (batch, ...).
             actions: the expert's, (batch, ...).
-            speed_weight: of what is regressed beside footholds.
+            speed_weight: weight of the regressed values beside footholds.
         """
         return self.decide(observations).loss(actions, speed_weight)
 
     def measured(self, observation: Any) -> NDArray[np.float64]:
-        """What the normaliser needs of one observation, (k,)."""
+        """The values of one observation for the normaliser, (k,)."""
         observations = self.sight.observations
         one = observations.batch_of_one(observation, torch.device("cpu"))
         return self._measure(one)[0]
@@ -286,7 +286,7 @@ class SeeingPolicy(Rebuilt):
 
     @torch.no_grad()
     def statistics_of(self, observations: Mapping[str, Tensor]) -> RunningStatistics:
-        """What the normaliser needs of observations, each part (N, ...)."""
+        """The values of observations, each part (N, ...), for the normaliser."""
         found = [self._measure(part) for part in _chunks(observations)]
         return RunningStatistics.empty(self.sight.measured).update(np.concatenate(found))
 
@@ -299,23 +299,22 @@ class SeeingPolicy(Rebuilt):
 
     @property
     def is_alike(self) -> bool:
-        """Whether decisions are the same operations whatever is seen, so that one may stand for
-        all where they are compiled."""
+        """Whether every decision runs the same operations, so that one trace is valid for all."""
         return True
 
     def act(self, observation: Any) -> Any:
-        """The action for one observation, as the action space has it."""
+        """The action for one observation, in the format of the action space."""
         with torch.inference_mode():
             action = self._acted(self._one(self._repaired(observation)))
             with component("controller"):
                 return self.head.given(action[0])
 
     def _acted(self, seen: dict[str, Tensor]) -> Tensor:
-        """The action (1, ...) by which a decision goes on from the last."""
+        """The action (1, ...) that becomes the previous action of the next decision."""
         if not self.remembers:
             return self._compiled(self, self._action, seen)[0]
         kept = self._kept
-        if kept is None or not self.is_alike:  # to begin takes other operations than to go on
+        if kept is None or not self.is_alike:
             decision, self._memory = self.decided(seen, self._memory)
             with component("controller"):
                 return decision.action()
@@ -333,7 +332,7 @@ class SeeingPolicy(Rebuilt):
         return action
 
     def _action(self, observations: Mapping[str, Tensor]) -> tuple[Tensor]:
-        """Of a policy that remembers nothing."""
+        """The state of a policy without memory."""
         decision = self.decide(observations)
         with component("controller"):
             return (decision.action(),)
@@ -345,8 +344,9 @@ class SeeingPolicy(Rebuilt):
             return self.repair(observation)
 
     def decide_one(self, observation: Any) -> Decision:
-        """The decision, a batch of one, for an observation as the environment gives it; its
-        action counts as taken."""
+        """The decision, a batch of one, for an observation from the environment; its action counts
+        as taken.
+        """
         seen = self._one(self._repaired(observation))
         decision, self._memory = self.decided(seen, self._memory)
         return decision
@@ -358,7 +358,7 @@ class SeeingPolicy(Rebuilt):
 
         Args:
             observations: a batch of one, each part (1, ...).
-            memory: recurrent state; None: an episode begins, as with `start(1)`.
+            memory: recurrent state; None: start of an episode, as with `start(1)`.
         """
         if not self.remembers:
             return self.decide(observations), None
@@ -372,7 +372,7 @@ class SeeingPolicy(Rebuilt):
     def _recalled_now(
         self, observations: Mapping[str, Tensor], memory: RecurrentState | None
     ) -> tuple[dict[str, Tensor], Any]:
-        """`recalled` of one step, (batch, ...)."""
+        """`recalled` for one step, (batch, ...)."""
         steps = {key: part.unsqueeze(1) for key, part in observations.items()}
         made = torch.ones if memory is None else torch.zeros  # `torch.full` cannot be traced
         starts = made(1, 1, dtype=torch.bool, device=self.normaliser.mean.device)
@@ -385,13 +385,14 @@ class SeeingPolicy(Rebuilt):
             self._memory = dataclasses.replace(self._memory, last=self.head.code(action))
 
     def remembered(self, observation: Any) -> RememberedGround | None:
-        """What is remembered of the ground about the robot, after the decision on an observation as
-        the environment gives it; None: nothing is, as here."""
+        """The remembered ground around the robot after the decision on an observation from the
+        environment; None, as here, without such a memory.
+        """
         return None
 
     @property
     def carried(self) -> int:
-        """Size of the present recurrent state."""
+        """Size of the current recurrent state."""
         return 0 if self._memory is None else self._memory.numbers
 
     def _one(self, observation: Any) -> dict[str, Tensor]:

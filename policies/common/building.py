@@ -73,11 +73,11 @@ def build(
             names are taken. A vision_performer without a `form` is the implicit one where spaces
             and keys are such, else the pooled one.
         observation_space, action_space: those of the environment.
-        most_numbers: that its tensors may hold, as a file says that is to be loaded into it.
-        geometry: what the environment tells of its cameras and footholds, `unwrapped.geometry`;
+        most_numbers: limit on the number of tensor elements, given by the file to be loaded.
+        geometry: the environment's cameras and footholds, `unwrapped.geometry`;
             None: that of the robot that `policies.common.geometry.published` recognises, or none.
-        trusted: whether the user gave the settings: "module:Class" in them is imported. Give False
-            for those that stand in a file of somebody else.
+        trusted: whether the user gave the settings: "module:Class" in them is imported. Pass False
+        for settings from an untrusted file.
 
     Raises:
         ValueError: for settings out of range, spaces that the policy does not fit, or
@@ -91,7 +91,7 @@ def build(
     device, most_numbers = torch.get_default_device(), min(most_numbers, MOST_NUMBERS)
     make = partial(config.build, *spaces, geometry)
     with torch.device("cpu"):  # feature maps cannot be fitted on the meta device
-        if isinstance(config, OwnPolicyConfig):  # as large as its author wants, unless a file says
+        if isinstance(config, OwnPolicyConfig):  # unlimited, unless the settings come from a file
             if most_numbers < MOST_NUMBERS:
                 check_numbers(count_numbers(make), most_numbers)
             return make().to(device)
@@ -147,7 +147,7 @@ def _read(settings: Mapping[str, Any], *spaces: gymnasium.Space[Any]) -> AnyPoli
 
 
 def _validate(cls: type[Any], settings: dict[str, Any], known: list[str]) -> Any:
-    """A `cls` from its fields; ValueError names the field, what came, what is allowed."""
+    """Build a `cls` from its fields; errors name the field, its value and what is allowed."""
     try:
         return TypeAdapter(cls).validate_python(settings)
     except ValidationError as error:

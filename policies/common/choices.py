@@ -1,4 +1,4 @@
-"""Words and numbers that settings choose among; in a file of their own, which needs no PyTorch."""
+"""Allowed values of settings, in a separate module that does not need PyTorch."""
 
 from typing import Literal
 

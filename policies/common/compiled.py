@@ -1,9 +1,9 @@
-"""Decisions as TorchScript, an option: `policies.compile_act(policy)`.
+"""Optional compilation of decisions with TorchScript: `policies.compile_act(policy)`.
 
 A decision of an implicit attention policy is about a hundred operations on small tensors, and half
-of its time is Python's. `torch.jit.trace` records them once; the recorded operations run in the
-same order on the same tensors, and give the same numbers to the bit. Tracing takes as long as a few
-hundred decisions save, so it waits for as many.
+of its time is Python overhead. `torch.jit.trace` records them once; the recorded operations run in
+the same order on the same tensors, and give the same numbers to the bit. Tracing takes the time
+that a few hundred decisions save, so it starts after that many.
 
 A trace is checked against the eager decision when it is made, and discarded when a tensor or a
 module is replaced, a module switches between training and evaluation, a feature map is fitted or
@@ -56,7 +56,7 @@ def compile_act(policy: P, after: int | None = None) -> P:
     Args:
         policy: any policy; changed in place. Copies of it, and those in other processes, are
             compiled too.
-        after: number of decisions that are eager before; None: 200.
+        after: number of eager decisions before tracing; None: 200.
 
     Returns:
         The policy.
@@ -68,7 +68,7 @@ def compile_act(policy: P, after: int | None = None) -> P:
 
 
 class CompiledDecision:
-    """Runs a policy's decision for a batch of one, traced after so many where it is asked for.
+    """Runs a policy's decision for a batch of one, traced after a number of calls if enabled.
 
     Args:
         after: number of eager decisions before tracing; None: all are eager.
@@ -120,7 +120,7 @@ class CompiledDecision:
         found: tuple[Tensor, ...],
         kinds: _Kinds,
     ) -> None:
-        """Trace the decision, unless the policy has modules of others or is not on a CPU."""
+        """Trace the decision, unless the policy has third-party modules or is not on a CPU."""
         state = _State.of(policy, given, kinds)
         if state is None:
             return
@@ -128,7 +128,7 @@ class CompiledDecision:
             return self._stay_eager(f"this process has made {MOST_TRACES} traces")
         CompiledDecision.traces += 1
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of deprecation, and of what is constant here
+            warnings.simplefilter("ignore")  # warnings about deprecation and about constants
             try:
                 run = _traced(policy, decide, given)
                 same = all(
@@ -152,9 +152,9 @@ class CompiledDecision:
 def _traced(
     policy: nn.Module, decide: Decide, given: Mapping[str, Tensor]
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """`decide` as TorchScript: a function of the same parts, in their order.
+    """`decide` as TorchScript, a function of the same parts in the same order.
 
-    The policy's own tensors are inputs of the graph, so that parameters may change in place.
+    The policy's tensors are inputs of the graph, so that parameters may change in place.
     """
     places: list[tuple[dict[str, Any], str]] = [
         (own, name)
@@ -179,7 +179,7 @@ def _traced(
 
 
 class _State:
-    """What a trace takes for constant."""
+    """The values that a trace treats as constant."""
 
     def __init__(self, policy: nn.Module, kinds: _Kinds) -> None:
         self._parts: list[tuple[dict[str, Any], list[Any]]] = []
@@ -199,7 +199,7 @@ class _State:
 
     @classmethod
     def of(cls, policy: nn.Module, given: Mapping[str, Tensor], kinds: _Kinds) -> "_State | None":
-        """None for a policy whose decisions need not be the same operations each time."""
+        """None for a policy whose decisions may run different operations."""
         ours = all(type(m).__module__.partition(".")[0] in _OURS for m in policy.modules())
         tensors = [*policy.parameters(), *policy.buffers(), *given.values()]
         plain = all(t.device.type == "cpu" and not t.is_inference() for t in tensors)
@@ -207,7 +207,7 @@ class _State:
         return None if made is None or any(made._hooks) else made
 
     def holds(self, policy: nn.Module, kinds: _Kinds) -> bool:
-        """Whether all of it is as it was."""
+        """Whether all values are unchanged."""
         return (
             kinds == self._kinds
             and all(
@@ -228,8 +228,9 @@ class _Read:
         self._found, self._version = read(), tensor._version
 
     def holds(self) -> bool:
-        """Whether it is as it was: read again after the tensor was written to, because a trainer
-        writes the same maps for every episode."""
+        """Whether the value is unchanged; it is read again after a write, because a trainer writes
+        the same maps for every episode.
+        """
         version = self._tensor._version
         if version != self._version and torch.equal(self._read(), self._found):
             self._version = version

@@ -21,17 +21,17 @@ class Policy(Protocol):
         """Begin an episode: clear the recurrent state."""
 
     def act(self, observation: Any) -> Any:
-        """The action for one observation, both as the environment has them."""
+        """The action for one observation, both in the environment's format."""
 
 
 class Normalised(Policy, Protocol):
-    """A policy that normalises by running statistics of what training sees."""
+    """A policy that normalises by running statistics of the training observations."""
 
     normaliser: RunningNormaliser
     """Of k numbers; trainers set its statistics."""
 
     def measured(self, observation: Any) -> NDArray[np.float64]:
-        """The numbers of one observation that statistics are kept of, (k,)."""
+        """The values of one observation that are normalised, (k,)."""
 
 
 class Cloned(Policy, Protocol):
@@ -40,11 +40,11 @@ class Cloned(Policy, Protocol):
     def loss(
         self, observations: Mapping[str, Tensor], actions: Tensor, generator: torch.Generator
     ) -> Tensor:
-        """What it costs that the expert chose `actions` (batch, ...), a scalar with a gradient.
+        """The loss for the expert's `actions` (batch, ...), a scalar with a gradient.
 
         Args:
             observations: each part (batch, ...) by its name; that of an observation without parts
                 is "observation", those of nested ones are named "a.b".
-            actions: as the environment takes them.
+            actions: actions in the environment's format.
             generator: source of all random numbers.
         """

@@ -22,7 +22,7 @@ def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
     layer: nn.Linear = skip_init(  # leaves the global generator alone
         nn.Linear, inputs, outputs, device=torch.get_default_device()
     )
-    if not layer.weight.is_meta:  # where PyTorch would draw the numbers on the CPU
+    if not layer.weight.is_meta:  # on the meta device PyTorch would draw the numbers on the CPU
         nn.init.normal_(layer.weight, std=1 / math.sqrt(inputs), generator=generator)
         nn.init.zeros_(layer.bias)
     return layer

@@ -29,7 +29,7 @@ __all__ = ["DepthRepair", "fill_holes", "holes_in"]
 Depth = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-_DISTANCE = 1 / 3  # share of the image beyond which a hole is none
+_DISTANCE = 1 / 3  # larger shares of the image are background, not holes
 _ALIKE = float(np.log(1.08))  # depths within 8 % are of one thing
 _ROWS, _REACH = 24, 2  # things move by so many pixels at most in an image of so many
 _REST = 1e-4
@@ -38,17 +38,17 @@ _BYTE = 255.0
 
 
 class DepthRepair:
-    """Repairs the depth images of one observation after another, each image by itself.
+    """Repairs the depth images of successive observations, each image separately.
 
-    Of the parts of an observation those are of depth that are named so ("depth..."); where none is,
-    those of one channel that is no byte.
+    Depth images are the parts named "depth..."; if there are none, the parts with one channel that
+    are not uint8.
 
     Args:
-        by_time: whether false returns are mended, and not holes alone.
+        by_time: whether false returns are repaired as well as holes.
         pictures: the parts of the observation that are images.
 
     Raises:
-        ValueError: if none of them is of depth.
+        ValueError: if none of them is a depth image.
         MissingExtraError: OpenCV is not installed.
     """
 
@@ -66,12 +66,12 @@ class DepthRepair:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the images of an earlier episode."""
+        """Reset the state from an earlier episode."""
         self._memory: dict[tuple[Any, ...], _Memory] = {}
         self._last: dict[str, tuple[NDArray[Any], NDArray[Any]]] = {}
 
     def __call__(self, observation: Any) -> dict[str, NDArray[Any]]:
-        """The parts of the next observation by their names, its depth images repaired."""
+        """The parts of the next observation by name, with repaired depth images."""
         parts = flat(observation)
         for part in self._pictures:
             given = np.array(parts[part.key])
@@ -80,8 +80,7 @@ class DepthRepair:
         return parts
 
     def seen(self, observation: Any) -> dict[str, NDArray[Any]]:
-        """What the call gave for the last observation, or would give for another; nothing is
-        remembered."""
+        """The result for the last observation, or for another one without a change of state."""
         parts = flat(observation)
         for part in self._pictures:
             last = self._last.get(part.key)
@@ -111,14 +110,14 @@ class DepthRepair:
 
 
 class _Memory:
-    """What one camera saw last: logarithms of depth, as repaired and as reported (holes: inf)."""
+    """The last image of one camera: logarithms of depth, repaired and as reported (holes: inf)."""
 
     def __init__(self) -> None:
         self.repaired: Depth | None = None
         self.reported: Depth | None = None
 
     def next(self, depth: Depth, holes: Mask) -> tuple[Mask, Depth]:
-        """Which pixels of the next image are wrong, and an image that is right there.
+        """The mask of wrong pixels of the next image, and an image with correct values there.
 
         Args:
             depth: (height, width), holes filled.
@@ -152,7 +151,7 @@ class _Memory:
         if not holes.all():
             fit = cv2.matchTemplate(window, log, cv2.TM_SQDIFF, mask=np.float32(~holes))
             away = np.abs(np.arange(-reach, reach + 1))
-            fit += _REST * holes.size * (away[:, None] + away)  # where nothing tells, it rests
+            fit += _REST * holes.size * (away[:, None] + away)  # without contrast, assume no motion
             down, right = (int(i) for i in np.unravel_index(fit.argmin(), fit.shape))
         height, width = log.shape
         believed = np.zeros(log.shape, bool)
@@ -165,8 +164,7 @@ class _Memory:
 
 
 def holes_in(depth: Depth, far: float) -> Mask:
-    """Pixels (height, width) that return nothing, `far`, but for pieces of more than a third of
-    the image."""
+    """Pixels (height, width) without a return, except regions of more than a third of the image."""
     holes = depth >= np.float32(far)
     if np.count_nonzero(holes) > _DISTANCE * holes.size:
         import cv2
@@ -179,8 +177,7 @@ def holes_in(depth: Depth, far: float) -> Mask:
 
 
 def fill_holes(depth: Depth, holes: Mask) -> Depth:
-    """A copy of an image (height, width) whose holes have the depth of the nearest pixel that is
-    none."""
+    """A copy of an image (height, width) whose holes have the depth of the nearest other pixel."""
     filled = depth.copy()
     if holes.any() and not holes.all():
         import cv2

@@ -1,4 +1,4 @@
-"""The feature map that a policy's settings name, its parameters set for what it will meet."""
+"""The feature map of a policy's settings, with parameters for the expected queries and keys."""
 
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ _SAMPLES = 256
 
 
 class MapSettings(Protocol):
-    """What the settings of every policy with attention have."""
+    """The settings shared by all policies with attention."""
 
     @property
     def feature_map(self) -> str: ...
@@ -48,8 +48,8 @@ class MapSettings(Protocol):
 def map_options(config: MapSettings) -> dict[str, Any]:
     """Options of `attention.feature_map` beside name, d, m and seed.
 
-    A hybrid's first base shares its random vectors with trig where it is hyperbolic. Another has
-    vectors of its own, simplex-coupled where trig's are orthogonal: both are then at their best
+    A hybrid's first base shares its random vectors with trig where it is hyperbolic. Other bases
+    have separate vectors, simplex-coupled if trig's are orthogonal, which is best for both
     (`experiments.hybrid_random_features.hybrid_bases`).
     """
     options: dict[str, Any] = {"projection": config.projection}
@@ -86,16 +86,16 @@ def attention_kernel(
 
 
 def fit_to_directions(features: FeatureMap, length: float) -> None:
-    """Set a map's own parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
-    given length in random directions, which is all that is known of them before training.
+    """Set a map's parameters (the A of OPRF, a Gaussian coefficient) for queries and keys of a
+    given length in random directions, as only their length is known before training.
 
     Clustered maps are left as they are, because random directions have no clusters, and so are maps
-    on the meta device, which have no numbers. Training fits all maps
-    to the policy's own queries and keys later (`fit_attention` of each policy).
+    on the meta device, which have no numbers. Training later fits all maps to the policy's queries
+    and keys (`fit_attention` of each policy).
 
     Args:
         features: the map, changed in place.
-        length: of all queries and keys.
+        length: length of all queries and keys.
     """
     on_meta = any(tensor.is_meta for tensor in features.buffers())
     if isinstance(features, ClusteredHybrid) or on_meta:
@@ -126,7 +126,7 @@ def map_state(policy: nn.Module) -> dict[str, Tensor]:
 
 
 def unfitted(policy: nn.Module) -> bool:
-    """Whether the policy has a map that is of no use before it is fitted to data."""
+    """Whether the policy has a map that must be fitted to data before use."""
     return any(
         isinstance(part, ClusteredHybrid) and not part.query_centers.any()
         for part in policy.modules()

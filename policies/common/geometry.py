@@ -1,10 +1,10 @@
-"""What a policy may know of a robot and its cameras beyond spaces: the environment's `geometry`.
+"""The environment's `geometry`: a robot and its cameras, as far as a policy may know them.
 
 An environment offers it as `env.unwrapped.geometry`, a plain frozen object of numbers and arrays;
-`Geometry` says what it holds. Policies import no environment.
+`Geometry` says what it holds. Policies do not import environments.
 
-Policies saved before there was a geometry, and callers that name none, are of the robot as it was
-then. `published` recognises its spaces and says what held for it.
+Policies saved before geometry was added, and callers without one, refer to the robot at that time.
+`published` recognises its spaces and returns its geometry.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class Footholds(Protocol):
-    """Feet that an action places, and where the observation says how the robot stands."""
+    """Footholds chosen by an action, and where the observation holds the robot's attitude."""
 
     @property
     def legs(self) -> int:
@@ -45,15 +45,15 @@ class Footholds(Protocol):
 
     @property
     def forward(self) -> tuple[int, ...]:
-        """Of these, the legs' forward offsets, a leg each."""
+        """Indices of the legs' forward offsets, one per leg."""
 
     @property
     def lateral(self) -> tuple[int, ...]:
-        """Of these, the legs' lateral offsets, a leg each; read where the robot turns."""
+        """Indices of the legs' lateral offsets, one per leg; used if the robot turns."""
 
     @property
     def speed(self) -> int:
-        """Of these, the lateral speed."""
+        """Index of the lateral speed."""
 
     @property
     def reach_m(self) -> float:
@@ -61,7 +61,7 @@ class Footholds(Protocol):
 
     @property
     def toe_radius_m(self) -> float:
-        """Of a foot, metres."""
+        """Radius of a foot, metres."""
 
     @property
     def stance_m(self) -> Sequence[tuple[float, float]]:
@@ -157,8 +157,8 @@ _PROPRIO = 45
 def published(
     observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
 ) -> Geometry | None:
-    """The geometry of policies that know of none: a Dict of `depth` (cameras, height, width) and
-    `proprio` (k,) with actions (9,). Where its cameras stand is known of two, with k = 45. None for
+    """The geometry of policies saved without one: a Dict of `depth` (cameras, height, width) and
+    `proprio` (k,) with actions (9,). Camera poses are known for two cameras and k = 45. None for
     other spaces."""
     parts = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
     depth, proprio = (getattr(parts.get(key), "shape", None) or () for key in ("depth", "proprio"))
@@ -190,7 +190,6 @@ def moving_images(geometry: Geometry) -> tuple[str, ...]:
 
 
 def yaw_rate_of(footholds: Footholds) -> int | None:
-    """Which number of the action is the yaw rate; None for a robot that walks straight on, which
-    need not say so."""
+    """Index of the yaw rate in the action; None for a robot that walks straight ahead."""
     found: int | None = getattr(footholds, "yaw_rate", None)
     return found

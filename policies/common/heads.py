@@ -1,7 +1,7 @@
-"""From a controller's numbers to actions of any space.
+"""Action heads: from a controller's output to actions of any space.
 
-A head says how many numbers it needs (`size`), and reads them as a `Decision`: the action, what the
-expert's action costs in cloning, and how often the two agree.
+A head says how many numbers it needs (`size`), and reads them as a `Decision`: the action, the
+cloning loss of the expert's action, and how often the two agree.
 """
 
 import math
@@ -23,31 +23,32 @@ __all__ = ["BoxHead", "ChoiceHead", "Decision", "FootholdHead", "Head", "head_fo
 
 _LARGEST_WIDTH = 1e6
 """Bounds further apart are none: an action squashed to them would have no use."""
-_NEAR = 1 / 12  # of half the range: as near as a foothold's bin
+_NEAR = 1 / 12  # share of half the range, as wide as a foothold's bin
 
 
 class Decision(Protocol):
-    """What a controller decided, for a batch."""
+    """A controller's decisions for a batch."""
 
     def action(self) -> Tensor:
         """(batch, ...) within the action space."""
 
     def loss(self, actions: Tensor, speed_weight: float = 1.0) -> Tensor:
-        """What it costs that the expert chose `actions`, a scalar; the weight is of what is
-        regressed beside footholds."""
+        """The cloning loss for the expert's `actions`, a scalar; the weight applies to the values
+        regressed beside footholds.
+        """
 
     def right(self, actions: Tensor) -> Tensor:
-        """Share of the numbers that are as the expert's, or near, a scalar."""
+        """Share of the action's numbers that equal the expert's or are close to them, a scalar."""
 
     def choices(self) -> Sequence[Tensor]:
-        """Of what is chosen from several: logits (batch, several), for each such choice."""
+        """Logits (batch, n) for each categorical choice."""
 
     def means(self) -> Tensor:
         """Of what is a number: (batch, k), where noise of 1 is half a range, or 1 without one."""
 
 
 class Head(Protocol):
-    """Reads numbers (batch, size) as decisions."""
+    """Interprets a controller's output (batch, size) as decisions."""
 
     size: int
     coded: int
@@ -60,7 +61,7 @@ class Head(Protocol):
         """Actions (batch, ...) as numbers (batch, coded) about as large as 1."""
 
     def given(self, action: Tensor) -> Any:
-        """One action as the environment takes it."""
+        """One action in the environment's format."""
 
     def explored(self, chosen: Tensor, numbers: Tensor) -> Tensor:
         """Actions (batch, ...) of choices (batch, n), whole numbers from 0, and numbers (batch, k)
@@ -109,7 +110,7 @@ class FootholdHead:
 
 
 class BoxHead:
-    """Numbers of a Box: squashed to its bounds by tanh; where a side has none, as they are."""
+    """Numbers of a Box, squashed to its bounds by tanh, or unchanged on an unbounded side."""
 
     def __init__(self, space: spaces.Box) -> None:
         self._space = space
@@ -133,7 +134,7 @@ class BoxHead:
         space, found = self._space, action.detach().cpu().double().numpy().reshape(self.shape)
         if np.issubdtype(space.dtype, np.integer):
             found = found.round()
-        # Rounding must not carry an action over a bound.
+        # Rounding must not move an action beyond a bound.
         given: NDArray[Any] = np.clip(found, space.low, space.high).astype(space.dtype)
         return given
 
@@ -172,7 +173,7 @@ class BoxDecision:
 
 
 class ChoiceHead:
-    """One of several for each of some whole numbers: Discrete, MultiDiscrete, MultiBinary."""
+    """Categorical choices: Discrete, MultiDiscrete and MultiBinary."""
 
     def __init__(self, space: gymnasium.Space[Any], choices: tuple[int, ...], start: Any) -> None:
         self._space, self.choices = space, choices
@@ -231,10 +232,10 @@ class ChoiceDecision:
 
 
 def head_for(space: gymnasium.Space[Any], footholds: Footholds | None = None) -> Head:
-    """The head of an action space; footholds by votes where the geometry has such.
+    """The head for an action space; votes for footholds if the geometry has them.
 
     Raises:
-        ValueError: for an action space that no head gives.
+        ValueError: for an action space that no head supports.
     """
     if footholds is not None and space.shape == (footholds.actions,):
         return FootholdHead(footholds)

@@ -18,7 +18,7 @@ from policies.common.observation import Pictures
 
 __all__ = ["Prepared", "Scale", "prepared"]
 
-_GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV has it
+_GREY = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in OpenCV
 _LEAST_UNIT, _CLIP = 1e-6, 5.0
 
 
@@ -49,7 +49,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Images of a part of the observation, and what is done to them before they are seen."""
+    """Images of a part of the observation, and their preprocessing."""
 
     pictures: Pictures
     scale: Scale
@@ -59,7 +59,7 @@ class Prepared:
 
     @property
     def count(self) -> int:
-        """How many images the part holds."""
+        """Number of images in the part."""
         return self.pictures.count
 
     @property
@@ -105,7 +105,7 @@ def prepared(
     pictures: Pictures, scaling: ImageScaling, geometry: Geometry | None,
     crop: tuple[int, int, int, int], grey: bool, size: tuple[int, int] | None,
 ) -> Prepared:  # fmt: skip
-    """How a part's images are taken; see `PolicyConfig` for the settings.
+    """The preprocessing of a part's images; see `PolicyConfig` for the settings.
 
     Raises:
         ValueError: if the images are too small or have no colours.

@@ -1,6 +1,6 @@
-"""Kinds of policies and what settings each has, by the `name` that stands in the settings.
+"""Kinds of policies and their settings classes, by the `name` in the settings.
 
-Nothing here needs PyTorch: trainers read their configurations by it.
+This module does not need PyTorch, so that configurations load quickly.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class OwnPolicyConfig:
-    """A policy of the user's own, see docs/guide/own_policy.md."""
+    """A custom policy, see docs/guide/own_policy.md."""
 
     name: OwnName
     """Its class, "module:Class", or its name among the entry points `foveate.policies` of an
@@ -105,7 +105,7 @@ def settings_class(given: Mapping[str, Any]) -> type[Any]:
 
 
 def _tag(given: Any) -> str:
-    """Of settings, the member of `PolicySettings` that they are."""
+    """The member of `PolicySettings` to which settings belong."""
     if isinstance(given, OwnPolicyConfig):
         return OWN
     name = given.get("name", "implicit_attention") if isinstance(given, dict) else given.name

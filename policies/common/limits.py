@@ -1,4 +1,4 @@
-"""Building a module within a limit of numbers, and counting the numbers of one without memory."""
+"""Builds a module within a size limit, and counts a module's numbers without allocating them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,14 +32,14 @@ def build_within(most: int, build: Callable[[], Any]) -> Any:
     Raises:
         ValueError: one sentence with the numbers that were counted.
     """
-    token = _left.set(2 * most + _SLACK)  # what is reserved is registered later too
+    token = _left.set(2 * most + _SLACK)  # reserved tensors are registered later as well
     try:
         with _registrations():
             made = build()
         needed = _numbers(made)
     except _TooLargeError:
         needed = 2 * most
-    except RuntimeError as error:  # PyTorch has no class of its own for it
+    except RuntimeError as error:  # PyTorch has no public class for it
         if "can't allocate memory" not in str(error):
             raise
         needed = 2 * most
@@ -79,7 +79,7 @@ def _numbers(module: nn.Module) -> int:
 
 
 class _TooLargeError(BaseException):
-    """Passes through code that turns exceptions into sentences."""
+    """Raised through code that converts exceptions into error messages."""
 
 
 @contextmanager

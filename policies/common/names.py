@@ -1,8 +1,8 @@
-"""Names of policies, controllers and feature maps that a user brings: "module:Class".
+"""Names of custom policies, controllers and feature maps: "module:Class".
 
-Such a name may import its module only where the user typed it: in a call, on a command line or in a
-configuration of their own (`policies.common.own.admit`). What was found, or given as an object, is
-kept here by its name, so that everything later in the program finds it without importing anything.
+Such a name may import its module only if it comes from the user: from a call, a command line or
+their configuration (`policies.common.own.admit`). Imported or given objects are registered here by
+name, so that later code finds them without importing anything.
 """
 
 import inspect
@@ -44,7 +44,7 @@ OwnName = Annotated[str, BeforeValidator(name_of)]
 
 
 def entry_points(group: str = GROUP) -> tuple[str, ...]:
-    """Those of a group, sorted; none is imported."""
+    """The sorted entry points of a group, without importing any."""
     from importlib import metadata  # late, as it takes longer than all of this package
 
     return tuple(sorted({point.name for point in metadata.entry_points(group=group)}))

@@ -1,7 +1,7 @@
 """Running normalisation of observations, mergeable in any number of workers.
 
 Statistics are combined by Chan, Golub and LeVeque's pairwise update, in float64 and in an order
-that the caller fixes, so that results do not depend on how the work was shared.
+that the caller fixes, so that results do not depend on how the work was distributed.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class RunningStatistics:
 class RunningNormaliser(nn.Module):
     """Scales vectors to zero mean and unit variance by stored statistics, clipped to +-5.
 
-    Before any statistics are set it passes vectors through.
+    Before any statistics are set it returns vectors unchanged.
     """
 
     count: Tensor

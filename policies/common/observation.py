@@ -55,7 +55,7 @@ class Pictures:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether `low` and `high` say what scale the numbers have."""
+        """Whether `low` and `high` define the scale of the numbers."""
         return -_LARGEST_BOUND < self.low < self.high < _LARGEST_BOUND
 
     def read(self, part: Tensor) -> Tensor:
@@ -67,8 +67,9 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Vector:
-    """A part of the observation that is `size` numbers; `choices`, where it is whole numbers that
-    each become as many numbers, all 0 but one."""
+    """A part of the observation with `size` numbers; `choices` are the sizes of the one-hot codes
+    of its whole numbers.
+    """
 
     key: str
     size: int
@@ -86,12 +87,12 @@ class Vector:
 
 
 class Observations:
-    """How an observation space is read.
+    """The interpretation of an observation space.
 
     Args:
-        space: of the observations.
-        layouts: by key, how the axes of an image are meant where that is not `layout_of`.
-        geometry: of the robot's cameras; its `rays` tell images of several cameras.
+        space: observation space.
+        layouts: by key, the axes of an image where they differ from `layout_of`.
+        geometry: geometry of the robot's cameras; its `rays` reveal images of several cameras.
 
     Raises:
         ValueError: for a space or a layout that cannot be read.
@@ -127,7 +128,7 @@ class Observations:
         self.vector_size = sum(vector.size for vector in self.vectors)
 
     def batch_of_one(self, observation: Any, device: torch.device) -> dict[str, Tensor]:
-        """One observation as the trainers have many: each part with a first axis of 1."""
+        """One observation as a batch: each part with a first axis of 1."""
         parts = flat(observation)
         absent = [key for key in self.keys if key not in parts]
         if absent:
@@ -146,7 +147,7 @@ class Observations:
         return joined(read, -1)
 
     def slice_of(self, key: str) -> slice:
-        """Where a part's numbers stand in the vector."""
+        """The slice of a part's numbers in the vector."""
         begin = 0
         for vector in self.vectors:
             if vector.key == key:
@@ -156,7 +157,7 @@ class Observations:
 
 
 def layout_of(shape: tuple[int, ...]) -> str:
-    """How the axes of an image are meant where nobody says.
+    """The default interpretation of an image's axes.
 
     (H, W) has one channel. Of three axes the shorter of the first and the last is the channels, the
     last where they are alike: (H, W, C) or (C, H, W), a stack of grey frames being channels too. Of
@@ -175,7 +176,7 @@ def flat(observation: Any) -> dict[str, NDArray[Any]]:
 
 
 def _plain(part: Any) -> NDArray[Any]:
-    """As an array that PyTorch takes without a warning."""
+    """The value as an array that PyTorch accepts without a warning."""
     array = np.asarray(part)
     flags = array.flags
     plain = flags.c_contiguous and flags.writeable
@@ -183,7 +184,7 @@ def _plain(part: Any) -> NDArray[Any]:
 
 
 def copied(observation: Any) -> dict[str, NDArray[Any]]:
-    """Copies of them, which stay as they are when the environment goes on."""
+    """Copies of the parts, which the environment cannot change."""
     return {key: np.array(part) for key, part in flat(observation).items()}
 
 

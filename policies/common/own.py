@@ -1,4 +1,4 @@
-"""Policies, controllers and feature maps of the user's own (docs/guide/own_policy.md)."""
+"""Custom policies, controllers and feature maps (docs/guide/own_policy.md)."""
 
 import copy
 import inspect
@@ -23,10 +23,10 @@ __all__ = ["admit", "admit_name", "build_own", "own_controller", "own_map"]
 
 
 def admit(settings: Mapping[str, Any]) -> None:
-    """Import what a policy's settings name as "module:Class", which the user typed.
+    """Import the "module:Class" names in a policy's settings, which must come from the user.
 
     Raises:
-        ValueError: for a module or class that is not there.
+        ValueError: for a missing module or class.
     """
     for key in ("name", "controller", "feature_map"):
         name = settings.get(key)
@@ -35,7 +35,7 @@ def admit(settings: Mapping[str, Any]) -> None:
 
 
 def admit_name(name: str, kind: str = "policy") -> None:
-    """The same of one name, "module:Class"."""
+    """Import one name "module:Class"."""
     if name not in ADMITTED:
         ADMITTED[name] = plugins.find(GROUP, kind, name, nn.Module, (), trusted=True)
 
@@ -78,7 +78,7 @@ def _made(
         raise ValueError(f"{kind} {name}: {error}") from None
     try:
         made = make(*given, **{**more, **options})
-    except Exception as error:  # whatever the code of another's does
+    except Exception as error:  # custom code can raise anything
         place = traceback.extract_tb(error.__traceback__)[-1]
         said = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(
@@ -126,7 +126,7 @@ def build_own(
     geometry: Geometry | None = None,
 ) -> nn.Module:
     """The policy that the settings name: Class(observation_space, action_space, **options), and
-    `geometry` if it takes that. See `policies.common.contract.Policy` for what it must have.
+    `geometry` if it takes that. See `policies.common.contract.Policy` for its required members.
 
     Raises:
         ValueError: for one that is not found, does not fit or lacks something.
@@ -145,7 +145,7 @@ def build_own(
 
 
 def _completed(policy: Any) -> nn.Module:
-    """A policy with what it leaves out: it measures nothing, fits nothing and remembers nothing."""
+    """Adds default members to a policy: it measures nothing, fits nothing and has no memory."""
     if hasattr(policy, "normaliser") != hasattr(policy, "measured"):
         raise ValueError(
             f"policy {type(policy).__name__} must have both normaliser and measured, or neither"
@@ -175,4 +175,4 @@ def _as_they_are(observations: Any, starts: Any) -> Any:
 
 
 def _nothing_done(observations: Any) -> None:
-    """Nothing depends on what was seen."""
+    """Nothing is fitted to observations."""

@@ -1,6 +1,6 @@
-"""What a policy will see and decide, from settings and spaces alone.
+"""A policy's inputs and outputs, derived from settings and spaces alone.
 
-Everything here is known before anything takes memory: `policies.common.size` counts by it.
+No memory is allocated: `policies.common.size` uses this to check sizes.
 """
 
 from typing import Any
@@ -26,21 +26,21 @@ __all__ = ["Sight"]
 
 
 class Sight:
-    """Spaces and geometry, read by a policy's settings.
+    """Spaces and geometry, interpreted by a policy's settings.
 
     Attributes:
-        observations: how the observation is read.
-        images: the parts of it that are images and become tokens, as they are seen.
+        observations: interpretation of the observation.
+        images: the preprocessed image parts that become tokens.
         statistics_at: where the normaliser has each of these's running statistics.
-        measured: numbers that the normaliser is of.
-        votes: what the vote controller needs; None if another one acts.
-        places: what a memory of places needs; None without one.
+        measured: number of normalised values.
+        votes: plan of the vote controller; None for another controller.
+        places: plan of a memory of places; None without one.
         head: reads the controller's numbers as an action.
         tokens, size, pixels: tokens of all images, values of one, and numbers of the images.
-        handed: numbers that attention hands to a controller that takes no images.
+        handed: number of values that a controller without images receives from attention.
 
     Raises:
-        ValueError: for what does not go together.
+        ValueError: for an incompatible combination.
     """
 
     def __init__(
@@ -120,8 +120,7 @@ class Sight:
 
     @property
     def cut(self) -> list[tuple[int, tuple[int, int, int]]]:
-        """For each group of images that become tokens, how many and their (channels, height,
-        width)."""
+        """Number and (channels, height, width) of each group of images that become tokens."""
         if self.votes is None:
             return [(images.count, images.shape) for images in self.images]
         cameras, height, width = self.votes.shape
@@ -142,7 +141,7 @@ class Sight:
 
     @property
     def inputs(self) -> int:
-        """Numbers that a controller without votes is given."""
+        """Number of inputs of a controller without votes."""
         return self.handed + self._vector + self._last
 
     @property

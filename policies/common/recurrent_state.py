@@ -12,7 +12,7 @@ __all__ = ["FlatState", "RecurrentState", "flatten_state", "unflatten_state"]
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """State between two steps of an episode; zero or empty at its beginning."""
+    """State between two steps of an episode; zero or empty at its start."""
 
     state: Tensor
     """State of a recurrent controller, (batch, state_size)."""
@@ -23,7 +23,7 @@ class RecurrentState:
 
     @property
     def numbers(self) -> int:
-        """Size of the state, of the whole batch."""
+        """Size of the state of the whole batch."""
         return sum(part.numel() for part in flatten_state(self, "state").values())
 
 
@@ -41,7 +41,7 @@ class FlatState:
         self._kind = unflatten_state(memory, nothing, name)  # the structure alone
 
     def whole(self, tensors: Mapping[str, Tensor] | None = None) -> RecurrentState:
-        """The state of these tensors; by default of its own."""
+        """The state with these tensors; by default the current ones."""
         made: RecurrentState = unflatten_state(
             self._kind, self.tensors if tensors is None else tensors, self._name
         )

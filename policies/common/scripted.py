@@ -14,7 +14,7 @@ _COUNTED = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class Oracle:
-    """Plays the environment's own expert, which knows what policies must see.
+    """Plays the environment's expert, which has access to the simulator's state.
 
     Args:
         env: an environment with `expert_action()`.
@@ -27,13 +27,13 @@ class Oracle:
         """Begin an episode."""
 
     def act(self, observation: Any) -> NDArray[np.float32]:
-        """The expert's action in the environment's present state."""
+        """The expert's action in the environment's current state."""
         action: NDArray[np.float32] = self._env.get_wrapper_attr("expert_action")()
         return action
 
 
 class Blind:
-    """Corrects nothing: every action is zero.
+    """Takes the zero action at every step.
 
     Args:
         env: the environment to act in.
@@ -57,7 +57,7 @@ class Random:
     Args:
         env: the environment to act in; its action space is a bounded Box, Discrete, MultiDiscrete,
             MultiBinary, or a Tuple of such.
-        seed: of the generator.
+        seed: seed of the generator.
 
     Raises:
         ValueError: for actions of another kind, or without bounds.

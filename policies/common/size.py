@@ -1,4 +1,4 @@
-"""Bounds of a policy's settings, checked before anything is built."""
+"""Limits of a policy's settings, checked before anything is built."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def _check_features(config: SeeingConfig | VisionPolicyConfig) -> None:
 
 
 def _tokens(config: VisionPolicyConfig, observation_space: gymnasium.Space[Any]) -> int:
-    """How many an image becomes; 0 of another observation."""
+    """The number of tokens of an image; 0 for another observation."""
     image = _shape(observation_space, "rgb")
     if len(image) != 3:
         return 0
@@ -106,6 +106,6 @@ def _tokens(config: VisionPolicyConfig, observation_space: gymnasium.Space[Any])
 
 
 def _shape(space: gymnasium.Space[Any], key: str) -> tuple[int, ...]:
-    """Of a part of a Dict space; () where there is none."""
+    """The shape of a part of a Dict space; () if there is none."""
     parts = space.spaces if isinstance(space, gymnasium.spaces.Dict) else {}
     return getattr(parts.get(key), "shape", None) or ()

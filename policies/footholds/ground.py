@@ -1,8 +1,8 @@
-"""Depth pixels on the plane of the stones' tops: where their rays meet it, and what is deeper.
+"""Projection of depth pixels to the plane of the stones' tops, and detection of holes.
 
 The plane lies below the base by its height, level by the estimated attitude; the toes stand on it.
-A pixel whose point is deeper than the plane by some centimetres is a hole; where, is the place at
-which its ray meets the plane, not the place that it sees below.
+A pixel whose point is deeper than the plane by some centimetres is a hole; its place is where its
+ray meets the plane, not the point below.
 """
 
 import math
@@ -43,13 +43,13 @@ MIDDLE_M, SPAN_M = 0.45, 0.3
 _DOWN = 0.05  # rays that fall by less a metre of depth meet the plane nowhere near
 _AHEAD_M = 0.8  # beyond, a pixel is as large as a gap
 _CUE_CELL_M = 0.04
-_TURNS_DEG = 12  # up and down, that a camera may be off
+_TURNS_DEG = 12  # largest pitch error of a camera, up or down
 _IN_PLANE_M = 0.01
 
 
 @dataclass(frozen=True)
 class PlacePlan:
-    """Cameras, footholds, and where proprioception stands in the observation's vector."""
+    """Cameras, footholds, and the position of proprioception in the observation's vector."""
 
     geometry: Geometry
     footholds: Footholds
@@ -120,7 +120,7 @@ def place_plan(
 
 
 class SeenGround(NamedTuple):
-    """What pixels show of the ground, each (batch, pixels); forward is along the path, and where
+    """The ground seen by pixels, each (batch, pixels); forward is along the path, and where
     that turns, along the robot's heading."""
 
     forward_m: Tensor
@@ -138,7 +138,7 @@ class SeenGround(NamedTuple):
 
 @dataclass(frozen=True)
 class _Eye:
-    """Images of one key: how many cameras they are of, and the depth of no return."""
+    """Images of one key: the number of cameras and the depth value without a return."""
 
     key: str
     cameras: int
@@ -194,8 +194,9 @@ class Ground(nn.Module):
     def forward(
         self, observations: Mapping[str, Tensor], correction: Tensor | None = None
     ) -> SeenGround:
-        """What observations show, each part (batch, ...) as the space has it; with a correction
-        (batch,) of the cameras' pitch, radians."""
+        """Project observations, each part (batch, ...) in the space's format, with a correction
+        (batch,) of the cameras' pitch, radians.
+        """
         proprio, depth_m, returned = self._read(observations)
         attitude = proprio[..., self.footholds.attitude]
         rotation = levelled(attitude)
@@ -212,8 +213,9 @@ class Ground(nn.Module):
         return SeenGround(forward_m, lateral_m, holes, near)
 
     def in_plane(self, observations: Mapping[str, Tensor]) -> Tensor:
-        """How many pixels lie in the plane, within 1 cm, were the pitch of the cameras each of
-        `corrections` more: (batch, corrections)."""
+        """Number of pixels within 1 cm of the plane for each of `corrections` added to the cameras'
+        pitch: (batch, corrections).
+        """
         proprio, depth_m, returned = self._read(observations)
         rotation = levelled(proprio[:, self.footholds.attitude])
         rays, cameras = self._cameras(observations)
@@ -235,7 +237,7 @@ class Ground(nn.Module):
         return proprio, joined(depths, 1), joined(shown, 1)
 
     def _height(self, proprio: Tensor) -> Tensor:
-        """Of the base above the plane, (batch, 1), metres."""
+        """Height of the base above the plane, (batch, 1), metres."""
         return proprio[..., self.footholds.height].unsqueeze(-1) + self.footholds.toe_radius_m
 
     def _cameras(self, observations: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -244,7 +246,7 @@ class Ground(nn.Module):
         if self.pose_key is None:
             return self.rays.unsqueeze(0), self.places_m.unsqueeze(0)
         poses = observations[self.pose_key].float().unflatten(-1, (-1, POSE))  # (batch, cameras, 6)
-        pitch, yaw = self.angles.unbind(-1)  # roll is the geometry's
+        pitch, yaw = self.angles.unbind(-1)  # roll is fixed by the geometry
         turns = _yawed(poses[..., 4]) @ _pitched(poses[..., 3] - pitch) @ _yawed(-yaw)
         parts = zip(self.rays.split(self.pixels), turns.unbind(1), strict=True)
         centres = [
@@ -295,7 +297,7 @@ def turned(x: Tensor, y: Tensor, yaw: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lateral_cue(seen: SeenGround) -> Tensor:
-    """How holes lie across the path now: (batch, 36).
+    """The current distribution of holes across the path: (batch, 36).
 
     For each of 18 cells of 4 cm from right to left, about the base: the share of its pixels that
     are holes, from -0.5 to 0.5, and 0 where none is seen; then, whether one is seen.

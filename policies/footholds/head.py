@@ -1,7 +1,7 @@
 """The foothold head that all controllers share: votes over a grid of offsets become an action.
 
-A safe foothold is not a smooth function of what is seen: beside a gap there is one answer on either
-side, and their mean lies in the gap. So controllers vote for offsets, and the winner and its
+A safe foothold is not a smooth function of the observation: near a gap there is a solution on
+either side, and their mean lies in the gap. So controllers vote for offsets, and the winner and its
 neighbours are averaged.
 """
 
@@ -27,11 +27,11 @@ class FootholdVotes:
     Attributes:
         offsets: (batch, legs, 25) votes for each leg's forward foothold offset, as logits.
         speed: (batch,) lateral body speed, in units of the action.
-        forward: which numbers of the action are the legs' forward offsets.
-        lateral_speed: which is the lateral speed.
-        actions: how many there are; the others are 0.
-        others: (batch, n) what else is regressed, in units of the action; None: nothing.
-        others_at: which numbers of the action these are.
+        forward: indices of the legs' forward offsets in the action.
+        lateral_speed: index of the lateral speed.
+        actions: number of action dimensions; the others are 0.
+        others: (batch, n) further regressed values, in units of the action; None: none.
+        others_at: their indices in the action.
     """
 
     offsets: Tensor
@@ -43,8 +43,9 @@ class FootholdVotes:
     others_at: tuple[int, ...] = ()
 
     def action(self) -> Tensor:
-        """(batch, actions): forward offsets, lateral speed, and what else is regressed, in
-        [-1, 1]."""
+        """(batch, actions): forward offsets, lateral speed and further regressed values, in [-1,
+        1].
+        """
         grid = torch.linspace(-1, 1, OFFSETS, dtype=self.offsets.dtype, device=self.offsets.device)
         winner = self.offsets.argmax(-1, keepdim=True)
         distance = (torch.arange(OFFSETS, device=winner.device) - winner).abs()
@@ -61,12 +62,12 @@ class FootholdVotes:
         """Mean cross-entropy of the legs' offsets plus the weighted squared error of the speed, and
         of each of the others.
 
-        A foothold beside a gap has two good answers whose mean is none, so each leg's offset is a
-        class among 25; the lateral speed is regressed.
+        Beside a gap there are two good footholds but their mean is not one, so each leg's offset is
+        a class among 25; the lateral speed is regressed.
 
         Args:
             actions: (batch, actions), the expert's.
-            speed_weight: of the errors of what is regressed.
+            speed_weight: weight of the regression errors.
         """
         labels = two_bin_labels(actions[:, list(self.forward)])
         cross_entropy = -(labels * self.offsets.log_softmax(-1)).sum(-1).mean()
@@ -87,7 +88,7 @@ class FootholdVotes:
         return self.offsets.unbind(1)
 
     def means(self) -> Tensor:
-        """The lateral speed, and what else is regressed, (batch, 1 + n)."""
+        """The lateral speed and further regressed values, (batch, 1 + n)."""
         speed = self.speed.unsqueeze(-1)
         return speed if self.others is None else torch.cat((speed, self.others), -1)
 

@@ -26,7 +26,7 @@ _TAP_EVERY = 2
 """One parameter every second tap of a template, linear between."""
 _LANE_M = 0.05  # half-width of a lane
 _PIXEL_M = 0.024  # a pixel on the ground, of the published cameras
-_EDGE_M = 0.15  # lateral places from here outward tell where the stones end
+_EDGE_M = 0.15  # lateral places from here outward show where the stones end
 _EDGE_BINS, _EDGE_BIN_M = 6, 0.03
 
 
@@ -43,8 +43,8 @@ def template_votes(profile: Tensor, template: Tensor, prior: Tensor, offsets: Te
     Args:
         profile: (batch, legs, n + taps - 1), along the direction of travel.
         template: (taps,).
-        prior: (2,), what an offset earns by itself and loses, beside 1, by its square.
-        offsets: (n,), in units of the action.
+        prior: (2,), linear and quadratic prior coefficients of an offset; the quadratic one is
+        relative to 1. offsets: (n,), in units of the action.
     """
     linear, square = prior.unbind()
     if is_for_onnx():  # a convolution takes a sixth of the time there
@@ -122,7 +122,7 @@ class VoteController(nn.Module):
         return forward_m, lateral_m
 
     def _speed(self, values: Tensor, lateral_m: Tensor, normal: Tensor) -> Tensor:
-        """Steer by what lies at the left against what lies at the right, and by own motion."""
+        """Steer by the difference between left and right, and by the robot's motion."""
         plan = self.plan
         distance = (lateral_m.abs().unsqueeze(1) - self.edges_m[:, None]).abs()
         weight = (1 - distance / _EDGE_BIN_M).clamp_min(0)  # (batch, bins, pixels)

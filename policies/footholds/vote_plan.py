@@ -5,7 +5,7 @@ cameras take them. Where an environment's cameras are others, these images are m
 depth of each pixel, planar along its camera's own axis, becomes what a camera that looks straight
 down from the published height would measure there; and each pixel of the two images takes it from
 where a camera sees the same ground, linearly between that camera's pixels. So pixels, tokens and
-places mean the same whatever looks.
+places mean the same for all cameras.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,21 +67,21 @@ class _Camera:
 
     @property
     def is_pinhole(self) -> bool:
-        """Whether rays change by as much from each pixel to the next."""
+        """Whether rays are equally spaced over pixels."""
         steps = [np.diff(self.rays, axis=axis) for axis in (0, 1)]
         return min(self.rays.shape[:2]) > 1 and all(
             np.allclose(step, step[:1, :1], rtol=0, atol=_SAME) for step in steps
         )
 
     def ground_m(self, base_m: float) -> Floats:
-        """Ahead and left, where pixels meet the ground under a level base, (height, width, 2)."""
+        """Ground points of pixels under a level base, forward and left, (height, width, 2)."""
         fall = np.maximum(-self.rays[..., 2:], _LEAST_FALL)
         ground: Floats = self.place_m[:2] + (base_m + self.place_m[2]) * self.rays[..., :2] / fall
         return ground
 
 
 class GroundView:
-    """The two images, (cameras, height, width), made of those of an environment's cameras.
+    """Renders the two images, (cameras, height, width), from those of an environment's cameras.
 
     Args:
         cameras: the environment's, in the order of the observation.
@@ -114,7 +114,7 @@ class GroundView:
             found = [_between(camera, points) for camera in self._cameras]
             outside = np.stack([f.outside for f in found])  # (cameras, pixels)
             apart = [np.linalg.norm(camera.place_m - own.place_m) for camera in self._cameras]
-            # Of cameras that see the ground the nearest to the view's own, for a like perspective.
+            # The nearest camera that sees the ground has the most similar perspective.
             best = (outside + 1e-3 * np.array(apart)[:, None]).argmin(0)
             every = np.arange(len(flat))
             index.append(np.stack([f.index + ends[i] for i, f in enumerate(found)])[best, every])
@@ -144,8 +144,9 @@ class GroundView:
         return seen.view(-1, cameras, 1, height, width)
 
     def back(self, kept: Tensor) -> list[Tensor]:
-        """What is so of the view's pixels (2, height, width) bool, for those that each camera
-        gives them, (height, width): False for others."""
+        """Map bool masks of each camera's pixels, (height, width), to the view's pixels (2, height,
+        width); False elsewhere.
+        """
         if self.is_theirs:
             return [*kept]
         found = []
@@ -164,7 +165,7 @@ class GroundView:
         return found
 
     def unseen(self, footholds: Footholds) -> str | None:
-        """What is missing where too much of the ground about the feet is in no image."""
+        """The missing item if too much of the ground around the feet is in no image, else None."""
         if self.is_theirs:
             return None
         ahead = [x for x, _ in footholds.stance_m]
@@ -190,7 +191,7 @@ PUBLISHED = tuple(
 
 @dataclass(frozen=True)
 class VotePlan:
-    """What `VoteController` needs to know."""
+    """The data that `VoteController` needs."""
 
     view: GroundView
     footholds: Footholds
@@ -220,7 +221,7 @@ def vote_plan(
     observations: Observations, images: Sequence[Prepared], geometry: Geometry | None,
     action_space: gymnasium.Space[Any],
 ) -> VotePlan | str:  # fmt: skip
-    """The plan; or what is missing for one, as "controller vote needs ..." goes on."""
+    """The plan, or the missing item that completes "controller vote needs ..."."""
     footholds = None if geometry is None else geometry.footholds
     if geometry is None or footholds is None:
         return "a geometry that tells of footholds, and this environment gives none"
@@ -255,7 +256,7 @@ def vote_plan(
 
 
 def _cameras(images: Prepared, geometry: Geometry) -> list[_Camera] | str:
-    """A part's cameras; or what is missing."""
+    """A part's cameras, or what is missing."""
     seen = images.pictures
     rays, places = _at(geometry.rays, seen.key), _at(geometry.positions_m, seen.key)
     shape = (seen.count, seen.height, seen.width, 3)
@@ -286,7 +287,7 @@ def _same(mine: _Camera, theirs: _Camera) -> bool:
 
 
 def _pixel_m(camera: _Camera, base_m: float) -> float:
-    """How far neighbouring pixels are apart on the ground, in the middle of the image."""
+    """Distance on the ground between neighbouring pixels in the middle of the image."""
     ground = camera.ground_m(base_m)
     height, width, _ = ground.shape
     row, column = height // 2, width // 2

@@ -52,7 +52,7 @@ def check_scaling(scaling: ImageScaling) -> None:
 def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) -> None:
     """ValueError for settings that no policy takes; `dim` is that of queries and keys.
 
-    A map of `attention.available()` says itself what it takes (`FeatureMap.general`,
+    A map of `attention.available()` declares what it accepts (`FeatureMap.general`,
     `FeatureMap.projections`, the option `base`).
     """
     if (name, hybrid_base, projection) == _DEFAULT_MAP and dim > 1:
@@ -84,7 +84,7 @@ def check_feature_map(name: str, hybrid_base: str, projection: str, dim: int) ->
 
 
 def check_controller(name: str, known: tuple[str, ...]) -> None:
-    """ValueError for a controller that is not known, nor the user's own."""
+    """ValueError for a controller that is neither built-in nor custom."""
     if name not in known and not is_name(name) and name not in entry_points():
         raise ValueError(
             f"controller must be one of {', '.join((*known, *entry_points()))}, got {name!r}; "
@@ -97,7 +97,7 @@ def check_controller(name: str, known: tuple[str, ...]) -> None:
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
 )
 class SeeingConfig:
-    """What the settings of all policies have that see any images and act in any space."""
+    """The settings shared by all policies for any images and any action space."""
 
     name: str = ""
     """Kind of policy."""
@@ -250,7 +250,7 @@ class PolicyConfig(SeeingConfig):
         return self
 
     def kept(self, tokens: int) -> int:
-        """How many of so many tokens are kept."""
+        """The number of tokens kept of `tokens`."""
         if self.keep_tokens is not None:
             return min(self.keep_tokens, tokens)
         return max(1, round(self.keep * tokens))
@@ -261,7 +261,7 @@ class PolicyConfig(SeeingConfig):
         action_space: "gymnasium.Space[Any]",
         geometry: "Geometry | None" = None,
     ) -> "ImplicitAttentionPolicy":
-        """The policy with these settings. `policies.build` checks its size before it calls this."""
+        """Build the policy with these settings; `policies.build` checks its size beforehand."""
         from policies.implicit_attention.policy import (
             ImplicitAttentionPolicy,  # imported late because it loads PyTorch
         )

@@ -2,7 +2,7 @@
 
 The extractor is an Implicit Attention Policy up to its head: the attention output, with the
 normalised vector, through a linear layer (more of them with `hidden`) and a tanh. So PPO, SAC and
-the others train queries and keys with everything else.
+other algorithms train queries and keys with everything else.
 """
 
 from collections.abc import Mapping
@@ -33,15 +33,16 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
     Observations come as Stable-Baselines3 prepares them, images scaled to [0, 1] and channels
     first, whole numbers one-hot, or as the environment gives them: both are recognised by their
     shapes and numbers, and give the same features. Vectors, and images without bounds, are
-    normalised by running statistics of the observations that were trained on; these change when
-    training mode ends, so that an update meets the features by which its actions were chosen.
+    normalised by running statistics of the training observations; these change when
+    training mode ends, so that an update uses the features with which its actions were chosen.
 
     Args:
         observation_space: any of `policies.common.observation`, images' axes as they were or as
             Stable-Baselines3 puts them.
         features_dim: numbers of the output, each from -1 to 1.
-        geometry: of the robot's cameras, see `policies.common.geometry`.
-        settings: fields of `PolicyConfig`; `hidden` are layers before the last, by default none.
+        geometry: geometry of the robot's cameras, see `policies.common.geometry`.
+        settings: fields of `PolicyConfig`; `hidden` are the layers before the last, none by
+        default.
 
     Raises:
         ValueError: for settings or spaces that do not fit.
@@ -74,7 +75,7 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         policy = build(config, observation_space, features, geometry=geometry)
         assert isinstance(policy, ImplicitAttentionPolicy)
         self.policy = policy
-        # By such a name Stable-Baselines3 knows what a target network copies as it is.
+        # By such a name Stable-Baselines3 recognises buffers that a target network copies.
         self.running_statistics = policy.normaliser
         self.pending = RunningNormaliser(policy.sight.measured)
 
@@ -87,7 +88,7 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         return self.policy.numbers(parts).tanh()
 
     def train(self, mode: bool = True) -> "ImplicitAttentionExtractor":
-        """As any module; what was seen in training mode counts when that ends."""
+        """As for any module; statistics of training mode take effect when it ends."""
         if not mode and self.pending.count > 0:
             total = self.running_statistics.statistics.merge(self.pending.statistics)
             self.running_statistics.statistics = total
@@ -95,7 +96,7 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
         return super().train(mode)
 
     def _parts(self, given: Tensor | Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The parts of the observation by name, as the environment gives them."""
+        """The parts of the observation by name, in the environment's format."""
         observed = self.policy.sight.observations
         parts = {observed.keys[0]: given} if isinstance(given, Tensor) else dict(given)
         boxes = dict(parts_of(self._observation_space))
@@ -109,7 +110,7 @@ class ImplicitAttentionExtractor(BaseFeaturesExtractor):
 
 
 def _layouts(space: gymnasium.Space[Any], given: Mapping[str, str]) -> dict[str, str]:
-    """Layouts of images as they come: Stable-Baselines3 puts channels first where they are last."""
+    """Layouts of incoming images: Stable-Baselines3 moves trailing channels to the front."""
     found = dict(given)
     for key, part in parts_of(space):
         moved = is_image_space(part) and is_image_space_channels_first(part)
@@ -126,7 +127,7 @@ def _unscaled(part: Tensor) -> Tensor:
 
 
 def _decoded(part: Tensor, vector: Vector) -> Tensor:
-    """Whole numbers, one-hot or as they are -> as they are, (batch, numbers)."""
+    """Whole numbers, one-hot or plain -> plain, (batch, numbers)."""
     flat = part.reshape(len(part), -1)
     if len(vector.choices) == vector.size:  # one possibility each
         return torch.tensor(vector.start, device=flat.device).expand(len(flat), -1)

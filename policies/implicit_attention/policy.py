@@ -1,7 +1,7 @@
 """The Implicit Attention Policy (Hybrid Random Features, section 4.4 and appendix K.1).
 
 Images become tokens; attention scores them in O(L) and keeps the best; a small controller turns
-what is left, with the other numbers of the observation, into an action.
+these tokens, with the other numbers of the observation, into an action.
 """
 
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ __all__ = ["ImplicitAttentionPolicy", "RecurrentState"]
 
 
 class ImplicitAttentionPolicy(SeeingPolicy):
-    """Selects tokens of images by attention and acts by what it kept.
+    """Selects tokens of images by attention and acts on them.
 
-    Without images there is no attention: the controller acts by the vector alone.
+    Without images there is no attention: the controller acts on the vector alone.
 
     Args:
         config: its settings.
         observation_space: see `policies.common.observation`.
         action_space: a Box, Discrete, MultiDiscrete or MultiBinary.
-        geometry: of the robot, see `policies.common.geometry`.
+        geometry: geometry of the robot, see `policies.common.geometry`.
 
     Raises:
-        ValueError: if the spaces are others or do not go with the settings.
+        ValueError: if the spaces are unsupported or incompatible with the settings.
     """
 
     config: PolicyConfig
@@ -97,7 +97,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
             return self.head.votes(*votes)
 
     def _attended(self, cut: PatchTokens, observations: Mapping[str, Tensor]) -> Any:
-        """Attention output: numbers (batch, k), or images if the controller takes images."""
+        """Attention output: a vector (batch, k), or images if the controller takes images."""
         config, selection = self.config, self.selection
         with component("tokens"):
             pictures = self._pictures(observations)
@@ -147,7 +147,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
 
     @torch.no_grad()
     def fit_attention(self, observations: Mapping[str, Tensor]) -> None:
-        """Fit the feature map to this policy's own queries and keys of some observations.
+        """Fit the feature map to this policy's queries and keys of observations.
 
         Nothing happens to maps without data-dependent parameters, or without learned selection.
 
@@ -163,7 +163,7 @@ class ImplicitAttentionPolicy(SeeingPolicy):
     @torch.inference_mode()
     def attention_masks(self, observation: Any) -> dict[str, NDArray[bool_]]:
         """Pixels that attention keeps, by the key of their images: (height, width), or (images,
-        height, width) where a part holds several apart; all where there is no choice."""
+        height, width) where a part holds several apart; all pixels if there is no selection."""
         if self.repair is not None:
             observation = self.repair.seen(observation)
         observations = self._one(observation)
@@ -178,10 +178,10 @@ class ImplicitAttentionPolicy(SeeingPolicy):
         return self.sight.masks([part > 0.5 for part in kept])
 
     def attention_mask(self, observation: Any) -> NDArray[bool_]:
-        """`attention_masks` where one part of the observation is images: those of that part.
+        """The mask of `attention_masks` for an observation with one image part.
 
         Raises:
-            ValueError: where none or several are.
+            ValueError: if there is no such part or several.
         """
         masks = self.attention_masks(observation)
         if len(masks) != 1:

@@ -30,14 +30,14 @@ class LearnedSelection(nn.Module):
 
     Args:
         num_features: length of a token with its place.
-        kept: how many tokens are kept.
+        kept: number of tokens kept.
         features: the kernel that attention is computed with: a map whose queries and keys have
             `features.dim` dimensions.
         generator: source of the initial parameters.
         score_step: logarithms of scores are rounded to multiples of this before they are compared,
             and of equal ones the first tokens are the best; 0: scores as they are.
-        unit: whether queries and keys are brought to length 1. If not, weights have variance 1 at
-            first, and what is summed is divided by the root of `num_features` and by d^(1/4).
+        unit: whether queries and keys are normalised to length 1. If not, weights have variance 1
+            at first, and what is summed is divided by the root of `num_features` and by d^(1/4).
         opposed: whether keys begin as the opposites of queries: a token scores sum_i kernel(q_i,
             -q_j), the more the less it is like the others.
     """
@@ -66,13 +66,14 @@ class LearnedSelection(nn.Module):
     def project(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys, each (batch, tokens, d), of (batch, tokens, features).
 
-        In memory tokens run last: a sum over d is then a sum of rows, and maps want them so.
+        In memory tokens are the last axis: a sum over d is then a sum of rows, as feature maps
+        expect.
         """
         with component(PROJECTION):
             weight = torch.cat((self.query, self.key), -1)
             both = (weight.mT @ tokens.mT).unflatten(-2, (2, -1))
             both = _unit(both) if self._scale is None else _shortened(both * self._scale)
-            query, key = both.unbind(-3)  # before it is turned: a graph then has no turns left
+            query, key = both.unbind(-3)  # before the transpose, so that the graph needs none
             return query.mT, key.mT
 
     def scores(self, tokens: Tensor) -> Tensor:
@@ -122,7 +123,7 @@ class LearnedSelection(nn.Module):
 
         Args:
             tokens: (batch, tokens, features), which are scored.
-            handed: what of each token is handed on instead, (batch or 1, tokens, k); joined.
+            handed: the output values of each token, (batch or 1, tokens, k), concatenated.
         """
         scores = self.scores(tokens)
         best = self.best(scores)
@@ -147,12 +148,12 @@ def _unit(vectors: Tensor) -> Tensor:
 
 
 def _shortened(vectors: Tensor) -> Tensor:
-    """Vectors (..., d, tokens), those longer than `_LONGEST` brought to that length."""
+    """Vectors (..., d, tokens), with lengths clipped to `_LONGEST`."""
     return vectors * (_LONGEST / _lengths(vectors, _LONGEST))
 
 
 def _lengths(vectors: Tensor, least: float) -> Tensor:
-    """Of vectors (..., d, tokens), at least `least`: (..., 1, tokens)."""
+    """Lengths (..., 1, tokens) of vectors (..., d, tokens), at least `least`."""
     return vectors.square().sum(-2, keepdim=True).clamp_min(least**2).sqrt()
 
 
@@ -170,15 +171,15 @@ def straight_through(scores: Tensor, best: Tensor, kept: Tensor) -> Tensor:
     Args:
         scores: (batch, tokens).
         best: indices (batch, k), best first.
-        kept: what they were chosen by, (batch, k): their scores, or -inf where a token must not be
-            kept. With such a one among them nothing was left to choose, and no gradient passes.
+        kept: the scores by which they were chosen, (batch, k), or -inf for excluded tokens. If an
+        excluded token is among them, there was no choice, and no gradient passes.
     """
     soft = _soft_gate(scores, scores, kept[..., -1:])
     return torch.zeros_like(scores).scatter(-1, best, 1.0) + (soft - soft.detach())
 
 
 class RandomSelection(nn.Module):
-    """Keeps a fixed random set of tokens: what attention must beat."""
+    """Keeps a fixed random set of tokens, as a baseline for attention."""
 
     gate: Tensor
 

@@ -16,7 +16,7 @@ __all__ = ["Grid", "PatchTokens", "grid_of"]
 
 _CHUNK = 1024
 _PLACE_SCALE = 0.3
-_LEAST_PART = 30  # of the unit, for pixels that hardly vary
+_LEAST_PART = 30  # share of the unit for pixels that hardly vary
 PLACE = 6
 """Numbers of a token's place code."""
 
@@ -74,21 +74,20 @@ def grid_of(
 class PatchTokens(nn.Module):
     """Cuts images into patches: one token a patch, all channels of its pixels, and its place.
 
-    Patches stand in rows from the first pixel on, a stride apart. Where the last would end beyond
-    the image, it is filled up with zeros (edges "pad"), or left out (edges "drop"); "auto" fills
-    patches that stand side by side and leaves out those of another stride. An image smaller than a
-    patch is filled up to one. Images of different sizes make tokens of one length, shorter ones
-    filled up with zeros.
+    Patches stand in rows from the first pixel on, a stride apart. If the last patch would exceed
+    the image, it is padded with zeros (edges "pad") or dropped (edges "drop"); "auto" fills patches
+    that stand side by side and leaves out those of another stride. An image smaller than a patch is
+    filled up to one. Images of different sizes make tokens of one length, shorter ones filled up
+    with zeros.
 
     The place is a fixed code of six numbers: 1, then the image, row and column (from -1 to 1) and
-    the squares of the last two, these five scaled by 0.3 so that what is seen weighs more than
-    where.
+    the squares of the last two, these five scaled by 0.3 so that content weighs more than position.
 
     Args:
-        pictures: for each group of images, how many and their (channels, height, width).
+        pictures: for each group of images, their number and (channels, height, width).
         patch: rows and columns of a patch.
         stride: rows and columns between patches; None: those of a patch.
-        edges: what becomes of patches that do not fit.
+        edges: treatment of patches that do not fit.
         standardise: whether `set_statistics` may give each pixel its own zero and unit; the state
             then holds them.
     """
@@ -134,7 +133,7 @@ class PatchTokens(nn.Module):
         return torch.cat(codes)
 
     def _state_shape(self) -> tuple[int, ...]:
-        """Of the pixels' statistics: that of images of one channel and size, else flat."""
+        """Shape of the pixels' statistics: that of images with one channel and size, else flat."""
         first = self.grids[0]
         if len(self.grids) == 1 and first.channels == 1:
             return first.count, first.height, first.width
@@ -155,9 +154,9 @@ class PatchTokens(nn.Module):
 
     @torch.no_grad()
     def set_statistics(self, pictures: Sequence[Tensor]) -> None:
-        """Bring each pixel to mean 0 and variance 1 over images as for `standardised`.
+        """Normalise each pixel to mean 0 and variance 1 over images as for `standardised`.
 
-        Pixels that hardly vary are divided by a thirtieth of the unit that they began with. Nothing
+        Pixels that hardly vary are divided by a thirtieth of their initial unit. Nothing
         happens without `standardise`.
         """
         if self.zero_m is None or self.unit_m is None:
@@ -166,7 +165,7 @@ class PatchTokens(nn.Module):
         for images, least in zip(pictures, self._least, strict=True):
             zero = images.mean(0, dtype=torch.float32)
             squares = torch.zeros_like(zero)
-            for part in images.split(_CHUNK):  # half precision as read: never all in full at once
+            for part in images.split(_CHUNK):  # never all in float32 at once
                 squares += (part - zero).square().sum(0)
             zeros.append(zero.flatten())
             units.append((squares / len(images)).sqrt().clamp_min(least).flatten())
@@ -182,11 +181,11 @@ class PatchTokens(nn.Module):
 
     @property
     def standardises(self) -> bool:
-        """Whether each pixel has its own zero and unit."""
+        """Whether each pixel has a separate zero and unit."""
         return self.zero_m is not None
 
     def standardised(self, pictures: Sequence[Tensor]) -> list[Tensor]:
-        """Images as a camera gives them -> brought to each pixel's own scale."""
+        """Images from a camera -> normalised with each pixel's zero and unit."""
         assert self.zero_m is not None
         assert self.unit_m is not None
         zeros, units = self._per_group(self.zero_m), self._per_group(self.unit_m)
@@ -217,8 +216,9 @@ class PatchTokens(nn.Module):
         return torch.cat((values, places), -1)
 
     def where(self) -> Tensor:
-        """Image, row and column of each token, from -1 to 1, (tokens, 3); the image is left out
-        where there is but one."""
+        """Image, row and column of each token, from -1 to 1, (tokens, 3); the image is omitted if
+        there is only one.
+        """
         first = 1 if sum(grid.count for grid in self.grids) > 1 else 2
         return self.places[:, first:4] / _PLACE_SCALE
 
@@ -272,5 +272,5 @@ def _overlapped(cut: Tensor, grid: Grid) -> Tensor:
 
 
 def _centred(n: int) -> Tensor:
-    """n cell centres from -1 to 1."""
+    """The centres of n cells from -1 to 1."""
     return (2 * torch.arange(n) + 1) / n - 1 if n > 2 else torch.linspace(-1, 1, n)

@@ -1,13 +1,13 @@
-"""Choosing what to remember: of the pixels of a frame that count, k are written.
+"""Selection of the k pixels of a frame that are written into the memory.
 
 Attention scores them as in an Implicit Attention Policy
-(`policies.implicit_attention.selection`), with that policy's own map and size of queries and keys,
-and the k best are written. All pixels attend; only those that count can be chosen. In training the
-choice is as hard as in acting, and gradients reach the scores of all pixels, written or not, as
-through soft weights: a sigmoid of a score's distance to the k-th best (after the straight-through
-estimator of Bengio, Leonard and Courville 2013, arXiv 1308.3432).
+(`policies.implicit_attention.selection`), with that policy's feature map and size of queries and
+keys, and the k best are written. All pixels attend; only those with a positive weight can be
+chosen. In training the choice is as hard as in acting, and gradients reach the scores of all
+pixels, written or not, as through soft weights: a sigmoid of a score's distance to the k-th best
+(after the straight-through estimator of Bengio, Leonard and Courville 2013, arXiv 1308.3432).
 
-A random choice is what it must beat.
+A random choice is the baseline.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ __all__ = ["LearnedChoice", "RandomChoice", "Tokens", "choice_of"]
 Tokens = tuple[Tensor, Tensor, Tensor]
 """Places, shares of holes and weights, each (n, tokens)."""
 
-_ORDERS = 256  # steps after which random ones come again
+_ORDERS = 256  # steps after which random choices repeat
 _MOST = 2.0  # of a place, in those units
 
 
@@ -59,8 +59,8 @@ class LearnedChoice(nn.Module):
 
         Args:
             tokens: of frames (n, pixels); those of weight 0 do not count.
-            observations: that they are of, each part (n, ...).
-            seen: what the pixels show.
+            observations: their observations, each part (n, ...).
+            seen: the ground seen by the pixels.
         """
         weights = tokens[2]
         scores = self.selection.scores(self.described(observations, seen, weights))
@@ -78,7 +78,7 @@ class LearnedChoice(nn.Module):
     def described(
         self, observations: Mapping[str, Tensor], seen: SeenGround, weights: Tensor
     ) -> Tensor:
-        """What attention is given of pixels, (n, pixels, 10): row, column and depth, from -1 to 1;
+        """The attention features of pixels, (n, pixels, 10): row, column and depth, from -1 to 1;
         whether anything returned; a hole's difference from the share of holes in the 3 x 3 pixels
         around; place ahead and across, about as large as 1; whether it is a hole; the weight; 1."""
         with component("tokens"):
@@ -104,7 +104,7 @@ class LearnedChoice(nn.Module):
 
 
 class RandomChoice(nn.Module):
-    """Chooses by chance: other tokens at each step, the same ones in each episode.
+    """Chooses random tokens: different at each step, the same in each episode.
 
     Args:
         config: the policy's settings.
@@ -125,12 +125,12 @@ class RandomChoice(nn.Module):
         self.register_buffer("orders", orders, persistent=False)
 
     def forward(self, tokens: Tokens, starts: Tensor, before: Tensor) -> tuple[Tokens, Tensor]:
-        """The tokens that are written, (n, k), and how many steps of its episode are made.
+        """The tokens that are written, (n, k), and the number of steps in the episode.
 
         Args:
             tokens: of frames (n, pixels); those of weight 0 do not count.
             starts: (batch, steps) bool, n of them, where an episode begins.
-            before: how many steps of it are made before the first, (batch, 1).
+            before: number of its steps before the first, (batch, 1).
         """
         steps = _steps_made(starts, before[:, 0])
         with component(SCORE):
@@ -142,7 +142,7 @@ class RandomChoice(nn.Module):
 def choice_of(
     config: PlaceMemoryConfig, ground: Ground, generator: torch.Generator
 ) -> LearnedChoice | RandomChoice:
-    """What the settings name.
+    """The selection that the settings name.
 
     Raises:
         ValueError: where images have fewer pixels than are to be written.
@@ -158,11 +158,11 @@ def choice_of(
 
 
 def _steps_made(starts: Tensor, before: Tensor) -> Tensor:
-    """How many steps of its episode were made before each of (batch, steps).
+    """The number of steps in the episode before each of (batch, steps).
 
     Args:
         starts: (batch, steps) bool, where an episode begins.
-        before: how many were made before the first, (batch,).
+        before: number of steps before the first, (batch,).
     """
     found, made = [], before
     for begins in starts.unbind(1):
@@ -173,6 +173,6 @@ def _steps_made(starts: Tensor, before: Tensor) -> Tensor:
 
 
 def _taken(tokens: Tokens, index: Tensor) -> Tokens:
-    """Of each of tokens, those of an index (n, k)."""
+    """Gather the tokens with an index (n, k)."""
     at_m, holes, weights = (part.gather(1, index) for part in tokens)
     return at_m, holes, weights

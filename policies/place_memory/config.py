@@ -54,7 +54,7 @@ _PICTURES = (
     config=ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False),
 )
 class PlaceMemoryConfig(SeeingConfig):
-    """What is written of depth images, how it is remembered, and the controller that reads it."""
+    """Settings of the pixels that are written, the memory, and the controller that reads it."""
 
     name: Literal["place_memory"] = "place_memory"
     """Kind of policy."""
@@ -196,17 +196,18 @@ class PlaceMemoryConfig(SeeingConfig):
 
     @property
     def carries(self) -> bool:
-        """Whether something of earlier frames is read."""
+        """Whether the memory keeps earlier frames."""
         return self.memory not in ("none", "gru")
 
     @property
     def reads(self) -> int:
-        """Places that a leg reads."""
+        """The places that a leg reads."""
         return 2 * round(self.reach_m / self.spacing_m) + 1
 
     def handed(self, legs: int, is_plane: bool = False) -> int:
-        """Numbers that the controller is given beside proprioception; where places have two
-        dimensions, as where the path turns, more."""
+        """Number of controller inputs beside proprioception; more if places have two dimensions
+        because the path turns.
+        """
         rows, cues = (ASIDE, BANDS) if is_plane else (1, 1)
         return legs * rows * self.reads + cues * 2 * CUE
 
@@ -216,7 +217,7 @@ class PlaceMemoryConfig(SeeingConfig):
         action_space: "gymnasium.Space[Any]",
         geometry: "Geometry | None" = None,
     ) -> "PlaceMemoryPolicy":
-        """The policy with these settings. `policies.build` checks its size before it calls this."""
+        """Build the policy with these settings; `policies.build` checks its size beforehand."""
         from policies.place_memory.policy import PlaceMemoryPolicy  # late: it loads PyTorch
 
         return PlaceMemoryPolicy(self, observation_space, action_space, geometry)

@@ -3,8 +3,8 @@
 The inputs of a small network are each pixel's row, column and depth, the camera's pitch if the
 observation holds it, and the attitude of the body. Its outputs are the pixel's place along the
 path, whether there is a hole, the weight, and the slot across the path, of 18: all that
-`policies.footholds.ground` computes from the geometry. The controller's loss trains it through the
-memory.
+`policies.footholds.ground` computes from the geometry. The controller's loss trains the network
+through the memory.
 
 Initial places grow along rows or columns (`key_prior`); without that prior a key may learn to run
 backwards.
@@ -79,9 +79,9 @@ class LearnedKeys(nn.Module):
 
     def forward(self, observations: Mapping[str, Tensor]) -> tuple[Tokens, Tensor]:
         """Observations, each part (batch, ...) -> places from the base, metres, shares of holes and
-        weights, each (batch, tokens); and the cue of how holes lie across the path, (batch, 36).
+        weights, each (batch, tokens); and the cue of the holes across the path, (batch, 36).
 
-        Where gradients are asked for, tokens are one in `config.key_stride`.
+        If gradients are required, only every `config.key_stride`-th token is used.
         """
         with component("keys"):
             inputs = self._inputs(observations)
@@ -119,7 +119,9 @@ class LearnedKeys(nn.Module):
 
 
 def _one_in(tokens: Tensor, stride: int) -> Tensor:
-    """One in `stride` of the tokens (batch, tokens, k), others in each of the batch in turn."""
+    """Every `stride`-th of the tokens (batch, tokens, k), with an offset that cycles over the
+    batch.
+    """
     batch, count = tokens.shape[:2]
     first = torch.arange(batch, device=tokens.device).unsqueeze(-1)
     taken = first % stride + torch.arange(0, count, stride, device=tokens.device)

@@ -1,4 +1,4 @@
-"""Where the robot, its feet and what its camera sees are, from proprioception.
+"""The places of the robot, its feet and the pixels, from proprioception.
 
 On a straight path places are distances along it, integrated from the velocity. Where the path
 turns they are points of the ground by the estimated position and heading; the ground's two axes
@@ -26,7 +26,7 @@ __all__ = [
     "wide_weights",
 ]
 
-_LATE = 0.98  # what a step leaves of the pixels that spoke for a correction
+_LATE = 0.98  # factor by which a step discounts the pixels in favour of a correction
 _ASIDE_M = (-0.04, 0.0, 0.04)
 _BANDS_M = (0.0, 0.4, 0.6, 0.8)
 _WIDE_M = 0.36
@@ -45,13 +45,13 @@ def feet_and_speed(
 
 
 def way(speeds: Tensor, starts: Tensor, before: Tensor, decision_s: float) -> Tensor:
-    """Way made since the episode began, the integral of velocity by the trapezoidal rule.
+    """Distance since the episode's start: the velocity integrated by the trapezoidal rule.
 
     Args:
         speeds: (batch, steps), metres a second.
         starts: (batch, steps) bool, where an episode begins.
-        before: way and speed at the step before the first, (batch, 2).
-        decision_s: from a step to the next, seconds.
+        before: distance and speed at the step before the first, (batch, 2).
+        decision_s: time between steps, seconds.
 
     Returns:
         (batch, steps), metres.
@@ -77,10 +77,10 @@ def fitted_pitch(
 ) -> tuple[Tensor, Tensor]:
     """Corrections of the cameras' pitch, radians, fitted to the plane of the stones' tops.
 
-    The correction counts that has let most pixels lie in the plane of late. It needs no learning.
+    The correction that recently placed the most pixels in the plane is used. Nothing is learned.
 
     Args:
-        ground: has the corrections that are tried.
+        ground: defines the candidate corrections.
         observations: each part (batch times steps, ...).
         starts: (batch, steps) bool, where an episode begins.
         votes: state before the first step, (batch, corrections).
@@ -89,7 +89,7 @@ def fitted_pitch(
         A correction for each step (batch times steps,), and the next state.
     """
     pixels = ground.in_plane(observations).unflatten(0, starts.shape)
-    usual = (ground.corrections == 0).float()  # the choice where nothing was seen
+    usual = (ground.corrections == 0).float()  # the choice if nothing was seen
     best = []
     for now, begins in zip(pixels.unbind(1), starts.unbind(1), strict=True):
         votes = _LATE * votes.masked_fill(begins.unsqueeze(-1), 0) + now
@@ -122,13 +122,13 @@ def on_plane(
     observations: Mapping[str, Tensor], footholds: Footholds, pixels_m: Tensor, reads_m: Tensor,
     circle_m: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Where the robot is, what it sees and what it reads, on the torus.
+    """The places of the robot, its pixels and its reads on the torus.
 
     Args:
         observations: each part (batch, ...).
-        footholds: of the robot.
-        pixels_m: forward and left of it, (batch, pixels, 2), metres.
-        reads_m: how far ahead of a nominal foothold a leg reads, (n,), metres.
+        footholds: footholds of the robot.
+        pixels_m: pixels forward and left of the robot, (batch, pixels, 2), metres.
+        reads_m: distances ahead of a nominal foothold that a leg reads, (n,), metres.
         circle_m: length of each axis of the torus, metres.
 
     Returns:

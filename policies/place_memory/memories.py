@@ -15,7 +15,7 @@ from policies.place_memory.config import PlaceMemoryConfig
 
 __all__ = ["ExactPlaces", "ExactState", "GridState", "LinearPlaces", "PlaceGrid", "SteppedPlaces"]
 
-_FITTED = 256  # places along the circle that maps with parameters of their own are fitted to
+_FITTED = 256  # places along the circle to which maps with parameters are fitted
 _ABSENT = -1e4
 """Logarithm of the weight of a discarded token, less twice kappa, so that every other token
 outweighs it: not infinity, which has no gradient."""
@@ -30,7 +30,7 @@ class SteppedPlaces(nn.Module):
 
     @property
     def is_alike(self) -> bool:
-        """Whether a step is the same operations however many tokens it has."""
+        """Whether a step runs the same operations for any number of tokens."""
         return True
 
     def start(self, batch: int, like: Tensor) -> Any:
@@ -75,9 +75,9 @@ class LinearPlaces(SteppedPlaces):
     Harmonic features are of the circle itself; other maps estimate the softmax kernel of its points
     in the plane, sqrt(kappa) from the origin.
 
-    Sums are in float64. What is read far from all that was written is a ratio of sums of a
-    thousandth of what went into them: of float32's seven digits four are left, and programs that
-    sum in another order, as exported ones, act otherwise by 1e-4.
+    Sums use float64. Reads far from all written places are ratios of sums that cancel to a
+    thousandth of their terms: float32 would keep only four digits, and a different summation order,
+    as in exports, would change actions by 1e-4.
 
     Args:
         config: the policy's settings.
@@ -154,14 +154,18 @@ class LinearPlaces(SteppedPlaces):
     ) -> tuple[Tensor, Any]:
         """Several steps in few large products, see `SteppedPlaces`."""
         learns_choice = self.is_chosen and weights.requires_grad
-        if at_m.shape[1] == 1 and not learns_choice:  # which tells what those not written are worth
+        if (
+            at_m.shape[1] == 1 and not learns_choice
+        ):  # which weights the tokens that are not written
             return super().unroll(state, at_m, holes, weights, asked_m)
         if len(self.cells_m):
             batch = len(at_m)
             flat = (part.flatten(0, 1) for part in (at_m, holes, weights))
             at_m, holes, weights = (p.unflatten(0, (batch, -1)) for p in self._pooled(*flat))
         queries, origins = asked_m, None
-        if self.is_harmonic and self.axes == 1:  # all legs read alike, from where they stand
+        if (
+            self.is_harmonic and self.axes == 1
+        ):  # all legs read the same offsets from their footholds
             feet_m = asked_m.unflatten(-1, (-1, len(self.reads_m)))[..., 0] - self.reads_m[0]
             queries, origins = self.reads_m, self._points(feet_m)
         read, state = self.memory.unroll(
@@ -199,7 +203,7 @@ class LinearPlaces(SteppedPlaces):
 
 
 class ExactState(NamedTuple):
-    """All tokens that are kept, (batch, tokens)."""
+    """The stored tokens, (batch, tokens)."""
 
     cosines: Tensor
     """Of the angle on the circle, as the following."""
@@ -211,17 +215,17 @@ class ExactState(NamedTuple):
 
 
 class ExactPlaces(SteppedPlaces):
-    """Softmax attention over all that was seen, which the linear memory estimates.
+    """Softmax attention over all stored tokens, which the linear memory estimates.
 
     Its kernel is exp(kappa cos(angle)) on a circle of path, times forgetting^age.
 
-    Its state and its cost grow with the tokens that are kept.
+    Its state and its cost grow with the number of stored tokens.
 
     Args:
         circle_m: length of the circle, metres.
         kappa: concentration of the kernel.
-        forgetting: what a step leaves of the weight of what was written before it.
-        steps: for which a token is kept; None: until the episode ends.
+        forgetting: factor by which a step discounts the weight of earlier tokens.
+        steps: number of steps for which a token is stored; None: until the episode ends.
     """
 
     def __init__(self, circle_m: float, kappa: float, forgetting: float, steps: int | None) -> None:
@@ -269,21 +273,21 @@ class ExactPlaces(SteppedPlaces):
 
 
 class GridState(NamedTuple):
-    """Of each cell, the weights of all pixels and of holes, (batch, cells)."""
+    """The weights of all pixels and of holes per cell, (batch, cells)."""
 
     counts: Tensor
     holes: Tensor
 
 
 class PlaceGrid(SteppedPlaces):
-    """Shares of holes in cells on a circle of path: the engineer's memory of places.
+    """Shares of holes in cells on a circle of path: a classical occupancy grid.
 
     The cells stay where they are and the robot moves over them, so that odometry blurs nothing.
 
     Args:
         circle_m: length of the circle, metres.
-        cell_m: of a cell, metres; the circle is cut into the nearest whole number of them.
-        forgetting: what a step leaves of what was written before it.
+        cell_m: length of a cell, metres; the circle has the nearest whole number of cells.
+        forgetting: factor by which a step discounts earlier writes.
         axes: dimensions of places; with 2, where the path turns, they are (..., n, 2), and cells
             are squares on the torus of two such circles.
     """

@@ -1,10 +1,10 @@
-"""A policy that remembers where the ground has holes, and steps by it.
+"""A policy that remembers where the ground has holes and places its feet accordingly.
 
 Each depth pixel is projected on the plane of the stones' tops: its place along the path, and
 whether it is a hole there. Places are keys and holes are values of a memory (`memory` in the
 settings); odometry, integrated from the velocity in proprioception, says where the robot is among
-them. What it reads around the nominal footholds goes to a small controller, with a cue of how holes
-lie across the path now, and proprioception. No image does.
+them. What it reads around the nominal footholds goes to a small controller, with a cue of the holes
+across the path, and proprioception. No image does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,16 +62,16 @@ class Remembered(NamedTuple):
 
 
 class PlaceMemoryPolicy(SeeingPolicy):
-    """Remembers where holes are along the path and acts by it.
+    """Remembers where holes are along the path and acts on this memory.
 
     Args:
         config: its settings.
         observation_space: a Dict of depth images and proprioception.
         action_space: of footholds.
-        geometry: of the robot, see `policies.common.geometry`.
+        geometry: geometry of the robot, see `policies.common.geometry`.
 
     Raises:
-        ValueError: if the spaces are others or do not go with the settings.
+        ValueError: if the spaces are unsupported or incompatible with the settings.
     """
 
     config: PlaceMemoryConfig
@@ -116,18 +116,19 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
     @property
     def remembers(self) -> bool:
-        """Whether an action depends on what was before it in its episode."""
+        """Whether an action depends on earlier steps of its episode."""
         return self.config.carries or self.unrolls
 
     @property
     def is_alike(self) -> bool:
-        """Whether decisions are the same operations whatever is seen."""
+        """Whether every decision runs the same operations."""
         return self.places.is_alike
 
     @property
     def unrolls(self) -> bool:
-        """Whether training goes through steps in their order: for what is learned of keys or of
-        what is written, or what the controller carries."""
+        """Whether training processes steps in order: for learned keys, a learned choice, or a
+        recurrent controller.
+        """
         return self._learns_memory or super().unrolls
 
     @property
@@ -141,7 +142,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
         """The memory's output in place of images, and its next state.
 
         Args:
-            observations: each part (batch, steps, ...), or what this gave of them.
+            observations: each part (batch, steps, ...), or the output of this method.
             starts: (batch, steps) bool, where an episode begins.
             seen: state before the first step; None: empty.
         """
@@ -228,7 +229,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
     def _on_plane(
         self, flat: Mapping[str, Tensor], starts: Tensor, seen: Remembered, at_m: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same in two dimensions, the last of places."""
+        """The same for places in two dimensions, the last axis."""
         places_m = on_plane(
             flat, self.footholds, at_m.flatten(0, 1), self.reads_m, self.config.circle_m
         )
@@ -327,7 +328,7 @@ class PlaceMemoryPolicy(SeeingPolicy):
 
 
 def _stretches(starts: Tensor) -> list[int]:
-    """Lengths of the parts of (batch, steps) between beginnings of episodes."""
+    """Lengths of the segments of (batch, steps) between episode starts."""
     if starts.shape[1] == 1:  # without reading values, which an export cannot
         return [1]
     begins = starts.any(0).nonzero().flatten().tolist()

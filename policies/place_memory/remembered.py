@@ -1,4 +1,4 @@
-"""The map of the ground that a policy remembers, which videos draw under the robot."""
+"""The map of the ground that a policy remembers, which videos show below the frame."""
 
 from typing import NamedTuple
 
@@ -48,12 +48,12 @@ def places_about(axes: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def seen_about(forward_m: Tensor, left_m: Tensor, tokens_m: Tensor) -> Tensor:
-    """Which places of a map (rows, places) lie among tokens.
+    """The places of a map (rows, places) that lie among tokens.
 
     Args:
         forward_m, left_m: of the map, (places,) and (rows,).
-        tokens_m: what is seen, ahead and to the left, (tokens, 2); to the left counts where the map
-            has rows.
+        tokens_m: tokens seen, ahead and to the left, (tokens, 2); left matters only if the map has
+        rows.
 
     Returns:
         (rows, places) bool. Tokens up to 15 cm apart are joined, as pixels far ahead are.
@@ -70,6 +70,6 @@ def seen_about(forward_m: Tensor, left_m: Tensor, tokens_m: Tensor) -> Tensor:
 
 
 def _widened(hits: Tensor) -> Tensor:
-    """Of (1, rows, places), the most within 7 cm."""
+    """The maximum within 7 cm of each element of (1, rows, places)."""
     reach = tuple(min(_JOINED, side // 2) for side in hits.shape[1:])
     return max_pool2d(hits, tuple(2 * side + 1 for side in reach), 1, reach)

@@ -1,4 +1,4 @@
-"""Foothold votes by a small template over what is remembered, the same for every leg and offset.
+"""Foothold votes by a small template over the memory, the same for every leg and offset.
 
 As `policies.footholds.vote`, but the profile that the template slides over is read from a memory
 of places.
@@ -17,14 +17,14 @@ __all__ = ["PlaceVotes"]
 
 
 class PlaceVotes(nn.Module):
-    """Template votes for the footholds, and the lateral speed by the cue and the own motion.
+    """Template votes for the footholds, and the lateral speed from the cue and the robot's motion.
 
     Args:
         config: the policy's settings.
-        footholds: of the robot.
+        footholds: footholds of the robot.
 
     Raises:
-        ValueError: for reads that are not as far apart as the offsets voted on, or too few.
+        ValueError: for reads whose spacing differs from the offsets, or too few reads.
     """
 
     interpolate: Tensor

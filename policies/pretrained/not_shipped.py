@@ -1,8 +1,9 @@
-"""Policies that do not come with the package, and the command that makes each anew.
+"""Policies that do not come with the package, and the command that retrains each.
 
-They were large, and most differ from a shipped one in attention alone. `checkpoint.resolve` answers
-their names with the command. It gives the same bytes only on a CPU of the kind that trained them,
-and `stepping_stones_clone` is older than today's initial attention: another one of its kind.
+They were large, and most differ from a shipped one in attention alone. For their names
+`checkpoint.resolve` prints the command. It gives the same bytes only on a CPU of the kind that
+trained them, and `stepping_stones_clone` predates the current initial attention: the result
+differs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["NOT_SHIPPED", "Remade"]
 
 
 class Remade(NamedTuple):
-    """How a policy is made anew."""
+    """How to retrain a policy."""
 
     command: str
     """As a shell takes it, in any directory."""
@@ -24,7 +25,7 @@ class Remade(NamedTuple):
     """The run or checkpoint that the command leaves, relative to that directory."""
 
     def sentence(self, name: str) -> str:
-        """The answer to the `name` of this policy."""
+        """The error message for the `name` of this policy."""
         return (
             f"{name} no longer comes with the package; this makes it anew, as {self.path}: "
             f"{self.command}"
@@ -32,7 +33,7 @@ class Remade(NamedTuple):
 
 
 def _arm(study: str, arm: str, seed: int, **settings: Any) -> Remade:
-    """One arm and seed of a study in `configs/studies`, hardly evaluated."""
+    """One variant and seed of a study in `configs/studies`, with minimal evaluation."""
     arms = json.dumps([{"name": arm, "set": settings}])
     alone = [f"seeds=[{seed}]", f"arms={arms}", f"baseline={arm}", "headline=null"]
     briefly = ["compare_stages=false", "curves=[]", "references=[]", "episodes=2", "videos=false"]

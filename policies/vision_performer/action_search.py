@@ -1,9 +1,9 @@
 """Searches for the action of least energy (Florence et al. 2021, appendices B.1 to B.3).
 
-Actions are normalised to [-1, 1]; energies are given as functions, so that a search knows nothing
-of networks. All noise comes from the generator that is passed.
+Actions are normalised to [-1, 1]; energies are functions, so that a search is independent of
+networks. All noise comes from the given generator.
 
-Derivative-free search in all dimensions at once is published to fail beyond about five of them:
+Derivative-free search over all dimensions is known to fail beyond about five of them:
 hence the autoregressive one, a dimension at a time, and Langevin chains along gradients. On twelve
 dimensions of toy data, after equally many gradient steps, mean errors were 0.1 % of the range for
 the autoregressive search, 5 to 7 % for Langevin and 8 % for the derivative-free one
@@ -44,8 +44,8 @@ def derivative_free(
     """Sample, weigh by softmax(-energy), resample with noise that halves every round; the best.
 
     Args:
-        candidates: (batch, k, n), where to begin.
-        rounds: times that candidates are evaluated.
+        candidates: (batch, k, n), initial candidates.
+        rounds: number of evaluations of the candidates.
         noise: standard deviation after the first round.
         temperature: above 0, one candidate of the first round is drawn with weights
             softmax(-energy / temperature) and takes the place of them all.
@@ -89,7 +89,7 @@ def autoregressive(
     Args:
         energy: dimension i, chosen (batch, i) and candidates (batch, k) -> (batch, k).
         size: n, dimensions of the action.
-        first: gives candidates (batch, k) to begin a dimension with.
+        first: returns initial candidates (batch, k) of a dimension.
         rounds, noise, temperature: as in `derivative_free`, for each dimension.
 
     Returns:
@@ -172,7 +172,7 @@ def _sound(best: Tensor, least: Tensor) -> Tensor:
 
 
 def _multinomial(energies: Tensor, generator: Noise) -> Tensor:
-    """As many indices as candidates (batch, k), drawn with weights softmax(-energy)."""
+    """Indices (batch, k), one per candidate, drawn with weights softmax(-energy)."""
     cumulative = (-energies).softmax(-1).cumsum(-1)
     drawn = rand(energies.shape, generator)
     drawn = drawn.to(energies) * cumulative[..., -1:]

@@ -212,7 +212,7 @@ class PooledPolicyConfig(SeeingConfig):
         return self
 
     def handed(self, tokens: int) -> int:
-        """Numbers that the controller is given of so many tokens."""
+        """Number of controller inputs for this number of tokens."""
         return tokens * self.patch_readout or self.embed_dim
 
     def build(

@@ -1,7 +1,7 @@
 """Random numbers of a search: from a generator, or from a tensor.
 
 An exported graph holds no generator. `Noted` records what a search draws, in order; `Given` replays
-such numbers, so that both searches are the same.
+these numbers, so that both searches are identical.
 """
 
 import math
@@ -22,7 +22,7 @@ class Noted:
 
     Attributes:
         plan: kind and count of each draw, in order.
-        numbers: all that was drawn, float32, a piece a draw.
+        numbers: the draws, float32, one tensor per draw.
     """
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -42,7 +42,7 @@ class Given:
     """Replays recorded numbers.
 
     Args:
-        numbers: (n,), as `Noted` has them, joined.
+        numbers: (n,), the concatenated draws of `Noted`.
     """
 
     def __init__(self, numbers: Tensor) -> None:
@@ -57,7 +57,7 @@ class Given:
 
 
 def drawn(plan: Sequence[tuple[Kind, int]], generator: torch.Generator) -> Tensor:
-    """The numbers of a plan, joined, as `Noted` would draw them: (n,)."""
+    """The concatenated numbers of a plan, as `Noted` would draw them: (n,)."""
     pieces = [_of_kind(kind, (count,), generator) for kind, count in plan]
     return torch.cat(pieces) if pieces else torch.empty(0, device=generator.device)
 

@@ -2,7 +2,8 @@
 
 Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2, on the blocks of
 Vision Transformers (Dosovitskiy et al. 2021): pre-norm attention and a two-layer network, each
-added to its input. The robot's pose is a token among the patches, and joins what is read from them.
+added to its input. The robot's pose is a token among the patches, and is concatenated to the
+output.
 """
 
 import math
@@ -70,9 +71,9 @@ class Block(nn.Module):
             self.attention.fit(x, x)
 
     def attention_matrix(self, tokens: Tensor) -> Tensor:
-        """What each token (row) takes from each (column), a head: (batch, heads, L, L).
+        """Attention weights of each token (row) to each (column): (batch, heads, L, L).
 
-        Without attention each token takes itself: (batch, 1, L, L).
+        Without attention it is the identity: (batch, 1, L, L).
         """
         if self.attention is None:
             return torch.eye(tokens.shape[1]).to(tokens).expand(len(tokens), 1, -1, -1)
@@ -84,7 +85,7 @@ class Block(nn.Module):
 def _attention(
     config: VisionPolicyConfig | PooledPolicyConfig, index: int
 ) -> RandomFeatureAttention:
-    """That of block number `index`."""
+    """The feature map of block number `index`."""
     made = RandomFeatureAttention(
         config.embed_dim,
         config.heads,
@@ -105,7 +106,7 @@ class VisionPerformer(nn.Module):
 
     Args:
         height, width: of the images, pixels.
-        pose: numbers of the pose.
+        pose: length of the pose vector.
         config: its settings.
         generator: source of the initial parameters.
 
@@ -124,7 +125,7 @@ class VisionPerformer(nn.Module):
         super().__init__()
         dim = config.embed_dim
         patches = PatchEmbedding(height, width, config.image_scale, config.patch, dim, generator)
-        # Constructors draw from the global generator: it is put back, and `draw` draws again.
+        # Constructors draw from the global generator: restore its state, then `draw` draws again.
         with torch.random.fork_rng(devices=[]):
             self._octaves = config.pose_octaves
             coded = pose * waves_size(config.pose_octaves)
@@ -151,7 +152,7 @@ class VisionPerformer(nn.Module):
             return context
 
     def tokens(self, rgb: Tensor, pose: Tensor) -> Tensor:
-        """What the first block gets: (batch, patches + 1, dim), the pose last."""
+        """Input of the first block: (batch, patches + 1, dim), the pose last."""
         return self._tokens(rgb, self._coded(pose))
 
     def _tokens(self, rgb: Tensor, coded: Tensor) -> Tensor:
@@ -165,7 +166,7 @@ class VisionPerformer(nn.Module):
 
     @torch.no_grad()
     def fit(self, rgb: Tensor, pose: Tensor) -> None:
-        """Fit the feature map of each block in turn, to what those before it, fitted, make."""
+        """Fit each block's feature map in turn to the output of the fitted blocks before it."""
         tokens = self.tokens(rgb, pose)
         for block in self.blocks:
             assert isinstance(block, Block)
@@ -187,8 +188,7 @@ class VisionPerformer(nn.Module):
         return shares.view(-1, *self.patches.grid)
 
     def diagnose(self, rgb: Tensor, pose: Tensor) -> list[dict[str, float]]:
-        """How sound attention's estimates are, one entry for each block and head; see
-        `head_diagnoses`."""
+        """Diagnostics of attention's estimates for each block and head; see `head_diagnoses`."""
         tokens = self.tokens(rgb, pose)
         found = []
         for i, block in enumerate(self.blocks):

@@ -1,12 +1,12 @@
-"""Heads: from what the encoder saw to actions, by energies or by regression.
+"""Heads: from the encoder's output to actions, by energies or by regression.
 
 Implicit behavioural cloning (Florence et al. 2021, section 2 and appendix B): the energy of the
 demonstrated action is lowered against that of uniform negatives by InfoNCE (van den Oord et al.
 2018), the cross-entropy of softmax(-energy) to the demonstrated one. Fusion is late: a head's
 first layer is a sum of parts, and the part of the context is computed once for all candidates.
 
-Actions are normalised to [-1, 1]. Heads compute in full precision, autocast or not: bfloat16 tells
-actions apart to 0.4 % only.
+Actions are normalised to [-1, 1]. Heads compute in full precision, autocast or not: bfloat16
+resolves actions only to 0.4 %.
 """
 
 import math
@@ -36,7 +36,7 @@ def blurred(actions: Tensor, noise: float, generator: torch.Generator) -> Tensor
     """Actions with Gaussian noise of this standard deviation.
 
     The density of a dimension that never varies would become ever sharper in training, until no
-    candidate of a search meets its peak; with noise no peak is narrower than the noise.
+    candidate of a search hits its peak; with noise no peak is narrower than the noise.
     """
     if noise == 0:
         return actions
@@ -45,7 +45,7 @@ def blurred(actions: Tensor, noise: float, generator: torch.Generator) -> Tensor
 
 
 class AutoregressiveEnergy(nn.Module):
-    """One energy a dimension, E_i(context, a_1..a_(i-1), a_i): n small networks, batched.
+    """One energy per dimension, E_i(context, a_1..a_(i-1), a_i): n small networks, batched.
 
     The product of softmax(-E_i) over dimensions is a density of the whole action, and every search
     is in one dimension (Florence et al. 2021, appendix B.2).
@@ -88,7 +88,7 @@ class AutoregressiveEnergy(nn.Module):
         self.register_buffer("before", before, persistent=False)
 
     def context_part(self, context: Tensor) -> Tensor:
-        """First layer's part of the context: (batch, c) -> (n, batch, 1, first)."""
+        """The context's part of the first layer: (batch, c) -> (n, batch, 1, first)."""
         part = torch.addmm(self.bias, context, self.context)
         return part.view(len(context), self.size, 1, -1).transpose(0, 1)
 
@@ -165,7 +165,7 @@ class JointEnergy(nn.Module):
         self.biases = nn.ParameterList(torch.zeros(outputs) for outputs in widths[1:])
 
     def context_part(self, context: Tensor) -> Tensor:
-        """First layer's part of the context: (batch, c) -> (batch, 1, first)."""
+        """The context's part of the first layer: (batch, c) -> (batch, 1, first)."""
         return torch.addmm(self.bias, context, self.context).unsqueeze(1)
 
     def energy(self, part: Tensor, candidates: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class JointEnergy(nn.Module):
             negatives = langevin_chain(
                 lambda a: self.energy(fixed, a), negatives, self.chain_steps, generator
             )
-            with torch.enable_grad():  # the penalty has a gradient even where the loss wants none
+            with torch.enable_grad():  # the penalty needs gradients even if they are disabled
                 candidates = torch.cat((actions, negatives), 1).requires_grad_()
                 energies = self.energy(part, candidates)
                 (slope,) = torch.autograd.grad(energies.sum(), candidates, create_graph=True)

@@ -1,6 +1,6 @@
 """From colour images to patch tokens (Dosovitskiy et al. 2021, "An Image is Worth 16x16 Words").
 
-Images stay bytes as long as they can: a 500 x 500 image is 0.75 MB as bytes and 3 MB as floats.
+Images stay bytes as long as possible: a 500 x 500 image is 0.75 MB as bytes and 3 MB as floats.
 """
 
 import math
@@ -19,7 +19,7 @@ _POSITION_SCALE = 0.5
 
 
 class PatchEmbedding(nn.Module):
-    """Cuts images into patches and maps each linearly to a token, its place added.
+    """Cuts images into patches and maps each linearly to a token with a position embedding.
 
     Pixels are centred: a byte v counts as (v - 128) / 128. Places are learned and start as
     sinusoids of row and column.
@@ -72,7 +72,7 @@ class PatchEmbedding(nn.Module):
         return tokens.view(len(rgb), self.count, -1) + self.positions
 
     def patches(self, rgb: Tensor) -> tuple[Tensor, float]:
-        """Centred pixels (batch * patches, rows * columns * 3), and what 1 would be in them."""
+        """Centred pixels (batch * patches, rows * columns * 3), and their value for 1."""
         rows, columns = self.patch
         shape = len(rgb), self.count, rows * columns * 3
         unit = float(_MIDDLE * self.scale**2)
@@ -98,8 +98,7 @@ class PatchEmbedding(nn.Module):
         return centred.reshape(len(rgb), down, rows, across, columns * 3).transpose(2, 3)
 
     def _dtype(self, like: Tensor) -> torch.dtype:
-        """What products are computed in: bytes are exact in every float type, their sums in
-        float32."""
+        """The dtype of products: bytes are exact in every float type, their sums in float32."""
         device = like.device.type
         if self.scale > 1:
             return self.weight.dtype

@@ -38,7 +38,7 @@ _LEAST_WIDTH = 0.02
 
 
 class VisionPerformerPolicy(Rebuilt):
-    """Encodes what it sees by attention and acts by low energy.
+    """Encodes observations by attention and acts by minimising an energy.
 
     Args:
         config: its settings.
@@ -46,7 +46,7 @@ class VisionPerformerPolicy(Rebuilt):
         action_space: a bounded Box of shape (n,).
 
     Raises:
-        ValueError: if the spaces are others, or patches do not divide the image.
+        ValueError: if the spaces are unsupported or patches do not divide the image.
     """
 
     action_low: Tensor
@@ -85,12 +85,12 @@ class VisionPerformerPolicy(Rebuilt):
         self.register_buffer("action_low", low.clone())
         self.register_buffer("action_high", high.clone())
         self._generator = torch.Generator()
-        self._plan: list[tuple[Kind, int]] | None = None  # what a search draws
+        self._plan: list[tuple[Kind, int]] | None = None  # the numbers that a search draws
         self._compiled = CompiledDecision()
         self.reset()
 
     def reset(self) -> None:
-        """Begin an episode: the search's noise starts again from `inference_seed`."""
+        """Start an episode: the search's noise restarts from `inference_seed`."""
         self._generator.manual_seed(self.config.inference_seed)
 
     @torch.no_grad()
@@ -133,7 +133,7 @@ class VisionPerformerPolicy(Rebuilt):
     def forward(
         self, rgb: Tensor, pose: Tensor, actions: Tensor, generator: torch.Generator
     ) -> Tensor:
-        """The loss, so that wrappers such as DistributedDataParallel can be trained."""
+        """Compute the loss, so that wrappers such as DistributedDataParallel can be trained."""
         return self.loss(rgb, pose, actions, generator)
 
     def loss(
@@ -208,10 +208,10 @@ class VisionPerformerPolicy(Rebuilt):
 
     @torch.no_grad()
     def diagnose(self, rgb: Tensor, pose: Tensor) -> dict[str, Any]:
-        """What may be wrong, as plain data, for a batch whose loss is not finite.
+        """Diagnostics, as plain data, for a batch whose loss is not finite.
 
         `parameters`: names of those with numbers that are not finite; `pose`: how many numbers of
-        the pose are not; `context`: how many of the encoder's output; `attention`: a list with an
+        the pose are not; `context`: the same for the encoder's output; `attention`: a list with an
         entry for each block and head, see `policies.vision_performer.encoder.head_diagnoses`.
         """
         normal = self._pose(pose)
@@ -223,8 +223,9 @@ class VisionPerformerPolicy(Rebuilt):
         }
 
     def _found(self, context: Tensor, noise: Noise) -> Tensor:
-        """As `_search`, with a generator traced after a while; a trace holds no generator, and so
-        takes its numbers, and no gradients."""
+        """As `_search`, traced after a while when a generator is given; a trace takes the random
+        numbers instead and has no gradients.
+        """
         chain = self.config.head == "joint" and self.config.optimiser == "langevin"
         if chain or torch.is_grad_enabled() or not isinstance(noise, torch.Generator):
             return self._search(context, noise)

@@ -1,8 +1,8 @@
 """The Vision-Performer for any images and any actions, small enough for evolution strategies.
 
 Hybrid Random Features (Choromanski et al. 2022), section 4.4 and appendix K.2: a Transformer whose
-attention is linear encodes the tokens. What it makes of them is pooled, and a controller acts on
-it without a search, so that evolution strategies, cloning and reinforcement can train it.
+attention is linear encodes the tokens. Its output is pooled, and a controller acts on it without a
+search, so that evolution strategies, cloning and reinforcement learning can train it.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ __all__ = ["PooledEncoder", "PooledVisionPerformer"]
 
 
 class PooledEncoder(nn.Module):
-    """Tokens to numbers of all of them.
+    """Encodes tokens and pools them into one vector.
 
     Args:
         features: length of a token with its place.
-        vector: numbers of the observation beside images, which are a token too; 0: none is.
+        vector: length of the observation's vector, which is also a token; 0: none.
         config: its settings.
         generator: source of the initial parameters.
     """
@@ -39,7 +39,7 @@ class PooledEncoder(nn.Module):
     ) -> None:
         super().__init__()
         dim = config.embed_dim
-        # Constructors draw from the global generator: it is put back, and `draw` draws again.
+        # Constructors draw from the global generator: restore its state, then `draw` draws again.
         with torch.random.fork_rng(devices=[]):
             self.embed = nn.Linear(features, dim)
             self.vector = nn.Linear(vector, dim) if vector else None
@@ -59,8 +59,7 @@ class PooledEncoder(nn.Module):
             return pooled
 
     def embedded(self, tokens: Tensor, vector: Tensor) -> Tensor:
-        """What the first block gets: (batch, tokens, dim), and the vector last where there is
-        one."""
+        """Input of the first block: (batch, tokens, dim), with the vector last if any."""
         with component("tokens"):
             embedded: Tensor = self.embed(tokens)
             if self.vector is None:
@@ -68,7 +67,7 @@ class PooledEncoder(nn.Module):
             return torch.cat((embedded, self.vector(vector).unsqueeze(1)), 1)
 
     def fit(self, tokens: Tensor, vector: Tensor) -> None:
-        """Fit the feature map of each block in turn, to what those before it, fitted, make."""
+        """Fit each block's feature map in turn to the output of the fitted blocks before it."""
         encoded = self.embedded(tokens, vector)
         for block in self.blocks:
             assert isinstance(block, Block)
@@ -88,16 +87,16 @@ class PooledEncoder(nn.Module):
 
 
 class PooledVisionPerformer(SeeingPolicy):
-    """Encodes the tokens of images by attention and acts by what is pooled of them.
+    """Encodes the tokens of images by attention and acts on the pooled output.
 
     Args:
         config: its settings.
         observation_space: see `policies.common.observation`.
         action_space: a Box, Discrete, MultiDiscrete or MultiBinary.
-        geometry: of the robot, see `policies.common.geometry`.
+        geometry: geometry of the robot, see `policies.common.geometry`.
 
     Raises:
-        ValueError: if the spaces are others or do not go with the settings.
+        ValueError: if the spaces are unsupported or incompatible with the settings.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class PooledVisionPerformer(SeeingPolicy):
         self.controller = self.dense(generator)
 
     def _attended(self, tokens: PatchTokens, observations: Mapping[str, Tensor]) -> Tensor:
-        """What the encoder makes of observations, each part (batch, ...): (batch, outputs)."""
+        """The encoder's output (batch, outputs) for observations, each part (batch, ...)."""
         assert self.encoder is not None
         pooled: Tensor = self.encoder(*self._encoded(tokens, observations))
         return pooled
@@ -124,7 +123,7 @@ class PooledVisionPerformer(SeeingPolicy):
     def _encoded(
         self, tokens: PatchTokens, observations: Mapping[str, Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """What the encoder is given."""
+        """The encoder's input."""
         with component("tokens"):
             values = tokens(self._pictures(observations))
             vector = self.normaliser(self.sight.observations.vector(observations))
@@ -147,7 +146,7 @@ class PooledVisionPerformer(SeeingPolicy):
         observation holds one picture: its patch's share of the total, the mean where they overlap.
 
         Raises:
-            ValueError: where it holds none or several.
+            ValueError: if it holds none or several.
         """
         if (
             self.tokens is None

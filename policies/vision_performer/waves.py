@@ -1,4 +1,4 @@
-"""Sines and cosines of a number, so that a small network can be sharp about it.
+"""Sines and cosines of a number, so that a small network can represent it precisely.
 
 Tancik et al. 2020, "Fourier Features Let Networks Learn High Frequency Functions in Low Dimensional
 Domains", with frequencies in octaves (Vaswani et al. 2017, section 3.5).
@@ -23,5 +23,5 @@ def waves(x: Tensor, octaves: int, period: float = 2.0) -> Tensor:
 
 
 def waves_size(octaves: int) -> int:
-    """Numbers that `waves` makes of one."""
+    """Number of outputs of `waves` per input."""
     return 2 * octaves + 1
