@@ -154,18 +154,14 @@ class LinearPlaces(SteppedPlaces):
     ) -> tuple[Tensor, Any]:
         """Several steps in few large products, see `SteppedPlaces`."""
         learns_choice = self.is_chosen and weights.requires_grad
-        if (
-            at_m.shape[1] == 1 and not learns_choice
-        ):  # which weights the tokens that are not written
+        if at_m.shape[1] == 1 and not learns_choice:  # a learned choice needs gradients
             return super().unroll(state, at_m, holes, weights, asked_m)
         if len(self.cells_m):
             batch = len(at_m)
             flat = (part.flatten(0, 1) for part in (at_m, holes, weights))
             at_m, holes, weights = (p.unflatten(0, (batch, -1)) for p in self._pooled(*flat))
         queries, origins = asked_m, None
-        if (
-            self.is_harmonic and self.axes == 1
-        ):  # all legs read the same offsets from their footholds
+        if self.is_harmonic and self.axes == 1:  # all legs read the same offsets
             feet_m = asked_m.unflatten(-1, (-1, len(self.reads_m)))[..., 0] - self.reads_m[0]
             queries, origins = self.reads_m, self._points(feet_m)
         read, state = self.memory.unroll(

@@ -1,1 +1,1 @@
-"""Trainers: evolution strategies, cloning, implicit cloning, PPO, and what they share."""
+"""Training algorithms: evolution strategies, cloning, implicit cloning, PPO, and shared code."""

@@ -1,10 +1,9 @@
 """Behaviour cloning: one round of gradient steps, and its losses.
 
-The policy's head gives the loss (`policies.common.heads`, `policies.footholds.head`). Policies that
-remember are trained by truncated backpropagation through time (Williams and Peng 1990): whole
-episodes, shuffled, follow each other in lanes; a gradient step goes through the next
-`sequence` decisions of every lane, from the memory before them, which is emptied where an episode
-begins.
+The policy's head gives the loss (`policies.common.heads`, `policies.footholds.head`). Policies with
+memory are trained by truncated backpropagation through time (Williams and Peng 1990): whole
+episodes, shuffled, follow each other in lanes; a gradient step goes through the next `sequence`
+decisions of every lane, from the memory before them, which is emptied where an episode begins.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Fit", "batches", "fit", "learning_rate", "validate"]
 
 PART = 16
 """Decisions whose gradient is computed at once: what they need stays in the cache."""
-_CHUNK, _CHUNK_IN_ORDER = 1024, 256  # decisions validated at once
+_CHUNK, _CHUNK_IN_ORDER = 1024, 256  # decisions validated per chunk
 
 
 def learning_rate(peak: float, update: int, updates: int) -> float:
@@ -36,7 +35,7 @@ def learning_rate(peak: float, update: int, updates: int) -> float:
 
 
 def batches(size: int, batch: int, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """`count` batches of indices below `size`: shuffled passes, what is left of one dropped."""
+    """`count` batches of indices below `size` from shuffled passes, remainders dropped."""
     batch = min(batch, size)
     order = torch.empty(0, dtype=torch.long)
     for _ in range(count):
@@ -48,7 +47,7 @@ def batches(size: int, batch: int, count: int, generator: torch.Generator) -> It
 
 @dataclass(frozen=True)
 class Fit:
-    """What a round of gradient steps came to."""
+    """The result of a round of gradient steps."""
 
     loss: float
     """Mean over the round's batches."""
@@ -66,7 +65,7 @@ def fit(
     Its feature maps are fitted to its queries and keys after update `fit_after` of all rounds.
 
     Raises:
-        NotFiniteError: when a loss or gradient is not finite, before it reaches the parameters.
+        NotFiniteError: if a loss or gradient is not finite; the parameters are then unchanged.
     """
     losses, norms = [], []
     parameters = list(policy.parameters())

@@ -1,4 +1,4 @@
-"""The command of a trainer; `--help` answers before PyTorch is loaded."""
+"""The command of a training algorithm; `--help` works before PyTorch is loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["custom_names", "main", "make_parser", "print_next"]
 
 
 def main(name: str, argv: Sequence[str] | None = None) -> int:
-    """Run the command of a trainer, by its name; returns the exit status."""
+    """Run the command of the named trainer; returns the exit status."""
     return exit_status(lambda: _main(name, argv))
 
 
@@ -67,8 +67,7 @@ def make_parser(command: str, description: str, fields: str, preset: str) -> Arg
 
 
 def _run(trainer: Trainer, args: argparse.Namespace, group: Any) -> int:
-    """Train in one of the processes that train together; the first reads the command line for
-    all."""
+    """Train in one process of a group; the first process parses the command line for all."""
     from training.runner import begin, in_directory
 
     job: Any = None
@@ -99,7 +98,7 @@ def _run(trainer: Trainer, args: argparse.Namespace, group: Any) -> int:
 
 
 def _requested(trainer: Trainer, args: argparse.Namespace, group: Any) -> tuple[Any, Path, Any]:
-    """The configuration, run directory and checkpoint that the command line asks for."""
+    """The configuration, run directory and checkpoint that the command line selects."""
     from training.algorithms.resuming import resume
     from training.io import run_log
 
@@ -170,7 +169,7 @@ def _overrides_again(config: Any) -> list[str]:
 def print_next(
     iterations: int, run: Path, env_id: str, *commands: tuple[str, str], custom: Iterable[str] = ()
 ) -> None:
-    """Say that a run is done and how to see it and measure it, then list further `commands`;
+    """Print that a run is done and the commands to view and evaluate it, then further `commands`;
     `custom` are the values of `custom_names`."""
     # A custom environment is imported only when the command line names it.
     words = [str(run), *(["--env", env_id] if ":" in env_id else [])]

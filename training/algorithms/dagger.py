@@ -46,7 +46,7 @@ _ROLLOUTS, _BATCHES = 0, 1
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class BCProgress(Progress):
-    """Counters of a run; with policy, optimiser and demonstrations, all that it consists of."""
+    """Counters of a run; with policy, optimiser and demonstrations they are its complete state."""
 
     episodes: Count = 0
     data_sha256: list[str] = field(default_factory=list)
@@ -82,7 +82,7 @@ class DAgger(Algorithm[BCConfig]):
         )  # fmt: skip
 
     def prepare(self) -> None:
-        """The optimiser; UserError without an expert to clone, or a policy that can clone it."""
+        """Set up the optimiser; raises UserError without an expert or a policy that can clone."""
         config = self.config
         if not self.env.has_wrapper_attr("expert_action"):
             raise UserError(
@@ -103,7 +103,7 @@ class DAgger(Algorithm[BCConfig]):
         set_optimiser(self.optimiser, start, saved.optimiser_tensors)
 
     def describe(self) -> str:
-        """Count of the parameters, and the kind of policy."""
+        """The number of parameters and the kind of policy."""
         kind = getattr(self.config.policy, "controller", None)
         what = f"{kind} controller" if kind else self.config.policy.name
         return f"{super().describe()}, {what}"
@@ -113,12 +113,12 @@ class DAgger(Algorithm[BCConfig]):
         return partial(LabellingWorker, *self.settings)
 
     def setup(self, run: Path) -> None:
-        """Read what the run has collected."""
+        """Read the demonstrations collected by the run."""
         self._run = run
         self._data = [] if self.start is None else self._collected()
 
     def first(self, collect: Collect) -> None:
-        """The disturbed expert's demonstrations."""
+        """The demonstrations of the expert with noise."""
         self._keep(collect(self.tasks([])))
         self._data = self._collected()
 
@@ -154,7 +154,7 @@ class DAgger(Algorithm[BCConfig]):
         return found
 
     def learn(self) -> None:
-        """A round of gradient steps on everything that was collected."""
+        """A round of gradient steps on all collected demonstrations."""
         config, policy, progress = self.config, self.policy, self.progress
         train_data, held_out = Demonstrations.joined(self._data).split()
         if config.init_from is None:
@@ -174,7 +174,7 @@ class DAgger(Algorithm[BCConfig]):
         self._decisions = len(train_data)
 
     def tasks(self, outcomes: Sequence[LabelledRollout]) -> list[Task]:
-        """Episodes of the policy; before the first iteration, of the disturbed expert."""
+        """Episodes of the policy or, before the first iteration, of the expert with noise."""
         config = self.config
         if outcomes:
             return []

@@ -1,4 +1,4 @@
-"""One process or several, each with a device: PyTorch's DistributedDataParallel under torchrun.
+"""Training in one or several processes, each with a device: DistributedDataParallel under torchrun.
 
     torchrun --nproc_per_node 4 -m training.bc --config configs/bimanual_sweep.yaml
 
@@ -30,7 +30,7 @@ _PATIENCE = timedelta(hours=12)
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that train together, seen from one of them."""
+    """The process group, as seen from one of its processes."""
 
     rank: int = 0
     """Which one this is."""
@@ -43,7 +43,7 @@ class Group:
         return self.rank == 0
 
     def device(self, name: str) -> torch.device:
-        """This process's device of a kind: `cuda` means its own GPU."""
+        """This process's device of a type: `cuda` means the GPU of its rank."""
         device = torch.device(name)
         if device.type != "cuda" or self.size == 1:
             return device
@@ -61,7 +61,7 @@ class Group:
         return policy if self.size == 1 else DistributedDataParallel(policy)
 
     def mean(self, value: float) -> float:
-        """The mean of every process's number."""
+        """The mean of a number over all processes."""
         if self.size == 1:
             return value
         values: list[float] = [0.0] * self.size
@@ -78,7 +78,7 @@ class Group:
 
 
 def current_group() -> Group:
-    """That of this process, while it is open."""
+    """The open group of this process."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return Group()
     return Group(distributed.get_rank(), distributed.get_world_size())
@@ -91,10 +91,10 @@ def open_group() -> Iterator[Group]:
     if size == 1:
         yield Group()
         return
-    # Objects travel by gloo, gradients on GPUs by NCCL.
+    # Objects use gloo, gradients on GPUs use NCCL.
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     distributed.init_process_group(backend, timeout=_PATIENCE)
-    if distributed.get_rank():  # it has nothing to save, and may wait where Python answers nothing
+    if distributed.get_rank():  # it may block and has nothing to save
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         yield current_group()

@@ -1,4 +1,4 @@
-"""Evolution strategies: ask a searcher for candidates, run their episodes, tell it the returns."""
+"""Evolution strategies: ask a searcher for candidates, run their episodes, report the returns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST_POPULATION = 5 * 10**7
 
 @dataclass(config=ConfigDict(extra="forbid"))
 class ESProgress(Progress):
-    """Counters of a run; with the policy and the searcher, all that a checkpoint holds."""
+    """Counters of a run; with the policy and the searcher they are the contents of a checkpoint."""
 
     env_steps: Count = 0
     episodes: Count = 0
@@ -49,7 +49,7 @@ class ESProgress(Progress):
     """Population's success rates at this level, the last `advance_window` of them."""
 
     def advance(self, config: ESConfig, success_rate: float) -> None:
-        """Go to the next level of the curriculum when this one is mastered."""
+        """Advance to the next level of the curriculum when this one is mastered."""
         self.recent_success = [*self.recent_success, success_rate][-config.advance_window :]
         mastered = (
             len(self.recent_success) == config.advance_window
@@ -72,7 +72,7 @@ _SEARCH, _CENTER, _POPULATION, _FIRST_PAIR = 0, 1, 2, 3
 
 
 class EvolutionStrategies(Algorithm[ESConfig]):
-    """Searches the policy's parameters by the returns of whole episodes."""
+    """Optimises the policy's parameters by the returns of whole episodes."""
 
     Progress, Saved = ESProgress, ESSaved
     progress: ESProgress
@@ -93,7 +93,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
                 f"parameters are {numbers} numbers, where there can be at most {_MOST_POPULATION}"
             )
         if config.ray_address is not None:
-            require("ray_address", "ray")  # EvoTorch imports Ray as well, and says less
+            require("ray_address", "ray")  # EvoTorch also imports Ray, with a less helpful error
         try:
             self.searcher = searchers.build(config.searcher, parameters, config.popsize)
         except ValueError as error:
@@ -117,7 +117,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         self.searcher.load_state(start.search, saved.search)
 
     def describe(self) -> str:
-        """Count of the searched parameters, and the searcher."""
+        """The number of searched parameters and the searcher."""
         return f"{len(self.searcher.center)} parameters, {self.config.searcher.name}"
 
     def make_worker(self) -> Any:
@@ -150,7 +150,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         return tasks
 
     def update(self, outcomes: list[Outcome]) -> dict[str, float]:
-        """Tell the searcher the returns; returns the row."""
+        """Update the searcher with the returns; returns the row."""
         config, progress = self.config, self.progress
         center = [outcome.episode for outcome in outcomes[: config.center_terrains]]
         candidates = [outcome.episode for outcome in outcomes[config.center_terrains :]]
@@ -181,7 +181,7 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         return row
 
     def _fit_maps(self, outcomes: list[Outcome]) -> None:
-        """Fit the centre's feature maps to what its episodes saw."""
+        """Fit the centre's feature maps to the observations of its episodes."""
         seen = [observation for outcome in outcomes for observation in outcome.observations]
         chosen = [seen[i] for i in evenly(len(seen), OBSERVATIONS)]
         parts = {key: torch.from_numpy(np.stack([one[key] for one in chosen])) for key in chosen[0]}
@@ -191,14 +191,14 @@ class EvolutionStrategies(Algorithm[ESConfig]):
         self.progress.fitted = True
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
-        """Reward of the centre, level, and simulated seconds (or steps) a second."""
+        """Reward of the centre, level, and simulated seconds (or steps) per second."""
         speed, step_s = self._steps / seconds, self._step_s
         rate = f"{speed:.0f} steps/s" if math.isnan(step_s) else f"{speed * step_s:.1f} sim-s/s"
         level = f"level {row['level']}, " if self.config.curriculum else ""
         return f"reward {row['center_reward']:.3g}, {level}{rate}"
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """The searcher's; the policy that is saved is the one at its centre."""
+        """The searcher's state; the saved policy is the one at its centre."""
         set_parameters(self.policy, self.searcher.center)
         tensors, numbers = self.searcher.state()
         return tensors, {"search": numbers}

@@ -75,7 +75,7 @@ SearcherConfig = CMAESConfig | PGPEConfig | ARSConfig
 
 @dataclass(frozen=True, config=STRICT)
 class ESConfig(JobConfig):
-    """A training run by evolution strategies."""
+    """The configuration of training with evolution strategies."""
 
     trainer: Literal["es"] = "es"
     """Which trainer the file is for."""
@@ -128,7 +128,7 @@ class ESConfig(JobConfig):
 
 
 def _check(config: ESConfig, source: str) -> None:
-    """UserError for a curriculum that the environment does not take."""
+    """Raise UserError for a curriculum that the environment does not support."""
     task = envs.find_task(config.env_id)
     if task is None or task.settings is None:
         return

@@ -1,6 +1,6 @@
-"""Episodes in which a policy explores: observations, samples and rewards, for its gradient.
+"""Episodes with exploration: observations, samples and rewards for policy gradients.
 
-What is chosen from several is drawn by its logits, and numbers have independent Gaussian noise. A
+Categorical choices are sampled by their logits, and numbers have independent Gaussian noise. A
 sample is a row of choices, then numbers, before any bound.
 """
 
@@ -28,8 +28,8 @@ _LOG_TWO_PI = float(np.log(2 * np.pi))
 def draw(
     decision: Decision, log_std: Tensor, generator: torch.Generator, temperature: float = 1.0
 ) -> Tensor:
-    """Samples (batch, choices + numbers); choices by their logits divided by the temperature.
-    Raises FloatingPointError if a decision is none."""
+    """Draw samples (batch, choices + numbers); logits of choices are divided by the temperature.
+    Raises FloatingPointError if a decision is not finite."""
     if not all(bool(part.isfinite().all()) for part in (decision.means(), *decision.choices())):
         raise FloatingPointError("the policy's output has numbers that are not finite")
     chosen = [
@@ -130,10 +130,10 @@ class _Ending(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class Explorer(PolicyWorker):
-    """Runs episodes with exploration, and without.
+    """Runs episodes with and without exploration.
 
     Args:
-        temperature: that logits of choices are divided by before they are drawn.
+        temperature: divisor of the logits of choices.
         others: of `PolicyWorker`.
     """
 

@@ -53,7 +53,7 @@ _MOST_SKIPPED = 0.5  # of a round's batches; beyond, nothing is learned
 
 
 def _identity(reader: DemoReader, chosen: list[int], held_out: list[int]) -> str:
-    """SHA-256 over all of these demonstrations but their frames, which are not in memory."""
+    """SHA-256 over the demonstrations except their frames, which are not in memory."""
     used = [reader.demos[i] for i in (*chosen, *held_out)]
     lengths = [(demo.seed, len(demo)) for demo in used]
     facts = json.dumps([reader.recording.to_json(), len(chosen), lengths])
@@ -90,7 +90,7 @@ def learning_rate(config: ImplicitBCConfig, update: int) -> float:
 
 @checked_dataclass(frozen=True, config=State)
 class Basis:
-    """What a resumed run may not change."""
+    """The inputs that a resumed run must not change."""
 
     demonstrations: str
     """Their identity, see `ImplicitCloning.identity`."""
@@ -109,7 +109,7 @@ class ImplicitSaved(Saved):
 
 @dataclass
 class Fit:
-    """What a round of gradient steps came to."""
+    """The result of a round of gradient steps."""
 
     losses: list[float] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
@@ -136,7 +136,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
     @classmethod
     def identity(cls, config: ImplicitBCConfig) -> str:
-        """SHA-256 over the demonstrations that a run would clone, but for their frames."""
+        """SHA-256 over the demonstrations that a run would clone, except their frames."""
         with closing(cls(config)) as job:
             return job.basis.demonstrations
 
@@ -189,7 +189,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         set_optimiser(self.optimiser, start, saved.optimiser_tensors)
 
     def describe(self) -> str:
-        """Count of the parameters, and the head."""
+        """The number of parameters and the head."""
         return f"{super().describe()}, {self.config.policy.head} head"
 
     @property
@@ -207,7 +207,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
     @cached_property
     def _model(self) -> nn.Module:
-        """The policy with gradients that are means over the group, whose processes meet here."""
+        """The policy with gradients averaged over the process group; synchronises the processes."""
         return self._group.wrap(self.policy)
 
     @cached_property
@@ -217,14 +217,14 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
     @cached_property
     def _batches(self) -> Iterator[Batch]:
-        """Those of the iterations that are left, the present one included."""
+        """The batches of the remaining iterations, including the current one."""
         config = self.config
         first = (self.progress.iteration - 1) * config.updates
         updates = range(first, config.iterations * config.updates)
         return self._prefetcher.batches(self._indices(update) for update in updates)
 
     def learn(self) -> None:
-        """Take a round of gradient steps; the policy is left as it is by batches that fail."""
+        """Take a round of gradient steps; failing batches leave the policy unchanged."""
         config, iteration = self.config, self.progress.iteration
         self._fit = result = Fit()
         began = time.perf_counter()
@@ -270,7 +270,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         config, group = self.config, self._group
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = learning_rate(config, update)
-        # One stream an update and process: a resumed run draws the same negatives.
+        # One stream per update and process: a resumed run draws the same negatives.
         generator = _generator(config.seed, _TRAINING, update, group.rank)
         self.optimiser.zero_grad()
         with self._autocast():
@@ -362,13 +362,13 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
         return f"loss {row['loss']:.3g}, held out {row['val_loss']:.3g}"
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The optimiser's, and what may not change."""
+        """The optimiser's state and the inputs that must not change."""
         tensors = optimiser_tensors(self.optimiser)
         basis = dataclasses.asdict(self.basis)
         return tensors, {"basis": basis, "optimiser_tensors": len(tensors)}
 
     def close(self) -> None:
-        """End the reading threads too."""
+        """Stop the reader threads as well."""
         if "_prefetcher" in self.__dict__:
             self._prefetcher.close()
         super().close()
@@ -383,7 +383,7 @@ def _outcomes(env_id: str) -> tuple[str, ...]:
 
 
 def _soundness(feature_map: str, heads: list[dict[str, Any]]) -> str:
-    """What a sentence says of the diagnoses of a policy's heads."""
+    """The diagnoses of a policy's heads for an error message."""
     if not heads:
         return "the policy has no attention"
     return (
@@ -395,7 +395,7 @@ def _soundness(feature_map: str, heads: list[dict[str, Any]]) -> str:
 
 
 def _generator(*numbers: int) -> torch.Generator:
-    """A generator of its own for these numbers."""
+    """A separate generator seeded by these numbers."""
     word = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
     return torch.Generator().manual_seed(word >> 1)
 

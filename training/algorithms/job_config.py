@@ -40,7 +40,7 @@ STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan
 
 @dataclass(frozen=True, config=STRICT)
 class JobConfig:
-    """The configuration of a training run; each trainer has a subclass."""
+    """The base configuration of a training run; each trainer has a subclass."""
 
     trainer: str = ""
     """Which trainer the file is for."""
@@ -108,7 +108,7 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
     if isinstance(asked, str) and not environments.same(asked, str(own)):
         others = (*_OF_ENV, "policy") if _is_shipped(Path(path)) else _OF_ENV
         data = {key: value for key, value in data.items() if key not in others}
-    of_run = is_of_run(path)  # which somebody else may have written
+    of_run = is_of_run(path)  # an untrusted file
     if asked is not None or not of_run:
         environments.find_task(str(own if asked is None else asked))
     if _another_kind(data, changes):
@@ -124,7 +124,7 @@ def load_job(cls: type[T], path: str | Path, overrides: Overrides) -> T:
 
 
 def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
-    """Whether changes ask for another kind of policy than a file has."""
+    """Whether overrides select another kind of policy than the file."""
     before, after = (
         part["policy"] if isinstance(part.get("policy"), dict) else {} for part in (data, changes)
     )
@@ -134,8 +134,9 @@ def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
 
 
 def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
-    """Import custom policies and trackers that the layers name, of each key the latest; UserError
-    when one cannot be imported."""
+    """Import the custom policies and trackers named in the layers, using the last value of each
+    key; UserError when one cannot be imported.
+    """
     given: dict[str, Any] = {}
     tracker: Any = None
     for layer in layers:
@@ -182,7 +183,7 @@ def _names(cls: type[Any], data: dict[str, Any]) -> list[str]:
 
 
 def _settings(env_id: str) -> type[Any] | None:
-    """Class of an environment's settings, as far as it is known without importing anything."""
+    """Class of an environment's settings, if it is known without importing anything."""
     task = envs.find_task(env_id)
     return None if task is None else task.settings
 
@@ -198,7 +199,7 @@ def _with_defaults(cls: type[Any], data: dict[str, Any], source: str) -> dict[st
 
 
 def missing_keys(cls: type[JobConfig], known: Collection[str]) -> dict[str, Any]:
-    """Values of the keys of `cls` that a configuration of an earlier version lacks."""
+    """Values for the keys of `cls` that are missing in a configuration of an earlier version."""
     fields = cls.__dataclass_fields__
     return {k: value for k, value in _BEFORE.items() if k in fields and k not in known}
 

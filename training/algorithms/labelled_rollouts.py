@@ -42,7 +42,7 @@ _HALF_BELOW = 256.0
 
 
 def layout_of(env: gymnasium.Env[Any, Any], remembers: bool = False) -> Layout:
-    """What demonstrations in an environment store, for a policy that remembers or does not."""
+    """The arrays of demonstrations in an environment, for a policy with or without memory."""
     parts = {_PART + key: _stored(part, True) for key, part in parts_of(env.observation_space)}
     action = _stored(env.action_space, False)
     more: Layout = {_TAKEN: action, _STARTS: ((), np.dtype(bool))} if remembers else {}
@@ -59,14 +59,14 @@ def _stored(space: Any, halved: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """Decisions of whole episodes, each with what the expert would have done.
+    """Decisions of whole episodes, each with the expert's action.
 
     Attributes:
         observations: their parts by name, each (decisions, ...).
-        actions: (decisions, ...), the expert's.
-        held_out: (decisions,) bool, those of the episodes that are not trained on.
-        taken: the actions that were taken, (decisions, ...); of policies that remember.
-        starts: (decisions,) bool, the first of each episode; of these too.
+        actions: (decisions, ...), the expert's actions.
+        held_out: (decisions,) bool, True for the held-out episodes.
+        taken: the actions taken, (decisions, ...); for policies with memory.
+        starts: (decisions,) bool, the first of each episode; for policies with memory.
     """
 
     observations: dict[str, Tensor]
@@ -101,7 +101,7 @@ class Demonstrations:
 
     @classmethod
     def joined(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
-        """Several collections as one."""
+        """Concatenate several collections."""
         keys = parts[0].observations
         observations = {key: torch.cat([part.observations[key] for part in parts]) for key in keys}
         names = [_ACTIONS, _HELD_OUT, *([_TAKEN, _STARTS] if parts[0].starts is not None else [])]
@@ -111,11 +111,11 @@ class Demonstrations:
         )
 
     def split(self) -> tuple[Demonstrations, Demonstrations]:
-        """What is trained on, and what is held out."""
+        """The training part and the held-out part."""
         return self[~self.held_out], self[self.held_out]
 
     def prepared(self, policy: Any) -> Demonstrations:
-        """The same with the observations as a policy has prepared them for training."""
+        """A copy whose observations a policy has prepared for training."""
         found = policy.prepared(self.observations, self.starts)
         return dataclasses.replace(self, observations=dict(found))
 
@@ -128,7 +128,7 @@ class Demonstrations:
         return Demonstrations(parts, self.actions[index], self.held_out[index], *more)
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Everything, by its name in a file."""
+        """All arrays by their names in the file."""
         parts = {_PART + key: self.observations[key] for key in sorted(self.observations)}
         found = {**parts, _ACTIONS: self.actions, _HELD_OUT: self.held_out}
         more = {_TAKEN: self.taken, _STARTS: self.starts}
@@ -143,13 +143,14 @@ class Demonstrations:
             raise UserError(f"cannot write the demonstrations {path}: {error.strerror}") from None
 
     def sha256(self) -> str:
-        """Of all numbers, in hexadecimal digits."""
+        """SHA-256 of all numbers, in hexadecimal digits."""
         return sha256_of(tensor.numpy().tobytes() for tensor in self._tensors().values())
 
     @classmethod
     def load(cls, path: Path) -> Demonstrations:
-        """Read what `save` wrote, or an earlier version of it; raises UserError if it is missing or
-        damaged."""
+        """Read a file written by `save` or by an earlier version; raises UserError if it is missing
+        or damaged.
+        """
         try:
             check_regular(path)
             tensors = safetensors_torch.load(path.read_bytes())
@@ -163,8 +164,9 @@ class Demonstrations:
 
     def check(self, path: Path, layout: Layout) -> None:
         """UserError, for the file that they are from, unless they are of such observations and
-        actions, and some but not all of them held out. Numbers that are not finite are the
-        environment's: training reports them."""
+        actions, and some but not all of them held out. Numbers that are not finite come from the
+        environment: training reports them.
+        """
         count = self.held_out.numel()
         needed = {
             name: torch.from_numpy(np.empty((count, *shape), dtype)).to("meta")

@@ -1,8 +1,8 @@
-"""Fitting a policy's feature maps to its own queries and keys, once during training.
+"""Fits a policy's feature maps to its queries and keys, once during training.
 
-Before training nothing is known of queries and keys but their length
+Before training only the length of queries and keys is known
 (`policies.common.feature_maps`).
-Every trainer therefore fits the maps that depend on data (the A of OPRF, the clusters of a
+Every trainer therefore fits data-dependent maps (the A of OPRF, the clusters of a
 clustered hybrid) after `fit_after` of its updates, and leaves them as they are from then on: Hybrid
 Random Features, section 4.3, finds clusters after 1,000 steps.
 """
@@ -27,12 +27,12 @@ OBSERVATIONS = 32
 
 
 def is_due(fit_after: int | None, fitted: bool, updates: int) -> bool:
-    """Whether maps are to be fitted now that `updates` are made."""
+    """Whether maps must be fitted after this number of `updates`."""
     return fit_after is not None and not fitted and updates >= fit_after
 
 
 def announce(policy: nn.Module, fit_after: int | None, fitted: bool, updates: int) -> None:
-    """Say so where a run of `updates` leaves a map that is of no use unfitted.
+    """Print a note if a run of `updates` would leave a map unfitted that requires fitting.
 
     MissingExtraError where what fits it is not installed."""
     if not fitted and fit_after is not None and unfitted(policy):

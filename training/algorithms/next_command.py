@@ -47,6 +47,6 @@ def cloning_command(reader: DemoReader) -> str | None:
             job: Any = load_config(file, words)
             build_policy(job.env_id, job.env, job.policy)
         except UserError:
-            continue  # its patches do not divide these images, say
+            continue  # for example, its patches do not divide these images
         return command_line("training.bc", "--config", preset(file.name), "--set", *words)
     return None

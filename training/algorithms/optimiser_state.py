@@ -1,4 +1,4 @@
-"""An optimiser's state as named tensors, which a checkpoint holds."""
+"""An optimiser's state as named tensors for a checkpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 def load_optimiser(
     optimiser: torch.optim.Optimizer, found: Mapping[str, Tensor], path: Path
 ) -> None:
-    """Set an optimiser to the `optimiser_tensors` that a file holds.
+    """Load the `optimiser_tensors` of a file into an optimiser.
 
     UserError unless these are all that each parameter with any needs: one that no gradient has
     reached has none.

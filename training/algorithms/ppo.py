@@ -52,7 +52,7 @@ _FIGURES = {
 
 @checked_dataclass(config=ConfigDict(extra="forbid"))
 class PPOProgress(Progress):
-    """Counters of a run; with actor, critic and optimiser, all that a checkpoint holds."""
+    """Counters of a run; with actor, critic and optimiser they are the contents of a checkpoint."""
 
     env_steps: Count = 0
     episodes: Count = 0
@@ -60,8 +60,9 @@ class PPOProgress(Progress):
     """Count, mean and sum of squared deviations of discounted returns so far."""
 
     def scale(self, rollouts: Sequence[Rollout], gamma: float) -> float:
-        """Standard deviation of all returns, those of these episodes included: the divisor of
-        rewards."""
+        """Standard deviation of all returns, including those of these episodes: the divisor of
+        rewards.
+        """
         from training.algorithms.ppo_update import discounted
 
         count, mean, m2 = self.returns
@@ -114,7 +115,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         self.model: PPO = make_model(config, env.observation_space, actor, self.critic)
 
     def restore(self, start: Checkpoint, saved: PPOSaved) -> None:
-        """Set critic, exploration and optimiser; raises UserError for another run's."""
+        """Load critic, exploration and optimiser; raises UserError for another run's state."""
         known = {_CRITIC + name: tensor for name, tensor in self.critic.state_dict().items()}
         known[_LOG_STD] = self.log_std
         found = {k: v for k, v in start.search.items() if not k.startswith(_OPTIMISER)}
@@ -130,18 +131,18 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
 
     @property
     def log_std(self) -> Tensor:
-        """Of the noise on an action's numbers."""
+        """Standard deviation of the noise on an action's numbers."""
         found = self.model.policy.log_std
         assert isinstance(found, Tensor)
         return found.detach()
 
     def describe(self) -> str:
-        """Counts of the parameters."""
+        """The numbers of parameters."""
         sizes = [sum(p.numel() for p in network.parameters()) for network in self.networks]
         return f"{sizes[0]} parameters, {sizes[1]} of the critic"
 
     def make_worker(self) -> Any:
-        """A worker that runs episodes with and without exploration."""
+        """A worker for episodes with and without exploration."""
         return partial(Explorer, self.config.temperature, *self.settings)
 
     def tasks(self, outcomes: Sequence[Rollout]) -> list[Task]:
@@ -219,11 +220,11 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         self.progress.fitted = True
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
-        """Reward without exploration, and steps a second."""
+        """Reward without exploration, and steps per second."""
         return f"reward {row['center_reward']:.3g}, {self._steps / seconds:.0f} steps/s"
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Critic, exploration and optimiser."""
+        """The state of critic, exploration and optimiser."""
         optimiser = optimiser_tensors(self.model.policy.optimizer)
         tensors = {_LOG_STD: self.log_std}
         tensors |= {_CRITIC + name: tensor for name, tensor in self.critic.state_dict().items()}

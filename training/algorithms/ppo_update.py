@@ -1,6 +1,6 @@
-"""Stable-Baselines3's PPO around a policy of this project: its update, and nothing else of it.
+"""Stable-Baselines3's PPO update for a policy of this project.
 
-Actor and critic are policies of `policies`; the critic's one number is the value. Episodes come
+Actor and critic are policies of `policies`; the critic's single output is the value. Episodes come
 from `training.algorithms.exploration`, whole, so a rollout buffer holds them one after the other.
 """
 
@@ -37,18 +37,18 @@ _ADAM_EPSILON = 1e-5  # Stable-Baselines3's
 
 
 class ActorCritic(ActorCriticPolicy):
-    """An actor and a critic of `policies` as Stable-Baselines3's PPO takes them.
+    """An actor and a critic of `policies` as a policy of Stable-Baselines3's PPO.
 
     Observations are a Dict of flat parts, see `_flat`, and actions samples of
     `training.algorithms.exploration`.
 
     Args:
         actor: the policy that is trained.
-        critic: a policy whose one number is the value.
-        shapes: of an observation's parts, by name.
-        numbers: how many numbers an action has, beside choices.
+        critic: a policy whose single output is the value.
+        shapes: shapes of an observation's parts, by name.
+        numbers: number of continuous action dimensions.
         exploration: initial standard deviation of their noise.
-        temperature: that logits of choices are divided by.
+        temperature: divisor of the logits of choices.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ActorCritic(ActorCriticPolicy):
         self.optimizer = torch.optim.Adam(self.parameters(), lr=rate, eps=_ADAM_EPSILON)
 
     def _build(self, lr_schedule: Any) -> None:
-        """Nothing: actor and critic come built."""
+        """Do nothing: actor and critic are already built."""
 
     def parts(self, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The observation's parts in their own shapes."""
@@ -103,7 +103,7 @@ class ActorCritic(ActorCriticPolicy):
 
 
 class _Spaces(gymnasium.Env[Any, Any]):
-    """The spaces that Stable-Baselines3 asks an environment for; it never steps this one."""
+    """An environment that only provides the spaces for Stable-Baselines3; it is never stepped."""
 
     def __init__(self, observation_space: spaces.Dict, width: int) -> None:
         self.observation_space = observation_space
@@ -129,7 +129,7 @@ def make_model(
         ActorCritic,
         env,
         learning_rate=config.learning_rate,
-        n_steps=config.batch_size,  # of a buffer that `update` replaces
+        n_steps=config.batch_size,  # size of a buffer that `update` replaces
         batch_size=config.batch_size,
         n_epochs=config.n_epochs,
         gamma=config.gamma,
@@ -154,7 +154,7 @@ def make_model(
 
 
 def _flat(part: gymnasium.Space[Any]) -> spaces.Box:
-    """A part of the observation as a row of its numbers, which is no image to anybody."""
+    """A flattened part of the observation, which Stable-Baselines3 does not treat as an image."""
     dtype = np.dtype(part.dtype or np.int64)
     whole = np.iinfo(dtype) if dtype.kind in "iu" else None
     low, high = (-np.inf, np.inf) if whole is None else (whole.min, whole.max)
@@ -196,7 +196,7 @@ def _buffer(model: PPO, rollouts: Sequence[Rollout], unit: float) -> DictRollout
         actions = torch.from_numpy(rollout.samples)
         values, log_p = _judged(model, seen, actions)
         rewards = rollout.rewards / unit
-        if not rollout.terminated:  # cut off: it would have earned more
+        if not rollout.terminated:  # truncated: bootstrap with the value
             rewards[-1] += model.gamma * values[-1]
         for key, part in seen.items():
             buffer.observations[key][rows, 0] = part[:-1].numpy()
@@ -217,7 +217,7 @@ def _rows(part: NDArray[Any]) -> NDArray[Any]:
 def _judged(
     model: PPO, seen: Mapping[str, Tensor], actions: Tensor
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Values of all that was seen, (steps + 1,), and logarithms of the actions' probabilities."""
+    """Values of all observations, (steps + 1,), and log-probabilities of the actions."""
     values, logs = [], []
     for begin in range(0, len(actions) + 1, _CHUNK):
         rows = slice(begin, begin + _CHUNK)

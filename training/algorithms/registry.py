@@ -41,7 +41,7 @@ def find_trainers(name: Any, trusted: bool = True) -> tuple[Trainer, ...]:
 
 
 def trainer_of(config: JobConfig) -> Trainer:
-    """The trainer whose configuration it is."""
+    """The trainer to which a configuration belongs."""
     return next(one for one in find_trainers(config.trainer) if one.config is type(config))
 
 

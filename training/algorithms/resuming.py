@@ -1,8 +1,8 @@
-"""Find what a stopped run resumes from: `--resume RUN`, or one of its checkpoints.
+"""Finds the checkpoint from which a run resumes: `--resume RUN`, or one of its checkpoints.
 
-A checkpoint is fit when its file is whole, it is of the run's configuration and of the iteration
-that its name says, and metrics.csv holds the rows of all iterations up to it. Where the newest is
-not, the error names the newest that is, and the command that resumes from it.
+A checkpoint is valid if its file is intact, its configuration and iteration match the run and the
+file's name, and metrics.csv holds the rows of all iterations up to it. If the newest is not, the
+error names the newest valid one and the command that resumes from it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class _OtherJobError(UserError):
-    """A checkpoint was trained with another configuration than its run's."""
+    """Raised for a checkpoint whose configuration differs from its run's."""
 
 
 def resume(
@@ -60,8 +60,9 @@ def resume(
 
 
 def resume_newest(config: Any, run: Path) -> tuple[Any, Checkpoint | None]:
-    """`config`, but started as the run was and with what it knew of, and the run's newest
-    checkpoint. Raises UserError if the run cannot be resumed with it."""
+    """`config` with the run's start and its known keys, and the run's newest checkpoint. Raises
+    UserError if the run cannot be resumed with it.
+    """
     trainer = trainer_of(config)
     chosen = next(reversed(checkpoint.in_run(run)), None)
     load = partial(load_any_config, trainer=trainer.name)
@@ -82,7 +83,7 @@ def _start_of(
     trainer, file = trainer_of(before), run / run_log.CONFIG
     saved, now = configuration.dump(before), configuration.dump(config)
     changed = differences(saved, now, trainer.free)
-    changed.sort(key=lambda one: one.key != "policy.name")  # on which other keys depend
+    changed.sort(key=lambda one: one.key != "policy.name")  # other keys depend on it
     for key, there, here in changed:
         raise UserError(
             f"{key} = {here!r} differs from {there!r} in {file}; a resumed run may change "
@@ -128,7 +129,7 @@ def _whole(
     except UserError as error:
         for other in reversed(checkpoint.in_run(run)):
             try:
-                read(other)  # which refuses `chosen` again
+                read(other)  # this rejects `chosen` again
             except UserError:
                 continue
             again = command_line(trainer.command, "--resume", other, *words)
@@ -144,7 +145,7 @@ def _whole(
 
 
 def _place(args: argparse.Namespace) -> tuple[Path, Path | None]:
-    """The run directory, and the checkpoint in it that is named, or its newest, or None."""
+    """The run directory and its named or newest checkpoint, or None."""
     given = Path(args.resume)
     named = given.suffix == ".safetensors" and not given.is_dir()
     run = given.parent.parent if named else given
@@ -160,7 +161,7 @@ def _place(args: argparse.Namespace) -> tuple[Path, Path | None]:
 
 
 def _configuration_file(run: Path, args: argparse.Namespace) -> Path:
-    """The run's config.yaml; where it is missing, restored from the newest whole checkpoint."""
+    """The run's config.yaml; if it is missing, it is restored from the newest intact checkpoint."""
     saved = run / run_log.CONFIG
     if saved.is_file():
         return saved
@@ -214,8 +215,8 @@ def check_same_job(start: Checkpoint, own: Trainer, config: dict[str, Any], file
 
 
 def iterations_done(start: Checkpoint | None) -> int:
-    """How many iterations a run has behind it; raises UserError for a checkpoint that is not a
-    run's.
+    """The number of iterations that a run has completed; raises UserError for a checkpoint that is
+    not a run's.
     """
     if start is None:
         return 0

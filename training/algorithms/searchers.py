@@ -44,10 +44,10 @@ class Searcher(Protocol):
         """Update from the returns (popsize,) of the population that `ask` gave last."""
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, float]]:
-        """Everything that `load_state` needs: tensors, and JSON numbers."""
+        """The complete state for `load_state`: tensors and JSON numbers."""
 
     def load_state(self, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
-        """Set everything that `state` returned."""
+        """Restore the state returned by `state`."""
 
 
 def build(config: SearcherConfig, center: Tensor, popsize: int) -> Searcher:
@@ -88,7 +88,7 @@ def _evotorch_algorithms(who: str) -> Any:
 
 
 class CMAES:
-    """EvoTorch's CMA-ES behind `ask` and `tell`.
+    """EvoTorch's CMA-ES with an `ask` and `tell` interface.
 
     Its `step` cannot be stopped between sampling and updating, so this calls the same public
     parts in the same order. `stdev_min/max` stay unset: that option overwrites the diagonal of C
@@ -296,7 +296,7 @@ class ARS:
 
 
 def orthogonalised(directions: Tensor) -> Tensor:
-    """Gaussian rows (n, d) made orthogonal in blocks of d, each keeping its own length."""
+    """Gaussian rows (n, d) orthogonalised in blocks of d, each with its original length."""
     blocks = []
     for block in directions.split(directions.shape[1]):
         q, r = torch.linalg.qr(block.T)

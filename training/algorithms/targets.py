@@ -24,7 +24,7 @@ __all__ = ["Target", "prepare", "targets_of", "variants"]
 
 @dataclass(frozen=True)
 class Target:
-    """A policy to measure: `build` gives it for an open environment."""
+    """A policy to measure; `build` returns it for an open environment."""
 
     name: str
     env_id: str
@@ -35,7 +35,7 @@ class Target:
 def targets_of(
     given: str, env_id: str | None, overrides: list[str], variants: Mapping[str, list[str]]
 ) -> list[Target]:
-    """The policies that an argument of the command line stands for: one, or one a variant."""
+    """The policies for a command-line argument: one, or one per variant."""
     path = Path(given)
     if path.suffix in (".yaml", ".yml"):
         if not variants:
@@ -71,7 +71,7 @@ def _configured(name: str, path: Path, overrides: list[str]) -> Target:
 
 
 def variants(given: str | None, overrides: list[str]) -> dict[str, list[str]]:
-    """The overrides of each variant, by label: --vary KEY=VALUE,... and those of --set.
+    """The overrides of each variant by label: --vary KEY=VALUE,... and those of --set.
 
     A feature map may be NAME:m:n, whose m and n replace those of --set.
     """

@@ -1,4 +1,4 @@
-"""The description of a trainer, by which commands and studies know it: `Trainer`."""
+"""`Trainer`, the description of a trainer for commands and studies."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Trainer:
         return source.prepare(config, start) if self.algorithm is None else source(config, start)
 
     def train(self, job: Any, run: Path) -> None:
-        """Train what `prepare` returned in a run directory."""
+        """Train the algorithm returned by `prepare` in a run directory."""
         if self.algorithm is None:
             self._source.train(job, run)
             return
@@ -95,6 +95,6 @@ class Trainer:
         run_loop(job, run)
 
     def identity(self, config: Any) -> str:
-        """Tells the demonstrations that a run would clone from all others."""
+        """A fingerprint of the demonstrations that a run would clone."""
         identity: str = self._source.identity(config)
         return identity

@@ -1,7 +1,7 @@
 """Uptraining: training continues with another feature map than a policy was trained with.
 
 So Chefs' Random Tables (Likhosherstov et al. 2022, section 5.3) continue from a Transformer
-trained with exact softmax. Everything that was trained is kept, except the tensors of feature maps
+trained with exact softmax. All trained tensors are kept, except the tensors of feature maps
 (random vectors and fitted parameters): those are the new map's, and fitted again if the trainer
 fits maps.
 """
@@ -28,8 +28,8 @@ def renewed(policy: nn.Module, before: Any, now: Any) -> tuple[str, ...]:
     from the maps before, otherwise none.
 
     Args:
-        policy: as it is now.
-        before: the settings of the policy that it starts from.
+        policy: current settings of the policy.
+        before: settings of the policy from which it starts.
         now: its own.
     """
     there, here = kernel(before), kernel(now)
@@ -45,7 +45,7 @@ def kernel(settings: Any) -> tuple[Any, ...] | None:
 
 
 def without(tensors: Mapping[str, T], prefixes: tuple[str, ...]) -> dict[str, T]:
-    """Those whose names have none of the prefixes."""
+    """The tensors whose names have none of the prefixes."""
     return {name: one for name, one in tensors.items() if not name.startswith(prefixes)}
 
 
@@ -60,12 +60,12 @@ def check_heads(before: Any, now: Any) -> None:
 
 
 def begin_from(policy: nn.Module, start: Checkpoint, settings: Any) -> str:
-    """Set a policy to what another run trained.
+    """Load the tensors that another run trained into a policy.
 
     Args:
-        policy: as it is initialised; changed in place.
-        start: of the other run.
-        settings: of the policy.
+        policy: the initialised policy; changed in place.
+        start: checkpoint of the other run.
+        settings: settings of the policy.
 
     Returns:
         A line that lists the tensors that start anew; "" if all are kept.

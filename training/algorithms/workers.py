@@ -1,7 +1,7 @@
-"""The workers that run episodes for trainers, in this process, in others or on a Ray cluster.
+"""Workers that run episodes for trainers in this process, in other processes or on a Ray cluster.
 
 An episode's outcome depends on its `Task` alone, and outcomes come back in the order of the tasks,
-so that a training run is the same bit for bit whatever runs the episodes.
+so that a training run is bit-identical for any kind and number of workers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an episode came to, and the statistics of what was seen in it."""
+    """The outcome of an episode and the statistics of its observations."""
 
     episode: Episode
     statistics: policies.RunningStatistics
@@ -92,9 +92,8 @@ def set_parameters(policy: nn.Module, vector: Tensor) -> None:
 class PolicyWorker:
     """One environment and one policy, for subclasses that run episodes with them.
 
-    Args:
-        env_id, env, policy: as in a run's configuration, plain data.
-        opened: the environment, where it is open already.
+    Args: env_id, env, policy: plain data, as in a run's configuration.
+        opened: the environment, if it is already open.
     """
 
     def __init__(
