@@ -8,14 +8,14 @@ any interruption, and does nothing when all models are done.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # first, as what follows takes seconds to load
+if __name__ == "__main__":  # first, because the following imports take seconds
     from training.command.signals import open_command
 
     raise SystemExit(open_command("experiments.__main__"))
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: models are small
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before importing torch, because models are small
 
 import argparse
 from collections.abc import Sequence
@@ -47,9 +47,7 @@ def _parser() -> ArgumentParser:
         epilog=f"fields of an experiment:\n{configuration.describe(ExperimentConfig)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "experiment", metavar="NAME", help=f"{', '.join(_names())}, or a file of your own"
-    )
+    parser.add_argument("experiment", metavar="NAME", help=f"{', '.join(_names())}, or a YAML file")
     parser.add_argument(
         "--out",
         metavar="DIR",
@@ -71,24 +69,22 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--data", metavar="DIR", help="folder with the data (default: downloaded once)"
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="a run of seconds that shows that everything works"
-    )
+    parser.add_argument("--quick", action="store_true", help="a smoke test of a few seconds")
     parser.add_argument(
         "--page", action="store_true", help="write the page from the existing results"
     )
     parser.add_argument(
         "--claims", "--orders", metavar="FILE",
-        help="print the papers' ranking claims beside the numbers of a table.csv",
+        help="print the papers' ranking claims next to the numbers of a table.csv",
     )  # fmt: skip
     parser.add_argument(
-        "--record", metavar="DIR", help="write the table and the page of the existing results alone"
+        "--record", metavar="DIR", help="only write the table and the page of the existing results"
     )
     return parser
 
 
 def _file(name: str) -> Path:
-    """Of an experiment. Raises UserError if there is none."""
+    """The configuration of an experiment. Raises UserError if there is none."""
     shipped = CONFIGS / f"{name}.yaml"
     if shipped.is_file():
         return shipped

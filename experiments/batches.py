@@ -1,4 +1,4 @@
-"""Which examples a step learns from: they follow from the seed and the step alone."""
+"""The examples of a training step, determined by the seed and the step alone."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ __all__ = ["batch_of"]
 
 
 def batch_of(step: int, examples: int, batch: int, seed: int) -> Tensor:
-    """Indices (batch,) of a step from 1 on: each epoch is a new order of all, whose rest that
-    fills no batch is left out; where there are fewer examples than a batch, all."""
+    """Indices (batch,) of a step from 1 on: each epoch is a new permutation whose incomplete last
+    batch is dropped; all examples if they are fewer than a batch.
+    """
     batch = min(batch, examples)
     epoch, place = divmod(step - 1, examples // batch)
     return _order(epoch, examples, seed)[place * batch : (place + 1) * batch]

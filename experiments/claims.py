@@ -1,4 +1,4 @@
-"""The papers' ranking claims beside the numbers of a `table.csv`, without any model."""
+"""Checks the papers' ranking claims against the numbers of a `table.csv`, without any model."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def print_claims(experiment: ExperimentConfig, path: Path, known: Sequence[str])
     Args:
         experiment: whose claims, variants and seeds.
         path: its table, or the directory with it.
-        known: the variants that the table can have, of which the experiment has some.
+        known: all variants that the table may have, a superset of the experiment's.
 
     Raises:
-        UserError: there is no table, or it is another experiment's.
+        UserError: if there is no table, or it belongs to another experiment.
     """
     path = path / TABLE if path.is_dir() else path
     there = read_table(path)

@@ -1,4 +1,4 @@
-"""What an experiment is made of: a task, and variants that learn it alike (`ExperimentConfig`)."""
+"""`ExperimentConfig`, the configuration of an experiment: a task and the variants that learn it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_na
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class VariantConfig:
-    """One of the things that are compared."""
+    """One of the compared variants."""
 
     name: str = Field(min_length=1)
     """What the page calls it; file names follow from it."""
@@ -60,7 +60,7 @@ class OrderingConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ExperimentConfig:
-    """Variants that learn a task alike over several seeds, and what a paper says of them."""
+    """Variants that learn the same task with several seeds, and a paper's claims about them."""
 
     title: str = Field(min_length=1)
     """Heading of the page."""
@@ -125,14 +125,14 @@ class ExperimentConfig:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> ExperimentConfig:
-    """The experiment of a file, every default filled in; raises UserError if something is wrong."""
+    """Load an experiment from a file with all defaults; raises UserError if something is wrong."""
     return load_comparison(ExperimentConfig, path, overrides)
 
 
 def with_variants(experiment: ExperimentConfig, names: Sequence[str]) -> ExperimentConfig:
-    """The experiment with these variants, the baseline and those that they begin with alone.
+    """The experiment restricted to these variants, the baseline and those from which they start.
 
-    Claims about others are left out. Raises UserError for a name that no variant has.
+    Claims about other variants are omitted. Raises UserError for a name that no variant has.
     """
     known = [variant.name for variant in experiment.arms]
     for name in names:
@@ -141,7 +141,7 @@ def with_variants(experiment: ExperimentConfig, names: Sequence[str]) -> Experim
                 f"--variants must be of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}"
             )
     kept = {*names, experiment.baseline}
-    for variant in reversed(experiment.arms):  # a variant begins with one before it
+    for variant in reversed(experiment.arms):  # a variant starts from an earlier one
         if variant.name in kept and variant.start_from is not None:
             kept.add(variant.start_from)
     variants = tuple(variant for variant in experiment.arms if variant.name in kept)
@@ -157,7 +157,7 @@ def settings_of(
     UserError, which names the `source`, where a key or value is wrong.
     """
     own: Task = task(experiment.task)
-    values: dict[str, Any] = configuration.dump(own.settings())  # a part keeps the others' defaults
+    values: dict[str, Any] = configuration.dump(own.settings())  # nested defaults
     layers: list[Mapping[str, Any]] = [experiment.set, variant.set]
     if quick:
         layers.append(experiment.quick)

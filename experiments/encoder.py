@@ -1,4 +1,4 @@
-"""Transformer encoder blocks, normalised before each part (Xiong et al. 2020)."""
+"""Pre-norm Transformer encoder blocks (Xiong et al. 2020)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Block", "Encoder"]
 
 
 class Block(nn.Module):
-    """Attention, then a layer-wise network, each added to what it is given."""
+    """Attention, then a feed-forward network, each with a residual connection."""
 
     def __init__(self, settings: AttentionSettings, width: int, heads: int, mlp_width: int,
                  dropout: float, seed: int) -> None:  # fmt: skip
@@ -32,7 +32,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Blocks one after the other; each has random vectors of its own."""
+    """A stack of blocks, each with separate random vectors."""
 
     def __init__(self, settings: AttentionSettings, depth: int, width: int, heads: int,
                  mlp_width: int, dropout: float, seed: int) -> None:  # fmt: skip

@@ -28,7 +28,7 @@ CONFIG = "experiment.yaml"
 
 @dataclass(frozen=True)
 class Experiment(Comparison):
-    """Variants of a model that learn a task alike over several seeds."""
+    """Variants of a model that learn the same task with several seeds."""
 
     settings: ExperimentConfig
     path: Path
@@ -93,7 +93,7 @@ class Experiment(Comparison):
         return changed
 
     def run(self, only: Sequence[str] = (), page_alone: bool = False) -> int:
-        """As of every comparison; a record's page is written from the record."""
+        """Write the outputs of a comparison; a record's page is written from the record."""
         if not (page_alone and (self.out / FACTS).is_file()):
             return super().run(only, page_alone)
         results = read_record(self.out)
@@ -111,7 +111,7 @@ class Experiment(Comparison):
         return command_line("experiments", *words, *(["--only", *only] if only else []))
 
     def write_record(self, record: Path) -> None:
-        """Write tables and page of the existing results into another directory, to be kept.
+        """Write the tables and the page of the existing results into a directory for committing.
 
         Raises UserError if there is no result, or a stale one.
         """

@@ -1,4 +1,4 @@
-"""What the papers' figures and the benchmarks share: command line, printing, plots and records.
+"""Shared code of the papers' figures and the benchmarks: command line, printing, plots and records.
 
 A figure's file has `measure(arguments)`, which returns results as JSON has them, `show(results)`,
 which yields lines of text, and `draw(results)`, which returns a plot; it ends with
@@ -57,7 +57,7 @@ def command(
             results that JSON can hold.
         show: yields the lines that are printed, from results or from a record's.
         draw: returns the plot of results.
-        options: further options of the command.
+        options: additional options of the command.
         plotted: keys of lists or mappings that only the plot needs; a record leaves them out.
     """
     module, name = _module(measure)
@@ -65,7 +65,7 @@ def command(
     def run(argv: Sequence[str] | None) -> int:
         parser = _parser(module, measure, options)
         parser.add_argument("--out", metavar="DIR", help="write results (JSON) and a plot here")
-        parser.add_argument("--seed", type=int, default=0, help="of every draw (default 0)")
+        parser.add_argument("--seed", type=int, default=0, help="seed of all draws (default 0)")
         parser.add_argument("--quick", action="store_true", help="a few seconds, rougher figures")
         parser.add_argument(
             "--record",
@@ -201,9 +201,9 @@ def finish(*axes: Any, size: float = 7) -> None:
 
 
 def lines(head: Iterable[str], rows: Iterable[Iterable[Any]], *widths: int) -> Iterator[str]:
-    """A table as text: right-aligned columns, but for the first one and those of negative width.
+    """A text table with right-aligned columns, except the first one and those of negative width.
 
-    The last width holds for all further columns.
+    The last width applies to all further columns.
     """
     for row in (head, *rows):
         cells = [str(cell) for cell in row]
@@ -217,7 +217,7 @@ def lines(head: Iterable[str], rows: Iterable[Iterable[Any]], *widths: int) -> I
 def write_json(
     option: str, file: str | Path, facts: Mapping[str, Any], indent: int | None = 1
 ) -> None:
-    """Write figures into the file that an option names. Raises UserError if it cannot be."""
+    """Write figures into the file that an option names. Raises UserError if that fails."""
     compact = (",", ":") if indent is None else None
     try:
         text = json.dumps(facts, indent=indent, separators=compact) + "\n"

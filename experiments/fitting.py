@@ -1,4 +1,4 @@
-"""Gradient descent that resumes bit for bit after an interruption, and stops at a loss of NaN."""
+"""Gradient descent that resumes bit-identically after an interruption and stops at a NaN loss."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_na
 
 @checked_dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Fitting:
-    """How a model is fitted."""
+    """Settings of fitting."""
 
     steps: int = Field(default=1000, ge=1, le=10**9)
     """Gradient steps."""
@@ -94,20 +94,20 @@ def fit(
     events: Callable[[int], object] | None = None,
     label: str = "",
 ) -> Fit:
-    """Fit a model, from the state that `folder` holds.
+    """Fit a model, starting from the state in `folder`.
 
     Args:
-        model: its parameters that want gradients are fitted, and its buffers saved.
-        loss: of a step from 1 on, whose batch follows from the step alone.
+        model: the model; its parameters with gradients are fitted, and its buffers are saved.
+        loss: returns the loss of a step, counted from 1; the batch depends on the step alone.
         settings: steps, rates and optimiser.
-        folder: keeps the state and metrics.csv.
-        seed: of the random numbers in a step.
-        measure: with the model in its training mode off; its numbers are a row.
-        events: called before a step, such as to redraw random features.
-        label: of the progress bar.
+        folder: folder of the state and metrics.csv.
+        seed: seed of the random numbers in a step.
+        measure: returns the numbers of a row; called in evaluation mode.
+        events: called before a step, for example to redraw random features.
+        label: label of the progress bar.
 
-    A loss that is not finite ends it: the model stays as it was before that step, and the state
-    says so. Raises UserError if the state in `folder` is damaged or another model's.
+    A loss that is not finite ends fitting: the model keeps the parameters before that step, and the
+    state records it. Raises UserError if the state in `folder` is damaged or another model's.
     """
     wanted = [p for p in model.parameters() if p.requires_grad]
     optimiser = _OPTIMISERS[settings.optimiser](
@@ -151,7 +151,9 @@ def _step(
     model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[int], Tensor],
     settings: Fitting, step: int, events: Callable[[int], object] | None,
 ) -> float:  # fmt: skip
-    """Make a step, unless its loss or gradient is not finite; the loss, NaN for such a gradient."""
+    """Take a step unless its loss or gradient is not finite; returns the loss, NaN for such a
+    gradient.
+    """
     if events is not None:
         model.eval()
         events(step)
@@ -173,7 +175,7 @@ def _step(
 
 
 def _share(settings: Fitting, step: int) -> float:
-    """Of the peak learning rate."""
+    """Share of the peak learning rate."""
     if step <= settings.warmup_steps:
         return step / settings.warmup_steps
     if settings.schedule == "constant":
@@ -200,7 +202,7 @@ def _save(
 
 
 def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, Fit]:
-    """Load a state, if there is one: how many steps it has made, and its rows."""
+    """Load a state if there is one; returns its number of steps and its rows."""
     if not path.is_file():
         return 0, Fit()
     facts, tensors = _read(path)
@@ -218,12 +220,12 @@ def facts_of(folder: Path) -> Saved | None:
 
 
 def load_model(folder: Path, model: nn.Module, anew: Callable[[str], bool] | None = None) -> None:
-    """Give a model the tensors that fitting left in a folder.
+    """Load the fitted tensors in a folder into a model.
 
     Args:
-        folder: of the fitting.
-        model: of the same shapes.
-        anew: says of a tensor's name whether the model keeps its own, as of another feature map.
+        folder: folder of the fitting.
+        model: a model with the same shapes.
+        anew: whether the model keeps its tensor of this name, as for another feature map.
 
     Raises UserError if there is none, or another model's.
     """
@@ -239,7 +241,7 @@ def _read(path: Path) -> tuple[Saved, dict[str, Tensor]]:
 
 
 def _facts(path: Path) -> tuple[Saved, list[str]]:
-    """What stands beside the tensors, and their names: none of them is read."""
+    """The metadata and the tensors' names; no tensor is read."""
     metadata, header = read_header(path)
     try:
         facts = json.loads(metadata.get("fit", ""))

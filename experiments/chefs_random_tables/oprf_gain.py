@@ -52,7 +52,7 @@ def drawn_gain(square: float, dim: int, draws: int, seed: int) -> float:
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a dimension."""
+    """One entry per dimension."""
     points, draws = (21, 20_000) if arguments.quick else (201, 1_000_000)
     square = torch.linspace(0.1, 100, points, dtype=torch.float64)
     results = []

@@ -1,4 +1,4 @@
-"""A linear classifier of a skeleton's random features, which are made anew for every batch."""
+"""A linear classifier of a skeleton's random features, which are recomputed for every batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ __all__ = ["FeatureClassifier"]
 
 
 class FeatureClassifier(nn.Module):
-    """Logits from real and imaginary parts of q features; the classifier begins at zero.
+    """Logits from the real and imaginary parts of q features; the classifier's weights start at
+    zero.
 
     The features are products of points of the unit circle, so a batch of them is the exponential of
     a sparse matrix of exponents times the angles.
@@ -25,7 +26,7 @@ class FeatureClassifier(nn.Module):
     """(2q,), of cosines, then of sines."""
 
     def __init__(self, skeleton: Skeleton, count: int, draws: int, seed: int) -> None:
-        """`count` distinct features of at most `draws` draws, which follow from the seed."""
+        """`count` distinct features from at most `draws` draws, determined by the seed."""
         super().__init__()
         rng = np.random.default_rng(seed)
         features = draw_distinct(skeleton, count, rng, max_draws=draws)
@@ -35,8 +36,8 @@ class FeatureClassifier(nn.Module):
         self.classify = nn.Parameter(torch.zeros(CLASSES, 2 * len(features)))
 
     def features(self, angles: Tensor) -> Tensor:
-        """Radians (n, columns) -> (2q, n), cosines before sines, without their weights."""
-        # A margin that no window reaches may be left out at the end of the skeleton's columns.
+        """Radians (n, columns) -> unweighted features (2q, n), cosines before sines."""
+        # The skeleton's columns may lack a margin that no window reaches.
         phase = self.exponents @ angles[:, : self.exponents.shape[1]].T.contiguous()
         found = phase.new_empty(2 * len(phase), phase.shape[1])
         torch.cos(phase, out=found[: len(phase)])

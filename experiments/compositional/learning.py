@@ -1,4 +1,4 @@
-"""Learning to tell images of clothes apart by a skeleton's random features or network."""
+"""Classification of Fashion-MNIST by a skeleton's random features or network."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check(settings: CompositionalConfig, data: str | None) -> None:
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure on the test images."""
+    """Train a model and measure it on the test images."""
     settings: CompositionalConfig = learning.settings
     whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out
@@ -52,7 +52,7 @@ def learn(learning: Learning) -> dict[str, float]:
         chosen = batch_of(step, known, settings.batch, learning.seed)
         draws = None
         if settings.augment:
-            # The fitting has seeded what this step draws.
+            # Fitting has seeded the generator for this step.
             draws = torch.Generator().manual_seed(torch.initial_seed())
         return functional.cross_entropy(
             model(inputs(whole.images[chosen], draws)), whole.labels[chosen]

@@ -16,8 +16,8 @@ __all__ = ["SkeletonNetwork"]
 class SkeletonNetwork(nn.Module):
     """Convolutions and one hidden layer, ReLUs, Gaussian initial weights.
 
-    An input node is a point of the unit circle, so the network is given its two coordinates, times
-    sqrt2. With that, inner products of its last hidden layer at initialisation tend to the
+    An input node is a point of the unit circle, so the network's inputs are its two coordinates
+    times sqrt2. Then inner products of its last hidden layer at initialisation tend to the
     skeleton's kernel as nodes are replicated, up to the scale.
     """
 
@@ -35,7 +35,7 @@ class SkeletonNetwork(nn.Module):
                     raise ValueError(f"windows must fit into what is below, got {settings.windows}")
                 if number or settings.components is None:
                     layers.append(nn.Conv2d(depth, settings.channels, window, STRIDE))
-                else:  # the first windows are given as their components
+                else:  # the first windows are represented by their components
                     self.side = side
                     layers.append(nn.Conv2d(depth, settings.channels, 1))
                 layers.append(nn.ReLU())

@@ -27,7 +27,9 @@ PUBLISHED = {
 
 
 def ranks(accuracies: dict[str, tuple[float, float]]) -> list[tuple[str, float, float, int, int]]:
-    """Architecture, accuracies of features and network, and their ranks; by features' accuracy."""
+    """Architecture, accuracies of features and network, and their ranks, sorted by features'
+    accuracy.
+    """
     by_features = sorted(accuracies, key=lambda name: -accuracies[name][0])
     by_network = sorted(accuracies, key=lambda name: -accuracies[name][1])
     return [
@@ -37,7 +39,7 @@ def ranks(accuracies: dict[str, tuple[float, float]]) -> list[tuple[str, float, 
 
 
 def _read(path: Path) -> dict[str, tuple[float, float]]:
-    """Mean accuracies over seeds of the arms "features ARCH" and "network ARCH"."""
+    """Mean accuracies over seeds of the variants "features ARCH" and "network ARCH"."""
     means = {}
     for arm, models in read_table(path).items():
         values = [numbers.get("accuracy") for numbers in models.values()]

@@ -1,4 +1,4 @@
-"""Settings of classifiers made from an image skeleton, and what is measured of them."""
+"""Settings and measures of classifiers built from an image skeleton."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The skeleton that settings say, and images as its inputs."""
+"""The skeleton of given settings, and images as its inputs."""
 
 from __future__ import annotations
 

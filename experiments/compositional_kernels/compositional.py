@@ -16,7 +16,7 @@ A pixel of 0 to 16 is an angle of 0 to pi/2. Methods, at equal columns:
 The kernel error compares estimated and exact kernels on 128 images drawn anew for each seed. The
 accuracy is that of ridge regression on one-hot labels without intercept, on a third of the images;
 its penalty, of 1 to 1e-6, is chosen for each run on a third of the training images. Figures are
-means over ten draws, as in the paper; they take some eight minutes of a core.
+means over ten draws, as in the paper; they take about eight minutes on one core.
 """
 
 from __future__ import annotations
@@ -141,14 +141,14 @@ def _errors(estimate: Floats, exact: Floats) -> dict[str, float]:
 
 
 def _correlation(some: Floats, others: Floats) -> float:
-    """NaN where one of them is constant, as an estimate of one feature can be."""
+    """Correlation; NaN if one of them is constant, as an estimate from one feature can be."""
     with np.errstate(invalid="ignore"):
         return float(np.corrcoef(some, others)[0, 1])
 
 
 @dataclass(frozen=True)
 class Digits:
-    """The images and how they are split."""
+    """The images and their split."""
 
     x: Floats
     """(n, 192), as `points` gives them"""
@@ -168,7 +168,7 @@ def load(images: int) -> Digits:
 
 
 def _accuracy(gram: Floats, data: Digits, train: Any, test: Any, penalty: float) -> float:
-    """Of kernel ridge regression; gram (n, n), exact or estimated."""
+    """Accuracy of kernel ridge regression; gram (n, n), exact or estimated."""
     ridge = gram[np.ix_(train, train)] + penalty * np.eye(len(train))
     dual = np.linalg.solve(ridge, np.eye(10)[data.labels[train]])
     predicted = (gram[np.ix_(test, train)] @ dual).argmax(1)
@@ -230,7 +230,7 @@ def _run(
 
 
 def ordering(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Where Figure 3's claim, RFS better than its baseline in every measure, holds here."""
+    """The cases in which Figure 3's claim holds: RFS better than its baseline in every measure."""
     found = {}
     for kernel, baseline in (("shallow", RR), ("deep", RFS_RR)):
         rows = {(r["method"], r["columns"]): r for r in results if r["kernel"] == kernel}
@@ -302,7 +302,7 @@ def _select(report: dict[str, Any], kernel: str, method: str) -> list[dict[str, 
 
 
 def measure(arguments: Namespace) -> dict[str, Any]:
-    """All estimates, and whether the paper's order holds. Raises UserError."""
+    """All estimates and whether the paper's order holds. Raises UserError."""
     seeds, images = arguments.seeds, 1797
     if seeds < 1:
         raise UserError(f"--seeds must be at least 1, got {seeds}")
@@ -335,7 +335,7 @@ def show(report: dict[str, Any]) -> Iterator[str]:
 
 main = figure.command(
     measure, show, draw,
-    figure.option("--seeds", type=int, default=10, help="draws of the features (default 10)"),
+    figure.option("--seeds", type=int, default=10, help="number of draws (default 10)"),
 )  # fmt: skip
 
 if __name__ == "__main__":

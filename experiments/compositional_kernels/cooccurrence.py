@@ -1,4 +1,4 @@
-"""Which pixels stand in one random feature: the locality of deep compositional kernels.
+"""Which pixels occur together in one random feature: the locality of deep compositional kernels.
 
     python -m experiments.compositional_kernels.cooccurrence [--out DIR] [--quick]
 
@@ -34,13 +34,13 @@ FEATURES = 500_000
 
 
 def skeleton_of(depth: int) -> Skeleton:
-    """With so many layers of convolutions."""
+    """The kernel with this number of convolution layers."""
     convolutions = [(window, STRIDE, ReLU()) for window in WINDOWS[:depth]]
     return image_skeleton(SIDE, SIDE, convolutions, ReLU())
 
 
 def correlations(features: Features) -> NDArray[np.float64]:
-    """(pixels, pixels) of occurrences, NaN for a pixel that never or always occurs."""
+    """Correlations of occurrences (pixels, pixels); NaN for a pixel that never or always occurs."""
     owners = [terms.owner for terms in features.terms.values()]
     columns = [
         np.full_like(terms.owner, features.skeleton.inputs[name].columns[0])

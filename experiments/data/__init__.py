@@ -1,1 +1,1 @@
-"""Data of the experiments: from a local folder, or fetched once from their public homes."""
+"""Data of the experiments: from a local folder, or downloaded once from their public URLs."""

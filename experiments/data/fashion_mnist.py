@@ -48,7 +48,7 @@ HOMES = {
 
 
 class Pictures(NamedTuple):
-    """A part of the set."""
+    """A part of the data set."""
 
     images: Tensor
     """(images, 28, 28), uint8."""
@@ -62,7 +62,7 @@ class Pictures(NamedTuple):
 
 @lru_cache(maxsize=2)
 def load(folder: str | Path | None = None) -> tuple[Pictures, Pictures]:
-    """60,000 images to learn from and 10,000 to test on, or what a folder has.
+    """Load 60,000 training and 10,000 test images, or those in a folder.
 
     Raises UserError if they are not found, or damaged.
     """

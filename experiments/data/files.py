@@ -1,4 +1,4 @@
-"""Finding the files of a data set: in a local folder, in the cache, or at their public home.
+"""Finds the files of a data set in a local folder, in the cache, or at their public URL.
 
 Without `folder` the environment variable FOVEATE_DATA names one. The cache is
 $XDG_CACHE_HOME/foveate, by default ~/.cache/foveate. A download is checked against the SHA-256 of
@@ -31,7 +31,7 @@ _MOST_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Home:
-    """A file at its public home."""
+    """A file at its public URL."""
 
     url: str
     """Its name alone where it has no public home: then a local folder must have it."""
@@ -47,15 +47,15 @@ class Home:
 
     @property
     def file(self) -> str:
-        """Its name at its home."""
+        """The file name in the URL."""
         return self.url.rsplit("/", 1)[-1]
 
 
 def find(name: str, home: Home, folder: str | Path | None = None) -> Path:
-    """A file of the data set `name`: `folder`/`name`/FILE or `folder`/FILE, where a folder is
-    given; else a package's, the cache's, or a download.
+    """The path of a file of the data set `name`: `folder`/`name`/FILE or `folder`/FILE if a folder
+    is given; otherwise from a package, the cache, or a download.
 
-    Raises UserError if it is nowhere.
+    Raises UserError if it is not found.
     """
     folder = _local(folder)
     files = (home.file, *home.also)
@@ -89,9 +89,9 @@ def _missing(name: str, places: Sequence[Path]) -> Path:
 
 
 def fetched(name: str, home: Home) -> Path:
-    """A file of the data set `name` in the cache, downloaded where it is not there.
+    """A file of the data set `name` in the cache, downloaded if necessary.
 
-    Raises UserError if it cannot be, or is another file than its checksum says.
+    Raises UserError if the download fails or its checksum differs.
     """
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(root) / "foveate" / name / home.file
@@ -119,7 +119,7 @@ def fetched(name: str, home: Home) -> Path:
 
 
 def _sha256(content: bytes, packed: bool) -> str:
-    """Of the contents; of the file itself where it cannot be unpacked."""
+    """SHA-256 of the contents, or of the file itself if it cannot be decompressed."""
     digest = hashlib.sha256()
     try:
         with gzip.open(io.BytesIO(content)) if packed else io.BytesIO(content) as file:

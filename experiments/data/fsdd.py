@@ -33,7 +33,7 @@ _COMMIT = "26eb9aaf76e81b692f806f9140c2d2777410d7a1"
 
 
 class Recording(NamedTuple):
-    """One digit, said once."""
+    """One recording of a digit."""
 
     digit: int
     speaker: str
@@ -72,7 +72,7 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 
 def _wanted(name: str) -> str | None:
-    """A member's own name where it is a recording."""
+    """The base name of an archive member if it is a recording."""
     folder, _, file = name.rpartition("/")
     here = folder.rpartition("/")[2] == "recordings"
     return file if here and _FILE.fullmatch(file) else None

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST and its kin: unsigned bytes behind a header, packed or not."""
+"""IDX files, the format of MNIST and its kin: unsigned bytes after a header, gzipped or not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 2**27
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The array of a file, of the shape that its header says.
+    """The array of a file, with the shape given in its header.
 
     Raises UserError if the file is damaged, larger than any such set, or of other numbers.
     """

@@ -2,7 +2,7 @@
 
     [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]   ->  5
 
-An example follows from a stream, a seed and its index alone; its answer is computed while it is
+An example is determined by a stream, a seed and its index; its answer is computed while it is
 drawn.
 """
 
@@ -56,7 +56,7 @@ class Grammar:
 
 
 class Example(NamedTuple):
-    """An expression and what it comes to."""
+    """An expression and its value."""
 
     tokens: tuple[int, ...]
     """Places in VOCABULARY."""
@@ -65,12 +65,12 @@ class Example(NamedTuple):
 
 
 def examples(grammar: Grammar, stream: str, seed: int, begin: int, end: int) -> list[Example]:
-    """Those of the indices from `begin` to before `end`; see `example`."""
+    """The examples with indices from `begin` up to but excluding `end`; see `example`."""
     return [example(grammar, stream, seed, index) for index in range(begin, end)]
 
 
 def example(grammar: Grammar, stream: str, seed: int, index: int) -> Example:
-    """An expression from the grammar, of those whose length is in its range.
+    """An expression from the grammar with a length in its range.
 
     Raises ValueError if such lengths are too rare to be found.
     """

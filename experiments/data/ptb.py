@@ -1,7 +1,7 @@
 """Penn Treebank as prepared by Mikolov et al. (2010): newspaper articles, 10,000 words.
 
-It is licensed by the Linguistic Data Consortium and has no public home: a folder of the user's
-has ptb.train.txt, ptb.valid.txt and ptb.test.txt.
+It is licensed by the Linguistic Data Consortium and has no public home: the user's folder must have
+ptb.train.txt, ptb.valid.txt and ptb.test.txt.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ HOMES = {part: Home(f"ptb.{part}.txt") for part in ("train", "valid", "test")}
 
 @lru_cache(maxsize=1)
 def load(folder: str | Path | None = None) -> Corpus:
-    """What the folder has. Raises UserError if it is not found, or damaged."""
+    """Load the text from the folder. Raises UserError if it is not found, or damaged."""
     return read_corpus(NAME, HOMES, folder)

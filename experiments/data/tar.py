@@ -22,14 +22,14 @@ _XZ = b"\xfd7zXZ\0"
 def read_members(
     name: str, content: bytes, wanted: Callable[[str], str | None]
 ) -> dict[str, bytes]:
-    """Contents of the wanted files of an archive, which is packed by xz, by gzip or not at all.
+    """Contents of the wanted files of an archive, compressed with xz, gzip or not at all.
 
     Args:
-        name: of the archive, for messages.
-        content: of the archive.
-        wanted: what a member's name is to be called; None: left out. Links are always left out.
+        name: name of the archive for error messages.
+        content: bytes of the archive.
+        wanted: maps a member's name to its new name; None: omitted. Links are always omitted.
 
-    Raises UserError if it is damaged, or larger than any such archive.
+    Raises UserError if it is damaged or exceeds the size limit.
     """
     found: dict[str, bytes] = {}
     try:
@@ -58,7 +58,7 @@ def _is_file(member: tarfile.TarInfo) -> bool:
 
 
 def _unpacked(content: bytes) -> bytes:
-    """At most one byte more than are allowed."""
+    """Read at most one byte more than allowed."""
     if content.startswith(_XZ):
         return unxz(content, _MOST_BYTES, _MOST_BYTES)
     if content.startswith(b"\x1f\x8b"):

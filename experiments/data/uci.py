@@ -1,4 +1,4 @@
-"""Public data sets by name, from a local folder or fetched once from their public homes.
+"""Public data sets by name, from a local folder or downloaded once from their public URLs.
 
     load("banknote")                      # the cache, or a download to it
     load("banknote", "some/folder")       # some/folder/banknote/NAME or some/folder/NAME
@@ -23,7 +23,7 @@ UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a set comes from and how its file reads."""
+    """The source of a data set and the format of its file."""
 
     url: str
     sha256: str | None = None
@@ -40,7 +40,7 @@ class Source:
 
     @property
     def file(self) -> str:
-        """The file's name at its home and in a local folder."""
+        """The file's name in the URL and in a local folder."""
         return self.url.rsplit("/", 1)[1]
 
 
@@ -102,7 +102,7 @@ class Dataset:
 
 
 def load(name: str, folder: str | Path | None = None) -> Dataset:
-    """A data set with all its rows in the file's order. Raises UserError, a ValueError."""
+    """Load a data set with all rows in the file's order. Raises UserError, a ValueError."""
     if name not in SOURCES:
         raise UserError(f"data set must be one of {', '.join(sorted(SOURCES))}, got {name!r}")
     path = _find(name, folder if folder is not None else os.environ.get("FOVEATE_DATA"))

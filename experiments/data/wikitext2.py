@@ -1,6 +1,6 @@
 """WikiText-2 (Merity et al. 2017): articles of Wikipedia, 2.1 million tokens, 33,278 words.
 
-CC BY-SA 3.0. The text of PyTorch's example of a language model, rare words as `<unk>`.
+CC BY-SA 3.0. The text of PyTorch's language model example, with rare words as `<unk>`.
 """
 
 from __future__ import annotations
@@ -33,5 +33,7 @@ HOMES = {
 
 @lru_cache(maxsize=1)
 def load(folder: str | Path | None = None) -> Corpus:
-    """All of it, or what a folder has. Raises UserError if it is not found, or damaged."""
+    """Load the whole text, or the text in a folder. Raises UserError if it is not found, or
+    damaged.
+    """
     return read_corpus(NAME, HOMES, folder)

@@ -1,6 +1,6 @@
-"""Texts as numbers: words between blanks, and a word `<eos>` that ends every line.
+"""Texts as indices of whitespace-separated words, with `<eos>` at the end of every line.
 
-Numbers follow the order in which words first appear in the text to learn from.
+Indices follow the order of first appearance in the training text.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Corpus(NamedTuple):
         )
 
     def counts(self) -> Tensor:
-        """How often each word is in the text to learn from: (words,), int64."""
+        """Count of each word in the training text: (words,), int64."""
         return torch.bincount(self.train, minlength=len(self.words))
 
 
@@ -75,9 +75,9 @@ def read_corpus(name: str, homes: Mapping[str, Home], folder: str | Path | None)
 
 
 def frequent(corpus: Corpus, most: int | None) -> Corpus:
-    """With the `most` most frequent words alone, `<unk>` among them; the others become that.
+    """A copy with only the `most` most frequent words including `<unk>`, which replaces the others.
 
-    None: all of them. Of words as frequent the earlier ones are kept.
+    None: all of them. Ties keep the earlier words.
     """
     if most is None or len(corpus.words) <= most:
         return corpus
@@ -92,7 +92,7 @@ def frequent(corpus: Corpus, most: int | None) -> Corpus:
 
 
 def _read(path: Path) -> list[str]:
-    """Words of a file, packed or not, the ends of lines among them."""
+    """Words of a file, compressed or not, including line ends."""
     try:
         data = _unpacked(path)
         text = data.decode()
@@ -105,7 +105,7 @@ def _read(path: Path) -> list[str]:
 
 
 def _unpacked(path: Path) -> bytes:
-    """Contents of a file. Raises UserError if there are too many."""
+    """Contents of a file. Raises UserError if it is too large."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         data: bytes = file.read(_MOST_BYTES + 1)
     if path.suffix == ".xz":

@@ -1,4 +1,4 @@
-"""Unpacking what xz packed, within bounds of bytes and memory."""
+"""xz decompression with limits on size and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["unxz"]
 
 
 def unxz(packed: bytes, most_bytes: int, most_memory: int) -> bytes:
-    """The contents, of too many `most_bytes` + 1 alone.
+    """The decompressed contents, truncated to `most_bytes` + 1.
 
     Raises EOFError if they end too early, LZMAError where they are damaged or need more memory.
     """
