@@ -48,7 +48,7 @@ class AttentionSettings:
 
 
 class NoAttention(nn.Module):
-    """In the place of attention, as a control: adds nothing to tokens."""
+    """A control in place of attention that adds nothing to tokens."""
 
     def forward(self, query: Tensor, *_: Tensor, **__: Any) -> tuple[Tensor, None]:
         """(batch, tokens, width) -> zeros."""
@@ -74,14 +74,14 @@ def make(settings: AttentionSettings, width: int, heads: int, seed: int,
 def prepare_step(
     model: nn.Module, settings: AttentionSettings, seed: int, step: int, run: Callable[[], object]
 ) -> None:
-    """Before a step: fit the maps, or draw their random vectors anew, where it is time.
+    """Fit the maps or redraw their random vectors before a step, if they are due.
 
     Args:
-        model: whose layers' maps.
+        model: the model whose layers have the maps.
         settings: when.
-        seed: of the draws.
-        step: from 1 on.
-        run: passes the batch that is fitted to through the model.
+        seed: seed of the draws.
+        step: number of the step, counted from 1.
+        run: runs the model on the batch for fitting.
     """
     if settings.fit_at == step:
         fit_maps(model, run)
@@ -96,7 +96,7 @@ def prepare_step(
 def fit_maps(model: nn.Module, run: Callable[[], object]) -> None:
     """Fit all layers' maps in turn to the queries and keys that `run` passes through the model.
 
-    A layer behind another one sees that one's map as it is fitted. Padding is left out.
+    Later layers use the fitted maps of earlier ones. Padding is ignored.
     """
 
     def fit(layer: nn.Module, tokens: tuple[Tensor, ...], named: dict[str, Any]) -> None:
@@ -111,8 +111,9 @@ def fit_maps(model: nn.Module, run: Callable[[], object]) -> None:
 
 
 def look_before(model: nn.Module, look: Look, run: Callable[[], object]) -> None:
-    """`run`, with `look` given each attention layer, its tokens and its named arguments before it
-    attends."""
+    """Call `run`, with `look` called on each attention layer, its tokens and its keyword arguments
+    beforehand.
+    """
     hooks = [layer.register_forward_pre_hook(look, with_kwargs=True) for layer in _layers(model)]
     try:
         run()
@@ -122,8 +123,9 @@ def look_before(model: nn.Module, look: Look, run: Callable[[], object]) -> None
 
 
 def is_of_map(name: str) -> bool:
-    """Whether a model's tensor of this name is a feature map's own: its random vectors, and what
-    is fitted to data."""
+    """Whether a model's tensor of this name belongs to a feature map: random vectors or fitted
+    parameters.
+    """
     return ".feature_map." in name
 
 

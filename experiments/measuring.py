@@ -1,4 +1,4 @@
-"""What a model costs to run, and how well it tells classes apart."""
+"""Cost and classification accuracy of a model."""
 
 from __future__ import annotations
 

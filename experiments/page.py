@@ -36,10 +36,10 @@ def render(experiment: ExperimentConfig, summary: Summary, command: str,
 
     Args:
         experiment: its configuration.
-        summary: of the results.
+        summary: summary of the results.
         command: shell command that runs it.
         missing: labels of missing jobs.
-        failed: a reason for each of them that failed.
+        failed: the reason for each failed job.
     """
     unfinished, state = sections_of_state("experiment", missing, failed)
     verdict = [*_verdict(experiment, summary), *unfinished]
@@ -154,7 +154,7 @@ def _published(measure: Measure) -> Callable[[Row], str]:
 
 
 def _cell(cell: Cell | None, measure: Measure) -> str | Markup:
-    """A mean and its interval; how many models came to no number."""
+    """A mean and its interval, and the number of models without a finite value."""
     if cell is None:
         return ""
     alike = len(set(cell.finite)) == 1
@@ -188,7 +188,7 @@ def _claims(summary: Summary) -> list[Markup | Table | None]:
 
 
 def _charts(experiment: ExperimentConfig, curves: Curves) -> list[str]:
-    """Curves of what is measured in training, mean and range over seeds."""
+    """Training curves, mean and range over seeds."""
     drawn = []
     for key, own in sorted(curves.items()):
         lines = []

@@ -26,7 +26,7 @@ _COLUMNS = ("measure", "arm", "step", "mean", "low", "high")
 
 @dataclass(frozen=True, config=State)
 class Facts:
-    """What the tables do not hold."""
+    """The parts of a record that are not in the tables."""
 
     seconds: dict[str, Finite]
     """Of a model of each variant, on average."""
@@ -35,7 +35,7 @@ class Facts:
 
 
 def write_record(record: Path, results: Results, summary: Summary) -> None:
-    """Write everything of a record but its page."""
+    """Write all files of a record except its page."""
     facts = {
         "seconds": results.seconds, "commits": results.commits, "machines": results.machines,
     }  # fmt: skip
@@ -94,9 +94,9 @@ def table(summary: Summary) -> str:
 
 
 def read_table(path: Path) -> dict[str, Models]:
-    """What the models came to, by variant, from a table that `table` wrote.
+    """The models' results by variant, from a table written by `table`.
 
-    UserError where it is no such table.
+    UserError: if it is not such a table.
     """
     try:
         rows = [*csv.DictReader(io.StringIO(read_bytes(path).decode(), newline=""))]

@@ -1,4 +1,4 @@
-"""What an experiment's results come to: means, differences between variants, claims."""
+"""Summary of an experiment's results: means, differences between variants, claims."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Curves = Mapping[str, Mapping[str, tuple[Point, ...]]]
 
 @dataclass(frozen=True)
 class Results:
-    """What trials, or a record of them, hold."""
+    """The results of trials or of their record."""
 
     models: Mapping[str, Models]
     """By variant."""
@@ -56,19 +56,19 @@ class Cell:
 
     @property
     def finite(self) -> np.ndarray:
-        """Those that are numbers."""
+        """The finite values."""
         found = np.array(self.values)
         return found[np.isfinite(found)]
 
     @property
     def without(self) -> str:
-        """How many are none, in words; nothing where all are."""
+        """The number of values that are not finite in words; empty if there are none."""
         none = len(self.values) - len(self.finite)
         return f"NaN in {none} of {len(self.values)}" if none else ""
 
     @property
     def mean(self) -> float | None:
-        """Of those; None without any."""
+        """Mean of the finite values; None if there are none."""
         return float(self.finite.mean()) if len(self.finite) else None
 
     @property
@@ -152,7 +152,7 @@ def of_trials(experiment: ExperimentConfig, parts: Sequence[Trial]) -> Results:
 
 
 def _curves(parts: Sequence[Trial]) -> Curves:
-    """Of every column of the trials' metrics, as far as all seeds of a variant have it."""
+    """Curves of the metrics' columns that all seeds of a variant have."""
     runs: dict[str, list[list[dict[str, float]]]] = {}
     for trial in parts:
         path = trial.directory / METRICS
@@ -173,7 +173,7 @@ def _curves(parts: Sequence[Trial]) -> Curves:
 
 
 def summarise(experiment: ExperimentConfig, results: Results) -> Summary:
-    """What results come to."""
+    """The summary of results."""
     measures = task(experiment.task).measures
     found: dict[str, Models] = {
         variant.name: {
@@ -200,11 +200,11 @@ def summarise(experiment: ExperimentConfig, results: Results) -> Summary:
 
 
 def compare(experiment: ExperimentConfig, found: Mapping[str, Models]) -> Claims:
-    """What papers order, by how much it is so.
+    """The differences in the papers' claimed orders.
 
     Args:
         experiment: whose orders.
-        found: of every variant, those that are done.
+        found: the finished results of every variant.
     """
     by_name = {measure.name: measure for measure in task(experiment.task).measures}
     claims = []

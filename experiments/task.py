@@ -1,4 +1,4 @@
-"""What there is to learn: a task has settings, measures, and a module that learns it."""
+"""A learning task: its settings, its measures, and the module that trains a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Learning:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task, by which the command and pages know it."""
+    """The description of a task for the command and the pages."""
 
     name: str
     """The value of `task` in a YAML."""
@@ -64,7 +64,7 @@ class Task:
 
     @property
     def learn(self) -> Callable[[Learning], dict[str, float]]:
-        """Learns a model and measures it."""
+        """Trains a model and measures it."""
         learn: Callable[[Learning], dict[str, float]] = import_module(self.module).learn
         return learn
 

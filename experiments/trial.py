@@ -33,7 +33,7 @@ INPUTS, RESULT = "inputs.json", "result.json"
 
 @checked_dataclass(frozen=True, config=State)
 class Result:
-    """What a trial came to, as its file says."""
+    """The result of a trial, as stored in its file."""
 
     inputs: dict[str, Any]
     """What it was made from."""
@@ -131,7 +131,7 @@ class Trial(Job):
             raise UserError(refusal(error)) from None
 
     def inputs(self) -> dict[str, Any]:
-        """What it is made from, as JSON has it."""
+        """The trial's inputs as JSON data."""
         known = {
             "task": self.task,
             "start": None if self.origin is None else self.origin.directory.name,
@@ -145,7 +145,9 @@ def trials(
     experiment: ExperimentConfig, out: Path, source: str | Path, quick: bool = False,
     data: str | None = None,
 ) -> list[Trial]:  # fmt: skip
-    """All of an experiment: of each seed all variants. Raises UserError if settings are wrong."""
+    """All trials of an experiment: all variants of each seed. Raises UserError if settings are
+    wrong.
+    """
     found: list[Trial] = []
     settings = {one.name: settings_of(experiment, one, quick, source) for one in experiment.arms}
     for seed in experiment.seeds:
@@ -162,6 +164,6 @@ def trials(
 
 
 def _seconds(folder: Path) -> float:
-    """For which a model was fitted before."""
+    """Seconds of fitting so far."""
     fitted = facts_of(folder)
     return 0.0 if fitted is None or not fitted.rows else fitted.rows[-1].get("wall_s") or 0.0

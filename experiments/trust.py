@@ -1,4 +1,4 @@
-"""How far a model's attention estimates softmax attention, by what its layers are given."""
+"""The error of a model's attention relative to softmax attention, on the inputs of its layers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ absolute differences."""
 
 @torch.no_grad()
 def trust(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
-    """What `TRUST` names, of what `run` passes through the model; zeros without estimates."""
+    """The measures in `TRUST` for the inputs that `run` passes through the model; zeros without
+    estimates.
+    """
     found: list[Tensor] = []
 
     def look(layer: nn.Module, tokens: tuple[Tensor, ...], _: dict[str, Any]) -> None:
@@ -42,7 +44,7 @@ def trust(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
 
 
 def _compared(features: attention.FeatureMap, q: Tensor, k: Tensor) -> Tensor:
-    """Of queries and keys (batch, heads, tokens, d)."""
+    """The measures for queries and keys (batch, heads, tokens, d)."""
     seen = attention.diagnose(features, q, k)
     differ = attention_matrix(features, q, k) - (q @ k.mT).softmax(-1)
     distance = 0.5 * differ.abs().sum(-1).mean()

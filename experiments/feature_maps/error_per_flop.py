@@ -198,7 +198,7 @@ def measure(arguments: Namespace) -> dict[str, Any]:
 
 
 def references(x: Tensor, y: Tensor, values: Tensor) -> dict[str, float]:
-    """FLOPs a token of exact attention at this length, and the error of the values' mean."""
+    """FLOPs per token of exact attention at this length, and the error of the values' mean."""
     exact = (x @ y.mT).softmax(-1) @ values
     counted = count(lambda: functional.scaled_dot_product_attention(x, y, values, scale=1.0))
     return {
@@ -231,7 +231,7 @@ def _cell(row: dict[str, Any] | None) -> str:
 
 
 def show(results: dict[str, Any]) -> Iterator[str]:
-    """Errors by map and F, then the best maps by budget."""
+    """Errors by map and F, then the best maps per budget."""
     width = max(map(len, MAPS))
     for kind, result in results.items():
         features = sorted({row["F_allowed"] for row in result["maps"]})
@@ -253,7 +253,7 @@ def show(results: dict[str, Any]) -> Iterator[str]:
 
 
 def draw(results: dict[str, Any]) -> Any:
-    """A column a kind of data: kernel error above, attention error below."""
+    """One column per kind of data: kernel error above, attention error below."""
     plot, axes = figure.new_figure(len(results), 2, size=(3.9, 3.3))
     for column, (kind, result) in zip(axes.T, results.items(), strict=True):
         for axis, error in zip(column, ("kernel_error", "attention_error"), strict=True):
@@ -274,7 +274,7 @@ def draw(results: dict[str, Any]) -> Any:
             result["references"]["mean_of_values_error"],
             color="k", ls="--", lw=1, label="mean of the values",
         )  # fmt: skip
-        # A map far off would squeeze all others.
+        # An outlier would compress the scale of all others.
         for axis in column:
             low, high = axis.get_ylim()
             axis.set_ylim(low, min(high, 20))

@@ -39,7 +39,7 @@ def gram_error(name: str, rows: Tensor, seed: int) -> float:
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a length, a map and a way, moved or centred: the median error."""
+    """One entry per length, map and treatment (moved or centred): the median error."""
     draws, seed = 2 if arguments.quick else 21, arguments.seed
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(ROWS, DIM, generator=generator, dtype=torch.float64) * DIM**-0.5

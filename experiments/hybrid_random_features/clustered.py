@@ -134,7 +134,7 @@ def make_data(
 
 
 def errors_of(label: str, m: int, x: Tensor, y: Tensor, repetitions: int, seed: int) -> list[float]:
-    """Mean squared error over pairs, a repetition each; x, y (2, 1000, d)."""
+    """Mean squared error over pairs for each repetition; x, y (2, 1000, d)."""
     options: dict[str, Any] = {"dim": D, "num_features": m, "projection": "iid", **MAPS[label]}
     fm = attention.feature_map(**options)
     fm.fit(x.flatten(0, 1).float(), y.flatten(0, 1).float())
@@ -154,7 +154,7 @@ def errors_of(label: str, m: int, x: Tensor, y: Tensor, repetitions: int, seed: 
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a data set, m and map, beside the published range."""
+    """One entry per data set, m and map, next to the published range."""
     counts = COUNTS[:1] if arguments.quick else COUNTS
     repetitions = 5 if arguments.quick else REPETITIONS
     results = []

@@ -53,7 +53,7 @@ COLOURS = ("C0", "C9", "C8", "C2", "lime", "C1", "C3", "C7", "k", "C5", "C4", "C
 
 
 class Map(NamedTuple):
-    """A candidate: what to build, and what it costs."""
+    """A candidate: its construction and its cost."""
 
     name: str
     options: dict[str, Any]
@@ -98,7 +98,7 @@ MAPS = (
 
 
 def cost(candidate: Map, m: int, d: int, dv: int) -> int:
-    """FLOPs a token a side with m vectors a base."""
+    """FLOPs per token and side with m vectors per base."""
     hybrid = "base" in candidate.options
     features = candidate.functions * m
     rows = candidate.vectors * m + (N if hybrid else 0)
@@ -132,7 +132,7 @@ def _tokens(r: float, d: int, generator: torch.Generator) -> tuple[Tensor, Tenso
 
 
 def errors_of(candidate: Map, d: int, dv: int, draws: int, seed: int) -> list[dict[str, Any]]:
-    """One row a length; `draws` independent sets of vectors, held as heads of one map."""
+    """One row per length; `draws` independent sets of vectors, stored as heads of one map."""
     budget = 2 * d * REFERENCE_M + REFERENCE_M + 2 * REFERENCE_M * dv
     m = vectors_within(candidate, budget, d, dv)
     options = dict(candidate.options)
@@ -193,7 +193,7 @@ def draw(results: Sequence[dict[str, Any]], r: float = 1.5) -> Any:
 
 @torch.no_grad()
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a size, map and length."""
+    """One entry per size, map and length."""
     draws = 8 if arguments.quick else 150
     return [
         row

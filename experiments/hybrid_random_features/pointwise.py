@@ -80,7 +80,7 @@ def pair(radius: float, angles: Tensor, generator: torch.Generator) -> tuple[Ten
 
 
 def estimates(options: dict[str, Any], x: Tensor, y: Tensor, draws: int, seed: int) -> Tensor:
-    """(draws, angles): kernel estimates, each draw with random vectors of its own."""
+    """(draws, angles): kernel estimates, each draw with independent random vectors."""
     heads = min(DRAWS_AT_ONCE, draws)
     fm = attention.feature_map(
         dim=DIM, projection="iid", heads=heads, dtype=torch.float64, seed=seed, **options
@@ -96,7 +96,7 @@ def estimates(options: dict[str, Any], x: Tensor, y: Tensor, draws: int, seed: i
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a length and map."""
+    """One entry per length and map."""
     draws, angles = (100, 5) if arguments.quick else (10_000, 25)
     seed = arguments.seed
     generator = torch.Generator().manual_seed(seed)
@@ -127,7 +127,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def draw(results: list[dict[str, Any]]) -> Any:
-    """A row a length: percentiles by map, then the relative errors of all."""
+    """One row per length: percentiles by map, then the relative errors of all maps."""
     labels = list(dict.fromkeys(r["map"] for r in results))
     plot, axes = figure.new_figure(len(labels) + 1, len(LENGTHS), size=(3.4, 2.9))
     for row, radius in zip(axes, LENGTHS, strict=True):

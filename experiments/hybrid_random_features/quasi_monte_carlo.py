@@ -56,7 +56,7 @@ def rows(name: str, folder: str | None) -> Tensor:
 
 
 def build(method: str, dim: int, seed: int) -> attention.FeatureMap:
-    """The map of a method, at equal cost."""
+    """The feature map of a method at equal cost."""
     name, projection = METHODS[method]
     options: dict[str, Any] = {"num_features": BASE_M}
     if name == "angular_hybrid":
@@ -103,7 +103,7 @@ def draw(results: list[dict[str, Any]]) -> Any:
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a set and method."""
+    """One entry per set and method."""
     repeats = 10 if arguments.quick else 500
     results = []
     for name in SETS:
@@ -115,7 +115,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def show(results: list[dict[str, Any]]) -> Iterator[str]:
-    """Ours beside the published errors."""
+    """Our errors next to the published ones."""
     yield f"MSE of the softmax kernel, 1e-3, {PAIRS} pairs"
     table = []
     for r in results:

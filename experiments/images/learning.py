@@ -1,4 +1,4 @@
-"""Learning to tell images of clothes apart."""
+"""Classification of Fashion-MNIST."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def check(settings: ImagesConfig, data: str | None) -> None:
 
 
 def learn(learning: Learning, also: Also | None = None) -> dict[str, float]:
-    """Learn, and measure on the test images; `also` gives more of the model and images."""
+    """Train a model and measure it on the test images; `also` returns further measures of the model
+    and images.
+    """
     settings: ImagesConfig = learning.settings
     whole, test = (part.to(learning.device) for part in fashion_mnist.load(learning.data))
     known = len(whole.images) - settings.held_out

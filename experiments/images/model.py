@@ -14,11 +14,11 @@ _CLASSES, _SIDE_PX = 10, 28
 
 
 class ImageTransformer(nn.Module):
-    """Patches as tokens, a class token before them."""
+    """Patches as tokens, preceded by a class token."""
 
     def __init__(self, settings: ImagesConfig, seed: int) -> None:
-        """`seed` is of the initial weights and the random vectors. Raises ValueError for sizes that
-        do not fit.
+        """`seed` is the seed of the initial weights and the random vectors. Raises ValueError for
+        sizes that do not fit.
         """
         super().__init__()
         side, width = settings.patch_px, settings.width

@@ -1,4 +1,4 @@
-"""Settings of image Transformers, and what is measured of them."""
+"""Settings and measures of image Transformers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning to tell images of clothes apart, and how far attention estimates softmax meanwhile."""
+"""Classification of Fashion-MNIST, and the error of attention's softmax estimates meanwhile."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["check", "learn"]
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure on the test images."""
+    """Train a model and measure it on the test images."""
     return images.learn(learning, lambda model, pictures: trust(model, lambda: model(pictures)))

@@ -1,4 +1,4 @@
-"""The softmax over all words: its loss, the penalty of lengths, and perplexity."""
+"""The softmax over all words: its loss, the length penalty, and perplexity."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def length_penalty(settings: LanguageConfig, queries: Tensor, keys: Tensor) -> T
 def full_loss(
     settings: LanguageConfig, model: LanguageModel, queries: Tensor, targets: Tensor
 ) -> Tensor:
-    """Cross-entropy of the softmax over all words, and the penalty of lengths."""
+    """Cross-entropy of the softmax over all words plus the length penalty."""
     loss = functional.cross_entropy(model.logits(queries), targets.flatten())
     if settings.length_penalty:
         loss = loss + length_penalty(settings, queries, model.keys)

@@ -1,4 +1,4 @@
-"""A language model: an LSTM whose outputs, the queries, meet the words' own vectors, the keys.
+"""A language model: an LSTM whose outputs are queries and whose word vectors are the keys.
 
 The LSTM reads the same vectors (tied: Inan et al. 2017; Press and Wolf 2017), and no bias is added:
 the softmax is one of dot products alone (Hybrid Random Features, appendix I).
@@ -18,13 +18,13 @@ _COLUMNS, _SPAN = 10, 64
 
 
 class LanguageModel(nn.Module):
-    """It keeps the LSTM's state between steps, so that it reads on where it was."""
+    """It keeps the LSTM's state between steps, so that reading continues."""
 
     memory: Tensor
     """(2, layers, batch, width): h and c after the last step."""
 
     def __init__(self, settings: LanguageConfig, words: int, seed: int) -> None:
-        """`seed` is of the initial weights."""
+        """`seed` is the seed of the initial weights."""
         super().__init__()
         width, self.layers = settings.width, settings.layers
         self.temperature = settings.temperature
@@ -43,7 +43,7 @@ class LanguageModel(nn.Module):
         return self.embed.weight
 
     def blank(self, batch: int) -> Tensor:
-        """A memory of nothing, (2, layers, batch, width)."""
+        """The initial memory, (2, layers, batch, width)."""
         size = (2, self.layers, batch, self.lstm.hidden_size)
         return torch.zeros(size, device=self.keys.device)
 
@@ -53,8 +53,9 @@ class LanguageModel(nn.Module):
         return self.dropout(found), torch.stack(state)
 
     def read_on(self, tokens: Tensor, anew: bool) -> Tensor:
-        """The next tokens (span, batch) -> queries (span * batch, width), from the memory that the
-        last ones left, or from none."""
+        """The next tokens (span, batch) -> queries (span * batch, width), starting from the last
+        memory or from the initial one.
+        """
         before = torch.zeros_like(self.memory) if anew else self.memory
         queries, after = self(tokens, before)
         self.memory = after.detach()
@@ -66,21 +67,22 @@ class LanguageModel(nn.Module):
 
 
 def columns_of(text: Tensor, batch: int) -> Tensor:
-    """A text (tokens,) in `batch` stretches side by side: (tokens / batch, batch)."""
+    """A text (tokens,) as `batch` parallel segments: (tokens / batch, batch)."""
     length = len(text) // batch
     return text[: length * batch].view(batch, length).mT
 
 
 def span_of(columns: Tensor, step: int, span: int) -> tuple[Tensor, Tensor, bool]:
-    """What a step from 1 on reads (span, batch), the word after each, and whether the text begins
-    there."""
+    """The input of a step (span, batch), counted from 1, the next words, and whether the text
+    starts there.
+    """
     place = (step - 1) % ((len(columns) - 1) // span) * span
     return columns[place : place + span], columns[place + 1 : place + span + 1], place == 0
 
 
 @torch.no_grad()
 def queries_over(model: LanguageModel, text: Tensor) -> tuple[Tensor, Tensor]:
-    """Queries (n, width) over a text (tokens,), and the word after each (n,), by place in it."""
+    """Queries (n, width) over a text (tokens,) and the next words (n,), in order."""
     columns = columns_of(text, min(_COLUMNS, len(text) // 2))
     memory, found = model.blank(columns.shape[1]), []
     for part in columns[:-1].split(_SPAN):

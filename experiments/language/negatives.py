@@ -1,7 +1,7 @@
-"""Words drawn in place of all, and the loss that they give.
+"""Sampled softmax: sampled words in place of all, and the resulting loss.
 
-Weights of all words are made for each token here, O(words F): at these sizes a matrix product. A
-tree of sums of features (Rawat et al. 2019) draws a word in O(F log words) instead, with the same
+Weights of all words are computed for each token here, O(words F): at these sizes a matrix product.
+A tree of sums of features (Rawat et al. 2019) draws a word in O(F log words) instead, with the same
 distribution but for the clipping of negative estimates.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["Drawn", "draw", "sampled_loss"]
 
 
 class Drawn(NamedTuple):
-    """Words for n tokens."""
+    """Sampled words for n tokens."""
 
     words: Tensor
     """(n, negatives)."""
@@ -35,15 +35,15 @@ def draw(
     weights: Tensor, targets: Tensor, negatives: int, generator: torch.Generator,
     uniform: float = 0.0, among_all: bool = True,
 ) -> Drawn:  # fmt: skip
-    """Words in proportion to their weights, with repetition.
+    """Sample words in proportion to their weights, with replacement.
 
     Args:
-        weights: (n, words), negative ones taken as 0.
+        weights: (n, words), negative ones clipped to 0.
         targets: (n,), true words.
         negatives: how many.
-        generator: of the draws.
-        uniform: this share of a draw is uniform: a word of weight 0 has a chance too.
-        among_all: among all words, the true one too, or among the others.
+        generator: random generator of the draws.
+        uniform: share of uniform sampling, which gives words of weight 0 a positive probability.
+        among_all: whether to sample among all words or only among those other than the true one.
     """
     own = targets.unsqueeze(-1)
     chances = (1 - uniform) * shares(weights) + uniform / weights.shape[-1]
@@ -56,13 +56,14 @@ def sampled_loss(
     queries: Tensor, keys: Tensor, targets: Tensor, drawn: Drawn, temperature: float,
     correct_true: bool,
 ) -> Tensor:  # fmt: skip
-    """Cross-entropy of the true word among the drawn ones, logits corrected for their chances q.
+    """Cross-entropy of the true word among the sampled ones, with logits corrected for their
+    probabilities q.
 
     Args:
         queries: (n, d).
         keys: (words, d).
         targets: (n,), true words.
-        drawn: what the true word stands among.
+        drawn: the sampled words.
         correct_true: all logits lose log q, and words are drawn among all: the best logits are then
             those of the full softmax (Jean et al. 2015), as by Bayes' rule they tell the true word
             from those drawn. Or the drawn ones alone lose log(negatives q), and they and q are

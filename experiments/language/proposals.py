@@ -17,19 +17,19 @@ _KEYS_AT_ONCE = 4096
 
 
 class Proposal(nn.Module):
-    """Weights of words, each query's up to a factor of its own; estimates can be negative."""
+    """Weights of words, up to a factor per query; estimates can be negative."""
 
     features: int
     """F, numbers of the vectors whose product a weight is; 0: none."""
 
     def fit(self, queries: Tensor, keys: Tensor) -> None:
-        """Parameters that follow from queries and keys (n, d)."""
+        """Set the parameters that depend on queries and keys (n, d)."""
 
     def redraw(self, generator: torch.Generator) -> None:
         """New random vectors."""
 
     def of_query(self, query: Tensor) -> object:
-        """What is made of a query (1, d) before it meets the words."""
+        """The transformation of a query (1, d) before its product with the words."""
 
     def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
         """(n, d) and (words, d) -> (n, words)."""
@@ -94,15 +94,15 @@ class MapProposal(Proposal):
 
 
 def make_proposal(settings: ProposalSettings, width: int, counts: Tensor, seed: int) -> Proposal:
-    """The proposal of settings.
+    """Build the proposal of given settings.
 
     Args:
         settings: which.
-        width: d, of queries and keys.
-        counts: of the words in the text, (words,).
-        seed: of the random vectors.
+        width: dimension d of queries and keys.
+        counts: counts of the words in the text, (words,).
+        seed: seed of the random vectors.
 
-    Raises ValueError for a map, or an option of one, that there is not.
+    Raises ValueError for an unknown map or option.
     """
     known: dict[str, Callable[[], Proposal]] = {
         "softmax": lambda: ExactProposal(width),

@@ -1,4 +1,4 @@
-"""Learning a language model from a few drawn words a token, by what draws them."""
+"""Training of a language model with a few sampled words per token, by sampling method."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MEASURED = 500
 
 
 class Sampling(nn.Module):
-    """A model, and what draws its negatives."""
+    """A model and the proposal that samples its negatives."""
 
     def __init__(self, settings: SampledSoftmaxConfig, text: Corpus, seed: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Sampling(nn.Module):
             self.proposal = make_proposal(settings.proposal, settings.width, counts, seed)
 
     def seen(self, vectors: Tensor) -> Tensor:
-        """Queries or keys (n, d) as the proposal has them: exp of their product is its kernel."""
+        """Queries or keys (n, d) scaled for the proposal: exp of their product is its kernel."""
         own = self.settings.sampling_temperature
         if own is None:
             return vectors * self.settings.temperature**0.5
@@ -45,13 +45,13 @@ class Sampling(nn.Module):
 
     @torch.no_grad()
     def weights(self, queries: Tensor) -> Tensor:
-        """Of all words for queries (n, d): (n, words)."""
+        """Weights of all words for queries (n, d): (n, words)."""
         if self.proposal is None:
             return self.model.logits(queries).softmax(-1)
         return self.proposal.weights(self.seen(queries), self.seen(self.model.keys))
 
     def loss(self, queries: Tensor, targets: Tensor, generator: torch.Generator) -> Tensor:
-        """Of queries (n, d) and true words (n,)."""
+        """The loss for queries (n, d) and true words (n,)."""
         if self.proposal is None:
             return full_loss(self.settings, self.model, queries, targets)
         own, keys = self.settings, self.model.keys
@@ -73,7 +73,7 @@ def check(settings: SampledSoftmaxConfig, data: str | None) -> None:
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure with the full softmax."""
+    """Train a model and measure it with the full softmax."""
     settings: SampledSoftmaxConfig = learning.settings
     text = text_of(settings, learning.data, learning.device)
     whole = Sampling(settings, text, learning.seed).to(learning.device)

@@ -1,4 +1,4 @@
-"""Settings of language models and of softmax sampling, and what is measured of them."""
+"""Settings and measures of language models and of softmax sampling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STRICT = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_na
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ProposalSettings:
-    """What stands in for the softmax over all words."""
+    """The approximation of the softmax over all words."""
 
     feature_map: str = "softmax"
     """One of `attention.available()`; softmax: the exact kernel; uniform: all words alike; unigram:
@@ -37,7 +37,7 @@ class ProposalSettings:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class LanguageConfig:
-    """An LSTM whose word vectors are those of its softmax too."""
+    """An LSTM whose word vectors are tied to its softmax."""
 
     corpus: Literal["wikitext2", "ptb"] = "wikitext2"
     """Which text."""
@@ -81,7 +81,7 @@ class SoftmaxErrorsConfig(LanguageConfig):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class SampledSoftmaxConfig(LanguageConfig):
-    """Learning from a few words in place of all."""
+    """Training with a few sampled words in place of all."""
 
     proposal: ProposalSettings | None = None
     """Which words; null: all, the full softmax."""

@@ -1,7 +1,7 @@
-"""How far random features' softmax over all words is from the exact one, of one model.
+"""The error of random features' softmax over all words relative to a model's exact softmax.
 
-An arm with a model to start from measures on that; one without learns it first, with the full
-softmax. `lengths.csv` in an arm's folder has quantiles of the lengths of its queries and keys.
+A variant with a model to start from is measured on it; one without trains it first, with the full
+softmax. `lengths.csv` in a variant's folder has quantiles of the lengths of its queries and keys.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check(settings: SoftmaxErrorsConfig, data: str | None) -> None:
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn the model, or take it from where the arm starts, and measure."""
+    """Train the model, or load the one from which the variant starts, and measure it."""
     settings: SoftmaxErrorsConfig = learning.settings
     text = text_of(settings, learning.data, learning.device)
     model = LanguageModel(settings, len(text.words), learning.seed).to(learning.device)
@@ -104,7 +104,7 @@ def _errors(
 
 
 def _scaled(vectors: Tensor, settings: SoftmaxErrorsConfig) -> Tensor:
-    """Queries or keys (n, d) by the root of tau, so that their products are the logits."""
+    """Queries or keys (n, d) times the root of tau, so that their products are the logits."""
     if settings.length is not None:
         vectors = settings.length * functional.normalize(vectors, dim=-1)
     return settings.temperature**0.5 * vectors

@@ -1,4 +1,4 @@
-"""Which text a language model learns from."""
+"""The training text of a language model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _CORPORA = {"wikitext2": wikitext2.load, "ptb": ptb.load}
 
 
 def text_of(settings: LanguageConfig, data: str | None, device: str = "cpu") -> Corpus:
-    """The text, its rare words left out. Raises UserError if it is not found, or damaged."""
+    """Load the text without its rare words. Raises UserError if it is not found, or damaged."""
     return frequent(_CORPORA[settings.corpus](data), settings.vocabulary).to(device)
 
 
 def check_text(settings: LanguageConfig, data: str | None) -> Corpus:
-    """The same. Raises ValueError if it is too short for a step."""
+    """Load the text. Raises ValueError if it is too short for a step."""
     text = text_of(settings, data)
     least = settings.batch * (settings.span + 1)
     if len(text.train) < least:

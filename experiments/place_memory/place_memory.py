@@ -1,4 +1,4 @@
-"""Which feature map remembers places: a profile seen ahead, asked for behind.
+"""Comparison of feature maps in a memory of places: a profile seen ahead is recalled behind.
 
     python -m experiments.place_memory.place_memory [--out DIR] [--seed S] [--quick]
 
@@ -44,7 +44,7 @@ EXACT, GRID, MEAN = "exact attention", "grid of 1 cm", "mean of all that was see
 
 @dataclass(frozen=True)
 class Paths:
-    """Walks and what is asked of them."""
+    """Paths and the queries on them."""
 
     places: Tensor
     """(paths, STEPS, SEEN), metres from the start."""
@@ -67,7 +67,7 @@ class Arm:
 
 
 def arms() -> list[Arm]:
-    """All arms, exact attention first, whose answers the others' are compared with."""
+    """All variants, beginning with exact attention, the reference of the others."""
 
     def harmonic(m: int, rule: str = "sum") -> Callable[..., attention.LinearMemory]:
         return lambda kappa, rate: attention.LinearMemory(
@@ -104,7 +104,7 @@ def arms() -> list[Arm]:
 
 
 def walk(paths: int, seed: int) -> Paths:
-    """Draw paths, each with stones of its own."""
+    """Draw paths with independent stones."""
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -134,7 +134,7 @@ def on_circle(places: Tensor, kappa: float) -> Tensor:
 
 
 def keys_of(memory: attention.LinearMemory, places: Tensor, kappa: float) -> Tensor:
-    """Places (...) as the memory's keys (..., d)."""
+    """Map places (...) to the memory's keys (..., d)."""
     return places.unsqueeze(-1) if memory.dim == 1 else on_circle(places, kappa)
 
 
@@ -186,7 +186,7 @@ def by_grid(paths: Paths) -> Tensor:
 
 
 def answered(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> Tensor:
-    """Answers of an arm."""
+    """The answers of a variant."""
     if arm.label == MEAN:
         return torch.full_like(paths.truth, float(paths.holes.mean()))
     if arm.label == GRID:

@@ -2,11 +2,11 @@
 
     python -m experiments.place_memory.place_memory_width
 
-The arms are those of a study whose memory is linear attention over places of given geometry. Walks
-of the disturbed expert on validation terrains are collected once; every fourth is held out. Each
-arm is cloned from the others with each width, with fewer gradient steps than the study takes.
-Chosen, for the study's `policy.width_m`, is the widest whose held-out loss is at most 1 % above the
-least: so few walks tell closer ones not apart, and wide kernels need fewer features.
+The variants are those of a study whose memory is linear attention over places of given geometry.
+Walks of the disturbed expert on validation terrains are collected once; every fourth is held out.
+Each variant is cloned from the others with each width, with fewer gradient steps than the study
+takes. Chosen, for the study's `policy.width_m`, is the widest whose held-out loss is at most 1 %
+above the least: so few walks tell closer ones not apart, and wide kernels need fewer features.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
 
 
 def collected(job: BCConfig, walks: int) -> Demonstrations:
-    """The disturbed expert's walks on validation terrains."""
+    """Rollouts of the expert with noise on validation terrains."""
     seeds = range(VALIDATION_SEEDS_FROM, VALIDATION_SEEDS_FROM + walks)
     tasks = [Task(seed, job.disturbance, job.disturbance_steps) for seed in seeds]
     plain = configuration.dump(job)["policy"]
@@ -76,7 +76,7 @@ def collected(job: BCConfig, walks: int) -> Demonstrations:
 
 
 def loss(job: BCConfig, data: Demonstrations, width_m: float, updates: int) -> float:
-    """Held-out loss of an arm cloned with a width."""
+    """Held-out loss of a variant cloned with a width."""
     assert isinstance(job.policy, PlaceMemoryConfig)
     settings = dataclasses.replace(job.policy, width_m=width_m)
     job = dataclasses.replace(job, policy=settings, updates=updates)
@@ -96,7 +96,7 @@ def chosen(widths_m: Sequence[float], losses: Sequence[float]) -> float:
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Any:
-    """Held-out loss by width, a line an arm."""
+    """Held-out loss by width, one line per variant."""
     plot, axes = figure.new_figure(1, size=(6.0, 4.0))
     axis = axes[0, 0]
     for row in rows:
@@ -107,7 +107,7 @@ def draw(rows: Sequence[dict[str, Any]]) -> Any:
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry an arm: losses by width and the width chosen. Raises UserError."""
+    """One entry per variant: losses by width and the chosen width. Raises UserError."""
     if arguments.walks < 2:
         raise UserError(f"--walks must be at least 2, one of them held out, got {arguments.walks}")
     widths_m = WIDTHS_M[1::2] if arguments.quick else WIDTHS_M
@@ -130,7 +130,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def show(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Held-out losses by arm and width, and the width chosen, in cm."""
+    """Held-out losses by variant and width, and the chosen width, in cm."""
     table = [
         (r["arm"], *(f"{value:.3f}" for value in r["losses"]), f"{100 * r['chosen_m']:g}")
         for r in rows

@@ -1,9 +1,9 @@
-"""What does linear attention over a policy's keys lose against exact attention over the same keys?
+"""The loss of linear attention relative to exact attention over the same keys of a policy.
 
     python -m experiments.place_memory.same_keys
 
 RUN is a run's directory, a checkpoint or a policy that ships, whose memory of places is linear: one
-a training seed. Each walks twice on the same terrains: as it is, and with softmax attention over
+a training seed. Each runs twice on the same terrains: as it is, and with softmax attention over
 all of the episode in place of the memory. Every parameter is kept, of keys and of the controller;
 nothing is trained again. Intervals of 95 % are over seeds and terrains.
 """
@@ -76,7 +76,7 @@ def compared(runs: Sequence[dict[str, list[list[float]]]]) -> dict[str, Any]:
 
 
 def draw(results: dict[str, Any]) -> Any:
-    """Reward with linear memory against reward with exact, a point a terrain."""
+    """Reward with linear memory against reward with exact memory, one point per terrain."""
     plot, axes = figure.new_figure(1)
     axis = axes[0, 0]
     for name, run in results["runs"].items():

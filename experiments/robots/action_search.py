@@ -145,7 +145,7 @@ def found_by(
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """A row for each search."""
+    """One row per search."""
     steps, batch, contexts = (10, 8, 1) if arguments.quick else (1500, 128, 100)
     seed = arguments.seed
     weights = torch.randn(CONTEXT, 8, generator=torch.Generator().manual_seed(seed)) / 4

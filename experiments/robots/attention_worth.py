@@ -1,12 +1,12 @@
-"""What learned attention is worth: the policy with it, with a random mask and without.
+"""The benefit of learned attention: the policy with it, with a random mask and without a mask.
 
     python -m experiments.robots.attention_worth
 
 Trains three policies from scratch by the same command, seed and budget, which differ in the tokens
 that they keep alone: the best by attention, a fixed random set of the same size, or all. Then it
 evaluates them on the same unseen terrains, with the attention policy once more under a random mask
-and once without its mask; `DIR/evaluation/evaluation.json` has the figures. Started again, it goes
-on with the runs that it finds.
+and once without its mask; `DIR/evaluation/evaluation.json` has the figures. When restarted, it
+resumes the existing runs.
 """
 
 import os
@@ -62,7 +62,7 @@ def run(args: Namespace) -> int:
 
 main = figure.file_command(
     run,
-    figure.option("--out", required=True, metavar="DIR", help="everything is written here"),
+    figure.option("--out", required=True, metavar="DIR", help="output directory"),
     figure.option("--config", help="ES configuration (default: the packaged one)"),
     figure.option("--patch", nargs=2, type=int, default=[1, 1], help="token size, pixels"),
     figure.option("--keep", type=float, default=0.2, help="share of tokens kept"),

@@ -5,8 +5,8 @@
     python -m training.evaluate experiments.robots.blind_walkers:BlindBackward \\
         --env SteppingStones-v0 --episodes 40 --set walk_back=true episode_s=18
 
-The scripted blind walker corrects nothing at all, and so leaves a path that turns even where it has
-no gaps. These are the fairer floors: what they lack is footholds alone.
+The scripted blind policy corrects nothing at all, and so leaves a path that turns even without
+gaps. These are the fairer floors: what they lack is footholds alone.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ class Steered:
         """Begin an episode."""
 
     def act(self, observation: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
-        """The expert's action, of which offsets are 0 while the walker is blind."""
+        """The expert's action with zero offsets while the policy is blind."""
         action: NDArray[np.float32] = self._env.get_wrapper_attr("expert_action")()
         if self._is_blind(observation):
             action[:8] = 0.0
@@ -43,7 +43,7 @@ class Steered:
 
 
 class BlindBackward(Steered):
-    """Sees ahead and is blind while it is told to walk backward."""
+    """Sees ahead, and is blind while it is commanded to walk backward."""
 
     def _is_blind(self, observation: dict[str, NDArray[np.float32]]) -> bool:
         return bool(observation["proprio"][-1] < 0)

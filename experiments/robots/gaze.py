@@ -23,7 +23,7 @@ DISTRACTIONS = ("depth_false_returns", "depth_dropped_blocks", "clutter_per_m")
 
 
 def run(args: Namespace) -> None:
-    """Print what each policy keeps. Raises UserError."""
+    """Print the shares that each policy keeps. Raises UserError."""
     distraction = settings_given(args.distract)
     unknown = sorted(distraction.keys() - set(DISTRACTIONS))
     if unknown:
@@ -55,7 +55,7 @@ main = figure.file_command(
     figure.option("--episodes", type=positive, default=4, help="terrains of the oracle's rollouts"),
     figure.option(
         "--distract", nargs="+", action="extend", default=[], metavar="KEY=VALUE",
-        help=f"what the cameras see besides: {', '.join(DISTRACTIONS)}",
+        help=f"distraction in the cameras' images: {', '.join(DISTRACTIONS)}",
     ),
 )  # fmt: skip
 

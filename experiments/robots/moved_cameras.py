@@ -1,12 +1,12 @@
-"""How well a policy walks whose cameras were moved, turned or changed, without training it again.
+"""Success of a policy whose cameras were moved, turned or changed, without retraining.
 
     python -m experiments.robots.moved_cameras
     python -m experiments.robots.moved_cameras
 
 RUN is a run's directory, a checkpoint or a policy that ships; without any, the one that votes for
 footholds. Every pose is walked on the same terrains as the cameras as they were, so that what is
-lost is measured pair by pair. A pose is kept in the file as soon as it is walked; started again,
-the command goes on with what is missing.
+lost is measured pair by pair. Each pose is saved as soon as it is evaluated; when restarted, the
+command evaluates the missing ones.
 
 A loss is told from chance by random signs (`training.interventions.verdict`), one-sided, all poses
 of a policy corrected together (Holm); the interval of a difference is Bonett and Price's, for
@@ -88,7 +88,7 @@ def posed(agent: Agent, pose: str) -> Agent:
 
 
 def walk(agent: Agent, seeds: Sequence[int], workers: int) -> dict[str, Any]:
-    """What each terrain came to; or why the policy refuses these cameras."""
+    """The outcome of each terrain, or the reason why the policy rejects these cameras."""
     with agent.make_env() as env:
         try:
             agent.make_policy(env)
@@ -110,7 +110,7 @@ def measure(
     agents: Sequence[Agent], poses: Sequence[str], seeds: Sequence[int], workers: int,
     results: dict[str, dict[str, Any]],
 ) -> Iterator[None]:  # fmt: skip
-    """Walk what `results` lacks, by policy and pose, and put it there, one a turn."""
+    """Evaluate the policies and poses missing in `results` and add them one at a time."""
     for agent in agents:
         of_agent = results.setdefault(agent.name, {})
         for pose in poses:
@@ -145,7 +145,7 @@ def compared(of_agent: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def rows(of_agent: Mapping[str, Any]) -> list[str]:
-    """A policy's figures, a pose a line, as a table of Markdown."""
+    """A policy's figures as a Markdown table, one pose per line."""
     lines, found = [], compared(of_agent)
     order = [*(pose for pose in POSES if pose in of_agent), *(set(of_agent) - set(POSES))]
     for pose, one in ((pose, of_agent[pose]) for pose in order):
@@ -172,7 +172,7 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _found(out: str | None, seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
-    """What the file at --out holds of these terrains."""
+    """The results for these terrains in the file at --out."""
     if out is None or not Path(out).exists():
         return {}
     try:
@@ -190,7 +190,7 @@ def _found(out: str | None, seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
 
 
 def run(arguments: Namespace) -> None:
-    """Evaluate what is missing, keep it and print the tables. Raises UserError."""
+    """Evaluate the missing poses, save them and print the tables. Raises UserError."""
     for pose in arguments.poses:
         if pose not in POSES:
             raise UserError(f"--poses {pose} is unknown{did_you_mean(pose, POSES)}")
@@ -228,10 +228,13 @@ def _keep(
 main = figure.file_command(
     run,
     figure.option("runs", nargs="*", metavar="RUN", default=list(SHIPPED)),
-    figure.option("--out", metavar="FILE", help="keep the figures here (JSON), and resume"),
+    figure.option("--out", metavar="FILE", help="save the figures here (JSON), and resume"),
     figure.option("--terrains", type=positive, default=100, help="default %(default)s"),
     figure.option(
-        "--seed", type=int, default=EVALUATION_SEED, help="of the first (default %(default)s)"
+        "--seed",
+        type=int,
+        default=EVALUATION_SEED,
+        help="first seed (default %(default)s)",
     ),
     figure.option(
         "--poses",

@@ -3,10 +3,10 @@
     python -m experiments.robots.ppo_against_es
 
 TASK is stones or car; default both. Both trainers train the same policy in the same environment,
-three seeds each, until it has been stepped so many times, then drive on 100 fresh seeds. All that
-is done stays in `--runs`; started again, the command goes on with what is missing, in the middle of
-a run too. A task that is not asked for stays in the table and the image as the file in `--out`
-has it. Needs the extras `es`, `rl` and, for the car, `box2d`.
+three seeds each, until it has been stepped so many times, then drive on 100 fresh seeds. All runs
+are stored in `--runs`; when restarted, the command resumes, even in the middle of a run. A task
+that is not asked for stays in the table and the image as the file in `--out` has it. Needs the
+extras `es`, `rl` and, for the car, `box2d`.
 
 Intervals are over training seeds and episodes (`training.analysis.intervals`), 95 % each.
 """
@@ -53,7 +53,7 @@ _STRETCHES = 15
 
 @dataclass(frozen=True)
 class Task:
-    """What both trainers are given."""
+    """The settings common to both trainers."""
 
     title: str
     presets: dict[str, str]
@@ -91,7 +91,7 @@ QUICK = {
 
 
 def preset(task: Task, trainer: str) -> Path:
-    """The file that a trainer's runs begin from."""
+    """The configuration file of a trainer's runs."""
     return Path(str(resources.files("configs") / task.presets[trainer]))
 
 
@@ -117,8 +117,9 @@ def steps_made(run: Path) -> tuple[int, int]:
 
 
 def train(run: Path, task: Task, trainer: str, changes: Sequence[str], env_steps: int) -> None:
-    """Train in `run`, or go on, until the environment was stepped so often. SystemExit when the
-    trainer ends early."""
+    """Train in `run`, or resume, until the environment has made this number of steps. SystemExit
+    when the trainer ends early.
+    """
     while (made := steps_made(run))[1] < env_steps:
         words = ["--resume", str(run)]
         if not (run / CONFIG).exists():
@@ -163,7 +164,7 @@ def drive(run: Path, outcome: str, seeds: Sequence[int]) -> dict[str, list[float
 
 
 def trained(runs: Path, key: str, seeds: Sequence[int], quick: bool) -> dict[str, Any]:
-    """What both trainers come to on a task, by trainer; seed by seed, so that each pair is done
+    """The results of both trainers on a task, by trainer; seed by seed, so that each pair is done
     before the next."""
     task, env_steps = TASKS[key], 10 if quick else TASKS[key].env_steps
     drives = range(EVALUATION_SEED, EVALUATION_SEED + (2 if quick else EPISODES))
@@ -224,7 +225,7 @@ def _cell(values: np.ndarray, interval: Callable[..., Interval], percent: bool =
 
 
 def draw(results: dict[str, dict[str, Any]]) -> Any:
-    """A row a task: training curves, and the rewards on fresh seeds."""
+    """One row per task: training curves and the rewards on fresh seeds."""
     plot, axes = figure.new_figure(2, len(results), size=(4.6, 2.9))
     for (curve, bars), (key, of_task) in zip(axes, results.items(), strict=True):
         for place, (trainer, runs) in enumerate(of_task.items()):
@@ -282,7 +283,7 @@ def measure(arguments: Namespace) -> dict[str, dict[str, Any]]:
 main = figure.command(
     measure, show, draw,
     figure.option("tasks", nargs="*", metavar="TASK", help=f"of {' and '.join(TASKS)}"),
-    figure.option("--runs", metavar="DIR", required=True, help="keep runs here, and resume them"),
+    figure.option("--runs", metavar="DIR", required=True, help="directory of the runs"),
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Does a sweeping policy look? It plays with its own images, and with one of another scene.
+"""Does a sweeping policy use its images? It plays with its own images and with one of another
+scene.
 
     python -m experiments.robots.sweep_sight [RUN ...] [--out DIR] [--seed S] [--quick]
 
@@ -36,7 +37,7 @@ COLUMNS = ("own pictures", "one of another scene")
 
 
 class OnePicture:
-    """A policy that is shown the same image always.
+    """Wraps a policy so that it always observes the same image.
 
     Args:
         policy: what acts.
@@ -85,7 +86,7 @@ def _mean(values: Sequence[float]) -> tuple[float, float]:
 
 
 def draw(results: dict[str, dict[str, list[float]]]) -> Any:
-    """Bars, a pair a policy."""
+    """Bars, one pair per policy."""
     plot, axes = figure.new_figure(1, size=(7, 2.6))
     (axis,) = axes[0]
     for i, column in enumerate(COLUMNS):

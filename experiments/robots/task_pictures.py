@@ -23,7 +23,7 @@ SEED = 100_000
 
 
 def picture(env_id: str) -> bytes:
-    """A WebP of the expert in its work, or of a car that goes straight on."""
+    """A WebP image of the expert at work, or of a car that drives straight ahead."""
     with gymnasium.make(env_id, render_mode="rgb_array") as env:
         observation, _ = env.reset(seed=SEED)
         act = Oracle(env).act if env.has_wrapper_attr("expert_action") else _straight_on

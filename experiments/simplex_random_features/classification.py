@@ -93,7 +93,7 @@ def positive_features(
 
 
 def summary(sample: NDArray[np.float64]) -> dict[str, Any]:
-    """Mean and its standard error; None of a single draw."""
+    """Mean and its standard error; None for a single draw."""
     return {"accuracy": float(sample.mean()), "error": standard_error(sample)}
 
 
@@ -238,7 +238,7 @@ def draw(facts: dict[str, Any]) -> Any:
 
 
 def sets_of(names: Sequence[str], quick: bool) -> Sequence[str]:
-    """Those named, or the default. Raises UserError for a name that there is not."""
+    """The named data sets or the default ones. Raises UserError for an unknown name."""
     unknown = sorted(set(names) - set(published.SIGMA))
     if unknown:
         known = ", ".join(sorted(published.SIGMA))
@@ -294,7 +294,7 @@ SETS = figure.option(
 )  # fmt: skip
 DATA = figure.option("--data", metavar="DIR", help="local data folder (default: FOVEATE_DATA)")
 DRAWS = (
-    figure.option("--repeats", type=positive, help="draws for each figure (default 500, quick 20)"),
+    figure.option("--repeats", type=positive, help="draws per figure (default 500, quick 20)"),
     figure.option(
         "--crt-repeats", type=positive, help="draws in CRT Table 1 (default 50, quick 5)"
     ),

@@ -1,4 +1,4 @@
-"""How long sums of two random vectors are, by coupling (simplex paper, Figure 5).
+"""Lengths of sums of two random vectors, by coupling (simplex paper, Figure 5).
 
     python -m experiments.simplex_random_features.resultants [--out DIR] [--seed S] [--quick]
 
@@ -52,7 +52,7 @@ def drawn_lengths(coupling: str, dim: int, pairs: int, generator: torch.Generato
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a dimension and coupling. A sum is long above the 95th percentile of iid ones."""
+    """One entry per dimension and coupling. A sum is long above the 95th percentile of iid ones."""
     pairs = 100 if arguments.quick else 5_000
     generator = torch.Generator().manual_seed(arguments.seed)
     results = []
@@ -87,7 +87,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def draw(results: list[dict[str, Any]]) -> Any:
-    """A panel a dimension: the densities, and histograms of drawn lengths."""
+    """One panel per dimension: the densities, and histograms of drawn lengths."""
     plot, axes = figure.new_figure(len(DIMS))
     for axis, dim in zip(axes[0], DIMS, strict=True):
         for i, entry in enumerate(r for r in results if r["dim"] == dim):

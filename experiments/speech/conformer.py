@@ -12,8 +12,9 @@ __all__ = ["ConformerBlock"]
 
 
 class ConformerBlock(nn.Module):
-    """Half a feed-forward network, attention, a convolution, the other half; each is added to what
-    it is given. The last is normalised."""
+    """Half a feed-forward network, attention, a convolution, the other half; each with a residual
+    connection. The last is normalised.
+    """
 
     def __init__(self, settings: AttentionSettings, width: int, heads: int, mlp_width: int,
                  kernel: int, dropout: float, seed: int) -> None:  # fmt: skip
@@ -37,7 +38,7 @@ class ConformerBlock(nn.Module):
 class Convolution(nn.Module):
     """A gate, a convolution of each channel over `kernel` tokens, and a mixture of the channels.
 
-    It normalises tokens where the paper normalises batches, so that padding has no part in it.
+    It normalises tokens where the paper normalises batches, so that padding has no effect.
     """
 
     def __init__(self, width: int, kernel: int) -> None:

@@ -1,4 +1,4 @@
-"""Learning to hear strings of digits."""
+"""Recognition of spoken strings of digits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(settings: SpeechConfig, data: str | None) -> None:
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure on the test strings, which are the same for all models."""
+    """Train a model and measure it on the test strings, which are the same for all models."""
     settings: SpeechConfig = learning.settings
     training, held_out, test = _parts(learning.data, settings.held_out)
     curves = draw(held_out, settings.held_out_strings, settings.strings, _generator(_HELD_OUT))
@@ -72,8 +72,9 @@ def learn(learning: Learning) -> dict[str, float]:
 
 
 def loss_of(model: SpeechModel, strings: Strings) -> tuple[Tensor, list[list[int]]]:
-    """CTC's loss (Graves et al. 2006) in nats a digit, averaged over strings; and what the model
-    hears in each."""
+    """CTC's loss (Graves et al. 2006) in nats a digit, averaged over strings; and the model's
+    transcript of each.
+    """
     logits, counts = model(strings.waves, strings.lengths)
     by_token = logits.log_softmax(-1).transpose(0, 1)
     loss = functional.ctc_loss(by_token, strings.digits, counts, strings.counts, blank=BLANK)
@@ -93,7 +94,7 @@ def _measured(model: SpeechModel, strings: Strings) -> dict[str, float]:
 
 @lru_cache(maxsize=2)
 def _parts(data: str | None, held_out: int) -> tuple[Voices, Voices, Voices]:
-    """Recordings to learn from, for curves and for the test: none is in two parts."""
+    """Disjoint recordings for training, for curves and for the test."""
     recordings, first = fsdd.load(data), TEST_TAKES + held_out
     return (
         voices(recordings, lambda take: take >= first, "learn from"),

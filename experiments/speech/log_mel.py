@@ -1,4 +1,4 @@
-"""Log-mel frames of sound: the power of a short window in bands that are even by ear."""
+"""Log-mel frames of sound: the power of a short window in mel bands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LogMel(nn.Module):
 
     def forward(self, waves: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, samples), (batch,) -> frames (batch, frames, mels), zeros behind a string's end,
-        and how many each string has, (batch,). Silence behind a string changes nothing."""
+        and how many each string has, (batch,). Silence after a string has no effect."""
         short = _WINDOW - waves.shape[1]
         waves = nn.functional.pad(waves, (0, max(short, 0)))
         spectrum = torch.stft(waves, _WINDOW, _HOP, window=self.window, center=False,

@@ -20,8 +20,8 @@ class SpeechModel(nn.Module):
     """Log-mel frames, fewer tokens by convolutions of stride 2, places, Conformer blocks."""
 
     def __init__(self, settings: SpeechConfig, seed: int) -> None:
-        """`seed` is of the initial weights and the random vectors. Raises ValueError for sizes that
-        do not fit.
+        """`seed` is the seed of the initial weights and the random vectors. Raises ValueError for
+        sizes that do not fit.
         """
         super().__init__()
         width = settings.width
@@ -62,7 +62,7 @@ class SpeechModel(nn.Module):
 
 
 def _padding(tokens: Tensor, counts: Tensor) -> Tensor:
-    """(batch, tokens): whether a token stands behind the string's end."""
+    """(batch, tokens): whether a token is after the string's end."""
     return torch.arange(tokens.shape[1], device=counts.device) >= counts.unsqueeze(1)
 
 

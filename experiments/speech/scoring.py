@@ -1,4 +1,4 @@
-"""What a speech model says, and how far it is from what was said."""
+"""Decoding of a speech model and its word error rate."""
 
 from __future__ import annotations
 

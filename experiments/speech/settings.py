@@ -1,4 +1,4 @@
-"""Settings of speech models, and what is measured of them."""
+"""Settings and measures of speech models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings of digits, made from recordings of one speaker: they follow from a generator alone."""
+"""Strings of digits from recordings of one speaker, determined by a generator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Strings(NamedTuple):
         return Strings(*(values.to(device) for values in self))
 
     def part(self, first: int, last: int) -> Strings:
-        """Strings first to last - 1."""
+        """The strings `first` to `last` - 1."""
         return Strings(*(values[first:last] for values in self))
 
     def spoken(self) -> list[list[int]]:
@@ -52,7 +52,7 @@ class Strings(NamedTuple):
 
 
 def voices(recordings: Sequence[Recording], wanted: Callable[[int], bool], part: str) -> Voices:
-    """The recordings whose take is wanted, of all speakers.
+    """The recordings with a wanted take, of all speakers.
 
     Raises UserError, which names the `part`, where a speaker lacks a digit.
     """
@@ -94,7 +94,7 @@ def _wave(
     speaker: Sequence[Sequence[Samples]], digits: Sequence[int], settings: StringSettings,
     generator: np.random.Generator,
 ) -> NDArray[np.float32]:  # fmt: skip
-    """(samples,) of one string, noise and all."""
+    """The samples (samples,) of one string, including noise."""
     most = settings.most_silence_ms * RATE_HZ // 1000
     silences = generator.integers(most + 1, size=len(digits) + 1)
     parts = [np.zeros(silences[0], np.float32)]

@@ -1,4 +1,4 @@
-"""Expressions as tensors, those of like lengths together: less padding is computed."""
+"""Expressions as tensors, batched by similar length to reduce padding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch_of(
 def _pool(
     number: int, grammar: Grammar, batch: int, stream: str, seed: int
 ) -> list[tuple[Tensor, Tensor]]:  # fmt: skip
-    """Eight batches, each of like lengths, in an order that does not follow their lengths."""
+    """Eight batches of similar lengths each, in an order independent of length."""
     count = _SORTED_TOGETHER * batch
     drawn = examples(grammar, stream, seed, number * count, (number + 1) * count)
     batches = by_length(drawn, batch)

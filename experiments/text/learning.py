@@ -1,4 +1,4 @@
-"""Learning what expressions come to."""
+"""Prediction of the values of expressions."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def check(settings: ListopsConfig, data: str | None) -> None:
 
 
 def learn(learning: Learning) -> dict[str, float]:
-    """Learn, and measure on the test expressions."""
+    """Train a model and measure it on the test expressions."""
     settings: ListopsConfig = learning.settings
     grammar = settings.grammar
     model = TextTransformer(settings, learning.seed).to(learning.device)
     stream = "learn"
     if learning.start is not None:
         load_model(learning.start, model, is_of_map)
-        stream = "uptrain"  # what the other model has not learned from
+        stream = "uptrain"  # not in the other model's training data
     curve = by_length(examples(grammar, "curve", 0, 0, settings.curve), _MEASURED_AT_ONCE)
 
     def batch(step: int) -> tuple[Tensor, Tensor]:

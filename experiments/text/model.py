@@ -1,4 +1,4 @@
-"""A Transformer encoder over tokens, whose first or mean tells a class."""
+"""A Transformer encoder that classifies by the first token or the mean."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class TextTransformer(nn.Module):
     """(longest, width)"""
 
     def __init__(self, settings: ListopsConfig, seed: int) -> None:
-        """`seed` is of the initial weights and the random vectors. Raises ValueError for sizes that
-        do not fit.
+        """`seed` is the seed of the initial weights and the random vectors. Raises ValueError for
+        sizes that do not fit.
         """
         super().__init__()
         self.first = settings.read == "first"

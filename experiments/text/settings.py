@@ -1,4 +1,4 @@
-"""Settings of text Transformers, and what is measured of them."""
+"""Settings and measures of text Transformers."""
 
 from __future__ import annotations
 
