@@ -27,8 +27,9 @@ def flops_of(run: Callable[[], object]) -> tuple[int, int]:
 
 
 def classified(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Of logits (examples, classes) and labels (examples,): how many in percent have their largest
-    at the label, and the mean cross-entropy in nats, in float64."""
+    """Accuracy in percent and mean cross-entropy in nats, in float64, of logits (examples, classes)
+    and labels (examples,).
+    """
     logits = logits.double()
     right = (logits.argmax(1) == labels).double().mean()
     return {"accuracy": 100 * float(right), "loss": float(functional.cross_entropy(logits, labels))}

@@ -103,7 +103,7 @@ class Pair:
 
     @property
     def verdict(self) -> str:
-        """What the interval says, where all models came to a number."""
+        """The conclusion from the interval, if all models have finite values."""
         if self.difference.without:
             return self.difference.without
         interval = self.difference.interval

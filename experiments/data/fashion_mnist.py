@@ -56,7 +56,7 @@ class Pictures(NamedTuple):
     """(images,), int64, 0 to 9."""
 
     def to(self, device: str) -> Pictures:
-        """The same on a PyTorch device."""
+        """A copy on a PyTorch device."""
         return Pictures(self.images.to(device), self.labels.to(device))
 
 

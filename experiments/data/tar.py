@@ -1,4 +1,4 @@
-"""Files of a tar archive, read in memory: nothing is written, whatever their names are."""
+"""Files of a tar archive, read in memory; nothing is written to the disk."""
 
 from __future__ import annotations
 

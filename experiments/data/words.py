@@ -41,7 +41,7 @@ class Corpus(NamedTuple):
     """By number."""
 
     def to(self, device: str) -> Corpus:
-        """The same on a PyTorch device."""
+        """A copy on a PyTorch device."""
         return Corpus(
             self.train.to(device), self.valid.to(device), self.test.to(device), self.words
         )

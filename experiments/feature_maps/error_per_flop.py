@@ -177,7 +177,7 @@ def measure_map(
 
 @torch.no_grad()
 def measure(arguments: Namespace) -> dict[str, Any]:
-    """By kind of data: `maps`, one entry a map and F, and the two `references`."""
+    """By kind of data: `maps`, one entry per map and F, and the two `references`."""
     size: dict[str, Any] = QUICK if arguments.quick else FULL
     length, features, draws, seed = *size.values(), arguments.seed
     results = {}

@@ -67,7 +67,7 @@ class LanguageConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class SoftmaxErrorsConfig(LanguageConfig):
-    """How far an approximate softmax is from the exact one of the same model."""
+    """The error of an approximate softmax relative to the exact one of the same model."""
 
     proposal: ProposalSettings = ProposalSettings()
     """What approximates it."""

@@ -2,7 +2,7 @@
 
     python -m experiments.place_memory.place_memory [--out DIR] [--seed S] [--quick]
 
-A walker goes 2.5 cm a step along stones of 18 to 30 cm, with gaps of 6 to 14 cm between them. At
+A robot moves 2.5 cm per step along stones of 18 to 30 cm, with gaps of 6 to 14 cm between them. At
 each step it sees 48 points of the ground, 19 to 77 cm ahead; their places err by 1 cm, and one in
 twenty says hole for stone or stone for hole. They are written into a memory on a circle of 2 m that
 keeps 0.95 a step. Every tenth step it is asked at 85 places, 34 cm behind to 50 cm ahead: hole or
@@ -156,7 +156,9 @@ def by_memory(memory: attention.LinearMemory, paths: Paths, kappa: float) -> Ten
 
 
 def by_attention(paths: Paths, kappa: float) -> Tensor:
-    """The same by softmax attention over all points so far, logarithms of what is kept added."""
+    """The answers of softmax attention over all points so far, with the logarithms of the discounts
+    added.
+    """
     answers = []
     for t, i in asks():
         keys = on_circle(paths.places[:, : t + 1], kappa).flatten(1, 2)
@@ -168,7 +170,7 @@ def by_attention(paths: Paths, kappa: float) -> Tensor:
 
 
 def by_grid(paths: Paths) -> Tensor:
-    """The same by cells of 1 cm, a sum and a count in each; 0 where nothing was seen."""
+    """The answers of a grid of 1 cm cells with a sum and a count each; 0 in unseen cells."""
     cells = round(PERIOD_M / 0.01)
 
     def cell(places: Tensor) -> Tensor:
@@ -197,7 +199,7 @@ def answered(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> Tensor
 
 
 def cost(arm: Arm, paths: Paths, kappa: float, rate: float | None) -> dict[str, int]:
-    """Length of features, numbers of state, and FLOPs of one step of one walk, near the end."""
+    """Length of features, size of the state, and FLOPs of one step near the end of one path."""
     keys, values = paths.places[:1, :STEPS], paths.holes[:1, :STEPS].flatten(1).unsqueeze(-1)
     if arm.label == MEAN:
         return {"F": 0, "state": 2, "flops": 2 * SEEN + 1}

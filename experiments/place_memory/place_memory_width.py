@@ -6,7 +6,8 @@ The variants are those of a study whose memory is linear attention over places o
 Walks of the disturbed expert on validation terrains are collected once; every fourth is held out.
 Each variant is cloned from the others with each width, with fewer gradient steps than the study
 takes. Chosen, for the study's `policy.width_m`, is the widest whose held-out loss is at most 1 %
-above the least: so few walks tell closer ones not apart, and wide kernels need fewer features.
+above the least: so few rollouts cannot distinguish closer losses, and wide kernels need fewer
+    features.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ TIED = 0.01
 
 
 def jobs(study: str, wanted: Sequence[str]) -> dict[str, BCConfig]:
-    """Cloning of the arms with linear attention over given places, by name, but for those with the
-    policy of one before; of those wanted, or all. Raises UserError if a wanted one is none of them.
+    """Cloning runs of the variants with linear attention over given places, by name, without
+    repeated policies; either the wanted ones or all. Raises UserError if a wanted one is none of
+    them.
     """
     path = study_file(study)
     config = load_config(path)

@@ -1,4 +1,4 @@
-"""Walkers of SteppingStones-v0 that steer like the expert and do not look where they step.
+"""Policies for SteppingStones-v0 that steer like the expert but do not choose footholds.
 
     python -m training.evaluate experiments.robots.blind_walkers:Steered \\
         --env SteppingStones-v0 --episodes 40 --set path_turn=random "path_radius_m=[3,3]"
@@ -6,7 +6,7 @@
         --env SteppingStones-v0 --episodes 40 --set walk_back=true episode_s=18
 
 The scripted blind policy corrects nothing at all, and so leaves a path that turns even without
-gaps. These are the fairer floors: what they lack is footholds alone.
+gaps. These are fairer floors: they lack only the choice of footholds.
 """
 
 from typing import Any

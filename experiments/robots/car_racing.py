@@ -1,13 +1,13 @@
-"""What looking finely costs on CarRacing-v3, and how long the study's arms may train.
+"""The cost of fine patches on CarRacing-v3, and the iterations that the study's variants can train.
 
     python -m experiments.robots.car_racing [--minutes M] [--out DIR] [--seed S] [--quick]
 
 First FLOPs and milliseconds of the preset's policy with AttentionAgent's patches of 7 x 7 pixels at
-strides 4, 2 and 1, with exact and linear attention, on whole pictures: of the scores alone and of a
-step. Then the time of a step of the
-environment and of each arm's policy, and the iterations that fit into so many minutes of one core
-if every training episode has its full length. All are medians of CPU time of one thread, timed in
-turn.
+strides 4, 2 and 1, with exact and linear attention, on whole images: of the scores alone and of a
+    step. Then the time of a step of the
+environment and of each variant's policy, and the iterations that fit into the given minutes of one
+core if every training episode has its full length. All are medians of CPU time of one thread, timed
+in turn.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ STEPS_SEEN = 20  # of 80 ms: CarRacing zooms in during the first second
 
 
 def picture(config: ESConfig, seed: int) -> Any:
-    """What is seen on the way, (96, 96, 3) uint8."""
+    """Images of a drive, (96, 96, 3) uint8."""
     with closing(make_env(config.env_id, config.env)) as env:
         seen, _ = env.reset(seed=seed)
         for _ in range(STEPS_SEEN):
@@ -60,7 +60,7 @@ def picture(config: ESConfig, seed: int) -> Any:
 
 
 def look(seed: int, calls: int) -> list[dict[str, Any]]:
-    """Costs of scores and of a step, a row a stride and kind of attention."""
+    """Costs of scores and of a step, one row per stride and kind of attention."""
     seen = picture(load_config(PRESET, []), seed)
     rows: list[dict[str, Any]] = []
     for stride in STRIDES:
@@ -98,7 +98,9 @@ def _steps(words: list[str], seen: Any) -> dict[str, Callable[[], Any]]:
 
 
 def arms(seed: int, steps: int, minutes: float) -> list[dict[str, Any]]:
-    """CPU time of a step of each arm, all stepped in turn, and what fits into the minutes."""
+    """CPU time of a step of each variant, all stepped in turn, and the iterations that fit into the
+    minutes.
+    """
     path = study_file("car_racing")
     study = load_study(path)
     jobs = {arm.name: load_jobs(study, path, arm, seed)[0] for arm in study.arms}

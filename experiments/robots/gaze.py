@@ -1,10 +1,10 @@
-"""Where a policy looks: the share of what it keeps on gap edges and past the stones, and chance.
+"""Where a policy attends: the share of kept pixels on gap edges and past the stones, and chance.
 
     python -m experiments.robots.gaze RUN_OR_CHECKPOINT... [--episodes 4] [--distract KEY=VALUE]
 
-The oracle walks training terrains (`training.analysis.gaze`). With a distraction, the share of
-the pixels kept that it changed instead: the oracle, who needs no camera, makes the same walks
-without it.
+The oracle acts on training terrains (`training.analysis.gaze`). With a distraction, the share of
+the pixels kept that it changed instead: the oracle, which needs no camera, makes the same rollouts
+    without it.
 """
 
 import os

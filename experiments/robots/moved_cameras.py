@@ -4,11 +4,11 @@
     python -m experiments.robots.moved_cameras
 
 RUN is a run's directory, a checkpoint or a policy that ships; without any, the one that votes for
-footholds. Every pose is walked on the same terrains as the cameras as they were, so that what is
-lost is measured pair by pair. Each pose is saved as soon as it is evaluated; when restarted, the
-command evaluates the missing ones.
+footholds. Every pose is evaluated on the same terrains as the original cameras, so that losses are
+paired. Each pose is saved as soon as it is evaluated; when restarted, the command evaluates the
+missing ones.
 
-A loss is told from chance by random signs (`training.interventions.verdict`), one-sided, all poses
+A loss is tested by random signs (`training.interventions.verdict`), one-sided, all poses
 of a policy corrected together (Holm); the interval of a difference is Bonett and Price's, for
 paired shares, 95 % each.
 """

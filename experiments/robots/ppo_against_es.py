@@ -96,7 +96,7 @@ def preset(task: Task, trainer: str) -> Path:
 
 
 def overrides(task: Task, trainer: str, seed: int, quick: bool) -> list[str]:
-    """What a run changes in its preset: environment and policy are those of `training.es`."""
+    """The overrides of a run's preset: environment and policy are those of `training.es`."""
     shorter = task.quick if quick else ()
     job = dump(es_config.load_config(preset(task, "es"), [*task.both, *shorter]))
     for key in ("init_seed", "feature_seed"):

@@ -1,4 +1,4 @@
-"""What the papers print about nonparametric classification, and the bandwidths they used.
+"""Published figures of nonparametric classification, and the papers' bandwidths.
 
 Simplex Random Features, Tables 2 and 3: accuracy and its standard error over 500 draws. The
 bandwidths are those in the paper's published code, found there by a validation search.

@@ -101,7 +101,7 @@ def error_ratios() -> dict[str, list[float]]:
 
 
 def gram_errors(sizes: Sequence[int], repeats: int, seed: int) -> list[dict[str, Any]]:
-    """Figure 7: squared Frobenius errors, one entry a coupling and m."""
+    """Figure 7: squared Frobenius errors, one entry per coupling and m."""
     results = []
     for m in sizes:
         generator = torch.Generator().manual_seed(seed)

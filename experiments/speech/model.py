@@ -48,7 +48,7 @@ class SpeechModel(nn.Module):
         return self.encode(*self.log_mel(waves, lengths))
 
     def encode(self, frames: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of log-mel frames (batch, frames, mels), of which each string has counts."""
+        """The logits for log-mel frames (batch, frames, mels), of which each string has counts."""
         tokens = self.embed(frames)
         for convolution in self.shorten:
             tokens = tokens.masked_fill(_padding(tokens, counts).unsqueeze(2), 0)

@@ -38,7 +38,7 @@ class Strings(NamedTuple):
     """(batch,), digits."""
 
     def to(self, device: str) -> Strings:
-        """The same on a PyTorch device."""
+        """A copy on a PyTorch device."""
         return Strings(*(values.to(device) for values in self))
 
     def part(self, first: int, last: int) -> Strings:

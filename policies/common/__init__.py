@@ -1,1 +1,1 @@
-"""What all policies share: observations, heads, building, the contract."""
+"""Code shared by all policies: observations, heads, building, the contract."""

@@ -75,7 +75,7 @@ def build(
         observation_space, action_space: those of the environment.
         most_numbers: limit on the number of tensor elements, given by the file to be loaded.
         geometry: the environment's cameras and footholds, `unwrapped.geometry`;
-            None: that of the robot that `policies.common.geometry.published` recognises, or none.
+            None: the geometry recognised by `policies.common.geometry.published`, or none.
         trusted: whether the user gave the settings: "module:Class" in them is imported. Pass False
         for settings from an untrusted file.
 

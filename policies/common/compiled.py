@@ -93,8 +93,9 @@ class CompiledDecision:
         seen: Mapping[str, Tensor],
         carried: Mapping[str, Tensor] = _NOTHING,
     ) -> tuple[Tensor, ...]:
-        """What `decide`, which calls the policy, returns for the parts of an observation, (1, ...),
-        and the recurrent state, whose tensors may grow."""
+        """The result of `decide`, which calls the policy, for the parts of an observation, (1,
+        ...), and the recurrent state, whose tensors may grow.
+        """
         given = {**seen, **carried} if carried else seen
         if self.after is None or is_watched():
             return decide(given)

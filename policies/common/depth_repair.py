@@ -121,7 +121,7 @@ class _Memory:
 
         Args:
             depth: (height, width), holes filled.
-            holes: where they were.
+            holes: mask of the holes.
         """
         import cv2
 

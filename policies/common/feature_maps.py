@@ -107,8 +107,9 @@ def fit_to_directions(features: FeatureMap, length: float) -> None:
 
 
 def map_prefixes(policy: nn.Module) -> tuple[str, ...]:
-    """How the names of what is stored of a policy's feature maps begin, in its `state_dict`; those
-    of exact softmax among them, which stores nothing."""
+    """Prefixes of the names of a policy's feature maps in its `state_dict`, including exact
+    softmax, which stores nothing.
+    """
     return tuple(
         f"{name}."
         for name, part in policy.named_modules()

@@ -65,11 +65,11 @@ class Footholds(Protocol):
 
     @property
     def stance_m(self) -> Sequence[tuple[float, float]]:
-        """Footholds (x, y) of each leg in the middle of a usual walk, level frame, metres."""
+        """Nominal footholds (x, y) of each leg in mid-stance, level frame, metres."""
 
     @property
     def stance_height_m(self) -> float:
-        """Of the base above the standing toes' centres in a usual walk, metres."""
+        """Nominal height of the base above the standing toes' centres, metres."""
 
     @property
     def proprio(self) -> str:
@@ -85,7 +85,7 @@ class Footholds(Protocol):
 
     @property
     def height(self) -> int:
-        """Of the base above the standing toes' centres, metres."""
+        """Height of the base above the standing toes' centres, metres."""
 
     @property
     def nominal(self) -> slice:
@@ -97,7 +97,7 @@ class Geometry(Protocol):
 
     @property
     def image_scaling(self) -> Mapping[str, tuple[float, float]]:
-        """What of an image is zero, and what more is one: (zero, unit)."""
+        """Offset and scale of an image's values: (zero, unit)."""
 
     @property
     def rays(self) -> Mapping[str, Floats]:
@@ -176,7 +176,7 @@ def published(
 
 
 def published_rays(height: int, width: int) -> Floats:
-    """Of a camera as policies were published for, (height, width, 3)."""
+    """Rays of a camera of the published policies, (height, width, 3)."""
     ahead = (2 * (np.arange(width) + 0.5) / width - 1) * PUBLISHED_HALF_HEIGHT * width / height
     left = (1 - 2 * (np.arange(height) + 0.5) / height) * PUBLISHED_HALF_HEIGHT
     down = np.full((height, width), -1.0)

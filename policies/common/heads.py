@@ -44,7 +44,7 @@ class Decision(Protocol):
         """Logits (batch, n) for each categorical choice."""
 
     def means(self) -> Tensor:
-        """Of what is a number: (batch, k), where noise of 1 is half a range, or 1 without one."""
+        """Continuous values (batch, k), in units of half the range, or 1 without a range."""
 
 
 class Head(Protocol):

@@ -89,8 +89,9 @@ class Prepared:
         return images
 
     def spread(self, seen: Tensor) -> Tensor:
-        """What is so of each prepared pixel, (count, height, width) bool, for the camera's pixels:
-        False where they are cropped."""
+        """Map a bool mask of the camera's pixels to the preprocessed pixels, (count, height,
+        width); cropped pixels are omitted.
+        """
         top, bottom, left, right = self.crop
         height = self.pictures.height - top - bottom
         width = self.pictures.width - left - right

@@ -58,8 +58,9 @@ def check_numbers(needed: int, most: int) -> None:
 
 
 def count_numbers(build: Callable[[], nn.Module]) -> int:
-    """How many numbers the `state_dict` of a module holds, by a build on the meta device, where
-    tensors take no memory."""
+    """Number of elements in a module's `state_dict`, from a build on the meta device, where tensors
+    take no memory.
+    """
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return _numbers(build())
 

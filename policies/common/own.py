@@ -41,7 +41,7 @@ def admit_name(name: str, kind: str = "policy") -> None:
 
 
 def own_map(name: str) -> Any:
-    """What `attention.feature_map` takes as a map's name; imports nothing but entry points."""
+    """The value that `attention.feature_map` accepts as a map's name; only imports entry points."""
     return _found("feature map", name, ()) if ":" in name else name
 
 

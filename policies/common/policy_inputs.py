@@ -31,7 +31,7 @@ class Sight:
     Attributes:
         observations: interpretation of the observation.
         images: the preprocessed image parts that become tokens.
-        statistics_at: where the normaliser has each of these's running statistics.
+        statistics_at: positions of their running statistics in the normaliser.
         measured: number of normalised values.
         votes: plan of the vote controller; None for another controller.
         places: plan of a memory of places; None without one.
@@ -127,9 +127,10 @@ class Sight:
         return [(cameras, (1, height, width))]
 
     def masks(self, kept: list[Tensor]) -> dict[str, NDArray[np.bool_]]:
-        """What is so of the pixels of these groups, (count, height, width) bool, for the camera's
-        pixels, by the key of their images: (height, width), or (images, height, width) where a
-        part holds several apart."""
+        """Masks of the camera's pixels for masks of these groups' pixels, (count, height, width)
+        bool, by the key of their images: (height, width), or (images, height, width) where a part
+        holds several apart.
+        """
         if self.votes is not None:
             each = iter(self.votes.view.back(kept[0]))
             kept = [torch.stack([next(each) for _ in range(i.count)]) for i in self.images]

@@ -44,7 +44,8 @@ def template_votes(profile: Tensor, template: Tensor, prior: Tensor, offsets: Te
         profile: (batch, legs, n + taps - 1), along the direction of travel.
         template: (taps,).
         prior: (2,), linear and quadratic prior coefficients of an offset; the quadratic one is
-        relative to 1. offsets: (n,), in units of the action.
+            relative to 1.
+        offsets: (n,), in units of the action.
     """
     linear, square = prior.unbind()
     if is_for_onnx():  # a convolution takes a sixth of the time there

@@ -53,7 +53,7 @@ class _Camera:
     place_m: Floats
 
     def pixels_of(self, points_m: Floats) -> Floats:
-        """Where points (..., 3) are in the picture: row and column (..., 2), fractions of pixels;
+        """Image coordinates of points (..., 3): row and column (..., 2), fractions of pixels;
         NaN behind the camera."""
         height, width, _ = self.rays.shape
         first = self.rays[0, 0]
@@ -85,7 +85,7 @@ class GroundView:
 
     Args:
         cameras: the environment's, in the order of the observation.
-        base_m: height of the base above the ground in a usual walk, metres.
+        base_m: nominal height of the base above the ground, metres.
     """
 
     def __init__(self, cameras: Sequence[_Camera], base_m: float) -> None:
@@ -200,7 +200,7 @@ class VotePlan:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the pictures: cameras, height and width."""
+        """Shape of the images: cameras, height and width."""
         return self.view.shape
 
     def rays_and_places(self) -> Tensor:

@@ -145,7 +145,7 @@ def choice_of(
     """The selection that the settings name.
 
     Raises:
-        ValueError: where images have fewer pixels than are to be written.
+        ValueError: if images have fewer pixels than are to be written.
     """
     pixels = sum(ground.pixels)
     if config.write_tokens is None or config.write_tokens > pixels:

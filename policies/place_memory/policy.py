@@ -3,8 +3,8 @@
 Each depth pixel is projected on the plane of the stones' tops: its place along the path, and
 whether it is a hole there. Places are keys and holes are values of a memory (`memory` in the
 settings); odometry, integrated from the velocity in proprioception, says where the robot is among
-them. What it reads around the nominal footholds goes to a small controller, with a cue of the holes
-across the path, and proprioception. No image does.
+them. The values read around the nominal footholds are inputs of a small controller, with a cue of
+the holes across the path, and proprioception. No image does.
 """
 
 from collections.abc import Mapping, Sequence

@@ -142,8 +142,8 @@ class PooledVisionPerformer(SeeingPolicy):
 
     @torch.inference_mode()
     def attention_map(self, observation: Any) -> NDArray[np.float32]:
-        """Attention that each pixel receives in the last block, (height, width), where the
-        observation holds one picture: its patch's share of the total, the mean where they overlap.
+        """Attention that each pixel receives in the last block, (height, width), if the observation
+        holds one image: its patch's share of the total, the mean where they overlap.
 
         Raises:
             ValueError: if it holds none or several.

@@ -128,7 +128,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
     @classmethod
     def columns(cls, env_id: str) -> tuple[str, ...]:
-        """Of metrics.csv; outcomes are those of the evaluation in training."""
+        """The columns of metrics.csv; outcomes are those of the evaluation during training."""
         return (
             "iteration", "frames", "loss", "val_loss", "grad_norm", "learning_rate", "skipped",
             "data_share", "success", *_outcomes(env_id), "wall_s",
@@ -194,7 +194,7 @@ class ImplicitCloning(Algorithm[ImplicitBCConfig]):
 
     @property
     def workers(self) -> int:
-        """Of the closed-loop evaluation."""
+        """The seeds of the closed-loop evaluation."""
         return min(self.config.workers, self.config.episodes)
 
     def make_worker(self) -> Any:

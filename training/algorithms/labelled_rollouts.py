@@ -79,8 +79,9 @@ class Demonstrations:
     def of(
         cls, rollouts: Sequence[LabelledRollout], held_out: float, remembers: bool = False
     ) -> Demonstrations:
-        """Those of several episodes, the share `held_out` of them, rounded down, held out: spread
-        evenly, and at least the last; for a policy that remembers or does not."""
+        """Join several episodes and hold out the share `held_out` of them, rounded down: evenly
+        spread, and at least the last; for a policy with or without memory.
+        """
         lengths = torch.tensor([len(rollout.actions) for rollout in rollouts])
         due = torch.arange(len(rollouts) + 1, dtype=torch.float64) * held_out
         marks = (due + 1e-9).floor().diff() > 0  # 100 * 0.29 is a little less than 29

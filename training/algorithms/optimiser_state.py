@@ -47,7 +47,7 @@ def load_optimiser(
 def set_optimiser(
     optimiser: torch.optim.Optimizer, start: Checkpoint, count: int | None, prefix: str = ""
 ) -> None:
-    """The same from a checkpoint, in which their names begin with the `prefix`; raises UserError
+    """Load them from a checkpoint, in which their names begin with the `prefix`; raises UserError
     unless there are `count` (None: unknown).
     """
     found = {k.removeprefix(prefix): v for k, v in start.search.items() if k.startswith(prefix)}

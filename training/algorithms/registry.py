@@ -27,7 +27,7 @@ TRAINERS = (ES, BC, IMPLICIT_BC, PPO)
 def find_trainers(name: Any, trusted: bool = True) -> tuple[Trainer, ...]:
     """The trainers with a name; "module:NAME" is imported if it is `trusted`.
 
-    UserError if there are none.
+    Raises UserError if there are none.
     """
     found = tuple(one for one in TRAINERS if one.name == name)
     if not found and isinstance(name, str) and is_import_path(name) and trusted:

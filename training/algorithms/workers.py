@@ -92,7 +92,8 @@ def set_parameters(policy: nn.Module, vector: Tensor) -> None:
 class PolicyWorker:
     """One environment and one policy, for subclasses that run episodes with them.
 
-    Args: env_id, env, policy: plain data, as in a run's configuration.
+    Args:
+        env_id, env, policy: plain data, as in a run's configuration.
         opened: the environment, if it is already open.
     """
 

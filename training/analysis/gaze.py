@@ -1,7 +1,7 @@
 """What an Implicit Attention Policy attends to: the pixels that it keeps, compared with chance.
 
 The scripted oracle acts, so that every policy sees the same views. A pixel lies past the stones, or
-whatever a task's ground is, if its depth exceeds `edges.past_m` of the task's description. A pixel
+more generally the ground, if its depth exceeds `edges.past_m` of the task's description. A pixel
 lies on a gap's edge where it and the next one ahead or behind are on different sides of that depth,
 those to the left and right being the stones' sides. Whether the rows or the columns of an image run
 ahead follows from the environment's geometry. A token lies on an edge where one of its pixels does.

@@ -1,6 +1,6 @@
 """Checks that Python finds Foveate's own packages and that their requirements are installed.
 
-Their names are common words. `python -m` looks in the working directory first, so a user's folder
+Their names are common words. `python -m` searches the working directory first, so a user's folder
 or file there called `policies`, for example, hides ours; and another distribution may install a
 package of the same name, as PyPI has an `attention`. A console script searches its own directory
 first.

@@ -40,7 +40,7 @@ def interrupted_status(error: BaseException) -> int:
 
 
 class _Signals:
-    """Those of `_ANSWERS`: each is raised once, as Interrupted, in a command that has begun.
+    """Handles the signals in `_ANSWERS`: each is raised once, as Interrupted, in a running command.
 
     Before and after that, when nothing can be lost, the signal ends the process.
     """
@@ -64,8 +64,8 @@ class _Signals:
     def install(self) -> dict[signal.Signals, Any]:
         """Handle the signals that would end Python; returns their previous handlers.
 
-        Those that the program or who started it wants ignored or handled stay as they are, and all
-        do in a worker process, whose parent decides.
+        Signals that the program or its parent ignores or handles are unchanged, as are all signals
+        in a worker process.
         """
         import threading
 

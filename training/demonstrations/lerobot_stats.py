@@ -33,7 +33,9 @@ class Moments:
 
     @classmethod
     def of_picture(cls, picture: NDArray[np.uint8]) -> Moments:
-        """Of one image (height, width, channels), a channel (channels, 1, 1), white being 1."""
+        """Statistics of one image (height, width, channels) per channel (channels, 1, 1), with
+        white as 1.
+        """
         x = picture.reshape(-1, picture.shape[-1]).astype(np.float64) / 255
         found = cls._of(x, 1)
         parts = (found.low, found.high, found.mean, found.squares)

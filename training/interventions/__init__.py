@@ -1,1 +1,1 @@
-"""Whether a policy looks: its images are replaced, and rewards compared."""
+"""Tests whether a policy uses its images by replacing them and comparing rewards."""

@@ -1,4 +1,4 @@
-"""The page of a report on whether a policy looks: one HTML file that loads nothing."""
+"""The page of a report on whether a policy uses its images: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _LOSSES: list[Column] = [
 
 
 def _chart(found: Report, outcome: str) -> str:
-    """What each intervention costs in one outcome, with intervals, as SVG."""
+    """The loss under each intervention in one outcome, with intervals, as SVG."""
     losses = [loss for loss in found.losses if loss.outcome == outcome]
     figure = empty(5.4, 0.9 + 0.32 * len(losses))
     axis = figure.subplots()

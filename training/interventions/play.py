@@ -1,4 +1,4 @@
-"""The episodes of a test whether a policy looks, grouped by scene."""
+"""The episodes of a test of whether a policy uses its images, grouped by scene."""
 
 from __future__ import annotations
 

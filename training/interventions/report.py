@@ -69,7 +69,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Report:
-    """Whether a policy looks."""
+    """Whether a policy uses its images."""
 
     policy: str
     env: str

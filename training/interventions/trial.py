@@ -36,18 +36,20 @@ def sight(
     workers: int = 1,
     name: str = "policy",
 ) -> Report:
-    """Whether a policy looks.
+    """Test whether a policy uses its images.
 
     Args:
         policy: an object with `act(observation)` and, if it has state, `reset()`; a function of
             an observation; or a class of such objects, which is called with the environment.
         make_env: makes the environment, which is closed again.
-        seeds: distinct seeds of the scenes; as many seeds after the largest provide the replacement
-        images. images: parts of the observation that are replaced; default: all images.
-        interventions: of `INTERVENTIONS`; swap and freeze decide. smallest_loss: share of the
-        policy's margin over the floor below which a loss does not matter. workers: number of
-        processes; with several, `policy` and `make_env` are pickled. name: name of the policy in
-        the report.
+        seeds: distinct seeds of the scenes; as many seeds after the largest provide the
+            replacement images.
+        images: parts of the observation that are replaced; default: all images.
+        interventions: some of `INTERVENTIONS`; swap and freeze decide.
+        smallest_loss: share of the policy's margin over the floor below which a loss does not
+            matter.
+        workers: number of processes; with several, `policy` and `make_env` are pickled.
+        name: name of the policy in the report.
 
     Raises UserError if there are no images, or a number is not finite.
     """
@@ -66,7 +68,7 @@ def sight_of(
     workers: int,
     progress: bool = False,
 ) -> Report:
-    """As `sight`, of a agent too; with a bar as scenes are played."""
+    """As `sight`, also for an agent, with a progress bar."""
     if not seeds or len(set(seeds)) < len(seeds):
         raise UserError(f"seeds must be at least one, all different, got {list(seeds)}")
     unknown = [kind for kind in interventions if kind not in INTERVENTIONS]

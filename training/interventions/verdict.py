@@ -1,4 +1,4 @@
-"""Whether a policy looks, from what it loses when its images are replaced, on the same scenes.
+"""Whether a policy uses its images, from its loss on the same scenes when they are replaced.
 
 **The test.** If images do not matter to a policy, swapping its results with and without the
 intervention leaves their distribution unchanged in every scene. So the differences are as likely as
@@ -6,7 +6,8 @@ their negatives, and the probability that random signs give a sum at least as la
 (Fisher 1935, The Design of Experiments, section 21): exact for any distribution and few scenes. All
 p-values that one answer rests on are corrected together by Holm 1979, Scandinavian Journal of
 Statistics 6, those apart that no signs could make small, as all differences are zero (Tarone 1990,
-Biometrics 46). A policy that does not look is said to look with a chance of at most `FALSE_ALARMS`.
+Biometrics 46). A policy that does not use its images is judged to use them with a probability of at
+most `FALSE_ALARMS`.
 
 **That it does not look** is more than that no loss was seen: each interval must lie within a
 smallest loss that matters. The upper end is that of the differences and one more scene that loses
@@ -105,8 +106,7 @@ def decide(
     """The answer.
 
     Args:
-        evidence: of every intervention that decides, by every outcome, where other images were
-            shown.
+        evidence: evidence of every deciding intervention by every outcome, if it changed images.
         acted_otherwise: number of scenes in which any intervention changed an action.
         scenes: number of scenes.
         smallest_loss: share of the possible loss below which a loss does not matter.

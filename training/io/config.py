@@ -73,8 +73,9 @@ class ArgumentParser(argparse.ArgumentParser):
         raise UserError(f"{self.prog}: {message} (--help lists what is allowed){hint}")
 
     def parse_known_args(self, *given: Any, **more: Any) -> Any:
-        """As argparse's, but a file or directory with an empty name, as an unset variable of a
-        shell gives it, is a UserError and not the default."""
+        """As in argparse, but an empty file or directory name, such as from an unset shell
+        variable, is a UserError instead of the default.
+        """
         found, rest = super().parse_known_args(*given, **more)
         for action in self._actions:
             kind = _NAMED.get(action.metavar) if isinstance(action.metavar, str) else None

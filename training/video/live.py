@@ -46,9 +46,9 @@ class LiveWindow:
     """An `on_step` of the episode loop that draws windows and waits until the simulated time has
     passed.
 
-    An environment with render mode "human" opens a window itself. What the policy sees is in a
-    second one, inset in the outside view where the environment only gives images; that one is
-    OpenCV's, and left out where there is none or nothing to see.
+    An environment with render mode "human" opens a window itself. The policy's images are in a
+    second window, inset in the outside view if the environment only returns images; that window
+    uses OpenCV and is omitted without OpenCV or images.
 
     Args:
         env: the environment, open.

@@ -1,8 +1,9 @@
 """A policy's memory of the ground around its robot, drawn as a top view below a frame.
 
 A strip along the robot, ahead being to the right: the share of holes that the memory answers,
-bright where the camera sees the ground now, dark where it does not. Of places in two dimensions it
-is a map, left being up. Triangles are nominal footholds, the lines on them what their legs read.
+bright where the camera sees the ground now, dark where it does not. For places in two dimensions it
+is a map with left at the top. Triangles are nominal footholds, the lines on them what their legs
+read.
 """
 
 from __future__ import annotations
