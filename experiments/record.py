@@ -107,7 +107,7 @@ def read_table(path: Path) -> dict[str, Models]:
         variant, seed = row.pop("arm", None), row.pop("seed", None)
         if variant is None or seed is None:
             raise UserError(
-                f"{path} must be an experiment's table.csv: a row has an arm and a seed, "
+                f"{path} must be an experiment's table.csv: a row has a variant and a seed, "
                 f"got {str(variant)[:40]!r}, {str(seed)[:40]!r}"
             )
         try:

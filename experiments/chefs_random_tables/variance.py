@@ -78,7 +78,7 @@ def log_variances(x: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a regime, scale and map: mean and standard deviation of the log-variance."""
+    """One entry per regime, scale and map: mean and standard deviation of the log-variance."""
     count, steps = (20, 2) if arguments.quick else (1000, 10)
     generator = torch.Generator().manual_seed(arguments.seed)
     results = []
@@ -108,7 +108,7 @@ def show(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def draw(results: list[dict[str, Any]]) -> Any:
-    """Log-variance against scale: a column a regime, signed maps above, positive ones below."""
+    """Log-variance against scale: one column per regime, signed maps above, positive ones below."""
     plot, axes = figure.new_figure(len(REGIMES), 2)
     for row, names in zip(axes, (SIGNED, POSITIVE), strict=True):
         for axis, regime in zip(row, REGIMES, strict=True):

@@ -44,7 +44,7 @@ def _read(path: Path) -> dict[str, tuple[float, float]]:
     for arm, models in read_table(path).items():
         values = [numbers.get("accuracy") for numbers in models.values()]
         if any(value is None for value in values):
-            raise UserError(f"{path}: arm {arm} must have an accuracy for every seed")
+            raise UserError(f"{path}: variant {arm} must have an accuracy for every seed")
         means[arm] = float(np.mean(np.array(values, float)))
     both = {
         name: (means[f"features {name}"], means[f"network {name}"])
@@ -53,7 +53,7 @@ def _read(path: Path) -> dict[str, tuple[float, float]]:
     }
     if len(both) < 2:
         raise UserError(
-            f"{path} must have features and networks of two architectures, got the arms {[*means]}"
+            f"{path} must have features and networks of two architectures, got {[*means]}"
         )
     return both
 

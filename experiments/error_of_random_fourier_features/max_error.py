@@ -54,7 +54,7 @@ def largest_errors(name: str, rows: int, repeats: int, points: int, seed: int) -
 
 
 def measure(arguments: Namespace) -> list[dict[str, Any]]:
-    """One entry a map and number of rows: mean largest error by radius, and the samples."""
+    """One entry per map and number of rows: mean largest error by radius, and the samples."""
     rows, repeats, points = ((50,), 20, 31) if arguments.quick else ((50, 100, 500, 1000), 300, 61)
     results = []
     for count in rows:

@@ -116,7 +116,7 @@ def measure(arguments: Namespace) -> list[dict[str, Any]]:
     updates = min(arguments.updates, 20) if arguments.quick else arguments.updates
     arms = jobs(arguments.study, arguments.arms)
     if not arms:
-        raise UserError(f"{arguments.study} has no arm with linear memory of given places")
+        raise UserError(f"{arguments.study} has no variant with linear memory of given places")
     data: dict[str, Demonstrations] = {}
     rows: list[dict[str, Any]] = []
     for name, job in arms.items():

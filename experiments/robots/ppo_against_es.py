@@ -249,7 +249,7 @@ def draw(results: dict[str, dict[str, Any]]) -> Any:
 
 
 def smooth(steps: Sequence[float], rewards: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Means of a curve over stretches of equally many steps."""
+    """Means of a curve over intervals with the same number of steps."""
     x, y = np.array(steps, float), np.array(rewards, float)
     part = np.minimum((_STRETCHES * x / x[-1]).astype(int), _STRETCHES - 1)
     parts = np.unique(part)

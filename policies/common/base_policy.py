@@ -1,7 +1,7 @@
 """The base of policies for any images and any action space: everything but attention.
 
-The observation is read, a controller turns the attention output, with the other numbers of the
-observation, into numbers that a head reads as an action; and the recurrent state is kept.
+It parses the observation, runs the controller on the attention output and the observation's vector,
+converts the controller's output to an action by a head, and stores the recurrent state.
 """
 
 import dataclasses

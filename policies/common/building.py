@@ -80,8 +80,8 @@ def build(
         for settings from an untrusted file.
 
     Raises:
-        ValueError: for settings out of range, spaces that the policy does not fit, or
-            a policy of more numbers; nothing has been built then.
+        ValueError: for settings out of range, spaces that the policy does not fit, or a policy with
+            too many numbers; nothing is built in that case.
     """
     spaces = observation_space, action_space
     if isinstance(config, Mapping):

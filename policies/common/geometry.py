@@ -81,7 +81,7 @@ class Footholds(Protocol):
 
     @property
     def velocity(self) -> slice:
-        """Forward, left and up in the level frame, metres a second."""
+        """Forward, left and up in the level frame, metres per second."""
 
     @property
     def height(self) -> int:

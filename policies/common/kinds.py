@@ -97,7 +97,7 @@ def settings_class(given: Mapping[str, Any]) -> type[Any]:
     if not isinstance(name, str) or name not in CONFIGS:
         known = ", ".join([*CONFIGS, *entry_points()])
         raise ValueError(
-            f"policy name must be one of {known}, got {name!r}; {OWN} names one of your own"
+            f"policy name must be one of {known}, got {name!r}; {OWN} names a custom one"
         )
     if name == "vision_performer" and given.get("form") == "pooled":
         return PooledPolicyConfig

@@ -2,9 +2,9 @@
 
 Each leg has a lane: the strip of ground in which it may land. The attended values in the lane make
 a profile along the direction of travel, and a template of 21 taps slides over it. The vote for an
-offset is the template's product with the profile about the foothold that this offset would give,
-beside a prior that prefers the middle. Translation does not have to be learned: there are 22
-parameters, few enough for evolution strategies to learn from scratch.
+offset is the template's product with the profile around the foothold at this offset, plus a prior
+that prefers the middle. Translation does not have to be learned: there are 22 parameters, few
+enough for evolution strategies to learn from scratch.
 
 Where a pixel's ray meets the plane of the stones follows from the robot's attitude and height, both
 in proprioception, and from where the two images are taken, see `policies.footholds.vote_plan`.

@@ -88,7 +88,7 @@ def check_controller(name: str, known: tuple[str, ...]) -> None:
     if name not in known and not is_name(name) and name not in entry_points():
         raise ValueError(
             f"controller must be one of {', '.join((*known, *entry_points()))}, got {name!r}; "
-            f"{OWN} names one of your own"
+            f"{OWN} names a custom one"
         )
 
 

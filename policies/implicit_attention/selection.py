@@ -164,7 +164,7 @@ def _soft_gate(some: Tensor, scores: Tensor, threshold: Tensor) -> Tensor:
 
 
 def straight_through(scores: Tensor, best: Tensor, kept: Tensor) -> Tensor:
-    """A gate (batch, tokens): to the bit 1 for the best tokens, else 0; gradients pass as through a
+    """A gate (batch, tokens): exactly 1 for the best tokens, else 0; gradients pass as through a
     sigmoid of the score's distance to the last of the best (after Bengio et al. 2013, arXiv
     1308.3432).
 

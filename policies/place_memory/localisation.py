@@ -36,7 +36,7 @@ def feet_and_speed(
     observations: Mapping[str, Tensor], footholds: Footholds
 ) -> tuple[Tensor, Tensor]:
     """Observations, each part (batch, ...) -> nominal footholds along the path from the base,
-    (batch, legs), metres; and the velocity along it, (batch,), metres a second."""
+    (batch, legs), metres; and the velocity along it, (batch,), metres per second."""
     proprio = observations[footholds.proprio].float()
     yaw = proprio[..., footholds.attitude][..., 2:]
     feet_x, feet_y = proprio[..., footholds.nominal].unflatten(-1, (-1, 2)).unbind(-1)
@@ -48,7 +48,7 @@ def way(speeds: Tensor, starts: Tensor, before: Tensor, decision_s: float) -> Te
     """Distance since the episode's start: the velocity integrated by the trapezoidal rule.
 
     Args:
-        speeds: (batch, steps), metres a second.
+        speeds: (batch, steps), metres per second.
         starts: (batch, steps) bool, where an episode begins.
         before: distance and speed at the step before the first, (batch, 2).
         decision_s: time between steps, seconds.
@@ -98,7 +98,7 @@ def fitted_pitch(
 
 
 def check_plane(config: PlaceMemoryConfig) -> None:
-    """ValueError, one sentence, for settings that paths that turn do not take."""
+    """ValueError for settings that paths that turn do not take."""
     for key, taken in (
         ("memory", ("none", "linear", "grid", "gru")),
         ("keys", ("geometry",)),

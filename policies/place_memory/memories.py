@@ -95,7 +95,7 @@ class LinearPlaces(SteppedPlaces):
         self.axes = axes
         self.circle_m, self.length = config.circle_m, math.sqrt(config.kappa)
         self.is_harmonic = config.feature_map == "harmonic"
-        # What other maps draw and fit is float32 in checkpoints.
+        # Random and fitted values of other maps are float32 in checkpoints.
         self.dtype = torch.float64 if self.is_harmonic else torch.float32
         made: Any = "harmonic" if self.is_harmonic else self._fitted(config)
         options: dict[str, Any] = {}

@@ -51,7 +51,7 @@ class Remembered(NamedTuple):
     """Recurrent state of the memory."""
 
     odometry: Tensor
-    """Place on the circle, metres, and velocity along the path, metres a second; where the path
+    """Place on the circle, metres, and velocity along the path, metres per second; where the path
     turns, place on the torus, metres: (batch, 2)."""
     written: Any
     """State of the memory, a NamedTuple of tensors (batch, ...)."""

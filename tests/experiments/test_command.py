@@ -300,7 +300,7 @@ def test_orders_are_of_the_arms_and_seeds_that_are_asked_for(experiment, tmp_pat
         ("2.5", "1e400", "variant positive, seed 0: a value is no number"),
         ("accuracy,loss", "accuracy,lost", "must have a column loss"),
         ("oprf,0", "gerf,0", "variants must be of exact, positive, oprf, got 'gerf'"),
-        ("arm,seed", "arm,sead", "a row has an arm and a seed, got 'exact', 'None'"),
+        ("arm,seed", "arm,sead", "a row has a variant and a seed, got 'exact', 'None'"),
         ("2.5", "much", "variant positive, seed 0: a value is no number"),
         ("positive,1", "positive,one", "variant positive, seed one: a value is no number"),
         ("exact,0,50,1.0", "exact,0,50,1.0,7", "variant exact, seed 0: a value is no number"),

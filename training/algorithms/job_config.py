@@ -135,7 +135,7 @@ def _another_kind(data: dict[str, Any], changes: dict[str, Any]) -> bool:
 
 def _admit(layers: Sequence[dict[str, Any]], source: str) -> None:
     """Import the custom policies and trackers named in the layers, using the last value of each
-    key; UserError when one cannot be imported.
+    key; raises UserError if one cannot be imported.
     """
     given: dict[str, Any] = {}
     tracker: Any = None

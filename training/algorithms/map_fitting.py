@@ -34,7 +34,8 @@ def is_due(fit_after: int | None, fitted: bool, updates: int) -> bool:
 def announce(policy: nn.Module, fit_after: int | None, fitted: bool, updates: int) -> None:
     """Print a note if a run of `updates` would leave a map unfitted that requires fitting.
 
-    MissingExtraError where what fits it is not installed."""
+    Raises MissingExtraError if what fits it is not installed.
+    """
     if not fitted and fit_after is not None and unfitted(policy):
         require("feature_map = clustered_hybrid", "sklearn")
     if fitted or not unfitted(policy) or is_due(fit_after, fitted, updates):

@@ -25,8 +25,8 @@ def load_optimiser(
 ) -> None:
     """Load the `optimiser_tensors` of a file into an optimiser.
 
-    UserError unless these are all that each parameter with any needs: one that no gradient has
-    reached has none.
+    Raises UserError unless the state of each parameter is complete or, without a gradient so far,
+    absent.
     """
     adagrad = isinstance(optimiser, torch.optim.Adagrad)
     keys = ("sum",) if adagrad else ("exp_avg", "exp_avg_sq")

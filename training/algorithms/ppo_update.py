@@ -1,7 +1,8 @@
 """Stable-Baselines3's PPO update for a policy of this project.
 
-Actor and critic are policies of `policies`; the critic's single output is the value. Episodes come
-from `training.algorithms.exploration`, whole, so a rollout buffer holds them one after the other.
+Actor and critic are policies of `policies`; the critic's single output is the value. Complete
+episodes come from `training.algorithms.exploration`; a rollout buffer holds them one after the
+other.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def resume(
         args: of `training.algorithms.command.make_parser`.
         load: reads a configuration from a path and overrides.
 
-    UserError when the run cannot be resumed.
+    Raises UserError if the run cannot be resumed.
     """
     run, chosen = _place(args)
     file = _configuration_file(run, args)
@@ -78,7 +78,7 @@ def _start_of(
 ) -> Checkpoint | None:
     """The checkpoint from which a run configured as `before` resumes, configured as `config`.
 
-    UserError when it cannot; `words` are the command line's beside --resume.
+    Raises UserError if it cannot; `words` are the command line's beside --resume.
     """
     trainer, file = trainer_of(before), run / run_log.CONFIG
     saved, now = configuration.dump(before), configuration.dump(config)
@@ -198,7 +198,7 @@ def _saved(
         if chosen is None:
             raise
         raise UserError(
-            f"{error}; mend that, or remove {file}, which is then restored from the checkpoint"
+            f"{error}; fix that, or remove {file}, which is then restored from the checkpoint"
         ) from None
 
 

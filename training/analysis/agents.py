@@ -310,7 +310,7 @@ def _written(word: str, env_id: str | None, changes: dict[str, Any]) -> Agent:
 def settings_given(overrides: Sequence[str]) -> dict[str, Any]:
     """The environment's settings that `key=value` overrides give; `env.key=value` is the same.
 
-    UserError when one cannot be read, or when two give one setting different values.
+    Raises UserError if one cannot be read or two give a setting different values.
     """
     changes = config.read_overrides(overrides)
     nested = changes.pop("env", {})

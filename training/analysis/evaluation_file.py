@@ -80,7 +80,7 @@ def _kept(directory: Path, agents: Sequence[Agent], seeds: Sequence[int]) -> lis
     """The entries of the agents that were finished when this evaluation was interrupted; [] if
     there are no results.
 
-    UserError when there are others, and when they are damaged.
+    Raises UserError if there are other or damaged results.
     """
     there = [name for name in (RESULTS, PARETO) if (directory / name).exists()]
     if not there:

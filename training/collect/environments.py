@@ -47,7 +47,7 @@ class ForeignId(str):
 def find_task(env_id: str) -> envs.Task | None:
     """The description of an environment, its module imported; None without any.
 
-    UserError when the module cannot be imported.
+    Raises UserError if the module cannot be imported.
     """
     module = env_id.partition(":")[0] if ":" in env_id else ""
     if module and module not in sys.modules and not isinstance(env_id, ForeignId):

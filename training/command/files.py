@@ -206,7 +206,7 @@ def lock(directory: Path) -> Iterator[None]:
 def made_and_locked(out: Path) -> Iterator[Path]:
     """Create the directory that --out names if necessary and lock it, see `lock`.
 
-    UserError when it cannot be made.
+    Raises UserError if it cannot be created.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -104,7 +104,7 @@ class DatasetWriter:
         directory: an empty directory.
         observation: specifications of an observation's arrays, by key.
         action: specification of an action.
-        fps: steps a second.
+        fps: steps per second.
         task: description of the task of all episodes.
         metadata: further entries of info.json, under `foveate`.
 

@@ -118,7 +118,7 @@ class Demo:
 
 @contextmanager
 def _open(path: Path) -> Iterator[h5py.File]:
-    """Open a demonstration file; UserError, one sentence, for any error in the block."""
+    """Open a demonstration file; UserError for any error in the block."""
     try:
         check_regular(path)
         with h5py.File(path, "r") as file:

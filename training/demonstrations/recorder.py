@@ -152,8 +152,8 @@ class _Recorder:
 def record(job: Job, numbers: Sequence[int], workers: int) -> Generator[tuple[int, int]]:
     """Record episodes; yields (number, steps) for each finished episode, in any order.
 
-    Closing the iterator stops the workers; their unfinished episodes leave no files.
-    UserError when an episode cannot be recorded or workers keep dying.
+    Closing the iterator stops the workers; their unfinished episodes leave no files. Raises
+    UserError if an episode cannot be recorded or workers keep dying.
     """
     make = partial(_Recorder, job)
     with (

@@ -35,7 +35,7 @@ _MASTER_EVERY_S = 60.0
 def _begun(job: Job) -> Job:
     """The job according to the directory's files, which may lack newer settings of the environment.
 
-    UserError when they hold anything else's demonstrations.
+    Raises UserError if they hold demonstrations of another job.
     """
     master = job.directory / MASTER
     if not master.exists():
@@ -49,7 +49,7 @@ def _begun(job: Job) -> Job:
 def _finished(job: Job) -> dict[int, int]:
     """Steps of each complete episode in the directory, by number; removes files of killed writers.
 
-    UserError when the directory holds anything else's demonstrations, or a damaged file.
+    Raises UserError if the directory holds demonstrations of another job or a damaged file.
     """
     for left_over in (job.directory / EPISODES).glob(".*.hdf5.*"):
         left_over.unlink()

@@ -33,7 +33,7 @@ class Board:
         iteration: the one the run resumes from; later rows of earlier files are hidden.
 
     Raises:
-        UserError: when it cannot be written, here and in every method.
+        UserError: if it cannot be written, here and in every method.
     """
 
     def __init__(self, directory: Path, iteration: int) -> None:

@@ -302,7 +302,7 @@ def _description(cls: Any, name: str) -> str:
 def _described(cls: Any, prefix: str, defaults: Any) -> list[tuple[str, str, str]]:
     """For every field: key, default and type; the choice that it belongs to; and description.
 
-    `defaults` is an instance whose values are shown instead of the class's defaults.
+    `defaults` is an instance whose values replace the class's defaults.
     """
     found = []
     for name, field in _fields(cls).items():

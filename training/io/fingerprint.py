@@ -34,7 +34,7 @@ class Difference(NamedTuple):
 def fingerprint(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs by name as JSON data; files (given by path) and tensors become SHA-256 digests.
 
-    OSError when a file cannot be read, TypeError for what JSON does not know.
+    Raises OSError if a file cannot be read, TypeError for data that JSON cannot represent.
     """
     plain: dict[str, Any] = json.loads(json.dumps(inputs, default=_plain))
     return plain

@@ -37,7 +37,7 @@ def source(path: Any, overrides: Overrides) -> str:
 def read_overrides(overrides: Iterable[str] | Mapping[str, Any]) -> dict[str, Any]:
     """`["a.b=1e-3", ...]`, each value read as YAML, or `{"a.b": 1e-3}` as a nested dict.
 
-    UserError when one cannot be read, or when two give one setting different values.
+    Raises UserError if one cannot be read or two give a setting different values.
     """
     nested: dict[str, Any] = {}
     if isinstance(overrides, Mapping):

@@ -30,9 +30,9 @@ _MOST_HEADER_BYTES = 2**24
 def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """The metadata, and every tensor by name, on the meta device: its shape and type alone.
 
-    UserError when it is no such file, is truncated, or exceeds the size limit. That the
-    tensors fill the file without gaps or overlaps is safetensors' own check: no more memory than
-    the file has bytes can be asked for.
+    Raises UserError if it is not a safetensors file, is truncated, or exceeds the size limit.
+    safetensors itself checks that the tensors fill the file without gaps or overlaps, so that they
+    never need more memory than the file has bytes.
     """
     try:
         check_regular(path)

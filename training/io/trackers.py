@@ -48,7 +48,7 @@ class Tracker(Protocol):
 
 
 def check_name(name: str) -> str:
-    """The name as it is. ValueError, one sentence, where no tracker is called so."""
+    """The name itself. Raises ValueError if there is no such tracker."""
     if name in NAMES or is_name(name) or name in entry_points(GROUP):
         return name
     known = ", ".join((*NAMES, *entry_points(GROUP)))
@@ -58,7 +58,7 @@ def check_name(name: str) -> str:
 
 
 def admit(name: str) -> None:
-    """Import what the user typed as "module:Class". ValueError, one sentence, where it is not."""
+    """Import a tracker that the user named as "module:Class". Raises ValueError if that fails."""
     if is_name(name) and name not in _ADMITTED:
         from attention import plugins  # imported late because it loads PyTorch
 
@@ -68,7 +68,8 @@ def admit(name: str) -> None:
 def maker(name: str) -> Callable[[Path, dict[str, Any]], Tracker] | None:
     """The factory of the tracker with this name; None for `none`.
 
-    MissingExtraError where its extra is absent, UserError for a name that stands in a file alone.
+    Raises MissingExtraError if its extra is absent, UserError for a custom name that only comes
+    from a file.
     """
     if name == NONE:
         return None
