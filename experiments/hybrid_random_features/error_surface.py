@@ -4,7 +4,7 @@
 
 Hybrid Random Features, Figure 1: closed-form mean squared error of the softmax kernel for m = 10,
 n = 1 and inputs of one length r up to 5, over the angle between them. The angular hybrid's bases
-have random vectors of their own; for one length sharing them changes nothing. Beside the closed
+have separate random vectors; for one length sharing them changes nothing. Beside the closed
 forms: the errors of drawn estimates at r = 1, where tails are light enough to measure them.
 
 The paper shows surfaces without numbers. Its claim is that the hybrid's error alone goes to zero

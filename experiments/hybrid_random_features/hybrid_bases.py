@@ -19,8 +19,8 @@ the exact output (dv > 1) or to the exact token scores (dv = 1), median over dra
 directions of queries whose keys lie half at random and half near queries. The kernel's errors have
 long tails at lengths from 1.5: differences of a fifth there are noise.
 
-OPRF in a hybrid always has rows of its own: its A scales them. With A below 0 it has a small error
-at angle pi, where the hybrid with hyperbolic or positive features has none.
+OPRF in a hybrid always has separate rows because its A scales them. With A below 0 it has a small
+error at angle pi, where the hybrid with hyperbolic or positive features has none.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _found(out: str | None, seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
         facts = json.loads(read_bytes(out))
         its_seeds, results = facts["seeds"], facts["results"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"--out {out} is no file of this command; give another one") from None
+        raise UserError(f"--out {out} is not a file of this command; give another one") from None
     if its_seeds != list(seeds):
         raise UserError(
             f"--out {out} is of terrains {its_seeds[0]} to {its_seeds[-1]}, not of {seeds[0]} to "

@@ -223,7 +223,7 @@ class PolicyConfig(SeeingConfig):
     attention begins at what is least like the rest of the image."""
     controller: OwnName = "auto"
     """Foothold votes over the depth profile of each leg's lane (vote), a small dense network (mlp),
-    one that remembers (lstm, gru), or one of your own (module:Class, docs/guide/own_policy.md);
+    a recurrent one (lstm, gru), or a custom one (module:Class, docs/guide/own_policy.md);
     auto: vote where the robot's geometry says where feet and cameras are, else mlp."""
 
     @model_validator(mode="after")

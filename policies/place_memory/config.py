@@ -115,7 +115,7 @@ class PlaceMemoryConfig(SeeingConfig):
     controller: OwnName = "mlp"
     """What turns reads, cue and proprioception into footholds: a small dense network (mlp, auto),
     a template over what is read, of 23 parameters (vote), one that remembers too (lstm, gru), or
-    one of your own (module:Class)."""
+    a custom one (module:Class)."""
     hidden: tuple[int, ...] = (64, 32)
     """Widths of the hidden layers; none: a linear map (mlp). The last is that of what is remembered
     (lstm, gru)."""

@@ -192,7 +192,7 @@ class PooledPolicyConfig(SeeingConfig):
     """Numbers that the controller is given of each token after the last block, in their places; 0:
     of the tokens' mean instead, all places alike."""
     controller: OwnName = "auto"
-    """A small dense network (mlp, auto), one that remembers (lstm, gru), or one of your own
+    """A small dense network (mlp, auto), a recurrent one (lstm, gru), or a custom one
     (module:Class)."""
 
     @model_validator(mode="after")

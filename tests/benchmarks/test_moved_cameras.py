@@ -95,7 +95,7 @@ def test_mistakes_are_one_sentence(tmp_path, capsys):
     file = tmp_path / "other.json"
     file.write_text("[]")
     assert moved_cameras.main(["--out", str(file)]) == 2
-    assert "is no file of this command" in capsys.readouterr().err
+    assert "is not a file of this command" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not RECORD.is_file(), reason="docs are not part of a source distribution")

@@ -114,7 +114,7 @@ def settings_class(env_id: str) -> type[Any] | None:
 
 
 def resolved(env_id: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with all defaults; those of an undescribed environment are unchanged.
+    """The settings with all defaults; an environment without a description keeps them as given.
 
     Raises UserError for an unknown setting or one out of its range.
     """
