@@ -3,9 +3,9 @@
     python -m experiments.robots.action_search [--out DIR] [--seed S] [--quick]
 
 Demonstrations are made up so that the right answers are known: eight dimensions follow the context,
-two are constant, and two hold one of two values, the second going with the first. Each head learns
-them for as many steps; each search is then asked for the action. Errors are distances to the
-nearer of the two right actions, in percent of the range.
+two are constant, and two hold one of two values, the second going with the first. Each head is
+trained on them for the same number of steps; each search then finds the action. Errors are
+distances to the nearer of the two right actions, in percent of the range.
 """
 
 from __future__ import annotations

@@ -29,8 +29,9 @@ class Scale:
     fixed: tuple[float, float] | None
 
     def __call__(self, images: Tensor, first: int, normaliser: RunningNormaliser) -> Tensor:
-        """Images (batch, count, channels, height, width); `first` is where the normaliser has the
-        channels' means, and then their mean squares."""
+        """Images (batch, count, channels, height, width); `first` is the index of the channels'
+        means in the normaliser, followed by their mean squares.
+        """
         if self.fixed is not None:
             zero, unit = self.fixed
             return (images - zero) / unit

@@ -34,8 +34,9 @@ _ADMITTED: dict[str, Any] = {}
 
 @runtime_checkable
 class Tracker(Protocol):
-    """A tracked run, made as Class(directory, config): of the run's directory, and its resolved
-    configuration as plain data."""
+    """A tracked run, constructed as Class(directory, config) from the run directory and the
+    resolved configuration as plain data.
+    """
 
     def last_step(self) -> int:
         """The last logged step, including earlier processes; 0 if there is none."""
