@@ -119,18 +119,6 @@ def scripted_policy(name: str, env: gymnasium.Env, seed: int) -> Policy:
     return scripted.Oracle(env)
 
 
-class _Force(argparse.Action):
-    """A flag; its former name still works and prints the new one."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options, nargs=0, default=False)
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        namespace.force = True
-        if option_string == "--anyway":
-            print("note: --anyway is now --force", file=sys.stderr)
-
-
 def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
     """The arguments that rollout and evaluate share, all but the positional one."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -168,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser, episodes: int) -> None:
     parser.add_argument(
         "--force",
         "--anyway",
-        action=_Force,
+        action="store_true",
         help="play policies with another robot or other cameras than they were trained with, "
         "though they do not read their geometry",
     )

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -57,6 +58,10 @@ _NAMED = {"DIR": "a directory", "FILE": "a file", "RUN": "a run directory"}
 """What an option means, by its metavar."""
 
 
+FORMER = {"--anyway": "--force", "--arms": "--variants", "--orders": "--claims"}
+"""Former names of options, which still work, and their names now."""
+
+
 class ArgumentParser(argparse.ArgumentParser):
     """argparse whose errors are UserErrors, like every other mistake on a command line."""
 
@@ -74,9 +79,14 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def parse_known_args(self, *given: Any, **more: Any) -> Any:
         """As in argparse, but an empty file or directory name, such as from an unset shell
-        variable, is a UserError instead of the default.
+        variable, is a UserError instead of the default. A former option prints its new name.
         """
+        words = given[0] if given and given[0] is not None else sys.argv[1:]
         found, rest = super().parse_known_args(*given, **more)
+        for action in self._actions:
+            for former in (set(action.option_strings) & FORMER.keys()).intersection(words):
+                if FORMER[former] in action.option_strings:
+                    print(f"note: {former} is now {FORMER[former]}", file=sys.stderr)
         for action in self._actions:
             kind = _NAMED.get(action.metavar) if isinstance(action.metavar, str) else None
             if kind and getattr(found, action.dest, None) == "":
