@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "--recorded", metavar="FILE", type=Path, help="observations, as written by deploy.export "
-        "--observations (default: random numbers within bounds)",
+        "--recorded (default: random numbers within bounds)",
     )  # fmt: skip
     source.add_argument(
         "--camera", metavar="SOURCE", help="number or address of a camera, or a video, for the one "

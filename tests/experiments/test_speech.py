@@ -76,7 +76,7 @@ def test_clusters_are_fitted_at_their_step_and_an_interrupted_arm_comes_to_the_s
     experiment, data, tmp_path, monkeypatch
 ):
     config = load_config(experiment)
-    arm = config.arm("clustered")
+    arm = config.variant("clustered")
     settings = settings_of(config, arm, False, experiment)
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

@@ -137,6 +137,6 @@ def test_a_study_of_stepping_stones_says_where_its_policies_look(tmp_path):
     assert set(found) == {"kept-s0.json"}
     assert 0 < found["kept-s0.json"]["edges_kept"] < 1
     page = (out / "report.html").read_text()
-    assert "Where the policies look" in page
+    assert "Gaze of the policies" in page
     assert "from one pixel to the next ahead" in page
     assert conduct(path, out) == 0

@@ -56,7 +56,7 @@ def test_a_curve_with_repair_is_measured_with_it_everywhere(tmp_path, capsys):
     assert {found[name] for name in repaired} == {"holes"}
     assert "favor-m-16-s0--head-wind-0.json" not in found  # the task's own, with nothing changed
     page = (out / "report.html").read_text()
-    assert page.count("Depth pictures as with policy.repair = holes") == 1
+    assert page.count("Depth images as with policy.repair = holes") == 1
     assert (out / "study.yaml").read_text().count("repair:") == 1
     capsys.readouterr()
     assert conduct(path, out) == 0

@@ -107,18 +107,23 @@ def test_a_module_with_a_loop_of_its_own_trains_by_the_former_import_paths(tmp_p
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        ("runs.checkpoint", "load_policy resolve shipped save_in_run in_run"),
-        ("settings.config", "UserError dump validate"),
-        ("trainers.door", "main"),
-        ("trainers.job_config", "JobConfig STRICT"),
-        ("trainers.lifecycle", "Job build_policy train"),
-        ("trainers.registry", "TRAINERS load_any_config trainer_of"),
-        ("trainers.trainer", "Trainer"),
-        ("trainers.workers", "EpisodeWorker get_parameters"),
+        ("policies.building", "build build_for"),
+        ("policies.extractor", "ImplicitAttentionExtractor"),
+        ("training.evaluation.op_costs", "COSTS"),
+        ("training.recordings.reader", "DemoReader"),
+        ("training.runs.checkpoint", "load_policy resolve shipped save_in_run in_run"),
+        ("training.runs.fingerprint", "differences"),
+        ("training.settings.config", "UserError dump validate"),
+        ("training.trainers.door", "main"),
+        ("training.trainers.job_config", "JobConfig STRICT"),
+        ("training.trainers.lifecycle", "Job build_policy train"),
+        ("training.trainers.registry", "TRAINERS load_any_config trainer_of"),
+        ("training.trainers.trainer", "Trainer"),
+        ("training.trainers.workers", "EpisodeWorker get_parameters"),
     ],
 )
 def test_former_import_paths_work(module, names):
-    found = importlib.import_module(f"training.{module}")
+    found = importlib.import_module(module)
     assert all(hasattr(found, name) for name in names.split())
 
 

@@ -1,0 +1,3 @@
+"""Former path of `policies.implicit_attention.extractor`."""
+
+from policies.implicit_attention.extractor import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Former path of `training.analysis.agents`."""
+
+from training.analysis.agents import *  # noqa: F403

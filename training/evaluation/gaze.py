@@ -1,0 +1,3 @@
+"""Former path of `training.analysis.gaze`."""
+
+from training.analysis.gaze import *  # noqa: F403

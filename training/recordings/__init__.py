@@ -1,0 +1,1 @@
+"""Former import paths, which keep working."""

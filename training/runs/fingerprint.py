@@ -1,0 +1,3 @@
+"""Former path of `training.io.fingerprint`."""
+
+from training.io.fingerprint import *  # noqa: F403
