@@ -50,8 +50,9 @@ def compile_act(policy: P, after: int | None = None) -> P:
     Vision-Performer.
 
     Policies on another device than the CPU, those with modules of packages other than `attention`,
-    `policies` and `torch`, and policies that do not offer it run as before. Where tracing fails,
-    or after 32 traces in this process, decisions stay eager, and one warning says so.
+    `policies` and `torch`, and policies that do not offer it run as before. If tracing fails,
+    decisions stay eager and one warning says so. After 32 traces in a process, decisions of further
+    policies stay eager.
 
     Args:
         policy: any policy; changed in place. Copies of it, and those in other processes, are
@@ -126,7 +127,7 @@ class CompiledDecision:
         if state is None:
             return
         if CompiledDecision.traces >= MOST_TRACES:
-            return self._stay_eager(f"this process has made {MOST_TRACES} traces")
+            return  # no fault of the policy: memory is all that it would cost
         CompiledDecision.traces += 1
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about deprecation and about constants

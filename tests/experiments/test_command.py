@@ -274,7 +274,7 @@ oprf,1,41,2.125
 def test_orders_are_told_by_a_table_alone(experiment, tmp_path, capsys):
     (tmp_path / "table.csv").write_text(TABLE)
     for words in (str(tmp_path), str(tmp_path / "table.csv")):
-        assert main([str(experiment), "--orders", words]) == 0
+        assert main([str(experiment), "--claims", words]) == 0
         assert capsys.readouterr().out.splitlines() == [
             "oprf at or above positive",
             "  not told apart: oprf before positive, by 0.562 (-0.232 to 1.357)",
@@ -284,7 +284,7 @@ def test_orders_are_told_by_a_table_alone(experiment, tmp_path, capsys):
 
 def test_orders_are_of_the_arms_and_seeds_that_are_asked_for(experiment, tmp_path, capsys):
     (tmp_path / "table.csv").write_text(TABLE.replace("oprf,1,41,2.125", "oprf,1,,"))
-    words = [str(experiment), "--orders", str(tmp_path)]
+    words = [str(experiment), "--claims", str(tmp_path)]
     assert main(words) == 0
     assert "NaN in 1 of 2: oprf before positive, by 0.500" in capsys.readouterr().out
     assert main([*words, "--set", "seeds=[0]"]) == 0
@@ -310,12 +310,12 @@ def test_orders_are_of_the_arms_and_seeds_that_are_asked_for(experiment, tmp_pat
 )
 def test_a_table_that_is_none_is_one_sentence(experiment, tmp_path, capsys, old, new, sentence):
     (tmp_path / "table.csv").write_text(TABLE.replace(old, new, 1))
-    assert main([str(experiment), "--orders", str(tmp_path)]) == 2
+    assert main([str(experiment), "--claims", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert sentence in error
     assert error.count("\n") == 1
 
 
 def test_a_table_that_is_not_there_is_one_sentence(experiment, tmp_path, capsys):
-    assert main([str(experiment), "--orders", str(tmp_path / "none.csv")]) == 2
+    assert main([str(experiment), "--claims", str(tmp_path / "none.csv")]) == 2
     assert "none.csv must be an experiment's table.csv" in capsys.readouterr().err

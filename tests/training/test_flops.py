@@ -154,7 +154,7 @@ def test_an_operator_without_a_cost_is_told_in_a_sentence(monkeypatch):
         return torch.linalg.qr(torch.ones(3, 3))
 
     with pytest.raises(
-        UncountedError, match=r"linalg_qr.* not known; give .*'linalg_qr'\]"
+        UncountedError, match=r"linalg_qr.* not known; define .*'linalg_qr'\]"
     ) as told:
         count(step)
     assert isinstance(told.value, UserError)
