@@ -33,16 +33,16 @@ def build_within(most: int, build: Callable[[], Any]) -> Any:
         ValueError: one sentence with the numbers that were counted.
     """
     token = _left.set(2 * most + _SLACK)  # reserved tensors are registered later as well
+    needed = most + 1  # all that is known of a build that is given up: some of it counted twice
     try:
         with _registrations():
             made = build()
         needed = _numbers(made)
     except _TooLargeError:
-        needed = 2 * most
+        pass
     except RuntimeError as error:  # PyTorch has no public class for it
         if "can't allocate memory" not in str(error):
             raise
-        needed = 2 * most
     finally:
         _left.reset(token)
     check_numbers(needed, most)

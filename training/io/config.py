@@ -87,7 +87,6 @@ class ArgumentParser(argparse.ArgumentParser):
             for former in (set(action.option_strings) & FORMER.keys()).intersection(words):
                 if FORMER[former] in action.option_strings:
                     print(f"note: {former} is now {FORMER[former]}", file=sys.stderr)
-        for action in self._actions:
             kind = _NAMED.get(action.metavar) if isinstance(action.metavar, str) else None
             if kind and getattr(found, action.dest, None) == "":
                 raise UserError(f"{action.option_strings[-1]} must name {kind}, got ''")
