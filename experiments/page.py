@@ -11,8 +11,7 @@ from markupsafe import Markup
 from experiments.config import ExperimentConfig
 from experiments.results import Cell, Curves, Pair, Row, Summary
 from experiments.task import Measure
-from training.compare.line_charts import Line, draw_lines
-from training.compare.scatter import Bar, draw_bars
+from training.reports.figures import Bar, Line, draw_bars, draw_lines
 from training.reports.html import (
     Column,
     Section,

@@ -13,18 +13,20 @@ from training.analysis.intervals import Interval
 from training.collect.outcomes import outcomes_of
 from training.compare.config import CurveConfig, StudyConfig
 from training.compare.grouped import Pairs
-from training.compare.line_charts import OVERLAID, Line, draw_lines
 from training.compare.results import Scores, finished_runs, training_spread
 from training.compare.runs import TrainingJob
-from training.compare.scatter import (
+from training.compare.summary import Summary, scores_of
+from training.reports.figures import (
     MOST_NAMED,
+    OVERLAID,
     Bar,
+    Line,
     Point,
     draw_bars,
+    draw_lines,
     draw_picture,
     draw_points,
 )
-from training.compare.summary import Summary, scores_of
 from training.reports.plots import panels
 
 __all__ = ["curve_charts", "first_chart", "pareto_charts", "pareto_picture", "training_charts"]

@@ -12,7 +12,6 @@ from training.collect import environments
 from training.compare import grouped, tables
 from training.compare.charts import curve_charts, first_chart, pareto_charts, training_charts
 from training.compare.config import CurveConfig, StudyConfig
-from training.compare.line_charts import OVERLAID
 from training.compare.results import commits
 from training.compare.runs import TrainingJob
 from training.compare.summary import (
@@ -22,6 +21,7 @@ from training.compare.summary import (
     lead_sentences,
     of_controls,
 )
+from training.reports.figures import OVERLAID
 from training.reports.html import (
     Section,
     Table,

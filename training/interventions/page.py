@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from training.interventions.images import INTERVENTIONS
 from training.interventions.report import Loss, Report, said
-from training.reports.figures import dress, empty, look
+from training.reports.figures import INK, dress, empty, finish, look
 from training.reports.html import (
     Column,
     Section,
@@ -20,7 +20,6 @@ from training.reports.html import (
     pre,
     table_of,
 )
-from training.reports.svg import INK, finish
 
 __all__ = ["render"]
 

@@ -1,10 +1,7 @@
 """Reports in HTML: one template, and the parts that fill it."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +10,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from training.reports.figures import look
-from training.reports.svg import share_styles
-
-__all__ = [
-    "Column", "Section", "Table", "around", "between", "bullets", "charts", "image", "joined",
-    "legend", "millions", "note", "page", "pre", "sections_of_state", "table_of",
-]  # fmt: skip
 
 _OUTLINES = {
     "o": "M 9 5 a 4 4 0 1 0 8 0 a 4 4 0 1 0 -8 0", "s": "M 9.5 1.5 h 7 v 7 h -7 z",
@@ -29,17 +20,21 @@ _MOST_MISSING = 200
 
 
 @cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
-    return environment.get_template("report.html")
+    return environment.get_template(name)
 
 
-@dataclass(frozen=True)
-class Section:
+def _part(name: str, *content: Any) -> Markup:
+    """A macro of parts.html, filled."""
+    return Markup(getattr(_template("parts.html").module, name)(*content))
+
+
+class Section(NamedTuple):
     """A heading and what stands below it."""
 
     title: str
@@ -48,9 +43,6 @@ class Section:
     """Tables and `Markup`; None is left out."""
     folded: bool = False
     """Whether the reader unfolds it."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", [part for part in self.parts if part])
 
 
 def page(
@@ -63,34 +55,31 @@ def page(
         title: its heading.
         first: the figure that it opens with.
         verdict: at most three lines on what was found.
-        sections: in order; None is left out.
+        sections: in order; None is left out, and so is one without parts.
         scene: an image of the task, WebP in base64.
     """
-    shown = [one for one in sections if one is not None and one.parts]
-    parts = {"title": title, "first": first, "verdict": verdict, "scene": scene}
-    return share_styles(_template().render(parts | {"sections": shown}))
+    filled = [(one, [part for part in one.parts if part]) for one in sections if one is not None]
+    shown = [one._replace(parts=parts) for one, parts in filled if parts]
+    return _template("report.html").render(
+        title=title, first=first, verdict=verdict, scene=scene, sections=shown
+    )
 
 
 def image(path: Path | None) -> str:
-    """A file in base64; nothing where there is none."""
+    """A file in base64; empty if there is none."""
     return base64.b64encode(path.read_bytes()).decode() if path and path.is_file() else ""
 
 
 def note(*sentences: str | None) -> Markup | None:
     """A paragraph in small print, without the sentences that are None or empty."""
-    text = joined(*sentences)
+    text = Markup(" ").join(sentence for sentence in sentences if sentence)
     return Markup('<p class="note">{}</p>').format(text) if text else None
-
-
-def joined(*sentences: str | None) -> str | Markup:
-    """Sentences as one text."""
-    return Markup(" ").join(sentence for sentence in sentences if sentence)
 
 
 def bullets(lines: Iterable[str]) -> Markup | None:
     """A list; None without lines."""
-    items = Markup("").join(Markup("<li>{}</li>").format(line) for line in lines)
-    return Markup("<ul>{}</ul>").format(items) if items else None
+    items = list(lines)
+    return _part("bullets", items) if items else None
 
 
 def pre(text: str) -> Markup:
@@ -98,25 +87,15 @@ def pre(text: str) -> Markup:
     return Markup("<pre>{}</pre>").format(text)
 
 
-def charts(drawn: Sequence[str]) -> Markup:
-    """Figures beside each other."""
-    figures = Markup("").join(Markup("<figure>{}</figure>").format(one) for one in drawn)
-    return Markup('<div class="charts">{}</div>').format(figures) if drawn else Markup("")
+def charts(drawn: Sequence[str]) -> Markup | None:
+    """Figures beside each other; None without any."""
+    return _part("charts", drawn) if drawn else None
 
 
 def legend(names: Sequence[str]) -> Markup:
     """Numbers and names with the colours, line patterns and shapes that figures give them."""
-    items = []
-    for number, name in enumerate(names):
-        colour, dash, shape = look(number)
-        items.append(
-            Markup(
-                '<li><svg width="26" height="10" aria-hidden="true"><line x1="0" y1="5" x2="26" '
-                'y2="5" stroke-width="2" stroke="{}" stroke-dasharray="{}"/><path d="{}" '
-                'fill="{}"/></svg>{}. {}</li>'
-            ).format(colour, dash, _OUTLINES[shape], colour, number + 1, name)
-        )
-    return Markup('<ul class="legend">{}</ul>').format(Markup("\n").join(items))
+    styles = [(*look(number), name) for number, name in enumerate(names)]
+    return _part("legend", [(c, dash, _OUTLINES[shape], name) for c, dash, shape, name in styles])
 
 
 def sections_of_state(
@@ -147,22 +126,7 @@ class Table(NamedTuple):
     """The column whose cells may be long."""
 
     def __html__(self) -> str:
-        def cell(tag: str, at: int, content: Any) -> Markup:
-            kind = Markup(' class="text"') if at == self.text else ""
-            return Markup("<{0}{1}>{2}</{0}>").format(Markup(tag), kind, content)
-
-        def row(tag: str, cells: Sequence[Any]) -> Markup:
-            return Markup("").join(cell(tag, at, one) for at, one in enumerate(cells))
-
-        small = Markup("{}<small>{}</small>")
-        titles = [small.format(title, unit) if unit else title for title, unit in self.head]
-        lines = Markup("\n").join(
-            Markup("<tr>{}</tr>").format(row("td", cells)) for cells in self.rows
-        )
-        return Markup(
-            '<div class="wide" tabindex="0"><table>\n<thead><tr>{}</tr></thead>\n'
-            "<tbody>\n{}\n</tbody></table></div>"
-        ).format(row("th", titles), lines)
+        return _part("table", *self)
 
 
 Column = tuple[str, str, Callable[[Any], Any]]
