@@ -5,14 +5,10 @@ needs more says here what it is and how to get it. This file loads nothing, so t
 here can ask, and has a name of its own, which no folder of a user's hides.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-
-__all__ = ["EXTRAS", "NAMES", "MissingExtraError", "explained", "needs", "require"]
 
 _POLICIES = ("gymnasium", "numpy", "pydantic")
 EXTRAS = {

@@ -4,12 +4,8 @@ Policies, environments and configurations all read settings. None of these packa
 so that what they share stands here, under a name that no folder of a user's hides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-__all__ = ["sentence"]
 
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 

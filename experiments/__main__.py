@@ -26,8 +26,8 @@ import torch
 from experiments.claims import print_claims
 from experiments.config import ExperimentConfig, load_config, with_variants
 from experiments.experiment import Experiment
+from training.command.errors import did_you_mean
 from training.command.signals import exit_status
-from training.command.suggestions import did_you_mean
 from training.io import config as configuration
 from training.io.config import ArgumentParser, UserError
 

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from experiments.registry import task
 from experiments.task import Task
-from training.command.suggestions import did_you_mean
+from training.command.errors import did_you_mean
 from training.compare.config import load_comparison, slug
 from training.io import config as configuration
 from training.io.config import UserError

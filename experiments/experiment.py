@@ -14,7 +14,7 @@ from experiments.registry import task
 from experiments.results import Results, of_trials, summarise
 from experiments.trial import Trial, trials
 from training.analysis.agents import check_device
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.command.files import write_atomically, writing
 from training.compare.comparison import PAGE, Comparison, check_owner
 from training.compare.jobs import Job, missing_jobs

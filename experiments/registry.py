@@ -8,7 +8,7 @@ from experiments.language.settings import SAMPLED_SOFTMAX, SOFTMAX_ERRORS
 from experiments.speech.settings import SPEECH
 from experiments.task import Task
 from experiments.text.settings import LISTOPS
-from training.command.suggestions import did_you_mean
+from training.command.errors import did_you_mean
 
 __all__ = ["TASKS", "task"]
 

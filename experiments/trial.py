@@ -22,9 +22,8 @@ from training.compare.jobs import DONE, MISSING, Job, Status
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
-from training.io.inputs_file import read_inputs, write_inputs
 from training.io.run_log import provenance
-from training.io.state_files import State, read_json
+from training.io.state_files import State, read_inputs, read_json, write_inputs
 
 __all__ = ["Result", "Trial", "trials"]
 

@@ -7,8 +7,6 @@ The same command goes on where one was stopped. Episode i depends on `seed + i` 
 alone, so the files are the same bytes however many processes record them.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 
@@ -22,14 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training.algorithms.next_command import cloning_command
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.command.signals import exit_status, interrupted_status
 from training.demonstrations.reader import DemoReader
 from training.demonstrations.request import parser, plan
 from training.demonstrations.session import record_all, verify
 from training.demonstrations.summary import PICTURE
-
-__all__ = ["main", "run"]
 
 
 def run(argv: Sequence[str] | None = None) -> int:

@@ -4,8 +4,6 @@ python -m training.lerobot demos/sweep --out lerobot/sweep
 python -m training.lerobot stepping_stones --episodes 100 --out lerobot/walk
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 
@@ -36,8 +34,6 @@ from training.demonstrations.format import MASTER, observation_spec
 from training.demonstrations.lerobot_writer import DatasetWriter, action_spec
 from training.demonstrations.reader import master_of, read_demo, read_master
 from training.io.config import ArgumentParser, UserError
-
-__all__ = ["main"]
 
 
 def _fps(text: str) -> float:

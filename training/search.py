@@ -27,7 +27,7 @@ import torch
 import foveate_extras
 from training.algorithms.registry import load_any_config, trainer_of
 from training.analysis.agents import positive
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.command.files import made_and_locked
 from training.command.signals import exit_status, interrupted_status
 from training.compare.search import TABLE, Search, metric_of, table

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from training.analysis.agents import Agent, add_arguments, find_agents, positive
 from training.analysis.evaluator import origin
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.command.files import made_and_locked, write_atomically, write_json
 from training.command.signals import exit_status
 from training.interventions.images import INTERVENTIONS

@@ -33,9 +33,9 @@ from experiments import figure
 from training.analysis.agents import EVALUATION_SEED, Agent, find_agents, positive
 from training.analysis.evaluator import play
 from training.collect import environments
+from training.command.errors import did_you_mean
 from training.command.files import read_bytes, writing
 from training.command.files import write_atomically as write
-from training.command.suggestions import did_you_mean
 from training.interventions.verdict import chance, corrected, interval
 from training.io import checkpoint, config
 from training.io.config import UserError

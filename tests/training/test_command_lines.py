@@ -8,7 +8,7 @@ import pytest
 
 from tests.training.study_jobs import write_study
 from training import bc, demos, es, evaluate
-from training.command.command_lines import command_line, option, preset
+from training.command.errors import command_line, option, preset
 from training.io import run_log
 from training.io.config import UserError
 

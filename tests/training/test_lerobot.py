@@ -19,8 +19,7 @@ from training.collect.environments import make_env
 from training.collect.episode import run_episode
 from training.demonstrations import lerobot_writer
 from training.demonstrations.format import ArraySpec
-from training.demonstrations.lerobot_stats import Moments
-from training.demonstrations.lerobot_writer import action_spec, feature_names
+from training.demonstrations.lerobot_writer import Moments, action_spec, feature_names
 from training.demonstrations.reader import DemoReader
 from training.io.config import UserError
 

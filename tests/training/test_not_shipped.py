@@ -9,8 +9,7 @@ from policies.pretrained.not_shipped import NOT_SHIPPED
 from tests.helpers import refused
 from training import bc, evaluate, flops, rollout, sight
 from training.algorithms.bc_config import BC
-from training.command.command_lines import preset
-from training.command.errors import UserError
+from training.command.errors import UserError, preset
 from training.compare.config import load_config, study_file
 from training.compare.model_files import PolicyJob
 from training.compare.runs import all_runs

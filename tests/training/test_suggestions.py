@@ -3,7 +3,7 @@
 import pytest
 
 from training import bc, demos, es, evaluate, flops, plots, rollout, study
-from training.command.suggestions import did_you_mean, like_files
+from training.command.errors import did_you_mean, like_files
 
 
 @pytest.mark.parametrize(

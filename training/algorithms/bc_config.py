@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from training.algorithms.job_config import STRICT, JobConfig
 from training.algorithms.trainer import Trainer
-from training.command.command_lines import command_line, preset
+from training.command.errors import command_line, preset
 from training.io.overrides import assignment
 
 __all__ = ["BC", "BCConfig", "load_config"]

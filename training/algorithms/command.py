@@ -13,7 +13,7 @@ from typing import Any
 from training.algorithms.job_config import JobConfig, describe_job
 from training.algorithms.registry import find_trainers, load_any_config, trainer_of
 from training.algorithms.trainer import Trainer
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.command.signals import exit_status, interrupted_status
 from training.io.config import ArgumentParser, UserError
 

@@ -31,7 +31,7 @@ from training.algorithms.labelled_rollouts import (
 from training.algorithms.map_fitting import is_due
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect.outcomes import mean_columns, mean_success, mean_values
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.io import checkpoint
 from training.io.checkpoint import Checkpoint
 from training.io.config import UserError

@@ -8,7 +8,7 @@ from typing import Any
 
 from training.algorithms.implicit_bc_config import load_config
 from training.collect import environments
-from training.command.command_lines import command_line, preset
+from training.command.errors import command_line, preset
 from training.demonstrations.reader import DemoReader
 from training.io.config import UserError
 from training.io.overrides import assignment

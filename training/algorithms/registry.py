@@ -14,7 +14,7 @@ from training.algorithms.job_config import JobConfig, is_of_run
 from training.algorithms.ppo_config import PPO
 from training.algorithms.trainer import Trainer
 from training.collect.callables import import_object, is_import_path
-from training.command.suggestions import did_you_mean
+from training.command.errors import did_you_mean
 from training.io.config import UserError, choices_of, read_overrides, read_yaml
 from training.io.overrides import Overrides, source
 

@@ -18,7 +18,7 @@ from typing import Any
 from training.algorithms.job_config import missing_keys, resolved
 from training.algorithms.registry import load_any_config, trainer_of
 from training.algorithms.trainer import Trainer
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.io import checkpoint, run_log
 from training.io import config as configuration
 from training.io.checkpoint import Checkpoint

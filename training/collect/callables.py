@@ -12,8 +12,7 @@ from typing import Any
 import gymnasium
 
 from training.collect.episode import Policy
-from training.command.errors import UserError
-from training.command.suggestions import did_you_mean
+from training.command.errors import UserError, did_you_mean
 
 __all__ = ["as_policy", "import_object", "is_import_path"]
 

@@ -1,7 +1,5 @@
 """Atomic, synced writes, reads of regular files only, and directory locks."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import glob
@@ -16,24 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import UserError
-
-__all__ = [
-    "CONFIG",
-    "METRICS",
-    "PROVENANCE",
-    "append",
-    "check_regular",
-    "led_to",
-    "lock",
-    "made_and_locked",
-    "read_bytes",
-    "reason",
-    "refusal",
-    "sync_directory",
-    "write_atomically",
-    "write_json",
-    "writing",
-]
 
 CONFIG, METRICS, PROVENANCE = "config.yaml", "metrics.csv", "provenance.json"
 """Files of a run directory."""

@@ -1,14 +1,10 @@
 """The progress bar of every command."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from tqdm import tqdm
-
-__all__ = ["ProgressBar", "watched"]
 
 T = TypeVar("T")
 

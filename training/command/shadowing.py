@@ -6,8 +6,6 @@ package of the same name, as PyPI has an `attention`. A console script searches 
 first.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,8 +13,6 @@ from typing import NoReturn
 
 from foveate_extras import MissingExtraError, require
 from training.command.signals import command_name
-
-__all__ = ["check_extras", "check_own_packages"]
 
 _MARKS = {
     "attention": "RandomFeatureAttention",

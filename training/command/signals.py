@@ -4,8 +4,6 @@ The package loads this file first, and it loads nothing that takes time, so that
 answered while a command itself loads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -13,8 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
-
-__all__ = ["Interrupted", "command_name", "exit_status", "interrupted_status", "open_command"]
 
 _ANSWERS = {
     signal.SIGINT: "interrupted",

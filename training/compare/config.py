@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 from policies.common.choices import Repair
 from training.algorithms.registry import TRAINERS, find_trainers
 from training.collect.seeds import EVALUATION_SEEDS_FROM, VALIDATION_SEEDS_FROM
-from training.command.suggestions import like_files
+from training.command.errors import like_files
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.overrides import read_overrides

@@ -31,9 +31,9 @@ from training.compare.search_space import Choice, Interval
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
-from training.io.inputs_file import read_inputs, write_inputs
 from training.io.metrics import read_metrics
 from training.io.run_log import has_rows
+from training.io.state_files import read_inputs, write_inputs
 from training.runner import train
 
 __all__ = ["Search", "Trial", "metric_of", "table"]

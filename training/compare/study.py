@@ -13,7 +13,7 @@ from pathlib import Path
 
 from training.analysis.agents import check_device
 from training.collect.environments import make_env, render_modes
-from training.command.command_lines import command_line
+from training.command.errors import command_line
 from training.command.files import read_bytes, write_atomically
 from training.compare.charts import pareto_picture
 from training.compare.comparison import PAGE, Comparison, check_owner

@@ -1,7 +1,5 @@
 """Batches of demonstrated frames, chosen as a pure function of the update and prefetched."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,8 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training.demonstrations.reader import DemoReader
-
-__all__ = ["Batch", "FrameSet", "Prefetcher", "frames_of_update"]
 
 _AHEAD = 2  # batches prefetched beyond the one in use
 
@@ -33,13 +29,13 @@ class Batch:
     actions: Tensor
     """(batch, n) float32."""
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> "Batch":
         """The batch on a device."""
         return Batch(
             *(t.to(device, non_blocking=True) for t in (self.rgb, self.pose, self.actions))
         )
 
-    def pinned(self) -> Batch:
+    def pinned(self) -> "Batch":
         """The batch in page-locked memory."""
         return Batch(self.rgb.pin_memory(), self.pose.pin_memory(), self.actions.pin_memory())
 
@@ -64,7 +60,7 @@ class FrameSet:
     def __len__(self) -> int:
         return len(self._demo)
 
-    def read(self, indices: Indices) -> Batch:
+    def read(self, indices: Indices) -> "Batch":
         """Frames by their place in the sequence."""
         first = self._reader.frame(int(self._demo[indices[0]]), int(self._step[indices[0]]), "rgb")
         rgb = np.empty((len(indices), *first.shape), np.uint8)
@@ -118,7 +114,7 @@ class Prefetcher:
         while reading:
             yield reading.popleft().result()
 
-    def _read(self, indices: Indices) -> Batch:
+    def _read(self, indices: Indices) -> "Batch":
         batch = self._frames.read(indices)
         return batch.pinned() if self._pinned else batch
 

@@ -11,8 +11,6 @@ A demonstration is a group with `actions` (steps, k), `rewards` (steps,), `dones
 `FRAME_BYTES` or more are frames: one per chunk, compressed by zlib, so that each takes one read.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -28,14 +26,6 @@ from pydantic.dataclasses import dataclass
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
 from training.io.state_files import Count, Finite, check
-
-__all__ = [
-    "ArraySpec",
-    "Recording",
-    "check_same",
-    "episode_path",
-    "observation_spec",
-]
 
 FORMAT, VERSION = "foveate-demonstrations", 1
 MASTER, EPISODES = "demos.hdf5", "episodes"
@@ -70,7 +60,7 @@ class ArraySpec:
         return self
 
     @classmethod
-    def of(cls, space: spaces.Box) -> ArraySpec:
+    def of(cls, space: spaces.Box) -> Self:
         """The shape and type of a space's elements."""
         return cls(tuple(int(size) for size in space.shape), np.dtype(space.dtype).name)
 
@@ -128,7 +118,7 @@ class Recording:
         return json.dumps(dataclasses.asdict(self), sort_keys=True, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str, path: Path) -> Recording:
+    def from_json(cls, text: str, path: Path) -> Self:
         """Parse the output of `to_json` from a file; raises UserError for other text."""
         try:
             data = json.loads(text)

@@ -12,8 +12,6 @@ Images (height, width, 3) of uint8 are images there; all else are numbers of the
 in metres too. Only the current episode is kept in memory.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Mapping
@@ -30,10 +28,7 @@ from PIL import Image
 import foveate_extras
 from training.command.files import write_json
 from training.demonstrations.format import BOX_KEY, ArraySpec
-from training.demonstrations.lerobot_stats import Moments
 from training.io.config import UserError
-
-__all__ = ["DatasetWriter", "action_spec", "feature_names"]
 
 CODEBASE_VERSION = "v3.0"
 _FILE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
@@ -49,12 +44,10 @@ _TIMES = {
 def feature_names(observation: Mapping[str, ArraySpec]) -> dict[str, str]:
     """LeRobot's names of the parts of an observation; the only vector is the state."""
     vectors = [key for key, spec in observation.items() if len(spec.shape) == 1]
-    names = {
-        key: f"observation.{'images.' * _is_picture(s)}{key}" for key, s in observation.items()
-    }
+    names = {key: f"observation.{'images.' * _is_image(s)}{key}" for key, s in observation.items()}
     if len(vectors) == 1:
         names[vectors[0]] = "observation.state"
-    elif set(observation) == {BOX_KEY} and not _is_picture(observation[BOX_KEY]):
+    elif set(observation) == {BOX_KEY} and not _is_image(observation[BOX_KEY]):
         names[BOX_KEY] = "observation.environment_state"
     return names
 
@@ -66,7 +59,7 @@ def action_spec(space: gymnasium.Space[Any]) -> ArraySpec:
     raise UserError(f"actions are {space}, but a dataset holds one array of numbers as an action")
 
 
-def _is_picture(spec: ArraySpec) -> bool:
+def _is_image(spec: ArraySpec) -> bool:
     return len(spec.shape) == 3 and spec.shape[-1] == 3 and spec.dtype == "uint8"
 
 
@@ -77,17 +70,13 @@ class _Feature:
     shape: tuple[int, ...]
     dtype: str
 
-    @property
-    def is_picture(self) -> bool:
-        return self.dtype == "image"
-
     def as_json(self) -> dict[str, Any]:
-        names = ["height", "width", "channels"] if self.is_picture else None
+        names = ["height", "width", "channels"] if self.dtype == "image" else None
         return {"dtype": self.dtype, "shape": list(self.shape), "names": names}
 
 
 def _feature(spec: ArraySpec, name: str) -> _Feature:
-    if _is_picture(spec):
+    if _is_image(spec):
         return _Feature(spec.shape, "image")
     if len(spec.shape) > _MOST_DIMENSIONS or 0 in spec.shape:
         raise UserError(
@@ -95,6 +84,60 @@ def _feature(spec: ArraySpec, name: str) -> _Feature:
             "dimensions, none of them empty"
         )
     return _Feature(spec.shape or (1,), spec.dtype)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Elementwise statistics, which can be merged (Chan, Golub, LeVeque 1979)."""
+
+    count: int
+    """Frames."""
+    weight: int
+    """Number of values per element: frames, or pixels of all frames per channel."""
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    """Sum of squared distances to the mean."""
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> "Moments":
+        """Statistics of an array (frames, ...)."""
+        x = np.asarray(values, np.float64)
+        return cls._of(x, len(x))
+
+    @classmethod
+    def of_image(cls, image: NDArray[np.uint8]) -> "Moments":
+        """Statistics of one image (height, width, channels) per channel (channels, 1, 1), with
+        white as 1.
+        """
+        x = image.reshape(-1, image.shape[-1]).astype(np.float64) / 255
+        found = cls._of(x, 1)
+        parts = (found.low, found.high, found.mean, found.squares)
+        return cls(1, found.weight, *(part.reshape(-1, 1, 1) for part in parts))
+
+    @classmethod
+    def _of(cls, x: NDArray[np.float64], count: int) -> "Moments":
+        mean = x.mean(0)
+        return cls(count, len(x), x.min(0), x.max(0), mean, ((x - mean) ** 2).sum(0))
+
+    def __add__(self, other: "Moments") -> "Moments":
+        total = self.weight + other.weight
+        apart = other.mean - self.mean
+        return Moments(
+            self.count + other.count,
+            total,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            self.mean + apart * (other.weight / total),
+            self.squares + other.squares + apart**2 * (self.weight * other.weight / total),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The statistics in LeRobot's format."""
+        deviation = np.sqrt(self.squares / self.weight)
+        numbers = {"min": self.low, "max": self.high, "mean": self.mean, "std": deviation}
+        return {name: part.tolist() for name, part in numbers.items()} | {"count": [self.count]}
 
 
 class DatasetWriter:
@@ -122,12 +165,8 @@ class DatasetWriter:
         from pyarrow import parquet
 
         self._arrow, self._parquet = pyarrow, parquet
-        self._directory, self._fps, self._task, self._metadata = (
-            directory,
-            fps,
-            task,
-            dict(metadata),
-        )
+        self._directory, self._fps, self._task = directory, fps, task
+        self._metadata = dict(metadata)
         self._names = feature_names(observation)
         features = {name: _feature(observation[key], name) for key, name in self._names.items()}
         features["action"] = _feature(action, "action")
@@ -146,18 +185,18 @@ class DatasetWriter:
 
     def _begin(self) -> None:
         self._rows: dict[str, list[Any]] = {name: [] for name in self._features}
-        self._pictures: dict[str, Moments] = {}
+        self._images: dict[str, Moments] = {}
 
     def add(self, observation: Any, action: Any, reward: float) -> None:
         """Add one step: the observation, the action taken, and the reward that followed."""
         parts = observation if isinstance(observation, Mapping) else {BOX_KEY: observation}
         for key, name in self._names.items():
             value = np.asarray(parts[key])
-            if self._features[name].is_picture:
+            if self._features[name].dtype == "image":
                 self._rows[name].append(_png(value))
-                found = Moments.of_picture(value)
-                known = self._pictures.get(name)
-                self._pictures[name] = found if known is None else known + found
+                found = Moments.of_image(value)
+                known = self._images.get(name)
+                self._images[name] = found if known is None else known + found
             else:
                 self._rows[name].append(value.copy())
         self._rows["action"].append(np.array(action))
@@ -173,10 +212,10 @@ class DatasetWriter:
             "frame_index": steps, "episode_index": np.full(len(steps), self._episodes),
             "index": self._frames + steps, "task_index": np.zeros(len(steps)),
         }  # fmt: skip
-        stats = dict(self._pictures)
+        stats = dict(self._images)
         columns = []
         for name, feature in self._features.items():
-            if feature.is_picture:
+            if feature.dtype == "image":
                 columns.append(self._arrow.array(rows[name], self._schema.field(name).type))
                 continue
             values = np.asarray(rows[name], feature.dtype).reshape(-1, *feature.shape)
@@ -227,7 +266,7 @@ class DatasetWriter:
 
     def _type(self, feature: _Feature) -> Any:
         arrow = self._arrow
-        if feature.is_picture:
+        if feature.dtype == "image":
             return arrow.struct({"bytes": arrow.binary(), "path": arrow.string()})
         if feature.dtype == "bool":
             return arrow.bool_()
@@ -308,8 +347,8 @@ _INDEX = {
 """The metadata that pandas writes for a table whose index is `task`."""
 
 
-def _png(picture: NDArray[np.uint8]) -> dict[str, Any]:
+def _png(image: NDArray[np.uint8]) -> dict[str, Any]:
     """An image as LeRobot's readers unpack it, without loss."""
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, "PNG")
+    Image.fromarray(image).save(file, "PNG")
     return {"bytes": file.getvalue(), "path": None}

@@ -5,8 +5,6 @@ training.demonstrations.writer.
 Reading runs no code from them and follows no link out of their directory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -35,17 +33,6 @@ from training.demonstrations.format import (
 )
 from training.io.config import UserError
 from training.io.state_files import Finite, check
-
-__all__ = [
-    "Demo",
-    "DemoReader",
-    "Frames",
-    "master_of",
-    "read_demo",
-    "read_master",
-    "read_recording",
-    "verify_demo",
-]
 
 _FILTERS = (h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_FLETCHER32)
 _MOST_BYTES = 2**26  # limit for numbers read at once; an episode has kilobytes

@@ -1,7 +1,5 @@
 """Records episodes of an environment's expert, in this process or in several others."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,8 +18,6 @@ from training.collect.pool import open_pool
 from training.demonstrations.format import Recording, episode_path
 from training.demonstrations.writer import EpisodeWriter
 from training.io.config import UserError
-
-__all__ = ["SEGMENT_STEPS", "Job", "Task", "record"]
 
 SEGMENT_STEPS = 10
 """Steps that are disturbed, or left alone, together."""

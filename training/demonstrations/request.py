@@ -1,7 +1,5 @@
 """Arguments of `training.demos`, and the recording job they define."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -20,8 +18,6 @@ from training.demonstrations.format import ArraySpec, Recording, observation_spe
 from training.demonstrations.recorder import SEGMENT_STEPS, Job
 from training.demonstrations.writer import decisive_packages
 from training.io.config import ArgumentParser, UserError
-
-__all__ = ["parser", "plan"]
 
 _DESCRIPTION = (
     "Record demonstrations: episodes of an environment's scripted expert, as files to learn from."

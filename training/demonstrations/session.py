@@ -1,7 +1,5 @@
 """Record, resume, summarise and verify a directory of demonstrations."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import sys
@@ -26,8 +24,6 @@ from training.demonstrations.summary import PICTURE, SUMMARY, draw, summarise
 from training.demonstrations.writer import write_master
 from training.io.checkpoint import CHECKPOINTS
 from training.io.config import UserError
-
-__all__ = ["record_all", "verify"]
 
 _MASTER_EVERY_S = 60.0
 

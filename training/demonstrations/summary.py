@@ -1,7 +1,5 @@
 """Summary of a directory of demonstrations: summary.json and summary.png."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 from pathlib import Path
@@ -13,8 +11,6 @@ from numpy.typing import NDArray
 from training.command.files import reason, write_atomically
 from training.demonstrations.reader import DemoReader
 from training.io.config import UserError
-
-__all__ = ["PICTURE", "SUMMARY", "draw", "summarise"]
 
 SUMMARY, PICTURE = "summary.json", "summary.png"
 _ROWS, _COLUMNS = 4, 8  # of the contact sheet

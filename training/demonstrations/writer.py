@@ -4,8 +4,6 @@ HDF5 never touches the disk here. A full disk is thus an OSError of one plain wr
 process leaves no half-written file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform
@@ -28,8 +26,6 @@ from training.demonstrations.format import (
     episode_path,
 )
 from training.io.fingerprint import version_of
-
-__all__ = ["EpisodeWriter", "decisive_packages", "split", "write_master"]
 
 _LIBVER = ("v110", "v110")
 """Of HDF5 1.10 (2016): the oldest whose bookkeeping bears checksums too."""

@@ -12,8 +12,8 @@ import gymnasium
 import envs
 from training.analysis.agents import EVALUATION_SEED
 from training.collect.pool import WorkerDiedError, temporary_pool
+from training.command.errors import did_you_mean
 from training.command.progress import watched
-from training.command.suggestions import did_you_mean
 from training.interventions.images import INTERVENTIONS, image_keys
 from training.interventions.play import ALL, Given, Scene, Stage, Subject, Task
 from training.interventions.report import Report, report

@@ -5,8 +5,6 @@ disk is full. Here each row has been written when `add` returns, or an error is 
 The format is TensorBoard's: length, its checksum, an `Event` message, its checksum.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os
@@ -19,8 +17,6 @@ from typing import Any
 
 from training.command.errors import UserError
 from training.command.files import append, writing
-
-__all__ = ["Board"]
 
 _VERSION = "brain.Event:2"
 

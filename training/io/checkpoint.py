@@ -26,35 +26,14 @@ from torch import Tensor, nn
 
 from policies.pretrained.not_shipped import NOT_SHIPPED
 from training.collect.environments import ForeignId, make_env, other_robot
+from training.command.errors import did_you_mean
 from training.command.files import write_atomically
-from training.command.suggestions import did_you_mean
 from training.io.config import UserError, validate
 from training.io.tensor_file import read_header, read_tensors, sha256_of_tensors
 
 if TYPE_CHECKING:
     import policies
     from policies.common.choices import Repair
-
-__all__ = [
-    "CHECKPOINTS",
-    "Checkpoint",
-    "check_tensors",
-    "fitting",
-    "in_run",
-    "iteration_of",
-    "load",
-    "load_into",
-    "load_policy",
-    "newest_whole",
-    "policy_settings",
-    "read",
-    "resolve",
-    "save",
-    "save_in_run",
-    "set_aside_after",
-    "shipped",
-    "with_repair",
-]
 
 FORMAT, VERSION = "foveate-checkpoint", "1"
 CHECKPOINTS = "checkpoints"

@@ -1,7 +1,5 @@
 """Configuration: YAML files and `--set` overrides become frozen, validated dataclasses."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -17,9 +15,8 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from foveate_settings import sentence
-from training.command.errors import UserError, shown
+from training.command.errors import UserError, did_you_mean, shown
 from training.command.signals import exit_status
-from training.command.suggestions import did_you_mean
 from training.io.overrides import (
     Overrides,
     fill_shorthands,

@@ -4,16 +4,12 @@ Every output records its inputs: a run in config.yaml and its checkpoints, an ev
 the costs of a study in their JSON, demonstrations in an attribute of their files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
-
-__all__ = ["Difference", "differences", "fingerprint", "sha256_of", "version_of"]
 
 _MOST = 80  # characters of a value in an error message
 

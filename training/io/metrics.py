@@ -1,7 +1,5 @@
 """A run's metrics.csv, read as columns."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math
@@ -15,8 +13,6 @@ import numpy as np
 from envs import Task, find_task
 from training.command.files import CONFIG, METRICS, read_bytes
 from training.io.config import UserError, read_yaml
-
-__all__ = ["Curve", "read_metrics"]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`--set key=value` as nested data: one value for each setting, however it is spelled."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,18 +7,6 @@ from typing import Any
 
 from training.command.errors import UserError, shown
 from training.io.yaml_text import MAX_DEPTH, parse
-
-__all__ = [
-    "Overrides",
-    "assignment",
-    "fill_shorthands",
-    "merge",
-    "merge_distinct",
-    "nest",
-    "read_overrides",
-    "source",
-]
-
 
 Overrides = Sequence[str] | Mapping[str, Any]
 """Changes of settings: `key=value` words as of `--set`, or values by key, dotted or nested."""

@@ -1,7 +1,5 @@
 """The run directory: provenance, resolved configuration, metrics.csv, curves, progress."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -18,7 +16,7 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass
 
-from training.command.command_lines import option
+from training.command.errors import option
 from training.command.files import (
     CONFIG,
     METRICS,
@@ -40,21 +38,6 @@ from training.io.config import UserError, to_yaml
 from training.io.fingerprint import sha256_of, version_of
 from training.io.state_files import State, read_json
 from training.io.trackers import Tracking
-
-__all__ = [
-    "CONFIG",
-    "METRICS",
-    "PROVENANCE",
-    "Provenance",
-    "RunLog",
-    "check_rows",
-    "create",
-    "has_rows",
-    "new_directory",
-    "provenance",
-    "record_resume",
-    "write_config",
-]
 
 
 @dataclass(frozen=True, config=State)

@@ -4,19 +4,17 @@ A file may have been damaged, edited, or written by someone else: each kind has 
 what writes it, and comes in through `read_json`, or through `check` where it is part of another.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from training.command.errors import UserError
-from training.command.files import read_bytes, reason
+from training.command.files import read_bytes, reason, write_json
 from training.io import config as configuration
-
-__all__ = ["Count", "Finite", "State", "check", "read_json"]
 
 T = TypeVar("T")
 
@@ -52,3 +50,18 @@ def check(cls: type[T], data: Any, path: Path, prefix: str = "") -> T:
             "where keys with values are needed"
         )
     return configuration.validate(cls, data, f"{path} is damaged, or another kind of file", prefix)
+
+
+@dataclass(frozen=True, config=State)
+class _Inputs:
+    inputs: dict[str, Any]
+
+
+def read_inputs(path: Path) -> dict[str, Any]:
+    """The fingerprint that a file beside an output holds. Raises UserError if it is damaged."""
+    return read_json(_Inputs, path).inputs
+
+
+def write_inputs(path: Path, inputs: Mapping[str, Any]) -> None:
+    """Write a fingerprint of the inputs beside an output. Raises OSError."""
+    write_json(path, {"inputs": inputs})

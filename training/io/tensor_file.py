@@ -1,7 +1,5 @@
 """The header of a safetensors file: the declared tensors, before any of them is read."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -11,8 +9,6 @@ from torch import Tensor
 
 from training.command.errors import UserError
 from training.command.files import check_regular, reason
-
-__all__ = ["read_header", "read_tensors", "sha256_of_tensors"]
 
 _DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
