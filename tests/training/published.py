@@ -1,5 +1,6 @@
 """What the tests of the studies in docs/studies share."""
 
+import re
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -35,7 +36,17 @@ def published(name, *changes):
     return study, summarise(study, unpacked(name))
 
 
-def quoted(name, end):
-    """Cells after the first of the rows of a document's tables that end like that."""
-    lines = (ROOT / name).read_text().splitlines()
-    return [line.split(" | ", 1)[1] for line in lines if line.startswith("| ") and end in line]
+def printed(name, section):
+    """The first table of a section of a document: cells after the first, by the first."""
+    text = (ROOT / name).read_text()
+    text = text[text.index(f"# {section}\n") :]
+    table = re.search(r"^\|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    lines = [line.strip("|\n").split("|") for line in table[1].splitlines()]
+    return {first.strip(): [cell.strip() for cell in cells] for first, *cells in lines}
+
+
+def short(variant):
+    """The documents' name of a variant: angular 8x2 has m = 8 and n = 2."""
+    name = re.sub(r",? m = n = (\d+)", r" \1x\1", variant.replace(" hybrid", ""))
+    name = re.sub(r",? m = (\d+), n = (\d+)", r" \1x\2", name)
+    return re.sub(r",? m = (\d+)", r" \1", name)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.training.published import ROOT, needs_studies, published, unpacked
+from tests.training.published import ROOT, needs_studies, published, short, unpacked
 from training.analysis.evaluator import standard_error
 from training.analysis.intervals import ratio_interval
 from training.compare.config import slug
@@ -12,7 +12,7 @@ from training.compare.summary import scores_of
 from training.io.metrics import read_metrics
 
 pytestmark = needs_studies
-PAIR = {"FAVOR+ m = 256": "FAVOR+, m = 256", "angular m = n = 8": "angular hybrid, m = n = 8"}
+PAIR = {"FAVOR+ m = 256": "FAVOR+ 256", "angular m = n = 8": "angular 8x8"}
 ARMS = PAIR | {"exact softmax": "exact softmax", "no attention": "none"}
 """The study's name of an arm, and the document's."""
 
@@ -34,7 +34,7 @@ def around(low, high, digits, of=1):
 
 def share(scores, digits=1):
     low, high = scores.success_interval
-    return f"{100 * scores.success + 1e-9:.{digits}f} % {around(low, high, digits, 100)}"
+    return f"{100 * scores.success + 1e-9:.{digits}f} {around(low, high, digits, 100)}"
 
 
 def best(study, name, arm):
@@ -57,7 +57,7 @@ def test_rewards_of_foothold_votes(arm, told):
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
     cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
     reward, success = best(study, "figure_4_left", arm)
-    cells += [reward, "" if success is None else f"{100 * success:.1f} %"]
+    cells += [reward, "" if success is None else f"{100 * success:.1f}"]
     assert row(*cells) in told
 
 
@@ -86,15 +86,15 @@ def test_success_over_longer_gaps(told):
     for arm, found in zip(ARMS, (favor, hybrid, exact), strict=False):
         assert row(ARMS[arm], *(share(one, 0) for one in found)) in told
     for name, ours, theirs in (
-        ("its reward, times FAVOR+'s", hybrid, favor),
-        ("its reward, times the hybrid's", exact, hybrid),
+        ("its reward relative to FAVOR+", hybrid, favor),
+        ("its reward relative to angular 8x8", exact, hybrid),
     ):
         cells = [name]
         for one, other in zip(ours, theirs, strict=True):
             between = around(*ratio_interval(one.rewards, other.rewards), 2)
             cells.append(f"{one.reward / other.reward:.2f} {between}")
         assert row(*cells) in told, row(*cells)
-    assert row("none", *(f"{100 * one.success:.0f} %" for one in none)) in told
+    assert row("none", *(f"{100 * one.success:.0f}" for one in none)) in told
 
 
 @pytest.mark.parametrize("arm", [*PAIR, "no attention"])
@@ -111,7 +111,7 @@ RATES = ("1e-3", "1e-4", "1e-5")
 
 
 def named(group):
-    return ARMS.get(group, group.replace(" m = ", ", m = "))
+    return ARMS.get(group, short(group))
 
 
 def error(values, digits):
@@ -156,6 +156,6 @@ def test_the_pair_with_the_papers_camera(arm, told):
     cells = [PAIR[arm], error(scores.outcomes[0], 3), error(scores.rewards[0], 0)]
     cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
     cells += [f"{read_metrics(run).columns['val_loss'][-1]:.3f}"]
-    cells += [f"{cost['attention'] / 1e6:.0f} M", f"{cost['total'] / 1e6:.0f} M"]
+    cells += [f"{cost['attention'] / 1e6:.0f}", f"{cost['total'] / 1e6:.0f}"]
     cells += [f"{cost['p50_ms']:.1f}"]
     assert row(*cells) in told, row(*cells)

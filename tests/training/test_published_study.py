@@ -5,13 +5,24 @@ from html import escape
 
 import pytest
 
-from tests.training.published import ROOT, STUDIES, needs_studies, published, quoted, unpacked
+from tests.training.published import (
+    ROOT,
+    STUDIES,
+    needs_studies,
+    printed,
+    published,
+    short,
+    unpacked,
+)
 from training import evaluate
 from training.compare.summary import headline, scores_of
 
 PUBLISHED = STUDIES / "stepping_stones"
 pytestmark = needs_studies
 HYBRID, CHEAPEST = "angular m = n = 8", "OPRF m = 16"
+PAGE = "docs/results/summary.md"
+NAMES = {"no attention": "none, all tokens", "random tokens": "none, random half"}
+"""The document's name of a control, by the study's."""
 
 
 @pytest.fixture(scope="module")
@@ -71,18 +82,27 @@ def test_the_policy_that_ships_is_the_one_evaluated(tmp_path):
 
 
 def table_row(row):
+    assert row.scores.seeds == 3
     low, high = row.scores.success_interval
-    attention = f"{row.cost['attention'] / 1e6:.2f} M" if row.cost["attention"] else "0"
-    return (
-        f"{row.scores.seeds} | {100 * row.scores.success:.1f} % ({100 * low:.1f}-{100 * high:.3g})"
-        f" | {row.scores.reward:.3f} | {attention} | {row.cost['total'] / 1e6:.2f} M"
-        f" | {row.cost['latency_ms']:.2f} ms |"
-    )
+    ratio = ""
+    if row.ratio is not None:
+        ratio = "{:.3f} ({:.3f}-{:.3f})".format(row.ratio, *row.ratio_interval)
+    attention = row.cost["attention"] / 1e6
+    return [
+        f"{100 * row.scores.success:.1f} ({100 * low:.1f}-{100 * high:.3g})",
+        f"{row.scores.reward:.3f}",
+        ratio,
+        f"{attention:.2f}" if attention else "0",
+        f"{row.cost['total'] / 1e6:.2f}",
+        f"{row.cost['latency_ms']:.2f}",
+    ]
 
 
 def test_tables_quote_it(summary):
-    rows = [table_row(row) for row in summary.variants.values()]
-    assert quoted("docs/results/summary.md", " ms |") == rows
+    table = printed(PAGE, "Stepping stones: kinds of attention")
+    assert table.pop("oracle (knows the stones)")
+    rows = {NAMES.get(name, short(name)): table_row(row) for name, row in summary.variants.items()}
+    assert table == rows
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/results/summary.md"])
@@ -95,12 +115,14 @@ def test_documents_quote_ratios(summary, name, arm):
 
 
 def test_curves_are_quoted(study, summary):
-    """Success in percent at every place of every curve, of all arms that have been there."""
+    """Success in percent at every place of every curve, of the variants that the page shows."""
     places = [(curve, point) for curve in study.curves for point in curve.points if point.set]
-    rows = []
-    for name in (*summary.variants, "oracle"):
-        scores = [scores_of(study, unpacked("stepping_stones"), name, *place) for place in places]
-        if None not in scores:
-            rows.append(" | ".join(f"{100 * one.success:.0f}" for one in scores) + " |")
-    found = quoted("docs/results/summary.md", "")
-    assert [row for row in found if row in rows] == rows
+    table = printed(PAGE, "Harder terrain, distraction")
+    variants = {NAMES.get(name, short(name)): name for name in (*summary.variants, "oracle")}
+    for name, cells in table.items():
+        scores = [
+            scores_of(study, unpacked("stepping_stones"), variants[name], *place)
+            for place in places
+        ]
+        assert cells == [f"{100 * one.success:.0f}" for one in scores], name
+    assert {short(HYBRID), short(CHEAPEST), short(study.baseline), *NAMES.values()} <= set(table)

@@ -2,18 +2,29 @@
 
 import pytest
 
-from tests.training.published import needs_studies, published, quoted
+from tests.training.published import needs_studies, printed, published, short
 
 pytestmark = needs_studies
 PAGE = "docs/results/bimanual_sweep.md"
 
 
+NAMES = {
+    "no attention": "none",
+    "mean over patches, m = 16, n = 1": "angular 16x1, mean over patches",
+    "least energy, m = 16, n = 1": "angular 16x1, least energy",
+}
+
+
 def swept(row):
-    """Mean fraction in bowls, its standard error over scenes, the mean reward: cells of a table."""
+    """Fraction in bowls with its standard error over scenes, reward, ratio and attention's cost."""
+    assert row.scores.seeds == 3
     scenes = row.scores.measured.mean(0)
     error = scenes.std(ddof=1) / len(scenes) ** 0.5
-    cost = row.cost["attention"] / 1e6
-    return f"{scenes.mean():.3f} +- {error:.3f} | {row.scores.reward:.1f} | {cost:.1f} M |"
+    ratio = ""
+    if row.ratio is not None:
+        ratio = "{:.3f} ({:.3f}-{:.3f})".format(row.ratio, *row.ratio_interval)
+    cells = [f"{scenes.mean():.3f} +- {error:.3f}", f"{row.scores.reward:.1f}", ratio]
+    return [*cells, f"{row.cost['attention'] / 1e6:.1f}"]
 
 
 def test_m_and_n_were_chosen_on_validation_scenes():
@@ -38,9 +49,13 @@ def test_the_hybrid_sweeps_for_a_third_of_the_attention():
     assert hybrid.fewer >= 3
 
 
-@pytest.mark.parametrize("name", ["bimanual_sweep", "bimanual_sweep_choices"])
-def test_tables_quote_them(name):
+@pytest.mark.parametrize(
+    ("name", "section"),
+    [("bimanual_sweep", "Results"), ("bimanual_sweep_choices", "Choice of m and n")],
+)
+def test_tables_quote_them(name, section):
     _, summary = published(name)
-    rows = [swept(row) for row in summary.variants.values()]
-    found = quoted(PAGE, " M |")
-    assert [row for row in found if row in rows] == rows
+    table = printed(PAGE, section)
+    table.pop("expert", None)
+    rows = {NAMES.get(one, short(one)): swept(row) for one, row in summary.variants.items()}
+    assert table == rows
