@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from experiments.chefs_random_tables.oprf_gain import SHOWN
 from experiments.chefs_random_tables.variance import CLAIMS
 from experiments.hybrid_random_features.clustered import MAPS
 from experiments.simplex_random_features.bandwidths import best
-from experiments.simplex_random_features.classification_published import CRT_TABLE_1, SIGMA
+from experiments.simplex_random_features.classification_published import SIGMA
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, RECORDS = ROOT / "docs" / "results" / "attention.md", ROOT / "docs" / "records"
@@ -48,12 +48,11 @@ def variance(results: Any) -> Rows:
 
 
 def quasi_monte_carlo(results: Any) -> Rows:
-    for name in ("wine", "boston"):
-        yield (name, "ours"), [r["mean_1e-3"] for r in results if r["set"] == name][:6]
+    yield ("ours",), [r["mean_1e-3"] for r in results if r["set"] == "wine"][:6]
 
 
 def clustered(results: Any) -> Rows:
-    for name in dict.fromkeys(r["data"] for r in results):
+    for name in ("s1, sigma=1", "s4, sigma=20"):
         found = {r["map"]: r for r in results if (r["data"], r["m"]) == (name, 200)}
         values = [[found[m]["mse"], *(found[m]["published"] or ())] for m in MAPS]
         yield (name.replace("=", " "),), flat(values)
@@ -64,7 +63,7 @@ def far_from_zero(results: Any) -> Rows:
     labels = {"trig": "", "hyperbolic": "", "positive": " (FAVOR+)", "poisson": ""}
     labels |= {"oprf": " (FAVOR++), `gerf`"}
     for name, more in labels.items():
-        moved = [errors[name, "as it is", length] for length in (0, 1, 2, 4, 50)]
+        moved = [errors[name, "as it is", length] for length in (0, 2, 50)]
         yield (f"`{name}`{more}",), [*moved, errors[name, "centred", 50]]
 
 
@@ -79,14 +78,15 @@ def pointwise(results: Any) -> Rows:
 
 def error_surface(results: Any) -> Rows:
     for r in results["slices"]:
-        if "errors" in r and r["length"] in (1, 5):
-            yield (r["map"], f"{r['length']:g}"), r["errors"]
+        if "errors" in r and r["length"] == 1:
+            yield (r["map"],), r["errors"]
 
 
 def resultants(results: Any) -> Rows:
     keys = ("mean", "mean_drawn", "share_long", "share_long_drawn", "conformity")
     for r in results:
-        yield (str(r["dim"]), r["coupling"]), [r[key] for key in keys]
+        if r["dim"] == 6:
+            yield (r["coupling"],), [r[key] for key in keys]
 
 
 def couplings(results: Any) -> Rows:
@@ -118,19 +118,22 @@ def cooccurrence(results: Any) -> Rows:
 
 def classification(results: Any) -> Rows:
     sets = results["sets"]
-    for name, found in sets.items():
-        for coupling in ("iid", "orthogonal", "simplex"):
-            yield (name, coupling), _with_errors(found["figure_8"][coupling].values())
-    for method in CRT_TABLE_1["banknote"]:
+    for coupling in ("iid", "orthogonal", "simplex"):
+        yield (coupling,), _with_errors(sets["banknote"]["figure_8"][coupling].values())
+    for method in ("trig", "positive", "geometric", "oprf"):
         columns = (sets[name]["crt_table_1"][method] for name in
                    ("banknote", "car", "cmc", "chess", "abalone"))  # fmt: skip
         yield (f"`{method}`",), flat([r["accuracy"], r["published"]] for r in columns)
-    yield ("chess", "ours"), _with_errors(sets["chess"]["table_3"].values())
+    yield ("chess",), _with_published(sets["chess"]["table_3"].values())
 
 
 def classification_10000(results: Any) -> Rows:
     for name, found in results["sets"].items():
-        yield (name, "ours"), _with_errors(found["table_3"].values())
+        yield (name,), _with_published(found["table_3"].values())
+
+
+def _with_published(rows: Any) -> list[float]:
+    return flat([r["accuracy"], r["published"]] for r in rows)
 
 
 def _with_errors(rows: Any) -> list[float]:
@@ -152,17 +155,22 @@ def hybrid_bases(results: Any) -> Rows:
 
 def error_per_flop(results: Any) -> Rows:
     labels = {"`trig`": "trig", "`hyperbolic`": "hyperbolic", "`oprf`, simplex": "oprf, simplex",
-              "`positive`, simplex": "positive, simplex", "`positive`, iid": "positive, iid",
+              "`positive`, simplex": "positive, simplex",
               "`positive`, orthogonal (FAVOR+)": "positive", "`trig_phase`": "trig_phase",
               "`clustered_hybrid`, complex A": "clustered_hybrid, complex A",
               "`poisson_plus`": "poisson_plus", "`geometric_plus`": "geometric_plus"}  # fmt: skip
     for label, name in labels.items():
-        figures: list[float] = []
-        for kind in ("unit", "clustered"):
-            for r in results[kind]["maps"]:
-                if r["map"] == name and r["F_allowed"] in (256, 1024):
-                    figures += [r["attention_error"], r["flops_a_token"] / 1e3]
-        yield (label,), figures
+        rows = {
+            (kind, r["F_allowed"]): r
+            for kind in ("unit", "clustered")
+            for r in results[kind]["maps"]
+            if r["map"] == name
+        }
+        errors = [
+            rows[key, size]["attention_error"]
+            for key, size in product(("unit", "clustered"), (256, 1024))
+        ]
+        yield (label,), [rows["unit", 256]["flops_a_token"] / 1e3, *errors]
 
 
 def compositional(results: Any) -> Rows:
@@ -173,7 +181,7 @@ def compositional(results: Any) -> Rows:
         ("deep ReLU", "RFS", "deep ReLU, RFS"),
     ):  # fmt: skip
         rows = [r for r in results["results"] if (r["kernel"], r["method"]) == (kernel, method)]
-        rows = [r for r in rows if r["columns"] in (256, 1024, 4096)]
+        rows = [r for r in rows if r["columns"] in (256, 4096)]
         figures = [r["root_mean_square"] for r in rows] + [100 * r["accuracy"] for r in rows]
         exact = [100 * results["exact"][kernel]["accuracy"]] if method == "RFS" else []
         yield (label,), figures + exact
