@@ -9,7 +9,7 @@ import pytest
 
 from training.compare.config import load_config
 from training.compare.record import unpack
-from training.compare.summary import summarise
+from training.compare.results import read_results
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES = ROOT / "docs" / "studies"
@@ -31,9 +31,9 @@ def unpacked(name):
 
 @cache
 def published(name, *changes):
-    """A study's configuration, with fields set, and what it came to."""
+    """A study's configuration, with fields set, and its results."""
     study = load_config(ROOT / "configs" / "studies" / f"{name}.yaml", changes)
-    return study, summarise(study, unpacked(name))
+    return study, read_results(study, unpacked(name))
 
 
 def printed(name, section):

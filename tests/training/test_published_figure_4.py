@@ -7,8 +7,7 @@ from tests.training.published import ROOT, needs_studies, published, short, unpa
 from training.analysis.evaluator import standard_error
 from training.analysis.intervals import ratio_interval
 from training.compare.config import slug
-from training.compare.grouped import best_pairs
-from training.compare.summary import scores_of
+from training.compare.tables import best_pairs
 from training.io.metrics import read_metrics
 
 pytestmark = needs_studies
@@ -37,9 +36,9 @@ def share(scores, digits=1):
     return f"{100 * scores.success + 1e-9:.{digits}f} {around(low, high, digits, 100)}"
 
 
-def best(study, name, arm):
+def best(name, arm):
     """Reward and success of the seeds that earn the most; nothing of too few seeds."""
-    pairs = best_pairs(study, unpacked(name)).get(arm)
+    pairs = best_pairs(published(name)[1]).get(arm)
     if pairs is None:
         return "", None
     kept = [seed for _, seed in pairs]
@@ -50,13 +49,13 @@ def best(study, name, arm):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_rewards_of_foothold_votes(arm, told):
-    study, summary = published("figure_4_left")
+    _, summary = published("figure_4_left")
     found = summary.variants[arm]
     scores = found.scores
     cells = [ARMS[arm], f"{scores.seeds}", share(scores)]
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
     cells += [f"{found.ratio:.3f} {around(*found.ratio_interval, 3)}" if found.ratio else ""]
-    reward, success = best(study, "figure_4_left", arm)
+    reward, success = best("figure_4_left", arm)
     cells += [reward, "" if success is None else f"{100 * success:.1f}"]
     assert row(*cells) in told
 
@@ -75,10 +74,10 @@ def test_learning_curves_of_foothold_votes(arm, told):
 
 
 def on_longer_gaps(arm):
-    study, _ = published("figure_4_left")
+    study, results = published("figure_4_left")
     (curve,) = (one for one in study.curves if "gap" in one.name)
     points = curve.points[-3:]
-    return [scores_of(study, unpacked("figure_4_left"), arm, curve, point) for point in points]
+    return [results.scores(arm, curve, point) for point in points]
 
 
 def test_success_over_longer_gaps(told):
@@ -99,11 +98,11 @@ def test_success_over_longer_gaps(told):
 
 @pytest.mark.parametrize("arm", [*PAIR, "no attention"])
 def test_rewards_of_a_dense_controller(arm, told):
-    study, summary = published("figure_4_left_dense")
+    _, summary = published("figure_4_left_dense")
     scores = summary.variants[arm].scores
     cells = [ARMS[arm], f"{scores.seeds}", share(scores, 0)]
     cells += [f"{scores.reward:.3f} ± {scores.reward_sd:.3f}"]
-    cells += [best(study, "figure_4_left_dense", arm)[0]]
+    cells += [best("figure_4_left_dense", arm)[0]]
     assert row(*cells) in told
 
 

@@ -10,6 +10,7 @@ from markupsafe import escape
 from training.analysis.intervals import mean_interval
 from training.compare.config import StudyConfig
 from training.compare.evaluations import evaluation_file
+from training.compare.results import Results
 from training.compare.tables import controls
 
 SUCCESSES = {
@@ -44,7 +45,7 @@ def out(tmp_path):
 
 def test_the_difference_is_that_of_paired_episodes(out):
     config = study()
-    html = escape(controls(config, config.curves[0], out))
+    html = escape(controls(Results(config, out), config.curves[0]))
     together = np.mean([SUCCESSES["one"], SUCCESSES["other"]], axis=0)
     more = 100 * (np.array(SUCCESSES["none"]) - together)
     low, high = mean_interval(more)
@@ -56,9 +57,9 @@ def test_the_difference_is_that_of_paired_episodes(out):
 def test_nothing_before_all_are_evaluated(out):
     evaluation_file(out, "none-s1", "wind", 2.0).unlink()
     config = study()
-    assert controls(config, config.curves[0], out) is None
+    assert controls(Results(config, out), config.curves[0]) is None
 
 
 def test_nothing_without_controls(out):
     config = study(arms=[{"name": name} for name in SUCCESSES])
-    assert controls(config, config.curves[0], out) is None
+    assert controls(Results(config, out), config.curves[0]) is None

@@ -1,6 +1,8 @@
 """Sections of a study's page: time and memory of decisions, and the held-out loss of cloning."""
 
+import dataclasses
 import re
+from pathlib import Path
 
 import numpy as np
 from markupsafe import escape
@@ -8,9 +10,8 @@ from markupsafe import escape
 from tests.training.published import ROOT, needs_studies, published, unpacked
 from training.algorithms.bc_config import BCConfig
 from training.compare.config import StudyConfig
-from training.compare.results import Scores
+from training.compare.results import Results, Row, Scores
 from training.compare.runs import TrainingJob, all_runs
-from training.compare.summary import Row, Summary
 from training.compare.tables import decisions, held_out
 
 STUDY = StudyConfig(
@@ -38,7 +39,7 @@ def rows_of(*tables):
 def summary(**costs):
     scores = Scores(np.ones((1, 2)), np.ones((1, 2)))
     arms = {name: Row(name, scores, (1, 1), cost=cost) for name, cost in costs.items()}
-    return Summary(arms, {}, {}, {})
+    return Results(STUDY, Path(), variants=arms)
 
 
 def test_decisions_have_their_time_and_memory():
@@ -67,12 +68,12 @@ def runs(folder, losses):
             rows = f"iteration,val_loss\n1,9.0\n2,{loss}\n"
             (directory / "metrics.csv").write_text(rows)
             made.append(TrainingJob(arm, seed, 0, directory, "bc", BCConfig(iterations=2)))
-    return made
+    return Results(STUDY, folder, made)
 
 
 def test_held_out_losses_are_those_of_the_last_iteration(tmp_path):
     losses = {"exact": {0: 1.0, 1: 2.0, 2: 3.0}, "lin<ear": {0: 1.5, 2: 3.5}}
-    found = rows_of(*held_out(STUDY, runs(tmp_path, losses)))
+    found = rows_of(*held_out(runs(tmp_path, losses)))
     assert found["variant"][2:] == ["seed 0", "seed 1", "seed 2"]
     assert found["exact"] == ["2.000 -0.4841 to 4.484", "-", "1.000", "2.000", "3.000"]
     mean, more, *by_seed = found["lin&lt;ear"]
@@ -82,14 +83,14 @@ def test_held_out_losses_are_those_of_the_last_iteration(tmp_path):
 
 
 def test_a_single_seed_has_no_interval(tmp_path):
-    found = rows_of(*held_out(STUDY, runs(tmp_path, {"exact": {1: 2.0}, "lin<ear": {}})))
+    found = rows_of(*held_out(runs(tmp_path, {"exact": {1: 2.0}, "lin<ear": {}})))
     assert found["exact"] == ["2.000", "-", "-", "2.000", "-"]
     assert "lin&lt;ear" not in found
 
 
 def test_runs_that_cloned_nothing_have_no_section(tmp_path):
     made = runs(tmp_path, {"exact": {0: "nan"}, "lin<ear": {}})
-    assert held_out(STUDY, made) == []
+    assert held_out(made) == []
 
 
 @needs_studies
@@ -98,6 +99,7 @@ def test_studies_from_before_have_held_out_losses_and_no_times():
     path = ROOT / "configs" / "studies" / "stepping_stones_repair.yaml"
     out = unpacked("stepping_stones_repair")
     stages = all_runs(config, path, out)
-    found = rows_of(*held_out(config, [run for some in stages for run in some]))
+    runs = [run for some in stages for run in some]
+    found = rows_of(*held_out(dataclasses.replace(measured, runs=runs)))
     assert {arm.name for arm in config.arms} <= set(found)
     assert decisions(measured) is None

@@ -11,12 +11,12 @@ from tests.training.study_jobs import CURVE, STUDY, TWO_STAGES, conduct, files, 
 from training.command.errors import UserError
 from training.compare.config import StudyConfig, load_config
 from training.compare.evaluations import evaluation_file, write_json
-from training.compare.grouped import best, best_pairs, group_pairs, groups
 from training.compare.jobs import DONE, MISSING
 from training.compare.page import render
+from training.compare.results import Results, read_results
 from training.compare.runs import Stop, all_runs, read_stop, write_stop
 from training.compare.study import plan
-from training.compare.summary import summarise
+from training.compare.tables import best, best_pairs, group_pairs, groups
 
 RATES = [
     {"name": f"{map_} {rate}", "group": map_, "set": {}} for map_ in "ab" for rate in (1e-3, 1e-4)
@@ -41,9 +41,10 @@ def evaluated(tmp_path):
 
 def test_the_best_seeds_stand_beside_all(evaluated):
     study, out = evaluated
-    pairs = best_pairs(study, out)
+    results = Results(study, out)
+    pairs = best_pairs(results)
     assert [[seed for _, seed in kept] for kept in pairs.values()] == [[1, 3], [0, 1], [0, 2]]
-    table = best(study, out, pairs)
+    table = best(results, pairs)
     assert [str(cell) for cell in table.rows[0]] == [
         "a 0.001", "4", "3.000 <small>± 1.826</small>", "4.500 <small>± 0.707</small>", "50.0 %",
         "100.0 %", "1, 3",
@@ -52,7 +53,8 @@ def test_the_best_seeds_stand_beside_all(evaluated):
 
 def test_a_group_is_the_mean_of_its_arms(evaluated):
     study, out = evaluated
-    table = groups(summarise(study, out), [], group_pairs(study))
+    results = read_results(study, out)
+    table = groups(results, group_pairs(results))
     assert [list(map(str, row)) for row in table.rows] == [
         ["a", "2 of 2", "1.500 <small>± 2.121</small>", "25.0 %", "0 of 0"],
         ["b", "1 of 2", "2.500", "75.0 %", "0 of 0"],
@@ -63,14 +65,14 @@ def test_a_group_is_the_mean_of_its_arms(evaluated):
 def test_no_best_are_picked_of_as_few_seeds(evaluated):
     """As with --set 'seeds=[0]' first."""
     study, out = evaluated
-    few = dataclasses.replace(study, seeds=(0, 1))
-    assert best_pairs(few, out) == {}
-    assert best(few, out, {}) is None
+    few = Results(dataclasses.replace(study, seeds=(0, 1)), out)
+    assert best_pairs(few) == {}
+    assert best(few, {}) is None
 
 
 def test_the_page_says_that_picking_the_best_is_biased(evaluated):
     study, out = evaluated
-    page = render(study, out, summarise(study, out), "the command", [], [])
+    page = render(read_results(study, out), "the command", [])
     for words in ("The best 2 of 4 seeds", "biased upward", "Groups of variants", "1 of 2"):
         assert words in page
 

@@ -1,6 +1,7 @@
 """The statistics of a study against values worked out by hand, and its sentences."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,18 @@ from training.analysis.intervals import (
     share_interval,
     t_quantile,
 )
+from training.compare.claims import at_ceiling, headline, of_controls
 from training.compare.config import StudyConfig
 from training.compare.evaluations import Evaluation, evaluation_file, write_json
-from training.compare.results import Scores, pareto_front, read_scores, training_spread
-from training.compare.summary import Row, Summary, at_ceiling, headline, of_controls, summarise
+from training.compare.results import (
+    Results,
+    Row,
+    Scores,
+    pareto_front,
+    read_results,
+    read_scores,
+    training_spread,
+)
 from training.io.config import UserError
 from training.io.metrics import Curve
 from training.io.run_log import provenance
@@ -138,9 +147,10 @@ def test_training_curves_over_seeds():
         return Curve("run", columns)
 
     spread = training_spread([curve([1.0, 2.0, np.nan, 4.0]), curve([3.0, 2.0, 5.0])], "loss")
-    assert spread.x.tolist() == [1, 2]
-    assert spread.mean.tolist() == [2, 2]
-    assert spread.high.tolist() == pytest.approx([2 + 2**0.5, 2])
+    x, mean, _, high = spread
+    assert x.tolist() == [1, 2]
+    assert mean.tolist() == [2, 2]
+    assert high.tolist() == pytest.approx([2 + 2**0.5, 2])
     assert training_spread([curve([np.nan])], "loss") is None
     assert training_spread([], "loss") is None
 
@@ -221,11 +231,12 @@ def compared(*rows, oracle=None, **settings):
     stages = ({"trainer": "es", "config": "x"},)
     study = StudyConfig(title="T", stages=stages, arms=arms, baseline="base", **settings)
     references = {} if oracle is None else {"oracle": row("oracle", 5.0, successes=oracle)}
-    return study, Summary({one.name: one for one in rows}, references, {}, {})
+    variants = {one.name: one for one in rows}
+    return Results(study, Path(), variants=variants, references=references)
 
 
 def sentences(*rows, **settings):
-    return headline(*compared(*rows, **settings))
+    return headline(compared(*rows, **settings))
 
 
 def test_the_headline_is_made_from_the_figures():
@@ -312,19 +323,20 @@ def test_against_a_baseline_without_attention_nothing_is_saved(tmp_path):
         references=(),
         episodes=2,
     )
-    summary = summarise(study, tmp_path)
+    summary = read_results(study, tmp_path)
     assert summary.variants["look"].fewer is None
-    assert headline(study, summary)[0].endswith("Its reward is not worse by more than 2 %.")
+    assert headline(summary)[0].endswith("Its reward is not worse by more than 2 %.")
 
 
 def test_controls_stand_beside_the_headline():
     base, none = row("base", 4.0, successes=4), row("none", 1.0, successes=1)
-    study, summary = compared(base, none)
-    assert of_controls(study, summary) == "Success: 100.0 % by base; controls: 25.0 % by none."
-    assert of_controls(*compared(base, row("other", 4.0))) == ""
+    assert (
+        of_controls(compared(base, none)) == "Success: 100.0 % by base; controls: 25.0 % by none."
+    )
+    assert of_controls(compared(base, row("other", 4.0))) == ""
     placed = row("base", 4.0, placed=[[0.8, 0.8], [0.8, 0.6]])
     alone = row("none", 1.0, placed=[[0.1, 0.1], [0.1, 0.1]])
-    said = of_controls(*compared(placed, alone))
+    said = of_controls(compared(placed, alone))
     assert said == "Share of balls in bowls: 0.750 by base; controls: 0.100 by none."
 
 
@@ -332,18 +344,18 @@ def test_arms_at_the_ceiling_are_named():
     """By intervals that meet; not where nothing is near it, nor where one arm alone is."""
     best, near, far = (row(name, 4.0, successes=n) for name, n in (("a", 4), ("b", 4), ("base", 3)))
     assert far.scores.success_interval[1] >= best.scores.success_interval[0]
-    assert at_ceiling(compared(best, near, far)[1]) == ["a", "b"]
-    assert at_ceiling(compared(best, far)[1]) == []
-    assert at_ceiling(compared(far, row("b", 4.0, successes=3))[1]) == []
+    assert at_ceiling(compared(best, near, far)) == ["a", "b"]
+    assert at_ceiling(compared(best, far)) == []
+    assert at_ceiling(compared(far, row("b", 4.0, successes=3))) == []
     whole = [[1.0, 1.0], [1.0, 1.0]]
     both = (row(name, 4.0, successes=4, placed=whole) for name in ("a", "base"))
-    assert at_ceiling(compared(*both)[1]) == []
+    assert at_ceiling(compared(*both)) == []
 
 
 def test_the_headline_before_there_is_one():
-    study, found = compared(row("base", 4.0), row("a", 1.0))
+    found = compared(row("base", 4.0), row("a", 1.0))
     del found.variants["a"]
-    assert "Not enough is measured yet" in headline(study, found)[0]
+    assert "Not enough is measured yet" in headline(found)[0]
     assert "a ratio to it says nothing" in sentences(row("base", 0.0), row("a", 1.0))[0]
 
 

@@ -1,21 +1,15 @@
 """Which charts a study's page has, and what is drawn in each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from envs import find_task
-from training.analysis.intervals import Interval
 from training.collect.outcomes import outcomes_of
-from training.compare.config import CurveConfig, StudyConfig
-from training.compare.grouped import Pairs
-from training.compare.results import Scores, finished_runs, training_spread
-from training.compare.runs import TrainingJob
-from training.compare.summary import Summary, scores_of
+from training.compare.config import CurveConfig
+from training.compare.results import Results, training_spread
+from training.compare.tables import Pairs
 from training.reports.figures import (
     MOST_NAMED,
     OVERLAID,
@@ -29,8 +23,6 @@ from training.reports.figures import (
 )
 from training.reports.plots import panels
 
-__all__ = ["curve_charts", "first_chart", "pareto_charts", "pareto_picture", "training_charts"]
-
 COST_LABELS = {
     "attention": "attention, FLOPs a step (multiply-add = 2)",
     "total": "whole policy, FLOPs a step (multiply-add = 2)",
@@ -38,36 +30,29 @@ COST_LABELS = {
 REWARD_LABEL = "reward per episode"
 
 
-def training_charts(
-    study: StudyConfig, runs: Sequence[TrainingJob], pairs: Pairs | None = None, of: str = ""
-) -> list[str]:
+def training_charts(results: Results, pairs: Pairs | None = None, of: str = "") -> list[str]:
     """A chart for every stage and column of its metrics that has values.
 
     Args:
-        study: what is compared.
-        runs: all of its runs.
+        results: of a study.
         pairs: what each line is the mean of; None: every variant, over its seeds.
         of: what the titles say of that.
     """
+    study = results.study
     if pairs is None:
-        pairs = {
-            variant.name: [(variant.name, seed) for seed in study.seeds] for variant in study.arms
-        }
+        pairs = {name: [(name, seed) for seed in study.seeds] for name in results.names}
     group = next(variant.group for variant in study.arms if variant.name == study.baseline)
     baseline = study.baseline if study.baseline in pairs else group or ""
     charts = []
-    task = find_task(runs[0].job.env_id) if runs else None
+    task = find_task(results.runs[0].job.env_id) if results.runs else None
     for stage, settings in enumerate(study.stages):
-        done = {variant.name: finished_runs(runs, variant.name, stage) for variant in study.arms}
+        done = {name: results.finished(name, stage) for name in results.names}
         curves = [[done[n][s] for n, s in each if s in done[n]] for each in pairs.values()]
         for panel in panels(outcomes_of(task)):
-            lines = []
-            for number, (name, of_line) in enumerate(zip(pairs, curves, strict=True)):
-                found = training_spread(of_line, panel.column)
-                if found is not None:
-                    band = found.low, found.high
-                    lines.append(Line(number, name, found.x, found.mean, *band))
-            if not panel.is_told_by(line.y for line in lines):
+            spreads = [training_spread(of_line, panel.column) for of_line in curves]
+            named = enumerate(zip(pairs, spreads, strict=True))
+            lines = [Line(i, name, *found) for i, (name, found) in named if found is not None]
+            if not panel.has_values(line.y for line in lines):
                 continue
             if len(lines) > OVERLAID and all(len(line.x) == 1 for line in lines):
                 continue  # a panel for every variant, each with a single point
@@ -79,89 +64,82 @@ def training_charts(
     return charts
 
 
-def first_chart(study: StudyConfig, summary: Summary) -> str | None:
+def first_chart(results: Results) -> str | None:
     """What a page opens with: the reward of every variant, by name, against its attention FLOPs;
     of many variants, or without costs, a row each. None before anything is measured."""
-    if not summary.variants:
+    variants = results.variants
+    if not variants:
         return None
-    points, across = _pareto_points(study, summary, "attention")
+    points, across = _pareto_points(results, "attention")
     title = "Reward of each variant"
-    if 1 < len(points) == len(summary.variants) <= MOST_NAMED:
+    if 1 < len(points) == len(variants) <= MOST_NAMED:
         named = [replace(point, name=name) for name, point in points.items()]
         return draw_points(named, title, COST_LABELS["attention"], REWARD_LABEL, across)
     rows = [
-        Bar(f"{name} (control)" if name in study.controls else name,
+        Bar(f"{name} (control)" if name in results.study.controls else name,
             row.scores.reward, *row.interval,
             "" if row.cost is None else f"{row.cost['attention'] / 1e6:.3g} M")
-        for name, row in summary.variants.items()
+        for name, row in variants.items()
     ]  # fmt: skip
     beside = "attention FLOPs" if any(row.beside for row in rows) else ""
     return draw_bars(rows, title, REWARD_LABEL, across, beside)
 
 
-def pareto_charts(study: StudyConfig, summary: Summary) -> list[str]:
+def pareto_charts(results: Results) -> list[str]:
     """Attention FLOPs and total FLOPs against reward."""
     charts = []
     for kind, xlabel in COST_LABELS.items():
-        points, across = _pareto_points(study, summary, kind)
+        points, across = _pareto_points(results, kind)
         if points:
             title = f"FLOPs against reward, {kind}"
             charts.append(draw_points(list(points.values()), title, xlabel, REWARD_LABEL, across))
     return charts
 
 
-def pareto_picture(study: StudyConfig, summary: Summary) -> bytes | None:
+def pareto_picture(results: Results) -> bytes | None:
     """Attention FLOPs against reward as a PNG; None before anything is measured."""
-    points, across = _pareto_points(study, summary, "attention")
+    points, across = _pareto_points(results, "attention")
     if not points:
         return None
-    return draw_picture(
-        list(points.values()), list(points), COST_LABELS["attention"], REWARD_LABEL, across
-    )
+    labels = COST_LABELS["attention"], REWARD_LABEL
+    return draw_picture(list(points.values()), list(points), *labels, across)
 
 
-def _pareto_points(
-    study: StudyConfig, summary: Summary, kind: str
-) -> tuple[dict[str, Point], dict[str, float]]:
+def _pareto_points(results: Results, kind: str) -> tuple[dict[str, Point], dict[str, float]]:
     """Points by variant, controls without attention, and the level of each scripted policy."""
-    numbers = {variant.name: number for number, variant in enumerate(study.arms)}
-    free = study.controls if kind == "attention" else set()
+    free = results.study.controls if kind == "attention" else set()
+    front = results.front(kind)
     points = {
         name: Point(
-            numbers[name], 0 if name in free else row.cost[kind], row.scores.reward,
-            *row.interval, on_front=name in summary.front[kind],
+            results.names.index(name), 0 if name in free else row.cost[kind], row.scores.reward,
+            *row.interval, on_front=name in front,
         )
-        for name, row in summary.variants.items()
+        for name, row in results.variants.items()
         if row.cost is not None
     }  # fmt: skip
-    return points, {name: row.scores.reward for name, row in summary.references.items()}
+    return points, {name: row.scores.reward for name, row in results.references.items()}
 
 
-def curve_charts(study: StudyConfig, curve: CurveConfig, out: Path) -> list[str]:
+def curve_charts(results: Results, curve: CurveConfig) -> Sequence[str]:
     """What the task is judged by first, of every variant and reference along a curve."""
     lines: list[Line] = []
     meaning, shares = "success, share of episodes", True
-    for number, name in enumerate([*(variant.name for variant in study.arms), *study.references]):
+    references = results.study.references
+    for number, name in enumerate([*results.names, *references]):
         found = [
             (point.x, scores)
             for point in sorted(curve.points, key=lambda point: point.x)
-            if (scores := scores_of(study, out, name, curve, point)) is not None
+            if (scores := results.scores(name, curve, point)) is not None
         ]
         if not found:
             continue
         first = found[0][1]
         if first.measured is not None and first.headline is not None:
             meaning, shares = first.headline.axis_label, first.are_shares
-        measured = [_outcome(scores) for _, scores in found]
-        x = np.array([place for place, _ in found])
-        y = np.array([value for value, _ in measured])
-        low, high = np.array([interval for _, interval in measured]).T
-        lines.append(Line(number, name, x, y, low, high, name in study.references))
+        levels = [one.mean_measured or (one.success, one.success_interval) for _, one in found]
+        table = np.array([(x, y, *ends) for (x, _), (y, ends) in zip(found, levels, strict=True)])
+        lines.append(Line(number, name, *table.T, scripted=name in references))
     if not lines:
         return []
     labels = f"{curve.name}, {meaning}", curve.xlabel, meaning
-    return [draw_lines(lines, *labels, study.baseline, share=shares)]
-
-
-def _outcome(scores: Scores) -> tuple[float, Interval]:
-    return scores.mean_measured or (scores.success, scores.success_interval)
+    return [draw_lines(lines, *labels, results.study.baseline, share=shares)]

@@ -1,9 +1,12 @@
-"""What a study's runs and evaluations came to: figures from its files alone."""
+"""The results of a study: its episodes, costs and training curves, read from its files alone.
 
-from __future__ import annotations
+`read_results` gives one table, with a row for each variant and each scripted policy, from which
+every figure, interval and sentence of the page follows.
+"""
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,23 +15,14 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from envs import Outcome, find_task
-from training.analysis.intervals import Interval, mean_interval, share_interval
+from training.analysis.intervals import Interval, mean_interval, ratio_interval, share_interval
+from training.compare.config import CurveConfig, PointConfig, StudyConfig, slug
+from training.compare.evaluations import Measured, evaluation_file
 from training.compare.runs import TrainingJob, iterations_made
 from training.io.config import UserError
 from training.io.metrics import Curve, read_metrics
 from training.io.run_log import PROVENANCE, Provenance
 from training.io.state_files import Finite, State, check, read_json
-
-__all__ = [
-    "Scores",
-    "Spread",
-    "commits",
-    "finished_runs",
-    "pareto_front",
-    "read_scores",
-    "training_spread",
-]
-
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -50,7 +44,7 @@ class Scores:
 
     @property
     def seeds(self) -> int:
-        """How many policies."""
+        """Number of policies."""
         return len(self.rewards)
 
     @property
@@ -71,9 +65,7 @@ class Scores:
     @property
     def are_shares(self) -> bool:
         """Whether `outcomes` lie between 0 and 1."""
-        return self.measured is None or (
-            self.headline is not None and self.headline.kind == "share"
-        )
+        return self.measured is None or getattr(self.headline, "kind", "") == "share"
 
     @property
     def mean_measured(self) -> tuple[float, Interval] | None:
@@ -98,7 +90,7 @@ class Scores:
 
 @checked_dataclass(frozen=True, config=ConfigDict(extra="allow", allow_inf_nan=False))
 class Record:
-    """What is read of every episode, and beside it whatever its `info` held."""
+    """The keys that are read of every episode; other keys are those of its `info`."""
 
     reward: Annotated[float, Field(gt=-1e100, lt=1e100)]
     success: bool | Share = 0.0
@@ -106,7 +98,7 @@ class Record:
 
 @checked_dataclass(frozen=True, config=State)
 class Records:
-    """What is read of an evaluation's file."""
+    """The keys that are read of an evaluation's file."""
 
     records: tuple[Record, ...]
     env: str = ""
@@ -121,9 +113,7 @@ def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
     tables: list[tuple[Record, ...]] = []
     measured: list[list[float | None]] = []
     headline, words = None, "succeeds"
-    for path in paths:
-        if not path.is_file():
-            continue
+    for path in filter(Path.is_file, paths):
         found = read_json(Records, path)
         wanted = len(found.records) if found.seeds is None else len(found.seeds)
         if not found.records or len(found.records) != wanted:
@@ -140,18 +130,12 @@ def read_scores(paths: Sequence[Path], episodes: int) -> Scores | None:
         measured.append(_measured(headline, tables[-1], path))
     if not tables:
         return None
-    whole = all(None not in row for row in measured)
-
-    def matrix(key: str) -> np.ndarray:
-        return np.array([[float(getattr(record, key)) for record in rows] for rows in tables])
-
-    return Scores(
-        matrix("reward"),
-        matrix("success"),
-        headline,
-        words,
-        np.array(measured, float) if whole else None,
+    rewards, successes = (
+        np.array([[float(getattr(record, key)) for record in rows] for rows in tables])
+        for key in ("reward", "success")
     )
+    whole = all(None not in row for row in measured)
+    return Scores(rewards, successes, headline, words, np.array(measured, float) if whole else None)
 
 
 def _measured(
@@ -167,6 +151,150 @@ def _measured(
     return found
 
 
+@dataclass(frozen=True)
+class Row:
+    """A variant or a scripted policy on the task itself."""
+
+    name: str
+    scores: Scores
+    interval: Interval
+    """95% interval of the reward."""
+    ratio: float | None = None
+    """Its reward, as a multiple of the baseline's."""
+    ratio_interval: Interval | None = None
+    """95% interval of the ratio."""
+    of_oracle: float | None = None
+    """Its share of successful episodes, as a multiple of the oracle's."""
+    of_oracle_interval: Interval | None = None
+    """95% interval of that multiple."""
+    cost: Mapping[str, Any] | None = None
+    """The fields of `evaluations.Cost`; None where not measured."""
+    fewer: float | None = None
+    """The baseline's attention FLOPs, as a multiple of its own; None for a control
+    and where one of both has none."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that is known of a study; variants and references without an evaluation are left out."""
+
+    study: StudyConfig
+    out: Path
+    runs: Sequence[TrainingJob] = ()
+    """All training runs, seeds outermost."""
+    variants: dict[str, Row] = field(default_factory=dict)
+    references: dict[str, Row] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """Where the costs were measured."""
+
+    @property
+    def names(self) -> list[str]:
+        """All variants, those without results too."""
+        return [variant.name for variant in self.study.arms]
+
+    def front(self, kind: str) -> list[str]:
+        """Variants on the Pareto front by a kind of FLOPs, controls aside, cheapest first."""
+        rivals = {n: row for n, row in self.variants.items() if n not in self.study.controls}
+        costs = {n: row.cost[kind] for n, row in rivals.items() if row.cost is not None}
+        return pareto_front(costs, {n: row.scores.reward for n, row in rivals.items()})
+
+    def scores(
+        self, name: str, curve: CurveConfig | None = None, point: PointConfig | None = None
+    ) -> Scores | None:
+        """Episodes of a variant or reference, on the task or at a point of a curve."""
+        files = [f"{slug(name)}-s{seed}" for seed in self.study.seeds]
+        return self.of_policies([name] if name in self.study.references else files, curve, point)
+
+    def of_policies(
+        self, files: Sequence[str], curve: CurveConfig | None = None,
+        point: PointConfig | None = None,
+    ) -> Scores | None:  # fmt: skip
+        """Episodes of policies by the names of their files, one a seed; None without any.
+
+        A point that changes nothing has the first episodes on the task.
+        """
+        episodes = self.study.episodes if curve is None else curve.episodes
+        if curve is None or point is None or curve.is_of_the_task(point):
+            return read_scores([evaluation_file(self.out, name) for name in files], episodes)
+        places = [evaluation_file(self.out, name, curve.name, point.x) for name in files]
+        return read_scores(places, episodes)
+
+    def by_seed(self, variant: str) -> dict[int, Scores]:
+        """A variant's episodes on the task, by seed."""
+        found = {s: self.of_policies([f"{slug(variant)}-s{s}"]) for s in self.study.seeds}
+        return {seed: scores for seed, scores in found.items() if scores is not None}
+
+    def finished(self, variant: str, stage: int) -> dict[int, Curve]:
+        """Metrics of a variant's finished runs at a stage, by seed, where a row of them is left."""
+        curves = {
+            run.seed: read_metrics(run.directory)
+            for run in self.runs
+            if (run.variant.name, run.stage) == (variant, stage)
+            and iterations_made(run.directory) == run.job.iterations
+        }
+        return {seed: curve for seed, curve in curves.items() if len(curve.columns["iteration"])}
+
+    def commits(self) -> list[str]:
+        """The distinct states of the source that runs started or resumed with, in their order."""
+        found: dict[str, None] = {}
+        for path in (run.directory / PROVENANCE for run in self.runs):
+            if not path.is_file():
+                continue
+            facts = read_json(Provenance, path)
+            for git in (facts.git, *(part.git for part in facts.resumed)):
+                changed = " with changes" if git and git.modified else ""
+                found[f"commit {git.commit if git else 'unknown'}{changed}"] = None
+        return list(found)
+
+
+def read_results(study: StudyConfig, out: Path, runs: Sequence[TrainingJob] = ()) -> Results:
+    """Read the results in a study's directory. UserError when a file is damaged."""
+    costs: dict[str, Any] = {}
+    origin: dict[str, Any] = {}
+    if (out / "costs.json").is_file():
+        measured = dataclasses.asdict(read_json(Measured, out / "costs.json"))
+        costs, origin = measured["costs"], measured["provenance"]
+    results = Results(study, out, runs, provenance=origin)
+    found = {name: results.scores(name) for name in (*results.names, *study.references)}
+    scores = {name: one for name, one in found.items() if one is not None}
+    for name, one in scores.items():
+        if name in study.references:
+            results.references[name] = Row(name, one, mean_interval(one.rewards))
+        else:
+            results.variants[name] = _row(study, name, scores, costs)
+    return results
+
+
+def _row(
+    study: StudyConfig, name: str, scores: Mapping[str, Scores], costs: Mapping[str, Any]
+) -> Row:
+    """A variant beside the baseline and the oracle."""
+    ours, baseline, oracle = scores[name], scores.get(study.baseline), scores.get("oracle")
+    ratio, between, share, around = None, None, None, None
+    if baseline is not None and name != study.baseline:
+        between = ratio_interval(ours.rewards, baseline.rewards)
+        ratio = ours.reward / baseline.reward if between else None
+    if oracle is not None and oracle.success > 0:
+        share = ours.success / oracle.success
+        around = _share_of(ours, oracle)
+    cost, reference = costs.get(name), costs.get(study.baseline)
+    fewer = None
+    compared = name != study.baseline and name not in study.controls
+    if cost and reference and cost["attention"] and reference["attention"] and compared:
+        fewer = reference["attention"] / cost["attention"]
+    interval = mean_interval(ours.rewards)
+    return Row(name, ours, interval, ratio, between, share, around, cost, fewer)
+
+
+def _share_of(ours: Scores, oracle: Scores) -> Interval | None:
+    """Interval of the ratio of success; where all our episodes went alike, from our own alone."""
+    if ours.success in (0.0, 1.0):
+        low, high = ours.success_interval
+        return low / oracle.success, high / oracle.success
+    between = ratio_interval(ours.successes, oracle.successes)
+    return None if between is None else (max(between[0], 0.0), between[1])
+
+
 def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> list[str]:
     """Names, cheapest first, that no other beats: none earns as much for less, or more for as
     much."""
@@ -177,31 +305,12 @@ def pareto_front(costs: Mapping[str, float], rewards: Mapping[str, float]) -> li
     return front
 
 
-def finished_runs(runs: Sequence[TrainingJob], variant: str, stage: int) -> dict[int, Curve]:
-    """The metrics of a variant's finished runs at a stage, by seed, where a row of them is left."""
-    curves = {
-        run.seed: read_metrics(run.directory)
-        for run in runs
-        if (run.variant.name, run.stage) == (variant, stage)
-        and iterations_made(run.directory) == run.job.iterations
-    }
-    return {seed: curve for seed, curve in curves.items() if len(curve.columns["iteration"])}
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A column of the metrics over several seeds."""
-
-    x: np.ndarray
-    """Iterations, (points,)."""
-    mean: np.ndarray
-    low: np.ndarray
-    """Mean less the standard deviation over the seeds."""
-    high: np.ndarray
+Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Iterations, and a column's mean over seeds, less and plus its standard deviation, (points,)."""
 
 
 def training_spread(curves: Collection[Curve], column: str) -> Spread | None:
-    """Mean and standard deviation over seeds, where all of them have a value; None without any."""
+    """A column of the metrics over seeds, where all of them have a value; None without any."""
     found = [curve.columns[column] for curve in curves if column in curve.columns]
     length = min(map(len, found), default=0)
     values = np.array([one[:length] for one in found])
@@ -212,17 +321,4 @@ def training_spread(curves: Collection[Curve], column: str) -> Spread | None:
     x = next(iter(curves)).columns["iteration"][:length][known]
     mean = values.mean(0)
     sd = values.std(0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
-    return Spread(x, mean, mean - sd, mean + sd)
-
-
-def commits(runs: Sequence[TrainingJob]) -> list[str]:
-    """The distinct states of the source that runs began or went on with, in their order."""
-    found: dict[str, None] = {}
-    for path in (run.directory / PROVENANCE for run in runs):
-        if not path.is_file():
-            continue
-        facts = read_json(Provenance, path)
-        for git in (facts.git, *(part.git for part in facts.resumed)):
-            changed = " with changes" if git and git.modified else ""
-            found[f"commit {git.commit if git else 'unknown'}{changed}"] = None
-    return list(found)
+    return x, mean, mean - sd, mean + sd

@@ -23,8 +23,8 @@ from training.compare.jobs import Job
 from training.compare.model_files import GazeJob, PolicyJob, VideoJob, has_gaze
 from training.compare.page import render
 from training.compare.record import Contents, pack, unpack
+from training.compare.results import read_results
 from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies
-from training.compare.summary import summarise
 from training.demonstrations.request import parser
 from training.demonstrations.request import plan as plan_recording
 from training.demonstrations.session import record_all
@@ -105,15 +105,13 @@ class Study(Comparison):
         return list(found.values())
 
     def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
-        command, summary = self.command(), summarise(self.settings, self.out)
-        text = render(
-            self.settings, self.out, summary, command, self._every_run, missing, failed
-        ).encode()
+        results = read_results(self.settings, self.out, self._every_run)
+        text = render(results, self.command(), missing, failed).encode()
         path = self.out / PAGE
         same = path.is_file() and path.read_bytes() == text
         if same and (self.out / PICTURE).is_file():
             return False
-        picture = pareto_picture(self.settings, summary)
+        picture = pareto_picture(results)
         if same and picture is None:
             return False
         if picture is not None:

@@ -1,11 +1,8 @@
-"""The tables of a study's page, each None where nothing of it is known yet."""
-
-from __future__ import annotations
+"""The tables of a study's page, each None where none of its figures is known yet."""
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,32 +11,32 @@ from markupsafe import Markup
 from envs import Outcome
 from training.analysis.gaze import Gaze, depth_edges
 from training.analysis.intervals import mean_interval, seeds_interval
-from training.compare.config import CurveConfig, PointConfig, StudyConfig
+from training.compare.claims import at_ceiling
+from training.compare.config import CurveConfig, PointConfig
 from training.compare.model_files import GazeJob, PolicyJob, VideoJob
-from training.compare.results import Scores, finished_runs
+from training.compare.results import Results, Row, Scores
 from training.compare.runs import TrainingJob
-from training.compare.summary import Row, Summary, at_ceiling, scores_at, scores_of
 from training.io.state_files import read_json
 from training.reports.html import Column, Table, around, between, millions, table_of
 
-__all__ = ["budget", "controls", "decisions", "gaze", "held_out", "results", "stages"]
+Pairs = Mapping[str, Sequence[tuple[str, int]]]
+"""By the name of a line or row, the variants and seeds that it is the mean of."""
 
 
-def results(
-    study: StudyConfig, out: Path, summary: Summary, runs: Sequence[TrainingJob]
-) -> Table | None:
-    """What every variant and scripted policy came to on the task, and what it costs."""
-    rows = [*summary.variants.values(), *summary.references.values()]
-    ceiling, numbers = at_ceiling(summary), [variant.name for variant in study.arms]
+def results_table(results: Results) -> Table | None:
+    """The results of every variant and scripted policy on the task, and their costs."""
+    study = results.study
+    rows = [*results.variants.values(), *results.references.values()]
+    ceiling = at_ceiling(results)
     outcomes = [
-        row.scores.headline for row in summary.variants.values() if _is_measured(row.scores)
+        row.scores.headline for row in results.variants.values() if row.scores.measured is not None
     ]
 
     def name(row: Row) -> str:
         if row.name in study.references:
             return f"{row.name} (scripted)"
         baseline = " (baseline)" if row.name == study.baseline else ""
-        return f"{numbers.index(row.name) + 1}. {row.name}{baseline}"
+        return f"{results.names.index(row.name) + 1}. {row.name}{baseline}"
 
     def success(row: Row) -> str:
         return ("= " if row.name in ceiling else "") + _success(row.scores)
@@ -47,13 +44,24 @@ def results(
     def cost(key: str, shown: Callable[[Any], str]) -> Callable[[Row], str]:
         return lambda row: "-" if row.cost is None else shown(row.cost[key])
 
+    def files(row: Row) -> str:
+        directories = [run.directory for run in results.runs if run.variant.name == row.name]
+        links = []
+        for kind, product in (("video", VideoJob), ("policy", PolicyJob)):
+            found = [path for path in map(product.path_of, directories) if path.is_file()]
+            if found:
+                place = found[0].relative_to(results.out).as_posix()
+                links.append(Markup('<a href="{}">{}</a>').format(place, kind))
+        return Markup(", ").join(links) or "-"
+
     columns: list[Column] = [
         ("variant", "", name),
         ("seeds", "", lambda row: "-" if row.name in study.references else row.scores.seeds),
         ("success", "of episodes, 95 % interval", success),
         *((one.label, f"{_unit(one)}95 % interval", lambda row: _measured(row.scores))
           for one in outcomes[:1] if one is not None),
-        ("reward", "per episode, mean ± sd over seeds", _reward),
+        ("reward", "per episode, mean ± sd over seeds",
+         lambda row: _with_sd(row.scores.reward, row.scores.reward_sd)),
         ("ratio to baseline", "of rewards, 95 % interval",
          lambda row: around(row.ratio, row.ratio_interval)),
         ("ratio to oracle", "of success, 95 % interval",
@@ -65,13 +73,9 @@ def results(
         ("total", "MFLOPs a step", cost("total", millions)),
         ("latency", "ms a step", cost("latency_ms", "{:.3f}".format)),
         ("parameters", "", cost("parameters", "{:,}".format)),
-        ("files", "first seed's", lambda row: _files(out, row.name, runs)),
+        ("files", "first seed's", files),
     ]  # fmt: skip
     return table_of(columns, rows) if rows else None
-
-
-def _is_measured(scores: Scores) -> bool:
-    return scores.measured is not None
 
 
 def _unit(outcome: Outcome) -> str:
@@ -80,21 +84,21 @@ def _unit(outcome: Outcome) -> str:
     return f"{words}, " if words else ""
 
 
-def _reward(row: Row) -> str:
-    sd = row.scores.reward_sd
-    reward = f"{row.scores.reward:.3f}"
-    return reward if sd is None else Markup("{} <small>± {:.3f}</small>").format(reward, sd)
+def _with_sd(mean: float, sd: float | None) -> str:
+    small = "" if sd is None else Markup(" <small>± {:.3f}</small>").format(sd)
+    return f"{mean:.3f}" + small
 
 
-def _files(out: Path, name: str, runs: Sequence[TrainingJob]) -> str:
-    directories = [run.directory for run in runs if run.variant.name == name]
-    links = []
-    for kind, product in (("video", VideoJob), ("policy", PolicyJob)):
-        found = [path for path in map(product.path_of, directories) if path.is_file()]
-        if found:
-            place = found[0].relative_to(out).as_posix()
-            links.append(Markup('<a href="{}">{}</a>').format(place, kind))
-    return Markup(", ").join(links) or "-"
+def _spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation of some values."""
+    if not values:
+        return "-"
+    return _with_sd(float(np.mean(values)), np.std(values, ddof=1) if len(values) > 1 else None)
+
+
+def _percent(shares: Iterable[float]) -> str:
+    found = list(shares)
+    return f"{100 * np.mean(found):.1f} %" if found else "-"
 
 
 def _success(scores: Scores) -> str:
@@ -108,6 +112,91 @@ def _measured(scores: Scores) -> str:
     return "-" if scores.mean_measured is None else around(*scores.mean_measured)
 
 
+def best_pairs(results: Results) -> Pairs:
+    """Seeds that earn the most, of every variant of which more are evaluated than are picked; none
+    where the study asks for none."""
+    most, found = results.study.best_seeds, {}
+    for name in results.names if most is not None else ():
+        scores = results.by_seed(name)
+        if most is not None and len(scores) > most:
+            order = sorted(scores, key=lambda seed: scores[seed].reward, reverse=True)
+            found[name] = [(name, seed) for seed in sorted(order[:most])]
+    return found
+
+
+def best(results: Results, pairs: Pairs) -> Table | None:
+    """Reward and what the task is judged by, of all seeds and of the best; None without any."""
+    rows = []
+    for name, kept in pairs.items():
+        scores = results.by_seed(name)
+        seeds = [seed for _, seed in kept]
+        rows.append((name, [*scores.values()], [scores[seed] for seed in seeds], seeds))
+    of_best = f"of the best {results.study.best_seeds}"
+    columns: list[Column] = [
+        ("variant", "", lambda row: row[0]),
+        ("seeds", "", lambda row: len(row[1])),
+        ("reward", "of all, mean ± sd", lambda row: _spread([one.reward for one in row[1]])),
+        ("reward", f"{of_best}, mean ± sd", lambda row: _spread([one.reward for one in row[2]])),
+        ("success", "of all", lambda row: _percent(one.success for one in row[1])),
+        ("success", of_best, lambda row: _percent(one.success for one in row[2])),
+        ("the best", "seeds", lambda row: ", ".join(map(str, row[3]))),
+    ]
+    return table_of(columns, rows) if rows else None
+
+
+def group_pairs(results: Results) -> Pairs:
+    """Variants and seeds of every group; none where the study has no groups."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for one in results.study.arms:
+        if one.group is not None:
+            seeds = results.study.seeds
+            found.setdefault(one.group, []).extend((one.name, seed) for seed in seeds)
+    return found
+
+
+def groups(results: Results, pairs: Pairs) -> Table | None:
+    """The mean over the variants of every group that were evaluated; None without groups."""
+    rows = []
+    for group, pairs_of_group in pairs.items():
+        names = [*dict.fromkeys(name for name, _ in pairs_of_group)]
+        known = [results.variants[name].scores for name in names if name in results.variants]
+        rows.append((group, names, known))
+
+    def of(value: Callable[[Scores], float]) -> Callable[[Any], str]:
+        return lambda row: _spread([value(one) for one in row[2]])
+
+    def stopped(row: Any) -> str:
+        trained = [run for run in results.runs if run.variant.group == row[0] and run.finished]
+        names = [run.variant.name for run in trained if run.stop is not None]
+        of_all = f"{len(names)} of {len(trained)}"
+        return f"{of_all}: {', '.join(dict.fromkeys(names))}" if names else of_all
+
+    outcomes = {one.headline.label for *_, known in rows for one in known if one.headline}
+    columns: list[Column] = [
+        ("group", "", lambda row: row[0]),
+        ("variants", "evaluated, of all", lambda row: f"{len(row[2])} of {len(row[1])}"),
+        ("reward", "mean ± sd over the variants", of(lambda one: one.reward)),
+        *((name, "mean ± sd over the variants", of(lambda one: float(one.outcomes.mean())))
+          for name in sorted(outcomes)),
+        ("success", "mean over the variants", lambda row: _percent(s.success for s in row[2])),
+        ("not finite", "runs, of those trained", stopped),
+    ]  # fmt: skip
+    return table_of(columns, rows) if rows else None
+
+
+def stops(results: Results) -> Table | None:
+    """Runs that stopped for good, and why; None without any."""
+    columns: list[Column] = [
+        ("variant", "", lambda row: row[0].variant.name),
+        ("seed", "", lambda row: row[0].seed),
+        ("stage", "", lambda row: f"{row[0].stage + 1} ({row[0].trainer})"),
+        ("iterations", "made", lambda row: f"{row[1].iterations} of {row[0].job.iterations}"),
+        ("why", "", lambda row: row[1].reason),
+    ]
+    rows = [(run, stop) for run in results.runs if (stop := run.stop) is not None]
+    return table_of(columns, rows, text=4) if rows else None
+
+
 def _gain(before: np.ndarray, after: np.ndarray, decimals: int, shares: bool) -> str:
     """How much more, (seeds, scenes) paired, of shares in points of 100, and the 95% interval; a
     dash where a seed has one of them alone."""
@@ -118,21 +207,19 @@ def _gain(before: np.ndarray, after: np.ndarray, decimals: int, shares: bool) ->
     return between(f"{more.mean():+.{decimals}f}", f"{low:.{decimals}f}", f"{high:.{decimals}f}")
 
 
-def controls(study: StudyConfig, curve: CurveConfig, out: Path) -> Table | None:
+def controls(results: Results, curve: CurveConfig) -> Table | None:
     """How much more of what the task is judged by each control reaches than all kinds of attention
     together, at each point of a curve.
 
     Seeds and scenes are paired; intervals are over both. None without a control, without several
     kinds of attention, or where a policy is not evaluated yet. UserError when a file is damaged.
     """
-    kinds = [variant.name for variant in study.arms if not variant.control]
-    rivals = [variant.name for variant in study.arms if variant.control]
+    kinds = [variant.name for variant in results.study.arms if not variant.control]
+    rivals = [variant.name for variant in results.study.arms if variant.control]
     if not rivals or len(kinds) < 2:
         return None
     points = sorted(curve.points, key=lambda point: point.x)
-    found = {
-        (n, p.x): scores_of(study, out, n, curve, p) for n in (*kinds, *rivals) for p in points
-    }
+    found = {(n, p.x): results.scores(n, curve, p) for n in (*kinds, *rivals) for p in points}
     there = {place: scores for place, scores in found.items() if scores is not None}
     if len(there) < len(found) or len({one.outcomes.shape for one in there.values()}) > 1:
         return None
@@ -166,10 +253,10 @@ _DECISIONS: dict[str, tuple[str, str, Callable[[Any], str]]] = {
 """Field of `evaluations.Cost`: title, unit, and how a value is written."""
 
 
-def decisions(summary: Summary) -> Table | None:
+def decisions(results: Results) -> Table | None:
     """Time and memory of a decision of every variant; None where no times over an episode were
     measured. Columns that no variant has are left out, as is the state where all have none."""
-    costs = {name: row.cost for name, row in summary.variants.items() if row.cost is not None}
+    costs = {name: row.cost for name, row in results.variants.items() if row.cost is not None}
     if all(cost["p50_ms"] is None for cost in costs.values()):
         return None
     kinds = [key for key in _DECISIONS if any(cost[key] is not None for cost in costs.values())]
@@ -183,11 +270,11 @@ def decisions(summary: Summary) -> Table | None:
     return table_of([("variant", "", lambda one: one[0]), *map(cell, kinds)], costs.items())
 
 
-def held_out(study: StudyConfig, runs: Sequence[TrainingJob]) -> list[Table]:
+def held_out(results: Results) -> list[Table]:
     """The last held-out loss of every run that cloned, by variant; a table for every such stage."""
-    tables = []
+    study, tables = results.study, []
     for stage in range(len(study.stages)):
-        losses = {variant.name: _last_losses(runs, variant.name, stage) for variant in study.arms}
+        losses = {name: _last_losses(results, name, stage) for name in results.names}
         base = losses[study.baseline]
         of_stage = f"of stage {stage + 1}, " if len(study.stages) > 1 else ""
         rows = []
@@ -206,9 +293,9 @@ def held_out(study: StudyConfig, runs: Sequence[TrainingJob]) -> list[Table]:
     return tables
 
 
-def _last_losses(runs: Sequence[TrainingJob], variant: str, stage: int) -> dict[int, float]:
+def _last_losses(results: Results, variant: str, stage: int) -> dict[int, float]:
     """The last held-out loss of a variant's finished runs, by seed."""
-    columns = {seed: one.columns for seed, one in finished_runs(runs, variant, stage).items()}
+    columns = {seed: one.columns for seed, one in results.finished(variant, stage).items()}
     last = {seed: float(one["val_loss"][-1]) for seed, one in columns.items() if "val_loss" in one}
     return {seed: loss for seed, loss in last.items() if math.isfinite(loss)}
 
@@ -218,12 +305,13 @@ def _over_seeds(values: Sequence[float], form: str) -> str:
     return around(float(np.mean(values)), seeds_interval(np.array(values)), form)
 
 
-def stages(study: StudyConfig, out: Path, runs: Sequence[TrainingJob]) -> Table | None:
+def stages(results: Results) -> Table | None:
     """The headline variant's policy after each stage, on the task and along the curves; None where
     earlier stages are not evaluated. UserError when a file is damaged."""
+    study = results.study
     if not study.compare_stages or study.headline is None:
         return None
-    of_variant = [run for run in runs if run.variant.name == study.headline]
+    of_variant = [run for run in results.runs if run.variant.name == study.headline]
     by_stage = [
         [run.directory.name for run in of_variant if run.stage == i]
         for i in range(len(study.stages))
@@ -237,7 +325,7 @@ def stages(study: StudyConfig, out: Path, runs: Sequence[TrainingJob]) -> Table 
     ]
     rows, all_shares = [], True
     for name, curve, point in places:
-        found = [scores_at(study, out, who, curve, point) for who in by_stage]
+        found = [results.of_policies(files, curve, point) for files in by_stage]
         there = [scores for scores in found if scores is not None]
         if len(there) == len(by_stage):
             shares = there[0].are_shares
@@ -253,7 +341,7 @@ def stages(study: StudyConfig, out: Path, runs: Sequence[TrainingJob]) -> Table 
 
 
 def _after_stage(scores: Scores) -> str:
-    outcome = _measured(scores) if _is_measured(scores) else _success(scores)
+    outcome = _success(scores) if scores.measured is None else _measured(scores)
     return outcome + f"; {scores.reward:.3f}"
 
 
@@ -264,19 +352,15 @@ _ACROSS = (
 )
 
 
-def gaze(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | None:
-    """Where policies look, and the words of the remark below; None where it is not measured."""
-    measured = [
-        (run, read_json(Gaze, path))
-        for run in runs
-        if (path := GazeJob.path_of(run.directory)).is_file()
+def gaze(results: Results) -> tuple[Table, str, str] | None:
+    """Where policies look, and the two remarks below; None where it is not measured."""
+    files = [(run, GazeJob.path_of(run.directory)) for run in results.runs]
+    measured = [(run, read_json(Gaze, path)) for run, path in files if path.is_file()]
+    by_variant = [
+        (f"{i + 1}. {variant.name}", [one for run, one in measured if run.variant == variant])
+        for i, variant in enumerate(results.study.arms)
     ]
-    variants = {f"{i + 1}. {variant.name}": variant for i, variant in enumerate(study.arms)}
-    by_variant = {
-        name: [one for run, one in measured if run.variant == variant]
-        for name, variant in variants.items()
-    }
-    rows = [(name, found) for name, found in by_variant.items() if found]
+    rows = [(name, found) for name, found in by_variant if found]
     if not rows:
         return None
     edges = depth_edges(measured[0][0].job.env_id)
@@ -284,7 +368,7 @@ def gaze(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | No
     edge = edges.edge if ahead else "an edge between rows"
 
     def share(key: str) -> Callable[[Any], str]:
-        return lambda row: f"{100 * np.mean([getattr(one, key) for one in row[1]]):.1f} %"
+        return lambda row: _percent(getattr(one, key) for one in row[1])
 
     def on_edges(row: Any) -> str:
         kept = [one.edges_kept for one in row[1]]
@@ -302,18 +386,21 @@ def gaze(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | No
         (edges.past, "of the pixels kept", share("past_kept")),
         ("chance", "of all pixels", share("past")),
     ]  # fmt: skip
-    policies = [(run.seed, one) for run, one in measured if not run.variant.control]
-    return {
-        "table": table_of(columns, rows), "edge": edge, "past_m": f"{edges.past_m:g}",
-        "between": edges.between, "episodes": GazeJob.episodes,
-        "neighbours": "from one pixel to the next ahead" if ahead else _ACROSS,
-        "together": _together(policies, edge, edges.past) if policies else "",
-    }  # fmt: skip
+    neighbours = "from one pixel to the next ahead" if ahead else _ACROSS
+    remark = (
+        f"What they keep of the views of the oracle on {GazeJob.episodes} evaluation terrains. "
+        f"{edge[:1].upper()}{edge[1:]} is where depth crosses {edges.past_m:g} m, "
+        f"{edges.between}, {neighbours}."
+    )
+    policies = [(run, one) for run, one in measured if not run.variant.control]
+    return table_of(columns, rows), remark, _together(policies, edge, edges.past)
 
 
-def _together(policies: list[tuple[int, Gaze]], edge: str, past: str) -> str:
+def _together(policies: list[tuple[TrainingJob, Gaze]], edge: str, past: str) -> str:
     """What all policies with attention keep, by seed too, and how many of them more than chance."""
-    seeds = np.array([seed for seed, _ in policies])
+    if not policies:
+        return ""
+    seeds = np.array([run.seed for run, _ in policies])
 
     def kept(part: str) -> str:
         shares = np.array([getattr(one, f"{part}_kept") for _, one in policies])
@@ -334,26 +421,24 @@ _SPENT = {
 """What a run took: column of metrics.csv and what the page calls it."""
 
 
-def budget(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | None:
+def budget(results: Results) -> tuple[Table, str] | None:
     """What finished runs took, by variant and stage, and a sentence on what was the same."""
     rows = []
     same: dict[str, bool] = {}
-    for stage, settings in enumerate(study.stages):
+    for stage, settings in enumerate(results.study.stages):
         values: dict[str, set[float]] = {}
-        for variant in study.arms:
-            curves = finished_runs(runs, variant.name, stage).values()
+        for variant in results.study.arms:
+            curves = results.finished(variant.name, stage).values()
             spent = [{key: column[-1] for key, column in one.columns.items()} for one in curves]
             if not spent:
                 continue
             for one, key in ((one, key) for one in spent for key in _SPENT if key in one):
                 values.setdefault(key, set()).add(one[key])
             minutes = np.mean([one.get("wall_s", 0.0) for one in spent]) / 60
-            changes = (
-                Markup("<code>{}</code>").format(json.dumps(variant.set)) if stage == 0 else ""
-            )
+            changes = Markup("<code>{}</code>").format(json.dumps(variant.set))
             rows.append([variant.name, f"{stage + 1} ({settings.trainer})", len(spent),
                          *(_range([one[key] for one in spent if key in one]) for key in _SPENT),
-                         f"{minutes:.1f}", changes])  # fmt: skip
+                         f"{minutes:.1f}", "" if stage else changes])  # fmt: skip
         same |= {key: same.get(key, True) and len(found) == 1 for key, found in values.items()}
     if not rows:
         return None
@@ -364,7 +449,7 @@ def budget(study: StudyConfig, runs: Sequence[TrainingJob]) -> dict[str, Any] | 
     head = [("variant", ""), ("stage", ""), ("finished", "seeds"),
             *((name, "a run") for name in _SPENT.values()),
             ("wall time", "minutes a run, mean"), ("what makes the variant", "")]  # fmt: skip
-    return {"table": Table(head, rows, text=len(head) - 1), "sentence": text}
+    return Table(head, rows, text=len(head) - 1), text
 
 
 def _listed(words: Sequence[str]) -> str:

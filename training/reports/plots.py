@@ -37,7 +37,7 @@ class Panel:
         """Opacity of each column, in the order of drawing."""
         return ({self.behind: 0.45} if self.behind else {}) | {self.column: 1.0}
 
-    def is_told_by(self, values: Iterable[np.ndarray]) -> bool:
+    def has_values(self, values: Iterable[np.ndarray]) -> bool:
         """Whether these, NaN where not measured, say something; a level of 0 is no curriculum."""
         if self.column == "level":
             return any((column > 0).any() for column in values)
@@ -135,7 +135,7 @@ def plot_training(
 
 def _worth_a_panel(curves: Sequence[Curve], panel: Panel) -> bool:
     """Whether a run has such a value."""
-    return panel.is_told_by(
+    return panel.has_values(
         curve.columns[name] for curve in curves for name in panel.lines if name in curve.columns
     )
 
