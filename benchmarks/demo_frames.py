@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from experiments import figure
 from training.analysis.agents import positive
-from training.demonstrations.format import ArraySpec, Recording
+from training.demonstrations.format import ArraySpec, EpisodeWriter, Recording, write_master
 from training.demonstrations.reader import DemoReader
-from training.demonstrations.writer import EpisodeWriter, write_master
 
 _SIZE = 500
 

@@ -13,7 +13,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -33,17 +32,7 @@ from training.command.signals import exit_status
 from training.demonstrations.format import MASTER, observation_spec
 from training.demonstrations.lerobot_writer import DatasetWriter, action_spec
 from training.demonstrations.reader import master_of, read_demo, read_master
-from training.io.config import ArgumentParser, UserError
-
-
-def _fps(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"must be a number above 0, at most 1e6, got {text!r}")
-    return value
+from training.io.config import ArgumentParser, UserError, number
 
 
 def _parser() -> ArgumentParser:
@@ -57,9 +46,8 @@ def _parser() -> ArgumentParser:
     parser.add_argument(
         "--task", metavar="WORDS", help="what is done, in words (default: the environment's id)"
     )
-    parser.add_argument(
-        "--fps", type=_fps, help="steps a second, where the environment does not say how many"
-    )
+    rate = "steps a second, where the environment does not say how many"
+    parser.add_argument("--fps", type=number(float, 1e-6, 1e6), help=rate)
     add_arguments(parser, episodes=100)
     return parser
 

@@ -11,9 +11,15 @@ import pytest
 from gymnasium import spaces
 
 from benchmarks import demo_frames
-from training.demonstrations.format import ArraySpec, Recording, observation_spec
+from training.demonstrations.format import (
+    ArraySpec,
+    EpisodeWriter,
+    Recording,
+    observation_spec,
+    split,
+    write_master,
+)
 from training.demonstrations.reader import DemoReader, read_demo, verify_demo
-from training.demonstrations.writer import EpisodeWriter, split, write_master
 from training.io.config import UserError
 
 RECORDING = Recording(

@@ -20,7 +20,7 @@ from tests.training.background import wait_for
 from tests.training.video import picture_of
 from training import demos
 from training.collect import pool
-from training.demonstrations import session, summary
+from training.demonstrations import recorder, summary
 from training.demonstrations.reader import DemoReader
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,7 +239,7 @@ def die(*_):
 
 
 def test_a_worker_that_dies_while_verifying_is_reported(recorded, monkeypatch, capsys):
-    monkeypatch.setattr(session, "verify_demo", die)
+    monkeypatch.setattr(recorder, "verify_demo", die)
     monkeypatch.setattr(pool, "RETRIES", 1)
     assert demos.main(["--verify", str(recorded), "--workers", "1"]) == 2
     sentence = "a worker process died (killed, or out of memory), 2 times over episode 0"

@@ -153,7 +153,7 @@ def test_an_absent_pyarrow_is_one_sentence(tmp_path, monkeypatch, capsys):
     [
         ([], "give one DEMOS_OR_RUN, or one --policy"),
         (["a", "--policy", "blind"], "give one DEMOS_OR_RUN, or one --policy"),
-        (["--policy", "random", "--fps", "0"], "--fps: must be a number above 0, at most 1e6"),
+        (["--policy", "random", "--fps", "0"], "--fps: must be a number from 1e-06 to 1e+06"),
     ],
 )
 def test_other_words_are_one_sentence(tmp_path, monkeypatch, capsys, words, sentence):

@@ -25,9 +25,9 @@ from training.compare.page import render
 from training.compare.record import Contents, pack, unpack
 from training.compare.results import read_results
 from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies
-from training.demonstrations.request import parser
-from training.demonstrations.request import plan as plan_recording
-from training.demonstrations.session import record_all
+from training.demonstrations.recorder import record_all
+from training.demos import parser
+from training.demos import plan as plan_recording
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences

@@ -1,8 +1,6 @@
 """Reads demonstrations: numbers at once, frames on request, all of them verified.
 
-The files are described in training.demonstrations.format and written by
-training.demonstrations.writer.
-Reading runs no code from them and follows no link out of their directory.
+Reading runs no code from the files and follows no link out of their directory.
 """
 
 import json
@@ -80,7 +78,7 @@ class Demo:
     """One demonstration: numbers in memory, frames on the disk."""
 
     number: int
-    """Which episode; `demo_<number>` in the files."""
+    """Number of the episode; `demo_<number>` in the files."""
     path: Path
     seed: int
     final_info: dict[str, float]
@@ -124,10 +122,9 @@ def _open(path: Path) -> Iterator[h5py.File]:
         raise UserError(f"there is no {path}, where demonstrations should be") from None
     except (OSError, RuntimeError, LookupError, ArithmeticError, ValueError, TypeError, MemoryError,
             RecursionError) as error:  # fmt: skip
-        reason = " ".join(str(error).split())
         raise UserError(
             f"{path} is not a whole file of demonstrations, it may have been cut short, damaged "
-            f"or be of another kind: {reason}"
+            f"or be of another kind: {' '.join(str(error).split())}"
         ) from None
 
 
@@ -190,9 +187,7 @@ def read_recording(path: Path) -> Recording:
 
 
 def master_of(path: Path) -> Path:
-    """The file that lists the demonstrations of a directory; a path to a file is returned
-    unchanged.
-    """
+    """The file that lists the demonstrations of a directory; a file is returned unchanged."""
     return path / MASTER if os.path.isdir(path) else path
 
 
@@ -201,11 +196,10 @@ def read_master(path: Path) -> tuple[Recording, list[int], dict[str, list[str]]]
     the names in each mask, `train` and `valid`. UserError as in `DemoReader`.
     """
     with _open(path) as file:
-        recording, numbers = _recording(file), _listed(file)
-        masks = {
-            name: _names(_group(file, f"mask/{name}"), len(numbers)) for name in ("train", "valid")
-        }
-        return recording, numbers, masks
+        numbers = _listed(file)
+        groups = {name: _group(file, f"mask/{name}") for name in ("train", "valid")}
+        masks = {name: _names(group, len(numbers)) for name, group in groups.items()}
+        return _recording(file), numbers, masks
 
 
 def _recording(file: h5py.File) -> Recording:
@@ -213,10 +207,8 @@ def _recording(file: h5py.File) -> Recording:
 
 
 def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> Demo:
-    """One episode's file: numbers are read and checked, frames are only located.
-
-    Raises UserError if it is missing, cut short, damaged, foreign, of another version, or of
-    another recording than `wanted`.
+    """One episode: numbers are read and checked, frames are only located. Raises UserError as
+    `DemoReader`, and for another recording than `wanted`.
     """
     path = directory / episode_path(number)
     with _open(path) as file:
@@ -235,6 +227,8 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
         if not (np.isfinite(actions).all() and np.abs(rewards).max() < _MOST_REWARD):
             raise UserError(f"{path} has actions or rewards that are not finite")
         info = json.loads(_text(group.attrs, "final_info"))
+        arrays = {key: datasets[key][()] for key, spec in specs.items() if not spec.is_frame}
+        large = {key: spec for key, spec in specs.items() if spec.is_frame}
         return Demo(
             number=number,
             path=path,
@@ -242,21 +236,16 @@ def read_demo(directory: Path, number: int, wanted: Recording | None = None) -> 
             final_info=check(dict[str, Finite], info, path, "final_info."),
             actions=actions,
             rewards=rewards,
-            arrays={key: datasets[key][()] for key in specs if not specs[key].is_frame},
-            frames={
-                key: Frames(path, specs[key], _places(datasets[key]))
-                for key in specs
-                if specs[key].is_frame
-            },
+            arrays=arrays,
+            frames={k: Frames(path, spec, _places(datasets[k])) for k, spec in large.items()},
         )
 
 
 def verify_demo(directory: Path, number: int, wanted: Recording) -> int:
-    """Read every chunk of an episode through HDF5, as other programs do; returns its number of
-    steps.
+    """Read every chunk of an episode through HDF5, as other programs do; its number of steps.
 
     HDF5 checks each chunk's Fletcher-32, zlib the Adler-32 of what it unpacks, `read_demo` the
-    rest. UserError with the first thing that is wrong.
+    rest. Raises UserError for the first error.
     """
     demo = read_demo(directory, number, wanted)
     with _open(demo.path) as file:
@@ -279,8 +268,7 @@ class DemoReader:
 
     Args:
         path: the directory, or the `demos.hdf5` in it.
-        env_id: required environment of the recording; None accepts any.
-        observation_space, action_space: what they must fit; None accepts any.
+        env_id, observation_space, action_space: of the recording; None accepts any.
 
     Raises:
         UserError: if a file is missing, cut short, damaged, foreign or of another
@@ -340,9 +328,8 @@ class DemoReader:
         return list(self._masks[name])
 
     def frame(self, demo: int, step: int, key: str | None = None) -> NDArray[Any]:
-        """The frame of a step of `demos[demo]`; `key` may be left out where there is only one.
-
-        Read-only. Raises UserError if it is damaged or missing.
+        """The read-only frame of a step of `demos[demo]`; `key` is optional where there is only
+        one. Raises UserError if it is damaged or missing.
         """
         frames = self.demos[demo].frames
         if key is None and len(frames) == 1:

@@ -1,6 +1,10 @@
-"""Records episodes of an environment's expert, in this process or in several others."""
+"""Record, resume and verify a directory of demonstrations, in this process or in several others."""
 
-from collections.abc import Generator, Sequence
+import dataclasses
+import re
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -12,18 +16,34 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from envs import find_task
+from envs.task import SUCCESS
+from training.collect import environments
 from training.collect.environments import make_env
 from training.collect.episode import Policy, finite_numbers, run_episode
-from training.collect.pool import open_pool
-from training.demonstrations.format import Recording, episode_path
-from training.demonstrations.writer import EpisodeWriter
-from training.io.config import UserError
+from training.collect.pool import WorkerDiedError, open_pool
+from training.collect.processes import ProcessPool
+from training.command.errors import UserError
+from training.command.files import CONFIG, lock, reason, write_json
+from training.command.progress import ProgressBar
+from training.demonstrations.format import (
+    EPISODES,
+    MASTER,
+    EpisodeWriter,
+    Recording,
+    check_same,
+    episode_path,
+    write_master,
+)
+from training.demonstrations.reader import DemoReader, read_demo, read_recording, verify_demo
+from training.demonstrations.summary import PICTURE, SUMMARY, draw, summarise
+from training.io.checkpoint import CHECKPOINTS
 
 SEGMENT_STEPS = 10
 """Steps that are disturbed, or left alone, together."""
-_DISTURBED_SHARE = 0.5
-"""Of the segments, on average."""
+_DISTURBED_SHARE = 0.5  # of the segments, on average
 _NOISE_STREAM = 1
+_MASTER_EVERY_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +58,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Task:
-    """The number of an episode to record."""
+    """The number of an episode to record or verify."""
 
     number: int
 
@@ -47,11 +67,8 @@ class Task:
 
 
 class _EndWhenDone(gymnasium.Wrapper):
-    """Ends an episode a number of steps after it is done; with -1 steps only the environment ends
-    it.
-
-    Done: `info["success"]` holds, or the environment has `expert_done` and it holds: the expert has
-    nothing left to do.
+    """Ends an episode a number of steps after `info["success"]` first holds, or the environment's
+    `expert_done`, if it has one; with -1 steps only the environment ends it.
     """
 
     def __init__(self, env: gymnasium.Env, steps: int) -> None:
@@ -66,11 +83,11 @@ class _EndWhenDone(gymnasium.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         if self._left is not None:
             self._left -= 1
-        elif self._steps >= 0 and (info.get("success") or self._expert_is_done()):
+        elif self._steps >= 0 and (info.get("success") or self._expert_done()):
             self._left = self._steps
         return observation, reward, terminated, truncated or self._left == 0, info
 
-    def _expert_is_done(self) -> bool:
+    def _expert_done(self) -> bool:
         known = self.env.has_wrapper_attr("expert_done")
         return known and bool(self.env.get_wrapper_attr("expert_done"))
 
@@ -111,18 +128,14 @@ class _Recorder:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        recording = job.recording
-        env = make_env(recording.env_id, job.settings)
-        self._env = _EndWhenDone(env, recording.after_done_steps)
+        env = make_env(job.recording.env_id, job.settings)
+        self._env = _EndWhenDone(env, job.recording.after_done_steps)
 
     def run(self, task: Task) -> int:
-        """Record an episode into its file; returns its number of steps. Raises UserError if it
-        fails.
-        """
-        number = task.number
+        """Record an episode; returns its number of steps. Raises UserError if it fails."""
         recording, directory = self._job.recording, self._job.directory
-        seed = recording.seed + number
-        writer = EpisodeWriter(recording, number)
+        seed = recording.seed + task.number
+        writer = EpisodeWriter(recording, task.number)
         expert = _Expert(self._env, recording.noise, seed)
 
         def keep(
@@ -137,8 +150,8 @@ class _Recorder:
             except FloatingPointError as error:
                 raise UserError(str(error)) from None
             except OSError as error:
-                path = directory / episode_path(number)
-                raise UserError(f"cannot write {path}: {error.strerror or error}") from None
+                path = directory / episode_path(task.number)
+                raise UserError(f"cannot write {path}: {reason(error)}") from None
         return episode.steps
 
     def close(self) -> None:
@@ -151,10 +164,165 @@ def record(job: Job, numbers: Sequence[int], workers: int) -> Generator[tuple[in
     Closing the iterator stops the workers; their unfinished episodes leave no files. Raises
     UserError if an episode cannot be recorded or workers keep dying.
     """
-    make = partial(_Recorder, job)
     with (
-        closing(open_pool(make, min(workers, len(numbers)))) as pool,
-        closing(pool.as_finished([Task(number) for number in numbers])) as finished,
+        closing(open_pool(partial(_Recorder, job), min(workers, len(numbers)))) as pool,
+        closing(pool.as_finished(list(map(Task, numbers)))) as finished,
     ):
         for index, steps in finished:
             yield numbers[index], steps
+
+
+def _begun(job: Job) -> Job:
+    """The job according to the directory's files, which may lack newer settings of the environment.
+
+    Raises UserError if they hold demonstrations of another job.
+    """
+    master = job.directory / MASTER
+    if not master.exists():
+        return job
+    found = read_recording(master)
+    settings = environments.completed(job.recording.env_id, found.env)
+    check_same(master, dataclasses.replace(found, env=settings), job.recording)
+    return dataclasses.replace(job, recording=found)
+
+
+def _finished(job: Job) -> dict[int, int]:
+    """Steps of each complete episode in the directory, by number; removes files of killed writers.
+
+    Raises UserError if the directory holds demonstrations of another job or a damaged file.
+    """
+    for left_over in (job.directory / EPISODES).glob(".*.hdf5.*"):
+        left_over.unlink()
+    names = (path.stem for path in (job.directory / EPISODES).glob("*.hdf5"))
+    numbers = sorted(int(name) for name in names if re.fullmatch("[0-9]{6}", name))
+    return {number: len(read_demo(job.directory, number, job.recording)) for number in numbers}
+
+
+def _record_missing(
+    job: Job, lengths: dict[int, int], episodes: int, workers: int, valid_share: float
+) -> None:
+    """Record the episodes that are not in `lengths`, keeping the master file up to date."""
+    lengths = dict(lengths)
+    missing = [number for number in range(episodes) if number not in lengths]
+    if not missing:
+        return
+    written = -_MASTER_EVERY_S
+    with (
+        ProgressBar(total=len(missing) + len(lengths), initial=len(lengths), unit="episode") as bar,
+        closing(record(job, missing, workers)) as recorded,
+    ):
+        for number, steps in recorded:
+            lengths[number] = steps
+            bar.set_postfix_str(f"{steps} steps", refresh=False)
+            bar.update()
+            if time.monotonic() - written > _MASTER_EVERY_S:
+                write_master(job.directory, job.recording, lengths, valid_share)
+                written = time.monotonic()
+
+
+def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> DemoReader:
+    """Record the missing ones of `episodes`, write and print a summary; returns the reader.
+
+    Args:
+        job: the recording job.
+        episodes: total number of episodes.
+        workers: number of processes.
+        valid_share: share of the episodes held out in mask/valid.
+
+    Raises:
+        UserError: the directory holds something else, or an episode cannot be recorded.
+        KeyboardInterrupt: stopped; finished episodes can be read, as a line reports.
+    """
+    directory, began = job.directory, time.monotonic()
+    try:
+        for name in (CONFIG, CHECKPOINTS):
+            if (directory / name).exists():
+                raise UserError(
+                    f"--out {directory} holds a training run ({name}): give another directory"
+                )
+        (directory / EPISODES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {directory} cannot be written: {reason(error)}") from None
+    with lock(directory):
+        job = _begun(job)
+        before = _finished(job)
+        try:
+            _record_missing(job, before, episodes, workers, valid_share)
+        except (UserError, OSError, KeyboardInterrupt) as error:
+            state = _rescue(job, valid_share)
+            if isinstance(error, KeyboardInterrupt):
+                print(f"\ninterrupted; {state}")
+                raise
+            raise UserError(f"recording stopped: {error}; {state}") from None
+        lengths = _finished(job)
+        wall_s = time.monotonic() - began
+        try:
+            write_master(directory, job.recording, lengths, valid_share)
+            new = {n: k for n, k in lengths.items() if n not in before}
+            return _report(directory, new, wall_s)
+        except OSError as error:
+            raise UserError(f"cannot write in {directory}: {reason(error)}") from None
+
+
+def _rescue(job: Job, valid_share: float) -> str:
+    """Make the finished episodes readable after an interruption; returns a status sentence."""
+    kept = _finished(job)
+    state = (
+        f"{len(kept)} finished episodes are in {job.directory}, and the same command records "
+        "the others"
+    )
+    try:
+        write_master(job.directory, job.recording, kept, valid_share)
+    except OSError as error:
+        state += f" ({MASTER} could not be brought up to date: {reason(error)})"
+    return state
+
+
+def _report(directory: Path, new: dict[int, int], wall_s: float) -> DemoReader:
+    """Write and print the summary; `new` has the steps of the new episodes. The reader."""
+    reader = DemoReader(directory)
+    facts = summarise(reader)
+    steps = sum(new.values())
+    facts["last_recording"] = {"episodes": len(new), "steps": steps, "wall_s": round(wall_s, 1)}
+    write_json(directory / SUMMARY, facts, allow_nan=False)
+    draw(reader, directory / PICTURE)
+    rate = f", {steps / wall_s:.1f} steps/s" if new else ""
+    frame = f", {facts['frame_bytes'] / 1e3:.1f} kB a frame" if facts["frame_bytes"] else ""
+    print(
+        f"{len(reader)} episodes ({len(new)} new) in {directory}: {facts['steps']} steps, "
+        f"{facts['bytes'] / 1e6:.1f} MB{frame}; {wall_s:.0f} s{rate}"
+    )
+    means = {**facts["final_info_mean"], "reward": facts["reward_last"]["mean"]}
+    task = find_task(reader.recording.env_id)
+    if task is not None and task.headline != SUCCESS and task.headline in means:
+        means = {task.headline: means.pop(task.headline), **means}
+        means.pop(SUCCESS, None)
+    shown = ", ".join(f"{key} {value:.3f}" for key, value in means.items())
+    print(f"expert, mean at the end of an episode: {shown}")
+    return reader
+
+
+@dataclass(frozen=True)
+class _Verifier:
+    verify: Callable[[Path, int, Recording], int]
+    reader: DemoReader
+
+    def run(self, task: Task) -> int:
+        """Check an episode and return its steps. Raises UserError if it is damaged."""
+        return self.verify(self.reader.directory, task.number, self.reader.recording)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def verify(directory: Path, workers: int) -> None:
+    """Read every frame of a directory and print a confirmation; raises UserError for damage."""
+    reader, quiet = DemoReader(directory), not sys.stderr.isatty()
+    count, make = len(reader), partial(_Verifier, verify_demo, reader)
+    with closing(ProcessPool(make, min(workers, max(count, 1)))) as pool:  # HDF5 may crash
+        try:
+            results = pool.in_order([Task(demo.number) for demo in reader.demos])
+            steps = sum(ProgressBar(results, total=count, unit="episode", disable=quiet))
+        except WorkerDiedError as error:
+            raise UserError(f"--verify {directory}: {error}") from None
+    print(f"{count} episodes in {reader.directory} are whole: {steps} steps, every checksum right")

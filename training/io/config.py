@@ -41,6 +41,7 @@ __all__ = [
     "load",
     "merge",
     "merge_distinct",
+    "number",
     "read_overrides",
     "read_yaml",
     "source",
@@ -88,6 +89,24 @@ class ArgumentParser(argparse.ArgumentParser):
             if kind and getattr(found, action.dest, None) == "":
                 raise UserError(f"{action.option_strings[-1]} must name {kind}, got ''")
         return found, rest
+
+
+def number(kind: type[int] | type[float], low: float, high: float) -> Callable[[str], Any]:
+    """A number within [low, high], as the type of an argument."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            what = "an integer" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(
+                f"must be {what} from {low:g} to {high:g}, got {text!r}"
+            )
+        return value
+
+    return read
 
 
 def load(
