@@ -23,16 +23,17 @@ import gymnasium
 import torch
 
 import foveate_extras
-from training.analysis.agents import Agent, add_arguments, find_agents
+from training.analysis.agents import add_arguments, find_agents
 from training.collect.environments import ForeignId, make_env, step_s
 from training.collect.episode import Policy, run_episode
+from training.command.errors import UserError
 from training.command.files import lock, writing
 from training.command.progress import ProgressBar
 from training.command.signals import exit_status
 from training.demonstrations.format import MASTER, observation_spec
 from training.demonstrations.lerobot_writer import DatasetWriter, action_spec
 from training.demonstrations.reader import master_of, read_demo, read_master
-from training.io.config import ArgumentParser, UserError, number
+from training.io.config import ArgumentParser, number
 
 
 def _parser() -> ArgumentParser:
@@ -43,9 +44,8 @@ def _parser() -> ArgumentParser:
         "a checkpoint or a shipped policy's name, which plays --episodes",
     )  # fmt: skip
     parser.add_argument("--out", metavar="DIR", required=True, help="the dataset; a new directory")
-    parser.add_argument(
-        "--task", metavar="WORDS", help="what is done, in words (default: the environment's id)"
-    )
+    task = "what is done, in words (default: the environment's id)"
+    parser.add_argument("--task", metavar="WORDS", help=task)
     rate = "steps a second, where the environment does not say how many"
     parser.add_argument("--fps", type=number(float, 1e-6, 1e6), help=rate)
     add_arguments(parser, episodes=100)
@@ -59,13 +59,11 @@ def run(argv: Sequence[str] | None = None) -> int:
     foveate_extras.require("training.lerobot", "lerobot")
     if len(arguments.policy) + (arguments.source is not None) != 1:
         raise UserError("give one DEMOS_OR_RUN, or one --policy oracle|blind|random")
-    source = None if arguments.source is None else Path(arguments.source)
-    is_recorded = source is not None and ((source / MASTER).exists() or source.name == MASTER)
+    source = Path(arguments.source or "")
+    is_recorded = source.name == MASTER or (arguments.source and (source / MASTER).exists())
     out = Path(arguments.out)
     with _new_directory(out) as folder:
-        frames = _demonstrations(source, arguments, folder) if is_recorded and source else (
-            _episodes(arguments, folder)
-        )  # fmt: skip
+        frames = (_demonstrations if is_recorded else _episodes)(arguments, folder)
     print(f"wrote {frames} frames; read them with LeRobotDataset({out.name!r}, root={str(out)!r})")
     return 0
 
@@ -98,9 +96,9 @@ def _rate(env: gymnasium.Env, given: float | None) -> float:
     return rate
 
 
-def _demonstrations(source: Path, arguments: Any, folder: Path) -> int:
-    """Write all that a directory holds; how many frames."""
-    path = master_of(source)
+def _demonstrations(arguments: Any, folder: Path) -> int:
+    """Write all demonstrations of a directory; returns the number of frames."""
+    path = master_of(Path(arguments.source))
     recording, numbers, masks = read_master(path)
     rate = arguments.fps
     if rate is None:
@@ -112,65 +110,58 @@ def _demonstrations(source: Path, arguments: Any, folder: Path) -> int:
         "source": "demonstrations", "env_id": recording.env_id, "env": recording.env,
         "seed": recording.seed, "episodes": numbers, "valid": masks["valid"],
     }  # fmt: skip
-    task = arguments.task or recording.env_id
-    writer = DatasetWriter(folder, recording.observation, recording.action, rate, task, metadata)
-    frames = 0
-    with writer, closing(_bar(len(numbers))) as bar:
-        for number in numbers:
-            demo = read_demo(path.parent, number, recording)
+    task, frames = arguments.task or recording.env_id, 0
+    with (
+        DatasetWriter(folder, recording.observation, recording.action, rate, task, metadata) as to,
+        ProgressBar(total=len(numbers), unit="episode") as bar,
+    ):
+        for each in numbers:
+            demo = read_demo(path.parent, each, recording)
             for step in range(len(demo)):
-                writer.add(demo.observation(step), demo.actions[step], float(demo.rewards[step]))
-            writer.end_episode(bool(demo.final_info.get("success", 0)))
+                to.add(demo.observation(step), demo.actions[step], float(demo.rewards[step]))
+            to.end_episode(bool(demo.final_info.get("success", 0)))
             frames += len(demo)
             bar.update()
-        writer.close()
+        to.close()
     return frames
 
 
 def _episodes(arguments: Any, folder: Path) -> int:
-    """Play and write the episodes of a policy; how many frames."""
+    """Play and write the episodes of a policy; returns the number of frames."""
     files = [] if arguments.source is None else [arguments.source]
     (agent,) = find_agents(
         files, arguments.policy, arguments.env, arguments.set, repair=arguments.repair,
         own=arguments.own, force=arguments.force,
     )  # fmt: skip
-    seeds = range(arguments.seed, arguments.seed + arguments.episodes)
-    try:
-        with closing(agent.make_env()) as env:
-            return _play(agent, env, seeds, arguments, folder)
-    except FloatingPointError as error:
-        raise UserError(f"{agent.name}: {error}") from None
-
-
-def _play(agent: Agent, env: gymnasium.Env, seeds: range, arguments: Any, folder: Path) -> int:
+    env_id, frames = str(agent.env_id), 0
     metadata = {
-        "source": f"policy {agent.name}", "env_id": str(agent.env_id), "env": agent.env_settings,
-        "seed": seeds[0],
+        "source": f"policy {agent.name}", "env_id": env_id, "env": agent.env_settings,
+        "seed": arguments.seed,
     }  # fmt: skip
-    writer = DatasetWriter(
-        folder, observation_spec(env.observation_space), action_spec(env.action_space),
-        _rate(env, arguments.fps), arguments.task or str(agent.env_id), metadata,
-    )  # fmt: skip
+    with closing(agent.make_env()) as env:
+        writer = DatasetWriter(
+            folder, observation_spec(env.observation_space), action_spec(env.action_space),
+            _rate(env, arguments.fps), arguments.task or env_id, metadata,
+        )  # fmt: skip
 
-    def keep(
-        env: gymnasium.Env, observation: Any, action: Any, reward: float, policy: Policy
-    ) -> None:
-        writer.add(observation, action, reward)
+        def keep(
+            env: gymnasium.Env, observation: Any, action: Any, reward: float, policy: Policy
+        ) -> None:
+            writer.add(observation, action, reward)
 
-    policy, frames = agent.make_policy(env), 0
-    with writer, closing(_bar(len(seeds))) as bar:
-        for seed in seeds:
-            policy = agent.for_episode(policy, env, seed)
-            episode = run_episode(env, policy, seed, on_step=keep)
-            writer.end_episode(bool(episode.success))
-            frames += episode.steps
-            bar.update()
-        writer.close()
+        policy = agent.make_policy(env)
+        with writer, ProgressBar(total=arguments.episodes, unit="episode") as bar:
+            for seed in range(arguments.seed, arguments.seed + arguments.episodes):
+                policy = agent.for_episode(policy, env, seed)
+                try:
+                    episode = run_episode(env, policy, seed, on_step=keep)
+                except FloatingPointError as error:
+                    raise UserError(f"{agent.name}: {error}") from None
+                writer.end_episode(bool(episode.success))
+                frames += episode.steps
+                bar.update()
+            writer.close()
     return frames
-
-
-def _bar(total: int) -> ProgressBar:
-    return ProgressBar(total=total, initial=0, unit="episode")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

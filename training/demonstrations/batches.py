@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +18,7 @@ _AHEAD = 2  # batches prefetched beyond the one in use
 Indices = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Frames of a gradient step, with the expert's actions."""
 
     rgb: Tensor
@@ -31,13 +30,11 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on a device."""
-        return Batch(
-            *(t.to(device, non_blocking=True) for t in (self.rgb, self.pose, self.actions))
-        )
+        return Batch(*(part.to(device, non_blocking=True) for part in self))
 
     def pinned(self) -> "Batch":
         """The batch in page-locked memory."""
-        return Batch(self.rgb.pin_memory(), self.pose.pin_memory(), self.actions.pin_memory())
+        return Batch(*(part.pin_memory() for part in self))
 
 
 class FrameSet:
@@ -62,16 +59,12 @@ class FrameSet:
 
     def read(self, indices: Indices) -> "Batch":
         """Frames by their place in the sequence."""
-        first = self._reader.frame(int(self._demo[indices[0]]), int(self._step[indices[0]]), "rgb")
-        rgb = np.empty((len(indices), *first.shape), np.uint8)
-        rgb[0] = first
-        for row, index in enumerate(indices[1:].tolist(), 1):
+        spec = self._reader.recording.observation["rgb"]
+        rgb = np.empty((len(indices), *spec.shape), spec.dtype)
+        for row, index in enumerate(indices):
             rgb[row] = self._reader.frame(int(self._demo[index]), int(self._step[index]), "rgb")
-        return Batch(
-            torch.from_numpy(rgb),
-            torch.from_numpy(self.pose[indices]),
-            torch.from_numpy(self.actions[indices]),
-        )
+        parts = rgb, self.pose[indices], self.actions[indices]
+        return Batch(*map(torch.from_numpy, parts))
 
 
 def frames_of_update(update: int, batch_size: int, size: int, seed: int) -> Indices:

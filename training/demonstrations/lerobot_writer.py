@@ -35,9 +35,9 @@ _FILE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _DATA, _EPISODES = f"data/{_FILE}", f"meta/episodes/{_FILE}"
 _FILES_A_CHUNK, _FILE_MB = 1000, 100
 _MOST_DIMENSIONS = 5
-_TIMES = {
-    "timestamp": "float32", "frame_index": "int64", "episode_index": "int64", "index": "int64",
-    "task_index": "int64",
+_SCALARS = {
+    "next.reward": "float64", "next.done": "bool", "next.success": "bool", "timestamp": "float32",
+    "frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64",
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def feature_names(observation: Mapping[str, ArraySpec]) -> dict[str, str]:
 def action_spec(space: gymnasium.Space[Any]) -> ArraySpec:
     """UserError for actions that are not one array of numbers."""
     if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        return ArraySpec(tuple(map(int, space.shape or ())), np.dtype(space.dtype).name)
+        return ArraySpec.of(space)
     raise UserError(f"actions are {space}, but a dataset holds one array of numbers as an action")
 
 
@@ -63,27 +63,16 @@ def _is_image(spec: ArraySpec) -> bool:
     return len(spec.shape) == 3 and spec.shape[-1] == 3 and spec.dtype == "uint8"
 
 
-@dataclass(frozen=True)
-class _Feature:
-    """A column of numbers or images."""
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    def as_json(self) -> dict[str, Any]:
-        names = ["height", "width", "channels"] if self.dtype == "image" else None
-        return {"dtype": self.dtype, "shape": list(self.shape), "names": names}
-
-
-def _feature(spec: ArraySpec, name: str) -> _Feature:
+def _column_type(spec: ArraySpec, name: str) -> tuple[list[int], str]:
+    """LeRobot's shape and type of an array; raises UserError for an array that it cannot hold."""
     if _is_image(spec):
-        return _Feature(spec.shape, "image")
+        return [*spec.shape], "image"
     if len(spec.shape) > _MOST_DIMENSIONS or 0 in spec.shape:
         raise UserError(
             f"{name} has shape {list(spec.shape)}, where LeRobot has 1 to {_MOST_DIMENSIONS} "
             "dimensions, none of them empty"
         )
-    return _Feature(spec.shape or (1,), spec.dtype)
+    return [*spec.shape] or [1], spec.dtype
 
 
 @dataclass(frozen=True)
@@ -168,15 +157,10 @@ class DatasetWriter:
         self._directory, self._fps, self._task = directory, fps, task
         self._metadata = dict(metadata)
         self._names = feature_names(observation)
-        features = {name: _feature(observation[key], name) for key, name in self._names.items()}
-        features["action"] = _feature(action, "action")
-        features |= {
-            "next.reward": _Feature((1,), "float64"),
-            "next.done": _Feature((1,), "bool"),
-            "next.success": _Feature((1,), "bool"),
-        }
-        self._features = features | {name: _Feature((1,), kind) for name, kind in _TIMES.items()}
-        self._schema = pyarrow.schema([(name, self._type(f)) for name, f in self._features.items()])
+        specs = {name: observation[key] for key, name in self._names.items()} | {"action": action}
+        self._columns = {name: _column_type(spec, name) for name, spec in specs.items()}
+        self._columns |= {name: ([1], dtype) for name, dtype in _SCALARS.items()}
+        self._schema = pyarrow.schema([(name, self._type(*c)) for name, c in self._columns.items()])
         self._stats: dict[str, Moments] = {}
         self._episodes = self._frames = self._file = self._bytes = 0
         self._data: Any = None
@@ -184,7 +168,7 @@ class DatasetWriter:
         self._begin()
 
     def _begin(self) -> None:
-        self._rows: dict[str, list[Any]] = {name: [] for name in self._features}
+        self._rows: dict[str, list[Any]] = {name: [] for name in self._columns}
         self._images: dict[str, Moments] = {}
 
     def add(self, observation: Any, action: Any, reward: float) -> None:
@@ -192,7 +176,7 @@ class DatasetWriter:
         parts = observation if isinstance(observation, Mapping) else {BOX_KEY: observation}
         for key, name in self._names.items():
             value = np.asarray(parts[key])
-            if self._features[name].dtype == "image":
+            if self._columns[name][1] == "image":
                 self._rows[name].append(_png(value))
                 found = Moments.of_image(value)
                 known = self._images.get(name)
@@ -214,11 +198,11 @@ class DatasetWriter:
         }  # fmt: skip
         stats = dict(self._images)
         columns = []
-        for name, feature in self._features.items():
-            if feature.dtype == "image":
+        for name, (shape, dtype) in self._columns.items():
+            if dtype == "image":
                 columns.append(self._arrow.array(rows[name], self._schema.field(name).type))
                 continue
-            values = np.asarray(rows[name], feature.dtype).reshape(-1, *feature.shape)
+            values = np.asarray(rows[name], dtype).reshape(-1, *shape)
             if values.dtype.kind == "f" and not np.isfinite(values).all():
                 raise UserError(
                     f"{name} holds numbers that are not finite in episode {self._episodes}; they "
@@ -264,18 +248,14 @@ class DatasetWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         return self._parquet.ParquetWriter(path, schema)
 
-    def _type(self, feature: _Feature) -> Any:
+    def _type(self, shape: list[int], dtype: str) -> Any:
         arrow = self._arrow
-        if feature.dtype == "image":
+        if dtype == "image":
             return arrow.struct({"bytes": arrow.binary(), "path": arrow.string()})
-        if feature.dtype == "bool":
-            return arrow.bool_()
-        kind = arrow.from_numpy_dtype(np.dtype(feature.dtype))
-        if feature.shape == (1,):
-            return kind
-        if len(feature.shape) == 1:
-            return arrow.list_(kind, feature.shape[0])
-        for _ in feature.shape:
+        kind = arrow.from_numpy_dtype(np.dtype(dtype))
+        if len(shape) == 1:
+            return kind if shape == [1] else arrow.list_(kind, shape[0])
+        for _ in shape:
             kind = arrow.list_(kind)
         return kind
 
@@ -302,6 +282,7 @@ class DatasetWriter:
         tasks = tasks.replace_schema_metadata({"pandas": json.dumps(_INDEX)})
         self._parquet.write_table(tasks, meta / "tasks.parquet")
         stats = {name: moments.as_json() for name, moments in self._stats.items()}
+        axes = ["height", "width", "channels"]
         write_json(meta / "stats.json", stats)
         info = {
             "codebase_version": CODEBASE_VERSION,
@@ -316,7 +297,10 @@ class DatasetWriter:
             "splits": {"train": f"0:{self._episodes}"},
             "data_path": _DATA,
             "video_path": None,
-            "features": {name: feature.as_json() for name, feature in self._features.items()},
+            "features": {
+                name: {"dtype": dtype, "shape": shape, "names": axes if dtype == "image" else None}
+                for name, (shape, dtype) in self._columns.items()
+            },
             "foveate": self._metadata,
         }
         write_json(meta / "info.json", info)

@@ -32,17 +32,13 @@ def summarise(reader: DemoReader) -> dict[str, Any]:
     """The contents of summary.json: plain data, every number finite."""
     demos = reader.demos
     sizes = [frames.places[:, 1] for demo in demos for frames in demo.frames.values()]
+    sums = [float(demo.rewards.sum()) for demo in demos]
+    lasts = [float(demo.rewards[-1]) for demo in demos]
     records = [
-        {
-            "demo": demo.number,
-            "seed": demo.seed,
-            "steps": len(demo),
-            "reward_sum": float(demo.rewards.sum()),
-            "reward_last": float(demo.rewards[-1]),
-            **demo.final_info,
-        }
-        for demo in demos
-    ]
+        {"demo": demo.number, "seed": demo.seed, "steps": len(demo), "reward_sum": total,
+         "reward_last": last, **demo.final_info}
+        for demo, total, last in zip(demos, sums, lasts, strict=True)
+    ]  # fmt: skip
     shared = set.intersection(*(set(demo.final_info) for demo in demos))
     actions = np.concatenate([demo.actions for demo in demos])
     return {
@@ -54,8 +50,8 @@ def summarise(reader: DemoReader) -> dict[str, Any]:
         "bytes": sum(demo.path.stat().st_size for demo in demos),
         "frame_bytes": float(np.concatenate(sizes).mean()) if sizes else None,
         "steps_an_episode": _spread(reader.lengths),
-        "reward_sum": _spread([record["reward_sum"] for record in records]),
-        "reward_last": _spread([record["reward_last"] for record in records]),
+        "reward_sum": _spread(sums),
+        "reward_last": _spread(lasts),
         "final_info_mean": {
             key: float(np.mean([demo.final_info[key] for demo in demos])) for key in sorted(shared)
         },
