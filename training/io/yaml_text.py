@@ -72,7 +72,7 @@ class _Loader(yaml.SafeLoader):
             self._refuse_size(node)
         return node
 
-    def _refuse_size(self, node: yaml.Node) -> NoReturn:
+    def _refuse_size(self, node: Any) -> NoReturn:
         counted = "counting what aliases and merges repeat each time"
         raise _NotPlainError(f"it holds more than {MAX_NODES} values, {counted}", node)
 
