@@ -21,9 +21,8 @@ from stable_baselines3.sac.policies import SACPolicy
 from torch import nn
 
 from training.algorithms import command
-from training.algorithms.job_config import STRICT, JobConfig
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import STRICT, JobConfig, Trainer
 from training.algorithms.workers import EpisodeTask, PolicyWorker
 from training.io.checkpoint import check_tensors
 from training.io.config import UserError

@@ -23,8 +23,6 @@ from training.algorithms.bc_config import BCConfig
 from training.algorithms.implicit_bc_config import ImplicitBCConfig
 from training.io.overrides import Overrides
 
-__all__ = ["load_config", "main"]
-
 
 def load_config(path: str | Path, overrides: Overrides = ()) -> BCConfig | ImplicitBCConfig:
     """The configuration of either kind of cloning; UserError when something is wrong."""

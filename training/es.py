@@ -17,8 +17,6 @@ from training.algorithms import command, registry
 from training.algorithms.es_config import ESConfig
 from training.io.overrides import Overrides
 
-__all__ = ["ESConfig", "load_config", "main"]
-
 
 def load_config(path: str | Path, overrides: Overrides = ()) -> ESConfig:
     """The configuration with every default filled in; UserError when something is wrong."""

@@ -21,8 +21,6 @@ from training.algorithms import command, registry
 from training.algorithms.ppo_config import PPOConfig
 from training.io.overrides import Overrides
 
-__all__ = ["PPOConfig", "load_config", "main"]
-
 
 def load_config(path: str | Path, overrides: Overrides = ()) -> PPOConfig:
     """The configuration with every default filled in; UserError when something is wrong."""

@@ -1,6 +1,6 @@
 """The loop that every trainer runs: learn, collect episodes, write a row, write a checkpoint.
 
-An algorithm is a configuration (`training.algorithms.job_config.JobConfig`) and a subclass of
+An algorithm is a configuration (`training.algorithms.trainer.JobConfig`) and a subclass of
 `Algorithm` with three methods: `tasks` (the episodes to collect), `update` (learn from their
 outcomes and return the row of metrics.csv) and `state` (what a checkpoint holds beside the policy).
 `train` runs it in a run directory, from the beginning or from the newest checkpoint.
@@ -25,11 +25,10 @@ from torch import Tensor
 
 import policies
 from training.algorithms.devices import current_group
-from training.algorithms.job_config import JobConfig
-from training.algorithms.map_fitting import announce
+from training.algorithms.feature_maps import announce, begin_from
 from training.algorithms.registry import trainer_of
 from training.algorithms.resuming import iterations_done, resume_newest, set_aside_later
-from training.algorithms.uptraining import begin_from
+from training.algorithms.trainer import JobConfig
 from training.analysis.agents import check_device
 from training.collect import environments, pool
 from training.collect.environments import make_env
@@ -42,19 +41,6 @@ from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
 from training.io.state_files import Count, State, check
 from training.io.trackers import Tracking
-
-__all__ = [
-    "Algorithm",
-    "Collect",
-    "Progress",
-    "Saved",
-    "begin",
-    "build_policy",
-    "explained",
-    "in_directory",
-    "run_loop",
-    "train",
-]
 
 C = TypeVar("C", bound=JobConfig)
 K = TypeVar("K")

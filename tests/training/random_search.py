@@ -10,8 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from training.algorithms import command
-from training.algorithms.job_config import STRICT, JobConfig
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import STRICT, JobConfig, Trainer
 from training.algorithms.workers import EpisodeWorker, Task, get_parameters, set_parameters
 from training.runner import Algorithm
 

@@ -5,8 +5,7 @@ import json
 import yaml
 
 from training import study
-from training.algorithms.job_config import JobConfig
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import JobConfig, Trainer
 
 BARE = Trainer(name="tests.training.study_jobs:BARE", config=JobConfig, learner="none")
 """A trainer that cannot begin from another run."""

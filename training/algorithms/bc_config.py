@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from training.algorithms.job_config import STRICT, JobConfig
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import STRICT, JobConfig, Trainer
 from training.command.errors import command_line, preset
 from training.io.overrides import assignment
-
-__all__ = ["BC", "BCConfig", "load_config"]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -68,16 +65,10 @@ def _following(config: BCConfig, run: Path) -> list[tuple[str, str]]:
     return [(command, "improve it by evolution strategies")]
 
 
-def _algorithm() -> Any:
-    from training.algorithms.dagger import DAgger
-
-    return DAgger
-
-
 BC = Trainer(
     name="bc",
     config=BCConfig,
-    algorithm=_algorithm,
+    algorithm="training.algorithms.dagger:DAgger",
     summary="Train a policy by cloning a scripted expert.",
     preset="stepping_stones_clone.yaml",
     following=_following,

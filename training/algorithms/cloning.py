@@ -18,11 +18,9 @@ from torch import Tensor, nn
 
 from policies.common.base_policy import SeeingPolicy
 from training.algorithms.bc_config import BCConfig
+from training.algorithms.feature_maps import OBSERVATIONS, sound
 from training.algorithms.labelled_rollouts import Demonstrations
-from training.algorithms.map_fitting import OBSERVATIONS, sound
 from training.command.errors import NotFiniteError
-
-__all__ = ["Fit", "batches", "fit", "learning_rate", "validate"]
 
 PART = 16
 """Decisions whose gradient is computed at once: what they need stays in the cache."""

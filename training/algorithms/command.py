@@ -10,14 +10,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from training.algorithms.job_config import JobConfig, describe_job
 from training.algorithms.registry import find_trainers, load_any_config, trainer_of
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import JobConfig, Trainer, describe_job
 from training.command.errors import command_line
 from training.command.signals import exit_status, interrupted_status
 from training.io.config import ArgumentParser, UserError
-
-__all__ = ["custom_names", "main", "make_parser", "print_next"]
 
 
 def main(name: str, argv: Sequence[str] | None = None) -> int:

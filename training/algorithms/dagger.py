@@ -21,6 +21,7 @@ from torch import Tensor
 import envs
 from training.algorithms.bc_config import BCConfig
 from training.algorithms.cloning import fit, validate
+from training.algorithms.feature_maps import is_due
 from training.algorithms.labelled_rollouts import (
     Demonstrations,
     LabelledRollout,
@@ -28,7 +29,6 @@ from training.algorithms.labelled_rollouts import (
     Task,
     layout_of,
 )
-from training.algorithms.map_fitting import is_due
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect.outcomes import mean_columns, mean_success, mean_values
 from training.command.errors import command_line
@@ -37,8 +37,6 @@ from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
 from training.io.state_files import Count, State
 from training.runner import Algorithm, Collect, Progress, Saved
-
-__all__ = ["DAgger", "data_path"]
 
 DATA = "data"
 _ROLLOUTS, _BATCHES = 0, 1

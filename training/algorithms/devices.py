@@ -22,8 +22,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from training.io.config import UserError
 
-__all__ = ["Group", "current_group", "open_group"]
-
 _PATIENCE = timedelta(hours=12)
 """How long a process waits for the others: the first evaluates meanwhile."""
 

@@ -18,7 +18,7 @@ from foveate_extras import require
 from policies.common.feature_maps import map_state
 from training.algorithms import searchers
 from training.algorithms.es_config import ESConfig
-from training.algorithms.map_fitting import OBSERVATIONS, evenly, is_due, sound
+from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.workers import (
     EpisodeWorker,
     Outcome,
@@ -32,8 +32,6 @@ from training.io.checkpoint import Checkpoint, check_tensors
 from training.io.config import UserError
 from training.io.state_files import Count, Finite, State
 from training.runner import Algorithm, Progress, Saved
-
-__all__ = ["ESProgress", "EvolutionStrategies"]
 
 _MOST_POPULATION = 5 * 10**7
 

@@ -8,20 +8,9 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import envs
-from training.algorithms.job_config import STRICT, JobConfig
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import STRICT, JobConfig, Trainer
 from training.io import config as configuration
 from training.io.config import UserError
-
-__all__ = [
-    "ES",
-    "ARSConfig",
-    "CMAESConfig",
-    "ESConfig",
-    "PGPEConfig",
-    "SearcherConfig",
-    "load_config",
-]
 
 _MOST_EPISODES = 10**6
 
@@ -142,16 +131,10 @@ def _check(config: ESConfig, source: str) -> None:
         configuration.validate(task.settings, settings, source, f"curriculum.{i}.")
 
 
-def _algorithm() -> Any:
-    from training.algorithms.es import EvolutionStrategies
-
-    return EvolutionStrategies
-
-
 ES = Trainer(
     name="es",
     config=ESConfig,
-    algorithm=_algorithm,
+    algorithm="training.algorithms.es:EvolutionStrategies",
     summary="Train a policy by evolution strategies.",
     preset="stepping_stones.yaml",
     free_on_resume=("iterations", "workers", "ray_address"),

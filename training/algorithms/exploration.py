@@ -20,8 +20,6 @@ from policies.common.observation import copied
 from training.algorithms.workers import EpisodeTask, PolicyWorker
 from training.collect.episode import Episode, Policy
 
-__all__ = ["Explorer", "Rollout", "Task", "draw", "log_probability"]
-
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 
 

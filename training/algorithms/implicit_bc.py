@@ -29,8 +29,8 @@ from policies import VisionPerformerPolicy
 from policies.common.feature_maps import map_state
 from training.algorithms.devices import current_group
 from training.algorithms.exploration import Explorer, Rollout, Task
+from training.algorithms.feature_maps import OBSERVATIONS, is_due, sound
 from training.algorithms.implicit_bc_config import ImplicitBCConfig
-from training.algorithms.map_fitting import OBSERVATIONS, is_due, sound
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.collect import environments
 from training.collect.outcomes import mean_of, mean_success, outcomes_of
@@ -43,8 +43,6 @@ from training.io.config import UserError
 from training.io.fingerprint import differences, sha256_of
 from training.io.state_files import Count, State
 from training.runner import Algorithm, Saved
-
-__all__ = ["NOT_FINITE", "Fit", "ImplicitCloning", "learning_rate"]
 
 NOT_FINITE = "not_finite.jsonl"
 """File of a run directory: reports of batches whose loss or gradient was not finite."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import envs
 import policies
-from training.algorithms.job_config import STRICT, JobConfig
-from training.algorithms.trainer import Trainer
-
-__all__ = ["IMPLICIT_BC", "ImplicitBCConfig", "load_config"]
+from training.algorithms.trainer import STRICT, JobConfig, Trainer
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -88,16 +85,10 @@ class ImplicitBCConfig(JobConfig):
         return self
 
 
-def _algorithm() -> Any:
-    from training.algorithms.implicit_bc import ImplicitCloning
-
-    return ImplicitCloning
-
-
 IMPLICIT_BC = Trainer(
     name="bc",
     config=ImplicitBCConfig,
-    algorithm=_algorithm,
+    algorithm="training.algorithms.implicit_bc:ImplicitCloning",
     where="where policy.name is vision_performer, and policy.form not pooled",
     free_on_resume=(
         "iterations",

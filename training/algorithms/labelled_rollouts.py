@@ -29,8 +29,6 @@ from training.io.checkpoint import check_tensors
 from training.io.config import UserError
 from training.io.fingerprint import sha256_of
 
-__all__ = ["Demonstrations", "LabelledRollout", "LabellingWorker", "Layout", "Task", "layout_of"]
-
 Layout = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 """Shape and type of what is stored of a decision, by its name in a file."""
 _ACTIONS, _HELD_OUT, _PART = "actions", "held_out", "observation/"

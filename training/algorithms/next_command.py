@@ -14,8 +14,6 @@ from training.io.config import UserError
 from training.io.overrides import assignment
 from training.runner import build_policy
 
-__all__ = ["cloning_command"]
-
 
 def cloning_command(reader: DemoReader) -> str | None:
     """The command that clones these demonstrations with a shipped configuration.

@@ -11,8 +11,6 @@ from torch import Tensor
 from training.command.errors import UserError
 from training.io.checkpoint import Checkpoint, check_tensors
 
-__all__ = ["load_optimiser", "optimiser_tensors", "set_optimiser"]
-
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The state of Adam, AdamW or Adagrad, by parameter and name."""

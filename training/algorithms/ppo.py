@@ -21,7 +21,7 @@ from foveate_extras import require
 from policies import RunningStatistics
 from policies.common.base_policy import SeeingPolicy
 from training.algorithms.exploration import Explorer, Rollout, Task
-from training.algorithms.map_fitting import OBSERVATIONS, evenly, is_due, sound
+from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.algorithms.ppo_config import PPOConfig, critic_settings
 from training.collect.outcomes import episode_columns, episode_values
@@ -35,7 +35,6 @@ from training.runner import Algorithm, Progress, Saved
 if TYPE_CHECKING:
     from stable_baselines3 import PPO
 
-__all__ = ["PPOProgress", "ProximalPolicyOptimisation"]
 
 _UPDATE, _CENTER, _FIRST_WAVE = 0, 1, 2
 _CRITIC, _OPTIMISER, _LOG_STD = "critic/", "optimiser/", "log_std"

@@ -10,12 +10,9 @@ from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 import policies
-from training.algorithms.job_config import STRICT, JobConfig
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import STRICT, JobConfig, Trainer
 from training.io import config as configuration
 from training.io.config import UserError
-
-__all__ = ["PPO", "PPOConfig", "critic_settings", "load_config"]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -125,16 +122,10 @@ def critic_settings(
     return found
 
 
-def _algorithm() -> Any:
-    from training.algorithms.ppo import ProximalPolicyOptimisation
-
-    return ProximalPolicyOptimisation
-
-
 PPO = Trainer(
     name="ppo",
     config=PPOConfig,
-    algorithm=_algorithm,
+    algorithm="training.algorithms.ppo:ProximalPolicyOptimisation",
     summary="Train a policy by proximal policy optimisation.",
     preset="stepping_stones_ppo.yaml",
     free_on_resume=("iterations", "workers", "ray_address", "device"),

@@ -29,8 +29,6 @@ from policies.common.recurrent_state import RecurrentState
 from training.algorithms.exploration import Rollout, log_probability
 from training.algorithms.ppo_config import PPOConfig
 
-__all__ = ["ActorCritic", "discounted", "make_model", "update"]
-
 _LAST = "\0last_action"
 """The action before, among an observation's parts, none of which is called so."""
 _CHUNK = 256

@@ -10,15 +10,12 @@ from policies.common.kinds import settings_class
 from training.algorithms.bc_config import BC
 from training.algorithms.es_config import ES
 from training.algorithms.implicit_bc_config import IMPLICIT_BC
-from training.algorithms.job_config import JobConfig, is_of_run
 from training.algorithms.ppo_config import PPO
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import JobConfig, Trainer, is_of_run
 from training.collect.callables import import_object, is_import_path
 from training.command.errors import did_you_mean
 from training.io.config import UserError, choices_of, read_overrides, read_yaml
 from training.io.overrides import Overrides, source
-
-__all__ = ["TRAINERS", "JobConfig", "find_trainers", "load_any_config", "trainer_of"]
 
 TRAINERS = (ES, BC, IMPLICIT_BC, PPO)
 """The trainers of the package; where several fit, the first is chosen."""

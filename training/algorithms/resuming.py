@@ -15,9 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from training.algorithms.job_config import missing_keys, resolved
 from training.algorithms.registry import load_any_config, trainer_of
-from training.algorithms.trainer import Trainer
+from training.algorithms.trainer import Trainer, missing_keys, resolved
 from training.command.errors import command_line
 from training.io import checkpoint, run_log
 from training.io import config as configuration
@@ -25,14 +24,6 @@ from training.io.checkpoint import Checkpoint
 from training.io.config import UserError
 from training.io.fingerprint import differences
 from training.io.overrides import read_overrides
-
-__all__ = [
-    "check_same_job",
-    "iterations_done",
-    "resume",
-    "resume_newest",
-    "set_aside_later",
-]
 
 
 class _OtherJobError(UserError):

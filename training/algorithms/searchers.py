@@ -18,8 +18,6 @@ from torch import Tensor
 from foveate_extras import needs
 from training.algorithms.es_config import ARSConfig, CMAESConfig, PGPEConfig, SearcherConfig
 
-__all__ = ["ARSConfig", "CMAESConfig", "PGPEConfig", "Searcher", "SearcherConfig", "build"]
-
 _MOST_FOR_FULL_COVARIANCE = 1000
 
 

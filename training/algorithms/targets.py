@@ -12,14 +12,12 @@ import gymnasium
 from torch import nn
 
 import policies
-from training.algorithms.job_config import SHORTHANDS
 from training.algorithms.registry import load_any_config
+from training.algorithms.trainer import SHORTHANDS
 from training.analysis.agents import EVALUATION_SEED, trained_in
 from training.collect.environments import make_env
 from training.io import checkpoint
 from training.io.config import UserError, read_overrides
-
-__all__ = ["Target", "prepare", "targets_of", "variants"]
 
 
 @dataclass(frozen=True)

@@ -18,21 +18,11 @@ from torch import Tensor, nn
 
 import policies
 from policies.common.observation import copied
-from training.algorithms.map_fitting import evenly
+from training.algorithms.feature_maps import evenly
 from training.collect.environments import make_env
 from training.collect.episode import Episode, Policy, run_episode
 from training.collect.seeds import EVALUATION_SEEDS_FROM
 from training.io.checkpoint import policy_settings
-
-__all__ = [
-    "EpisodeTask",
-    "EpisodeWorker",
-    "Outcome",
-    "PolicyWorker",
-    "Task",
-    "get_parameters",
-    "set_parameters",
-]
 
 
 @dataclass(frozen=True)

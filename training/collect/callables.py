@@ -14,8 +14,6 @@ import gymnasium
 from training.collect.episode import Policy
 from training.command.errors import UserError, did_you_mean
 
-__all__ = ["as_policy", "import_object", "is_import_path"]
-
 
 class _Stateless:
     """A policy from a function of one observation."""

@@ -20,22 +20,6 @@ import foveate_extras
 from training.command.errors import UserError
 from training.io import config
 
-__all__ = [
-    "DEFAULT",
-    "ForeignId",
-    "completed",
-    "describe",
-    "embodiment",
-    "find_task",
-    "make_env",
-    "other_robot",
-    "render_modes",
-    "resolved",
-    "same",
-    "settings_class",
-    "step_s",
-]
-
 DEFAULT = envs.STEPPING_STONES
 """Environment of scripted policies where `--env` is not given."""
 

@@ -13,19 +13,6 @@ import numpy as np
 from envs import Outcome, Task
 from training.collect.episode import Episode
 
-__all__ = [
-    "center_columns",
-    "described",
-    "episode_columns",
-    "episode_values",
-    "mean_columns",
-    "mean_of",
-    "mean_success",
-    "mean_values",
-    "means_described",
-    "outcomes_of",
-]
-
 
 def outcomes_of(task: Task | None) -> tuple[Outcome, ...]:
     """The outcomes of a task, events last; empty without a description."""

@@ -17,23 +17,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from training.command.errors import UserError
 
-__all__ = [
-    "RETRIES",
-    "Death",
-    "Failure",
-    "InProcessPool",
-    "Outcome",
-    "Pool",
-    "Worker",
-    "WorkerDiedError",
-    "WorkerHandle",
-    "WorkerPool",
-    "open_pool",
-    "portable",
-    "startup_error",
-    "temporary_pool",
-]
-
 RETRIES = 3
 """How often a task whose worker died is run again."""
 

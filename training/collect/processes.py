@@ -33,8 +33,6 @@ from training.collect.pool import (
 )
 from training.command.errors import UserError
 
-__all__ = ["ProcessPool", "open_processes", "serve"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE_S = 5.0
 """How long an idle worker may take to end, before it is killed."""

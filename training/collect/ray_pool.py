@@ -35,8 +35,6 @@ from training.collect.pool import (
 )
 from training.command.errors import UserError
 
-__all__ = ["RayPool"]
-
 _MODULES = (
     *("attention", "policies", "envs", "training", "configs", "sim_assets"),
     "foveate_extras.py",

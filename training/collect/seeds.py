@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["EVALUATION_SEEDS_FROM", "VALIDATION_SEEDS_FROM", "derived_seeds"]
-
 EVALUATION_SEEDS_FROM = 100_000
 """Episode seeds from here on are for evaluation; training never uses them."""
 

@@ -15,10 +15,10 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from training.algorithms import registry as trainers
-from training.algorithms.job_config import JobConfig, missing_keys
+from training.algorithms.feature_maps import check_heads, kernel, renewed, without
 from training.algorithms.registry import load_any_config, trainer_of
 from training.algorithms.resuming import check_same_job
-from training.algorithms.uptraining import check_heads, kernel, renewed, without
+from training.algorithms.trainer import JobConfig, missing_keys
 from training.command.errors import NotFiniteError
 from training.command.files import refusal, write_atomically
 from training.compare.config import CurveConfig, StudyConfig, VariantConfig, slug, stage_file

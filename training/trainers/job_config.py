@@ -1,3 +1,3 @@
-"""Former path of `training.algorithms.job_config`."""
+"""Former path of `training.algorithms.trainer`."""
 
-from training.algorithms.job_config import *  # noqa: F403
+from training.algorithms.trainer import *  # noqa: F403
