@@ -24,8 +24,7 @@ from training.io import checkpoint
 pytest.importorskip("stable_baselines3")
 
 from training import ppo
-from training.algorithms.ppo import ProximalPolicyOptimisation
-from training.algorithms.ppo_update import _buffer, discounted
+from training.algorithms.ppo import ProximalPolicyOptimisation, _buffer, discounted
 
 DOT = "tests.training.dot_env:Dot-v0"
 SMALL = {

@@ -1,26 +1,35 @@
-"""Proximal policy optimisation: explore, update with Stable-Baselines3, log."""
+"""Proximal policy optimisation: explore, update with Stable-Baselines3, log.
+
+Actor and critic are policies of `policies`; the critic's single output is the value. Complete
+episodes come from `training.algorithms.exploration`; a rollout buffer holds them one after the
+other.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 from pydantic import ConfigDict
-from pydantic.dataclasses import dataclass as checked_dataclass
-from torch import Tensor
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
 
 import envs
 import policies
-from foveate_extras import require
+from foveate_extras import needs
 from policies import RunningStatistics
 from policies.common.base_policy import SeeingPolicy
-from training.algorithms.exploration import Explorer, Rollout, Task
+from policies.common.observation import parts_of
+from policies.common.recurrent_state import RecurrentState
+from training.algorithms.exploration import Explorer, Rollout, Task, log_probability
 from training.algorithms.feature_maps import OBSERVATIONS, evenly, is_due, sound
 from training.algorithms.optimiser_state import optimiser_tensors, set_optimiser
 from training.algorithms.ppo_config import PPOConfig, critic_settings
@@ -32,9 +41,12 @@ from training.io.config import UserError
 from training.io.state_files import Count, Finite, State
 from training.runner import Algorithm, Progress, Saved
 
-if TYPE_CHECKING:
+with needs("training.ppo", "rl"):
     from stable_baselines3 import PPO
-
+    from stable_baselines3.common.buffers import DictRolloutBuffer
+    from stable_baselines3.common.logger import Logger
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from stable_baselines3.common.utils import set_random_seed
 
 _UPDATE, _CENTER, _FIRST_WAVE = 0, 1, 2
 _CRITIC, _OPTIMISER, _LOG_STD = "critic/", "optimiser/", "log_std"
@@ -47,9 +59,18 @@ _FIGURES = {
     "explained_variance": "train/explained_variance",
 }
 """Columns of metrics.csv, and what Stable-Baselines3 calls them."""
+_SETTINGS = (
+    *("learning_rate", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "ent_coef"),
+    *("vf_coef", "max_grad_norm", "target_kl", "device"),
+)
+"""Keys of the configuration that are arguments of Stable-Baselines3's PPO."""
+_LAST = "\0last_action"
+"""The action before, among an observation's parts, none of which is called so."""
+_CHUNK = 256
+_ADAM_EPSILON = 1e-5  # Stable-Baselines3's
 
 
-@checked_dataclass(config=ConfigDict(extra="forbid"))
+@dataclass(config=ConfigDict(extra="forbid"))
 class PPOProgress(Progress):
     """Counters of a run; with actor, critic and optimiser they are the contents of a checkpoint."""
 
@@ -62,8 +83,6 @@ class PPOProgress(Progress):
         """Standard deviation of all returns, including those of these episodes: the divisor of
         rewards.
         """
-        from training.algorithms.ppo_update import discounted
-
         count, mean, m2 = self.returns
         total = RunningStatistics(count, np.array([mean]), np.array([m2]))
         for rollout in rollouts:
@@ -72,7 +91,7 @@ class PPOProgress(Progress):
         return math.sqrt(self.returns[2] / self.returns[0]) or 1.0
 
 
-@checked_dataclass(frozen=True, config=State)
+@dataclass(frozen=True, config=State)
 class PPOSaved(Saved):
     """The plain data of a checkpoint."""
 
@@ -86,19 +105,12 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
     Progress, Saved = PPOProgress, PPOSaved
     progress: PPOProgress
 
-    def __init__(self, config: PPOConfig, start: Checkpoint | None = None) -> None:
-        require("training.ppo", "rl")
-        super().__init__(config, start)
-
     @classmethod
     def columns(cls, env_id: str) -> tuple[str, ...]:
-        """Of metrics.csv."""
         return (*episode_columns(envs.find_task(env_id)), *_FIGURES, "exploration", "wall_s")
 
     def prepare(self) -> None:
         """Critic and PPO; raises UserError if actor or critic cannot be trained."""
-        from training.algorithms.ppo_update import make_model
-
         config, env, actor = self.config, self.env, self.policy
         if hasattr(actor.controller, "state_size"):
             raise UserError(
@@ -111,32 +123,34 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
                 critic_settings(config, "the configuration"), env.observation_space, value,
                 geometry=getattr(env.unwrapped, "geometry", None), trusted=False,
             )  # fmt: skip
-        self.model: PPO = make_model(config, env.observation_space, actor, self.critic)
+        self.networks = actor, self.critic
+        self.model = _make_model(config, env.observation_space, actor, self.critic)
 
     def restore(self, start: Checkpoint, saved: PPOSaved) -> None:
         """Load critic, exploration and optimiser; raises UserError for another run's state."""
-        known = {_CRITIC + name: tensor for name, tensor in self.critic.state_dict().items()}
-        known[_LOG_STD] = self.log_std
         found = {k: v for k, v in start.search.items() if not k.startswith(_OPTIMISER)}
-        checkpoint.check_tensors(start.path, "critic", found, known)
+        checkpoint.check_tensors(start.path, "critic", found, self._tensors())
         self.log_std.copy_(found.pop(_LOG_STD))
         self.critic.load_state_dict({k.removeprefix(_CRITIC): v for k, v in found.items()})
         set_optimiser(self.model.policy.optimizer, start, saved.optimiser_tensors, _OPTIMISER)
 
-    @property
-    def networks(self) -> tuple[SeeingPolicy, SeeingPolicy]:
-        """Actor and critic."""
-        return self.policy, self.critic
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The state of critic, exploration and optimiser."""
+        optimiser = optimiser_tensors(self.model.policy.optimizer)
+        tensors = {_OPTIMISER + name: tensor for name, tensor in optimiser.items()}
+        return self._tensors() | tensors, {"optimiser_tensors": len(optimiser)}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        critic = {_CRITIC + name: tensor for name, tensor in self.critic.state_dict().items()}
+        return {_LOG_STD: self.log_std, **critic}
 
     @property
     def log_std(self) -> Tensor:
-        """Standard deviation of the noise on an action's numbers."""
-        found = self.model.policy.log_std
-        assert isinstance(found, Tensor)
-        return found.detach()
+        """Logarithms of the standard deviations of the noise on an action's numbers."""
+        found: Tensor = self.model.policy.log_std.detach()
+        return found
 
     def describe(self) -> str:
-        """The numbers of parameters."""
         sizes = [sum(p.numel() for p in network.parameters()) for network in self.networks]
         return f"{sizes[0]} parameters, {sizes[1]} of the critic"
 
@@ -151,26 +165,30 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         if outcomes and sum(len(rollout.rewards) for rollout in outcomes) >= config.steps:
             return []
         state = self.policy_arrays()
-        found: list[Task] = []
-        if not outcomes:
-            seeds = self.seeds(_CENTER, config.center_episodes)
-            found = [Task(seed, state, None) for seed in seeds]
+        centers = 0 if outcomes else config.center_episodes
         wave = _FIRST_WAVE + max(0, len(outcomes) - config.center_episodes) // config.episodes
         log_std = self.log_std.cpu().numpy()
-        return found + [Task(seed, state, log_std) for seed in self.seeds(wave, config.episodes)]
+        return [
+            *(Task(seed, state, None) for seed in self.seeds(_CENTER, centers)),
+            *(Task(seed, state, log_std) for seed in self.seeds(wave, config.episodes)),
+        ]
 
     def update(self, outcomes: list[Rollout]) -> dict[str, float]:
         """Update actor and critic; returns the row."""
-        from training.algorithms.ppo_update import update
-
         config, progress = self.config, self.progress
         tried = outcomes[config.center_episodes :]
         center = [rollout.episode for rollout in outcomes[: config.center_episodes]]
         episodes = [rollout.episode for rollout in tried]
         exploration = float(self.log_std.exp().mean()) if len(self.log_std) else math.nan
-        unit = progress.scale(tried, config.gamma)
-        figures = update(self.model, tried, unit, self.seeds(_UPDATE, 1)[0])
-        self._check_finite()
+        set_random_seed(self.seeds(_UPDATE, 1)[0])
+        self.model.rollout_buffer = _buffer(self.model, tried, progress.scale(tried, config.gamma))
+        self.model.train()
+        if not all(bool(p.isfinite().all()) for p in self.model.policy.parameters()):
+            raise NotFiniteError(
+                f"training stopped: the update of iteration {progress.iteration} gives parameters "
+                "that are not finite; the last checkpoint is intact (a lower learning_rate may "
+                "help)"
+            )
         self._take_statistics(tried)
         if is_due(config.fit_after, progress.fitted, progress.iteration):
             self._fit_maps(tried)
@@ -178,6 +196,7 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
         rewards = [episode.reward for episode in episodes]
         progress.env_steps += self._steps
         progress.episodes += len(outcomes)
+        figures = self.model.logger.name_to_value
         return {
             "env_steps": progress.env_steps,
             "episodes": progress.episodes,
@@ -188,44 +207,176 @@ class ProximalPolicyOptimisation(Algorithm[PPOConfig]):
             "exploration": exploration,
         }
 
-    def _check_finite(self) -> None:
-        if all(bool(p.isfinite().all()) for p in self.model.policy.parameters()):
-            return
-        raise NotFiniteError(
-            f"training stopped: the update of iteration {self.progress.iteration} gives parameters "
-            "that are not finite; the last checkpoint is intact (a lower learning_rate may help)"
-        )
-
     def _take_statistics(self, rollouts: Sequence[Rollout]) -> None:
         """Add these observations to the normalisers, from the next iteration on."""
-        device = self.log_std.device
         for rollout in rollouts:
-            seen = {k: torch.from_numpy(v).to(device) for k, v in rollout.observations.items()}
+            seen = {k: torch.from_numpy(v) for k, v in rollout.observations.items()}
+            seen = {k: part.to(self.model.device) for k, part in seen.items()}
             for network in self.networks:
                 total = network.normaliser.statistics.merge(network.statistics_of(seen))
                 network.normaliser.statistics = total
 
     def _fit_maps(self, rollouts: Sequence[Rollout]) -> None:
         """Fit the feature maps of actor and critic to these observations."""
+        rows = evenly(sum(len(r.rewards) + 1 for r in rollouts), OBSERVATIONS)
         seen = {
-            key: torch.from_numpy(np.concatenate([r.observations[key] for r in rollouts]))
+            key: np.concatenate([r.observations[key] for r in rollouts])[rows]
             for key in rollouts[0].observations
         }
-        rows = torch.from_numpy(evenly(len(next(iter(seen.values()))), OBSERVATIONS))
-        chosen = {key: part[rows].to(self.log_std.device) for key, part in seen.items()}
+        chosen = {key: torch.from_numpy(part).to(self.model.device) for key, part in seen.items()}
         with sound():
             for network in self.networks:
                 network.fit_attention(chosen)
         self.progress.fitted = True
 
     def summary(self, row: dict[str, float], seconds: float) -> str:
-        """Reward without exploration, and steps per second."""
         return f"reward {row['center_reward']:.3g}, {self._steps / seconds:.0f} steps/s"
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The state of critic, exploration and optimiser."""
-        optimiser = optimiser_tensors(self.model.policy.optimizer)
-        tensors = {_LOG_STD: self.log_std}
-        tensors |= {_CRITIC + name: tensor for name, tensor in self.critic.state_dict().items()}
-        tensors |= {_OPTIMISER + name: tensor for name, tensor in optimiser.items()}
-        return tensors, {"optimiser_tensors": len(optimiser)}
+
+# --- actor and critic as a policy of Stable-Baselines3 ---
+
+
+class ActorCritic(ActorCriticPolicy):
+    """An actor and a critic of `policies` as a policy of Stable-Baselines3's PPO.
+
+    Observations are a Dict of flat parts, see `_flat`, and actions samples of
+    `training.algorithms.exploration`.
+
+    Args:
+        actor: the policy that is trained.
+        critic: a policy whose single output is the value.
+        shapes: shapes of an observation's parts, by name.
+        numbers: number of continuous action dimensions.
+        exploration: initial standard deviation of their noise.
+        temperature: divisor of the logits of choices.
+    """
+
+    def __init__(
+        self, observation_space: spaces.Dict, action_space: spaces.Box, lr_schedule: Any, *,
+        actor: SeeingPolicy, critic: SeeingPolicy, shapes: Mapping[str, tuple[int, ...]],
+        numbers: int, exploration: float, temperature: float, **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(observation_space, action_space, lr_schedule, net_arch=[], **options)
+        self.actor, self.critic, self._shapes = actor, critic, dict(shapes)
+        self._temperature = temperature
+        self.log_std = nn.Parameter(torch.full((numbers,), math.log(exploration)))
+        rate = lr_schedule(1)
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=rate, eps=_ADAM_EPSILON)
+
+    def _build(self, lr_schedule: Any) -> None:
+        """Do nothing: actor and critic are already built."""
+
+    def parts(self, observations: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The observation's parts in their own shapes."""
+        return {
+            key: observations[key].reshape(-1, *shape).to(self.log_std.device)
+            for key, shape in self._shapes.items()
+        }
+
+    def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Values (batch, 1), logarithms of probabilities and entropies, each (batch,)."""
+        parts, device = self.parts(obs), self.log_std.device
+        first = self.actor.start(len(next(iter(obs.values()))))
+        memory = RecurrentState(first.state.to(device), obs.get(_LAST, first.last).to(device))
+        decision = self.actor.decide(parts, memory)
+        log_p, entropy = log_probability(decision, self.log_std, actions, self._temperature)
+        return self.critic.numbers(parts), log_p, entropy
+
+    def predict_values(self, obs: Any) -> Tensor:
+        """Values, (batch, 1)."""
+        return self.critic.numbers(self.parts(obs))
+
+
+def _make_model(
+    config: PPOConfig, space: gymnasium.Space[Any], actor: SeeingPolicy, critic: SeeingPolicy
+) -> PPO:
+    """Stable-Baselines3's PPO for these; `space` is that of the environment's observations."""
+    parts = dict(parts_of(space))
+    decision = actor.head(torch.zeros(1, actor.head.size))
+    numbers = decision.means().shape[1]
+    flat = spaces.Dict({key: _flat(part) for key, part in parts.items()})
+    carried = actor.start(1).last.shape[1]
+    if carried:
+        flat.spaces[_LAST] = spaces.Box(-np.inf, np.inf, (carried,), np.float32)
+    env: gymnasium.Env = gymnasium.Env()  # provides the spaces alone; it is never stepped
+    env.observation_space = flat
+    env.action_space = spaces.Box(-1.0, 1.0, (len(decision.choices()) + numbers,), np.float32)
+    model = PPO(
+        ActorCritic,
+        env,
+        n_steps=config.batch_size,  # size of a buffer that every update replaces
+        policy_kwargs={
+            "actor": actor,
+            "critic": critic,
+            "shapes": {key: part.shape or () for key, part in parts.items()},
+            "numbers": numbers,
+            "exploration": config.exploration,
+            "temperature": config.temperature,
+        },
+        **{name: getattr(config, name) for name in _SETTINGS},
+    )
+    model.set_logger(Logger(None, []))
+    return model
+
+
+def _flat(part: gymnasium.Space[Any]) -> spaces.Box:
+    """A flattened part of the observation, which Stable-Baselines3 does not treat as an image."""
+    dtype = np.dtype(part.dtype or np.int64)
+    whole = np.iinfo(dtype) if dtype.kind in "iu" else None
+    low, high = (-np.inf, np.inf) if whole is None else (whole.min, whole.max)
+    return spaces.Box(low, high, (math.prod(part.shape or ()),), dtype.type)
+
+
+def discounted(rewards: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
+    """Discounted sums of the rewards from each step on."""
+    total, found = 0.0, np.empty_like(rewards)
+    for i in reversed(range(len(rewards))):
+        total = rewards[i] + gamma * total
+        found[i] = total
+    return found
+
+
+def _buffer(model: PPO, rollouts: Sequence[Rollout], unit: float) -> DictRolloutBuffer:
+    """The episodes' steps, one after the other, with advantages; rewards are divided by `unit`."""
+    steps = sum(len(rollout.rewards) for rollout in rollouts)
+    buffer = DictRolloutBuffer(
+        steps, model.observation_space, model.action_space, model.device,
+        model.gae_lambda, model.gamma,
+    )  # fmt: skip
+    begin = 0
+    for rollout in rollouts:
+        end = begin + len(rollout.rewards)
+        rows = slice(begin, end)
+        seen = {k: torch.from_numpy(v.reshape(len(v), -1)) for k, v in rollout.observations.items()}
+        if _LAST in buffer.observations:
+            seen[_LAST] = torch.from_numpy(rollout.last)
+        values, log_p = _judged(model, seen, torch.from_numpy(rollout.samples))
+        rewards = rollout.rewards / unit
+        if not rollout.terminated:  # truncated: bootstrap with the value
+            rewards[-1] += model.gamma * values[-1]
+        for key, part in seen.items():
+            buffer.observations[key][rows, 0] = part[:-1].numpy()
+        buffer.actions[rows, 0], buffer.rewards[rows, 0] = rollout.samples, rewards
+        buffer.values[rows, 0], buffer.log_probs[rows, 0] = values[:-1], log_p
+        buffer.episode_starts[begin, 0] = 1.0
+        begin = end
+    buffer.pos, buffer.full = steps, True
+    buffer.compute_returns_and_advantage(torch.zeros(1), np.ones(1))
+    return buffer
+
+
+@torch.no_grad()
+def _judged(
+    model: PPO, seen: Mapping[str, Tensor], actions: Tensor
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Values of all observations, (steps + 1,), and log-probabilities of the actions."""
+    values, logs = [], []
+    for begin in range(0, len(actions) + 1, _CHUNK):
+        rows = slice(begin, begin + _CHUNK)
+        parts = {key: part[rows] for key, part in seen.items()}
+        values.append(model.policy.predict_values(parts).flatten())
+        tried = actions[rows].to(model.device)
+        if len(tried):
+            parts = {key: part[: len(tried)] for key, part in parts.items()}
+            logs.append(model.policy.evaluate_actions(parts, tried)[1])
+    return torch.cat(values).cpu().numpy(), torch.cat(logs).cpu().numpy()
