@@ -157,19 +157,18 @@ def _millions(flops: int) -> str:
     millions = flops / 1e6
     if not flops:
         return "0"
-    return f"{millions:,.0f} M" if millions >= 100 else f"{millions:.2f} M"
+    return f"{millions:,.0f}" if millions >= 100 else f"{millions:.2f}"
 
 
 def _ms(one: Mapping[str, Any]) -> str:
     ms = one["cpu_ms"]
-    said = f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}"
-    return f"{said} ms"
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}"
 
 
 def table(results: Mapping[str, Any]) -> str:
     """The figures as a table of Markdown."""
     heads = [
-        f"{size.replace('x', ' x ')}, {of_size['tokens']:,} tokens: attention | step | time"
+        f"{size.replace('x', ' x ')}, {of_size['tokens']:,} tokens: attention, MFLOP | step | ms"
         for size, of_size in results.items()
     ]
     ruler = "|---" * (1 + 3 * len(heads)) + "|"

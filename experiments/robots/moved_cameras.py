@@ -152,12 +152,12 @@ def rows(of_agent: Mapping[str, Any]) -> list[str]:
         if "refused" in one:
             lines.append(f"| {pose} | refused | | | |")
         elif pose == AS_IT_WAS:
-            lines.append(f"| {pose} | {100 * np.mean(one['success']):.0f} % | | | |")
+            lines.append(f"| {pose} | {100 * np.mean(one['success']):.0f} | | | |")
         else:
             its = found[pose]
             low, high = its["lost_interval_95"] or (np.nan, np.nan)
             lines.append(
-                f"| {pose} | {100 * its['success']:.0f} % | {100 * its['lost']:.0f} points "
+                f"| {pose} | {100 * its['success']:.0f} | {100 * its['lost']:.0f} "
                 f"({100 * low:.0f} to {100 * high:.0f}) | {its['p']:.2g} | "
                 f"{its['p_corrected']:.2g} |"
             )
@@ -166,7 +166,7 @@ def rows(of_agent: Mapping[str, Any]) -> list[str]:
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """The figures as tables of Markdown."""
-    head = "| | success | lost, 95 % interval | p | corrected |\n|---|---|---|---|---|"
+    head = "| | success, % | points lost, 95 % interval | p | corrected |\n|---|---|---|---|---|"
     parts = ["\n".join([f"`{name}`", "", head, *rows(one)]) for name, one in results.items()]
     return "\n\n".join(parts)
 
