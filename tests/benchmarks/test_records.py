@@ -198,12 +198,12 @@ PRINTED = {
 
 
 def section(name: str) -> str:
-    """The page from a figure's command to the next heading; all of it for couplings."""
+    """The page from the name of a figure's module to the next heading; all of it for couplings."""
     text = PAGE.read_text()
     module = name.removesuffix("_10000")
     if module == "couplings":
         return text
-    start = text.index(f".{module} ") if f".{module} " in text else text.index(f".{module}\n")
+    start = max(text.find(f".{module}{end}") for end in ("`", " "))
     end = text.find("\n##", start)
     return text[start:end]
 
