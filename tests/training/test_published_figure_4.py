@@ -135,15 +135,14 @@ def test_balls_in_bowls_at_every_learning_rate(told):
 
 
 def test_losses_at_every_learning_rate(told):
-    study, _ = published("figure_4_right", "episodes=30")
-    out = unpacked("figure_4_right")
-    for group in dict.fromkeys(arm.group for arm in study.arms):
-        runs = [out / "runs" / f"{slug(f'{group}, {rate}')}-s0" for rate in RATES]
-        losses = [read_metrics(run).columns["loss"] if run.is_dir() else None for run in runs]
-        assert all(np.isfinite(one).all() for one in losses if one is not None)
-        if any(one is not None for one in losses):
-            cells = ["" if one is None else f"{one[-1]:.3f}" for one in losses]
-            assert row(named(group), *cells) in told, row(named(group), *cells)
+    """Every run's losses are finite; the document has the range of the last ones at each rate."""
+    out = unpacked("figure_4_right") / "runs"
+    for rate in RATES:
+        losses = [read_metrics(run).columns["loss"] for run in out.glob(f"*-{rate}-s0")]
+        assert len(losses) == 9
+        assert all(np.isfinite(one).all() for one in losses)
+        last = [one[-1] for one in losses]
+        assert f"{min(last):.3f} to {max(last):.3f} at {rate}" in " ".join(" ".join(told).split())
 
 
 @pytest.mark.parametrize("arm", PAIR)
