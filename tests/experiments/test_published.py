@@ -82,7 +82,9 @@ def test_quoted_lengths_are_those_of_the_record(name, words):
     text = (DOCS / "experiments" / name / "lengths.csv").read_text()
     rows = [*csv.DictReader(text.splitlines())]
     for vectors in ("queries", "keys"):
-        cells = (f"{float(row[vectors]):.2f}" for row in rows)
+        cells = (
+            f"{float(row[vectors]):.2f}" for row in rows if row["quantile"] in ("0", "0.5", "1")
+        )
         assert f"| {vectors}, {words} words | {' | '.join(cells)} |" in PAGE.read_text()
 
 
