@@ -46,7 +46,10 @@ def record(name):
 
 def shown(values, digits):
     interval = seeds_interval(values)
-    around = "" if interval is None else " ({:.{d}f} to {:.{d}f})".format(*interval, d=digits)
+    around = ""
+    if interval is not None:
+        to = "-" if interval[0] >= 0 else " to "
+        around = f" ({interval[0]:.{digits}f}{to}{interval[1]:.{digits}f})"
     return f"{values.mean():.{digits}f}{around}"
 
 
