@@ -40,7 +40,7 @@ CHECKPOINTS = "checkpoints"
 """The folder of a run directory that holds them."""
 POLICY, SEARCH = "policy/", "search/"
 _SMALL = 10**6
-"""Numbers of a policy that is built to be compared with a file, whatever the file holds."""
+"""A policy of so many numbers is built to be compared with a file, whatever the file holds."""
 
 
 @dataclass(frozen=True)
@@ -58,23 +58,21 @@ class Checkpoint:
     @cached_property
     def policy(self) -> dict[str, Tensor]:
         """The policy's `state_dict`."""
-        return self._group(POLICY)
+        return self._read(POLICY)
 
     @cached_property
     def search(self) -> dict[str, Tensor]:
         """The optimiser's tensors."""
-        return self._group(SEARCH)
+        return self._read(SEARCH)
 
     @property
     def policy_layout(self) -> dict[str, Tensor]:
         """Shapes and types of the policy's `state_dict`, by its names."""
-        found = self.layout.items()
-        return {k.removeprefix(POLICY): v for k, v in found if k.startswith(POLICY)}
+        return _group(self.layout, POLICY)
 
-    def _group(self, prefix: str) -> dict[str, Tensor]:
+    def _read(self, prefix: str) -> dict[str, Tensor]:
         names = [name for name in self.layout if name.startswith(prefix)]
-        tensors = read_tensors(self.path, names)
-        return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+        return _group(read_tensors(self.path, names), prefix)
 
     @property
     def has_fitted_maps(self) -> bool:
@@ -83,19 +81,18 @@ class Checkpoint:
         return isinstance(progress, dict) and progress.get("fitted") is True
 
 
+def _group(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
 def save(
-    path: Path,
-    policy_tensors: dict[str, Tensor],
-    search_tensors: dict[str, Tensor],
-    config: dict[str, Any],
-    state: dict[str, Any],
-) -> None:
+    path: Path, policy_tensors: dict[str, Tensor], search_tensors: dict[str, Tensor],
+    config: dict[str, Any], state: dict[str, Any],
+) -> None:  # fmt: skip
     """Write a checkpoint so that at any moment `path` is absent, the old file or the new one."""
-    tensors = {
-        prefix + name: tensor.detach().cpu().clone().contiguous()
-        for prefix, group in ((POLICY, policy_tensors), (SEARCH, search_tensors))
-        for name, tensor in group.items()
-    }
+    named = {POLICY + name: tensor for name, tensor in policy_tensors.items()}
+    named |= {SEARCH + name: tensor for name, tensor in search_tensors.items()}
+    tensors = {k: tensor.detach().cpu().clone().contiguous() for k, tensor in named.items()}
     metadata = {
         "format": FORMAT,
         "version": VERSION,
@@ -120,17 +117,15 @@ def _finished(data: bytes) -> bytes:
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Read a checkpoint; raises UserError if it is missing, truncated, foreign or of another
-    version.
-
-    For a file in a run directory the error names the run's newest intact checkpoint.
+    """Read a checkpoint; raises UserError if it is missing, truncated, damaged, foreign or of
+    another version. In a run directory the error names the run's newest intact checkpoint.
     """
     path = Path(path)
     try:
         return read(path)
     except UserError as error:
-        of_run = path.parent.name == CHECKPOINTS
-        whole = newest_whole(path.parent.parent) if of_run else None
+        in_a_run = path.parent.name == CHECKPOINTS
+        whole = newest_whole(path.parent.parent) if in_a_run else None
         if whole is None:
             raise
         raise UserError(f"{error}; the newest whole checkpoint of that run is {whole}") from None
@@ -142,7 +137,6 @@ def read(path: Path) -> Checkpoint:
         raise UserError(f"there is no checkpoint {path}")
     metadata, layout = read_header(path)
     sha256 = metadata.get("sha256")
-    intact = sha256 is None or sha256 == sha256_of_tensors(path)
     if metadata.get("format") != FORMAT:
         raise UserError(
             f"{path} is a safetensors file of another kind: its format is "
@@ -153,7 +147,7 @@ def read(path: Path) -> Checkpoint:
             f"{path} is a checkpoint of version {metadata.get('version')!r}, "
             f"but this program reads version {VERSION!r}"
         )
-    if not intact:
+    if sha256 is not None and sha256 != sha256_of_tensors(path):
         raise UserError(
             f"{path} is damaged: its tensors are not those that were written, by the checksum in it"
         )
@@ -183,10 +177,9 @@ def shipped() -> dict[str, Path]:
 def in_run(run: Path) -> list[Path]:
     """A run's checkpoints by iteration, oldest first; other files are ignored."""
     found = (run / CHECKPOINTS).glob("[0-9]*.safetensors")
-    own = [path for path in found if path.stem.isdecimal() and path.is_file()]
-    return sorted(
-        (path for path in own if path == _path(run, iteration_of(path))), key=iteration_of
-    )
+    numbered = [path for path in found if path.stem.isdecimal() and path.is_file()]
+    ours = [path for path in numbered if path == _path(run, iteration_of(path))]
+    return sorted(ours, key=iteration_of)
 
 
 def iteration_of(path: Path) -> int:
@@ -208,7 +201,7 @@ def newest_whole(run: Path) -> Path | None:
 
 def set_aside_after(start: Path) -> int:
     """Rename the checkpoints of a run that are later than `start`, which it resumes from: they are
-    kept as *.aside until their iterations are repeated. Returns how many.
+    kept as *.aside until their iterations are repeated. Returns their number.
     """
     every = in_run(start.parent.parent)
     later = [path for path in every if iteration_of(path) > iteration_of(start)]
@@ -235,7 +228,7 @@ def save_in_run(
 
 def resolve(run_or_checkpoint: str | Path) -> Path:
     """The checkpoint for a file, a run directory (its latest) or a shipped policy's name."""
-    path = Path(run_or_checkpoint)
+    name, path, policies = str(run_or_checkpoint), Path(run_or_checkpoint), shipped()
     if os.path.isdir(path):
         checkpoints = in_run(path)
         if not checkpoints:
@@ -243,15 +236,13 @@ def resolve(run_or_checkpoint: str | Path) -> Path:
         return checkpoints[-1]
     if os.path.isfile(path):  # unlike Path's, False for impossible names
         return path
-    policies = shipped()
-    if str(run_or_checkpoint) in policies:
-        return policies[str(run_or_checkpoint)]
-    if str(run_or_checkpoint) in NOT_SHIPPED:
-        raise UserError(NOT_SHIPPED[str(run_or_checkpoint)].sentence(str(run_or_checkpoint)))
+    if name in policies:
+        return policies[name]
+    if name in NOT_SHIPPED:
+        raise UserError(NOT_SHIPPED[name].sentence(name))
     raise UserError(
-        f"{run_or_checkpoint} is neither a run directory, nor a checkpoint file, nor one of the "
-        f"policies that come with the package ({', '.join(policies) or 'none'})"
-        f"{did_you_mean(str(run_or_checkpoint), policies)}"
+        f"{name} is neither a run directory, nor a checkpoint file, nor one of the policies that "
+        f"come with the package ({', '.join(policies) or 'none'}){did_you_mean(name, policies)}"
     )
 
 
@@ -300,18 +291,15 @@ def fitting(complaint: str) -> Iterator[None]:
 
 
 def load_policy(
-    path: str | Path,
-    env: gymnasium.Env | None = None,
-    repair: Repair | None = None,
-    *,
+    path: str | Path, env: gymnasium.Env | None = None, repair: Repair | None = None, *,
     force: bool = False,
-) -> tuple[nn.Module, dict[str, Any]]:
+) -> tuple[nn.Module, dict[str, Any]]:  # fmt: skip
     """The policy of a checkpoint, ready to act, and the configuration of the run it comes from.
 
     `env` gives the observation and action spaces; without it the run's environment is created
-    temporarily. `repair` takes the place of the policy's own setting. Raises UserError if the
-    checkpoint and its own configuration disagree, and, without `force`, when the robot of `env` or
-    its cameras are others than it was trained with and it does not read their geometry.
+    temporarily. `repair` replaces the policy's own setting. Raises UserError if the checkpoint and
+    its configuration disagree, and, without `force`, if `env` has another robot or other cameras
+    than the policy was trained with and the policy does not read their geometry.
     """
     import policies
 
@@ -323,10 +311,10 @@ def load_policy(
     settings = policy_settings(config["policy"], checkpoint.path)
     if repair is not None:
         settings = with_repair(settings, repair, checkpoint.path)
-    held = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
-    own = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
-    with own as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
-        policy = policies.build_for(settings, there, max(held, _SMALL), trusted=False)
+    size = sum(tensor.numel() for tensor in checkpoint.policy_layout.values())
+    opened = make_env(config["env_id"], config["env"]) if env is None else nullcontext(env)
+    with opened as there, fitting(f"{checkpoint.path}: its policy does not fit here"):
+        policy = policies.build_for(settings, there, max(size, _SMALL), trusted=False)
     load_into(policy, checkpoint)
     if env is not None and not getattr(policy, "reads_geometry", False):
         other = other_robot(env, config["env_id"], config["env"])

@@ -7,7 +7,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -16,46 +16,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from foveate_settings import sentence
 from training.command.errors import UserError, did_you_mean, shown
-from training.command.signals import exit_status
-from training.io.overrides import (
-    Overrides,
-    fill_shorthands,
-    merge,
-    merge_distinct,
-    read_overrides,
-    source,
-)
-from training.io.yaml_text import read_yaml, to_yaml
-
-__all__ = [
-    "ArgumentParser",
-    "UserError",
-    "check_finite",
-    "choices_of",
-    "combine",
-    "describe",
-    "dump",
-    "exit_status",
-    "fill_shorthands",
-    "keys",
-    "load",
-    "merge",
-    "merge_distinct",
-    "number",
-    "read_overrides",
-    "read_yaml",
-    "source",
-    "to_yaml",
-    "validate",
-]
+from training.command.signals import exit_status as exit_status
+from training.io.overrides import Overrides, fill_shorthands, merge, read_overrides, source
+from training.io.overrides import merge_distinct as merge_distinct
+from training.io.yaml_text import read_yaml
+from training.io.yaml_text import to_yaml as to_yaml
 
 T = TypeVar("T")
-
-
 _NAMED = {"DIR": "a directory", "FILE": "a file", "RUN": "a run directory"}
-"""What an option means, by its metavar."""
-
-
+"""What an option names, by its metavar."""
 FORMER = {"--anyway": "--force", "--arms": "--variants", "--orders": "--claims"}
 """Former names of options, which still work, and their names now."""
 
@@ -146,8 +115,8 @@ def validate(
 ) -> T:  # fmt: skip
     """Build a `cls` from plain data, strictly typed (only an integer is accepted as a number).
 
-    `where` the data comes from, `prefix`, where it lies in there ("env."), and the `names` that
-    may be meant by an unknown key (default: those of `cls`) are for the error's sentence.
+    The error names the source `where` and the key with its `prefix` ("env."); for an unknown key it
+    suggests one of `names` (default: those of `cls`).
     """
     check_finite(data, where, prefix)
     try:
@@ -160,23 +129,18 @@ def validate(
         raise UserError(f"{where}: {_sentence(cls, error, prefix, names)}") from None
 
 
-def check_finite(data: dict[str, Any], where: str | Path, prefix: str = "") -> None:
-    """UserError for a number that is infinite or none: files of results hold no such."""
-    odd = _not_finite(data, prefix)
-    if odd is not None:
-        raise UserError(f"{where}: {odd}")
-
-
-def _not_finite(value: Any, key: str) -> str | None:
-    """The error for the first number at or below `key` that is not finite, or None."""
-    if isinstance(value, dict | list | tuple):
-        parts = value.items() if isinstance(value, dict) else enumerate(value)
-        found = (_not_finite(part, f"{key}{name}.") for name, part in parts)
-        return next(filter(None, found), None)
-    if isinstance(value, float) and not math.isfinite(value):
-        written = str(value).replace("inf", ".inf").replace("nan", ".nan")
-        return f"{key[:-1]} = {value}, but input should be a finite number, not {written}"
-    return None
+def check_finite(data: dict[str, Any] | Sequence[Any], where: str | Path, prefix: str = "") -> None:
+    """UserError for the first number that is not finite: files of results hold no such."""
+    parts: Iterable[Any] = data.items() if isinstance(data, dict) else enumerate(data)
+    for name, value in parts:
+        key = f"{prefix}{name}"
+        if isinstance(value, dict | list | tuple):
+            check_finite(value, where, f"{key}.")
+        elif isinstance(value, float) and not math.isfinite(value):
+            written = str(value).replace("inf", ".inf").replace("nan", ".nan")
+            raise UserError(
+                f"{where}: {key} = {value}, but input should be a finite number, not {written}"
+            )
 
 
 def _with_tags(cls: Any, data: dict[str, Any]) -> dict[str, Any]:
@@ -259,29 +223,20 @@ def _is_union(annotation: Any) -> bool:
 def _locate(cls: Any, loc: tuple[int | str, ...]) -> tuple[list[str], Any]:
     """Key names of a pydantic location, tags of unions left out, and the dataclass it is in."""
     names: list[str] = []
-    owner: Any = cls
-    members: dict[str, Any] = {}
-    entry: Any = None  # what a mapping holds, where the part before is one
+    owner, annotation = cls, None  # `annotation` is that of the part before
     for part in loc:
+        members = choices_of(annotation)
         if part in members:
-            owner, members = members[str(part)], {}
+            owner, annotation = members[str(part)], None
             continue
-        if entry is not None:
-            owner, entry = entry, None
-            names.append(str(part))
-            continue
-        if len(members) == 1:
-            owner = next(iter(members.values()))
         names.append(str(part))
+        if typing.get_origin(annotation) is dict:
+            owner, annotation = typing.get_args(annotation)[1], None
+            continue
+        owner = next(iter(members.values())) if len(members) == 1 else owner
         field = _fields(owner).get(str(part))
-        members = choices_of(field.annotation) if field else {}
-        entry = _held(field.annotation) if field else None
+        annotation = field.annotation if field else None
     return names, owner
-
-
-def _held(annotation: Any) -> Any:
-    """The class of a mapping's values; None for other types."""
-    return typing.get_args(annotation)[1] if typing.get_origin(annotation) is dict else None
 
 
 def _type_name(annotation: Any) -> str:
@@ -294,22 +249,19 @@ def _type_name(annotation: Any) -> str:
         return "|".join(_type_name(arg) for arg in args)
     if origin is tuple:
         return "[" + ", ".join("..." if arg is ... else _type_name(arg) for arg in args) + "]"
-    if origin is not None:
-        return str(getattr(origin, "__name__", origin))
-    return str(getattr(annotation, "__name__", annotation))
+    named = annotation if origin is None else origin
+    return str(getattr(named, "__name__", named))
 
 
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<=", "min_length": "length >="}
 
 
 def _limits(metadata: Iterable[Any]) -> str:
-    limits = [
-        f"{sign} {getattr(item, name):g}"
-        for item in metadata
-        for name, sign in _SIGNS.items()
-        if getattr(item, name, None) is not None
+    found = [
+        (sign, getattr(item, name, None)) for item in metadata for name, sign in _SIGNS.items()
     ]
-    return " " + ", ".join(limits) if limits else ""
+    limits = ", ".join(f"{sign} {limit:g}" for sign, limit in found if limit is not None)
+    return f" {limits}" if limits else ""
 
 
 def describe(cls: Any, prefix: str = "") -> str:
