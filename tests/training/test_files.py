@@ -8,7 +8,7 @@ import pytest
 from tests.training.limits import files_of_at_most
 from training.command import files
 from training.command.errors import UserError
-from training.io.board import Board
+from training.io.run_log import Board
 
 
 def test_a_write_is_whole_or_nothing_and_names_its_file(tmp_path):

@@ -25,8 +25,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` by `data` in one step: a temporary file, synced, then renamed.
 
     When it returns, a power cut loses neither the contents nor the name. An OSError, which names
-    `path`, leaves what was there before. Temporary files that killed writers left beside it are
-    removed.
+    `path`, leaves the previous file. Temporary files of killed writers are removed.
     """
     _remove_left_overs(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -46,9 +45,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, data: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
-    """`write_atomically` of data as JSON. Raises OSError, and ValueError for numbers that JSON
-    lacks, unless `allow_nan`.
-    """
+    """`write_atomically` of data as JSON. Without `allow_nan`, ValueError for NaN and infinity."""
     text = json.dumps(data, indent=indent, allow_nan=allow_nan) + "\n"
     write_atomically(path, text.encode())
 
@@ -63,21 +60,9 @@ def _remove_left_overs(path: Path) -> None:
     with suppress(OSError):
         for found in path.parent.glob(f".{glob.escape(path.name)}.*"):
             process = found.name.removeprefix(f".{path.name}.")
-            if re.fullmatch("[0-9]+", process) and not _lives(int(process)):
+            is_ours = process == str(os.getpid())
+            if re.fullmatch("[0-9]+", process) and (is_ours or not Path("/proc", process).exists()):
                 found.unlink(missing_ok=True)
-
-
-def _lives(process: int) -> bool:
-    """Whether another process with this number exists."""
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True  # another user's
-    return True
 
 
 def append(file: FileIO, data: bytes) -> None:
@@ -162,10 +147,8 @@ def _open_regular(path: str | Path) -> int:
 
 @contextmanager
 def lock(directory: Path) -> Iterator[None]:
-    """Lock a directory for writing; raises UserError if another process holds the lock.
-
-    The system releases the lock when the process ends, however it ends. An existing `.lock`, such
-    as a link to another file, is left unchanged.
+    """Lock a directory for writing; raises UserError if another process holds the lock, which the
+    system releases when that process ends. A `.lock` that links to another file is refused.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

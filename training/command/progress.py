@@ -17,8 +17,7 @@ class ProgressBar(tqdm):
     nrows: int | None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        seconds = 0.2 if sys.stderr.isatty() else 20.0
-        usual = {"mininterval": seconds, "dynamic_ncols": True}
+        usual = {"mininterval": 0.2 if sys.stderr.isatty() else 20.0, "dynamic_ncols": True}
         super().__init__(*arguments, **{**usual, **options})
 
     @property
@@ -39,10 +38,7 @@ def _known(size: int | None) -> int | None:
 
 
 def watched(results: Iterable[T], name: str, total: int, unit: str, shown: bool) -> Iterable[T]:
-    """Yield results as they arrive, with a bar that is cleared at the end; `shown`: whether to draw
-    it.
-    """
-    bar: Iterable[T] = ProgressBar(
-        results, desc=name, total=total, unit=unit, disable=not shown, leave=False
-    )
+    """The results as they arrive, with a bar (if `shown`) that is cleared at the end."""
+    options: Any = {"desc": name, "total": total, "unit": unit, "leave": False}
+    bar: Iterable[T] = ProgressBar(results, disable=not shown, **options)
     return bar

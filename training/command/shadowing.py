@@ -14,13 +14,8 @@ from typing import NoReturn
 from foveate_extras import MissingExtraError, require
 from training.command.signals import command_name
 
-_MARKS = {
-    "attention": "RandomFeatureAttention",
-    "policies": "PolicyConfig",
-    "envs": "SteppingStones",
-    "configs": "",
-    "sim_assets": "",
-}
+_MARKS = {"attention": "RandomFeatureAttention", "policies": "PolicyConfig"}
+_MARKS |= {"envs": "SteppingStones", "configs": "", "sim_assets": ""}
 """A phrase in the `__init__.py` of each of Foveate's packages, which identifies it."""
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,9 +64,8 @@ def _problem(name: str, mark: str) -> str | None:
         )
     place = found.parent if found.name == "__init__.py" else found
     package, _, command = (command_name() or "").partition(".")
-    remedy = "rename it, or keep it off Python's path"
-    if command and found.resolve().is_relative_to(Path.cwd()):
-        remedy = "start in another directory"
+    here = command and found.resolve().is_relative_to(Path.cwd())
+    remedy = "start in another directory" if here else "rename it, or keep it off Python's path"
     if package == "training" and command:
         remedy = f"run the console script foveate-{command} in place of python -m, or {remedy}"
     return f"{place} hides Foveate's package {name}: {remedy}"

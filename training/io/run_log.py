@@ -6,8 +6,12 @@ import json
 import math
 import os
 import platform
+import socket
 import subprocess
 import sys
+import time
+import warnings
+from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from itertools import count, takewhile
@@ -16,7 +20,7 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass
 
-from training.command.errors import option
+from training.command.errors import UserError, option
 from training.command.files import (
     CONFIG,
     METRICS,
@@ -32,12 +36,11 @@ from training.command.files import (
     writing,
 )
 from training.command.progress import ProgressBar
-from training.io.board import Board
 from training.io.checkpoint import CHECKPOINTS
-from training.io.config import UserError, to_yaml
 from training.io.fingerprint import sha256_of, version_of
 from training.io.state_files import State, read_json
 from training.io.trackers import Tracking
+from training.io.yaml_text import to_yaml
 
 
 @dataclass(frozen=True, config=State)
@@ -66,6 +69,7 @@ class Provenance:
     resumed: tuple[Resumed, ...] = ()
 
 
+_ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = (
     "foveate", "torch", "numpy", "gymnasium", "pybullet", "daqp", "numba", "ray", "evotorch",
     "safetensors", "pydantic", "stable-baselines3",
@@ -95,9 +99,84 @@ def create(directory: Path, config: dict[str, Any]) -> None:
                     f"{option('--resume', directory)}, or give another directory"
                 )
             (directory / CHECKPOINTS).mkdir(exist_ok=True)
-            _write(directory, provenance(config), config)
+            write_json(directory / PROVENANCE, provenance(config))
+            write_config(directory, config)
     except OSError as error:
         raise UserError(f"cannot write the run directory {directory}: {error.strerror}") from None
+
+
+def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:
+    """Record in a run's provenance the iteration and configuration it resumes with."""
+    try:
+        read_json(Provenance, directory / PROVENANCE)
+        facts = json.loads(read_bytes(directory / PROVENANCE))
+        facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
+        write_json(directory / PROVENANCE, facts)
+        write_config(directory, config)
+        (directory / CHECKPOINTS).mkdir(exist_ok=True)
+        for left_over in (directory / CHECKPOINTS).glob(".*.safetensors.*"):
+            left_over.unlink()
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot continue the run in {directory}: {error}") from None
+
+
+def write_config(directory: Path, config: dict[str, Any]) -> None:
+    """Write config.yaml. Raises OSError."""
+    text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
+    write_atomically(directory / CONFIG, text.encode())
+
+
+def provenance(config: dict[str, Any]) -> dict[str, Any]:
+    """The provenance of results: code, versions, seeds, hardware, configuration hash, command."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": _command(),
+        "git": _git(),
+        "python": platform.python_version(),
+        "versions": {name: version_of(name) for name in _PACKAGES},
+        "seed": config.get("seed"),
+        "config_sha256": sha256_of([json.dumps(config, sort_keys=True).encode()]),
+        "hardware": {
+            "platform": platform.platform(),
+            "cpu": _cpu_model(),
+            "cores": os.cpu_count(),
+            "memory_gib": round(memory / 2**30, 1),
+        },
+    }
+
+
+def _command() -> list[str]:
+    """The command line without the program's location on this machine."""
+    program = Path(sys.argv[0])
+    if program.suffix == ".py" and program.is_relative_to(_ROOT):
+        module = ".".join(program.relative_to(_ROOT).with_suffix("").parts)
+        return ["python", "-m", module, *sys.argv[1:]]
+    return [program.name, *sys.argv[1:]]
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit of the source tree, and whether it differs; None for an installed package."""
+    if not (_ROOT / ".git").exists():
+        return None
+
+    def git(*arguments: str) -> str:
+        words = ["git", "-C", str(_ROOT), *arguments]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor())
 
 
 def has_rows(directory: Path) -> bool:
@@ -112,10 +191,9 @@ def check_rows(directory: Path, iteration: int) -> None:
     """UserError unless metrics.csv holds the rows of all iterations to this one, in their order."""
     path = directory / METRICS
     try:
-        data = read_bytes(path) if path.exists() else b""
+        _rows_until(iteration, read_bytes(path) if path.exists() else b"", path)
     except OSError as error:
         raise UserError(f"cannot read {path}: {reason(error)}") from None
-    _rows_until(iteration, data, path)
 
 
 def _rows_until(iteration: int, metrics: bytes, path: Path) -> list[bytes]:
@@ -144,85 +222,57 @@ def _iteration(line: bytes, width: int) -> float:
     return cells[0] if line.endswith(b"\n") and len(cells) == width else math.nan
 
 
-def record_resume(directory: Path, iteration: int, config: dict[str, Any]) -> None:
-    """Record in a run's provenance the iteration and configuration it resumes with."""
-    try:
-        read_json(Provenance, directory / PROVENANCE)
-        facts = json.loads(read_bytes(directory / PROVENANCE))
-        facts.setdefault("resumed", []).append({"iteration": iteration, **provenance(config)})
-        _write(directory, facts, config)
-        (directory / CHECKPOINTS).mkdir(exist_ok=True)
-        for left_over in (directory / CHECKPOINTS).glob(".*.safetensors.*"):
-            left_over.unlink()
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot continue the run in {directory}: {error}") from None
+class Board:
+    """Curves for TensorBoard: an event file of a run directory.
 
+    PyTorch's SummaryWriter writes in a separate thread, which prints a traceback and ends when the
+    disk is full. Here each row has been written when `add` returns, or an error is raised. The
+    format is TensorBoard's: length, its checksum, an `Event` message, its checksum.
 
-def _write(directory: Path, facts: dict[str, Any], config: dict[str, Any]) -> None:
-    write_json(directory / PROVENANCE, facts)
-    write_config(directory, config)
+    Args:
+        directory: the run's.
+        iteration: the one the run resumes from; later rows of earlier files are hidden.
 
+    Raises:
+        UserError: if it cannot be written, here and in every method.
+    """
 
-def write_config(directory: Path, config: dict[str, Any]) -> None:
-    """Write config.yaml. Raises OSError."""
-    text = to_yaml(config, "Resolved configuration of this run, every default filled in.")
-    write_atomically(directory / CONFIG, text.encode())
+    def __init__(self, directory: Path, iteration: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # TensorBoard's own imports
+            from tensorboard.compat.proto import event_pb2, summary_pb2
+            from tensorboard.summary.writer.record_writer import RecordWriter
+        self._events, self._summaries, self._record = event_pb2, summary_pb2, RecordWriter
+        name = f"events.out.tfevents.{time.time_ns()}.{socket.gethostname()}.{os.getpid()}"
+        self.path = directory / name
+        with writing(self.path):
+            self._file = self.path.open("xb", buffering=0)
+        try:
+            self._write(file_version="brain.Event:2")
+            start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+            self._write(step=iteration + 1, session_log=start)
+        except UserError:
+            self.close()
+            raise
 
+    def add(self, values: Mapping[str, float], step: int) -> None:
+        """Add one point to each named curve; numbers that are not finite are omitted."""
+        summary = self._summaries.Summary()
+        for name, value in values.items():
+            if math.isfinite(value):
+                summary.value.add(tag=name, simple_value=value)
+        self._write(step=step, summary=summary)
 
-def provenance(config: dict[str, Any]) -> dict[str, Any]:
-    """The provenance of results: code, versions, seeds, hardware, configuration hash, command."""
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": _command(),
-        "git": _git(),
-        "python": platform.python_version(),
-        "versions": {name: version_of(name) for name in _PACKAGES},
-        "seed": config.get("seed"),
-        "config_sha256": sha256_of([json.dumps(config, sort_keys=True).encode()]),
-        "hardware": {
-            "platform": platform.platform(),
-            "cpu": _cpu_model(),
-            "cores": os.cpu_count(),
-            "memory_gib": round(
-                os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1
-            ),
-        },
-    }
+    def _write(self, **event: Any) -> None:
+        message = self._events.Event(wall_time=time.time(), **event)
+        record = io.BytesIO()
+        self._record(record).write(message.SerializeToString())
+        with writing(self.path):
+            append(self._file, record.getvalue())
 
-
-def _command() -> list[str]:
-    """The command line without the program's location on this machine."""
-    program, root = Path(sys.argv[0]), Path(__file__).resolve().parents[2]
-    if program.suffix == ".py" and program.is_relative_to(root):
-        module = ".".join(program.relative_to(root).with_suffix("").parts)
-        return ["python", "-m", module, *sys.argv[1:]]
-    return [program.name, *sys.argv[1:]]
-
-
-def _git() -> dict[str, Any] | None:
-    """Commit of the source tree, and whether it differs; None for an installed package."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-
-    def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
-        ).stdout.strip()
-
-    try:
-        return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain"))}
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor())
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
 
 
 class RunLog:
