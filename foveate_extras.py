@@ -1,8 +1,8 @@
 """The extras of `pip install "foveate[...]"`: a missing one is reported in one sentence.
 
-`pip install foveate` brings what `attention` needs, PyTorch alone. All else is chosen; whatever
-needs more says here what it is and how to get it. This file loads nothing, so that every package
-here can ask, and has a name of its own, which no folder of a user's hides.
+`pip install foveate` brings what `attention` needs, PyTorch alone; what needs more asks here, and
+the error says how to install it. This module imports nothing, so that every package can use it, and
+its name is one that no folder of a user hides.
 """
 
 import sys
@@ -30,14 +30,12 @@ EXTRAS = {
     "wandb": ("wandb",),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
 }
-"""Modules that come with each, what matters most first. One of several extras is asked for by the
-first that has it, where nobody knows better."""
+"""Modules that come with each, what matters most first. A module of several extras counts for the
+first that has it."""
 NAMES = {
-    "Box2D": "Box2D",
     "cv2": "OpenCV",
     "alembic": "Alembic",
     "daqp": "DAQP",
-    "llvmlite": "llvmlite",
     "numba": "Numba",
     "evotorch": "EvoTorch",
     "gymnasium": "Gymnasium",
@@ -65,7 +63,7 @@ NAMES = {
     "yaml": "PyYAML",
     "zlib_ng": "zlib-ng",
 }
-"""What a module's project is called, where not as the module."""
+"""Names of projects that differ from the name of their module."""
 
 
 class MissingExtraError(ImportError):
@@ -94,16 +92,18 @@ def needs(who: str, extra: str, *modules: str) -> Iterator[None]:
 
 
 def explained(who: str, error: BaseException) -> ImportError | None:
-    """The error to raise in place of one that a missing module of an extra caused; None where none
-    did. It is looked for among what led to the error, too."""
-    for cause in _chain(error):
+    """The error to raise in place of one that a missing module of an extra caused, directly or as
+    its cause; None if there is no such module."""
+    cause: BaseException | None = error
+    while cause is not None:
         if isinstance(cause, MissingExtraError):
             return cause
         if isinstance(cause, ModuleNotFoundError) and cause.name:
             module = cause.name.partition(".")[0]
-            extra = next((extra for extra, known in EXTRAS.items() if module in known), None)
-            if extra is not None:
-                return _error(who, [module], extra)
+            for extra, known in EXTRAS.items():
+                if module in known:
+                    return _error(who, [module], extra)
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
@@ -122,10 +122,3 @@ def _error(who: str, modules: list[str], extra: str) -> MissingExtraError:
     return MissingExtraError(
         f'{who} needs {words}: pip install "foveate[{extra}]"', name=modules[0]
     )
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    following: BaseException | None = error
-    while following is not None:
-        yield following
-        following = following.__cause__ or following.__context__

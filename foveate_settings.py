@@ -1,13 +1,11 @@
 """One-sentence errors for invalid settings, from pydantic's errors.
 
-Policies, environments and configurations all read settings. None of these packages needs another,
-so that what they share stands here, under a name that no folder of a user's hides.
+Policies, environments and configurations all read settings, and none of these packages imports
+another. The name of this module is one that no folder of a user hides.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 
 def sentence(
@@ -29,7 +27,7 @@ def sentence(
     """
     name = ".".join(str(part) for part in error["loc"]) if key is None else key
     message: str = error["msg"]
-    if error["type"] in _UNKNOWN:
+    if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         there = ", ".join(sorted(known))
         return f"unknown {noun} {name}; the {noun}s known there are {there}"
     if error["type"] == "value_error":

@@ -4,7 +4,7 @@ import dataclasses
 import re
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -158,25 +158,9 @@ class _Recorder:
         self._env.close()
 
 
-def record(job: Job, numbers: Sequence[int], workers: int) -> Generator[tuple[int, int]]:
-    """Record episodes; yields (number, steps) for each finished episode, in any order.
-
-    Closing the iterator stops the workers; their unfinished episodes leave no files. Raises
-    UserError if an episode cannot be recorded or workers keep dying.
-    """
-    with (
-        closing(open_pool(partial(_Recorder, job), min(workers, len(numbers)))) as pool,
-        closing(pool.as_finished(list(map(Task, numbers)))) as finished,
-    ):
-        for index, steps in finished:
-            yield numbers[index], steps
-
-
 def _begun(job: Job) -> Job:
-    """The job according to the directory's files, which may lack newer settings of the environment.
-
-    Raises UserError if they hold demonstrations of another job.
-    """
+    """The job according to the directory's files, which may lack newer settings of the environment;
+    raises UserError if they hold demonstrations of another job."""
     master = job.directory / MASTER
     if not master.exists():
         return job
@@ -201,7 +185,8 @@ def _finished(job: Job) -> dict[int, int]:
 def _record_missing(
     job: Job, lengths: dict[int, int], episodes: int, workers: int, valid_share: float
 ) -> None:
-    """Record the episodes that are not in `lengths`, keeping the master file up to date."""
+    """Record the episodes that are not in `lengths`, keeping the master file up to date. Where this
+    ends early, the workers stop, and their unfinished episodes leave no files."""
     lengths = dict(lengths)
     missing = [number for number in range(episodes) if number not in lengths]
     if not missing:
@@ -209,10 +194,11 @@ def _record_missing(
     written = -_MASTER_EVERY_S
     with (
         ProgressBar(total=len(missing) + len(lengths), initial=len(lengths), unit="episode") as bar,
-        closing(record(job, missing, workers)) as recorded,
+        closing(open_pool(partial(_Recorder, job), min(workers, len(missing)))) as pool,
+        closing(pool.as_finished(list(map(Task, missing)))) as finished,  # in any order
     ):
-        for number, steps in recorded:
-            lengths[number] = steps
+        for index, steps in finished:
+            lengths[missing[index]] = steps
             bar.set_postfix_str(f"{steps} steps", refresh=False)
             bar.update()
             if time.monotonic() - written > _MASTER_EVERY_S:
@@ -267,10 +253,8 @@ def record_all(job: Job, episodes: int, workers: int, valid_share: float) -> Dem
 def _rescue(job: Job, valid_share: float) -> str:
     """Make the finished episodes readable after an interruption; returns a status sentence."""
     kept = _finished(job)
-    state = (
-        f"{len(kept)} finished episodes are in {job.directory}, and the same command records "
-        "the others"
-    )
+    kept_in = f"{len(kept)} finished episodes are in {job.directory}"
+    state = f"{kept_in}, and the same command records the others"
     try:
         write_master(job.directory, job.recording, kept, valid_share)
     except OSError as error:

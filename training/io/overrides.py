@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from training.command.errors import UserError, shown
@@ -45,15 +46,10 @@ def read_overrides(overrides: Iterable[str] | Mapping[str, Any]) -> dict[str, An
 
 
 def assignment(key: str, value: Any) -> str:
-    """`key=value` that `read_overrides` reads back: a string is not quoted if YAML reads it
-    unchanged.
-    """
-    if isinstance(value, str):
-        try:
-            if parse(value, key) == value:
-                return f"{key}={value}"
-        except UserError:
-            pass
+    """`key=value` that `read_overrides` reads back; text is quoted only if YAML changes it."""
+    with suppress(UserError):
+        if isinstance(value, str) and parse(value, key) == value:
+            return f"{key}={value}"
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
@@ -117,18 +113,16 @@ def fill_shorthands(data: dict[str, Any], shorthands: dict[str, str], where: str
     when both are given and differ, or when `env` is something else than keys with values.
     """
     for short, full in shorthands.items():
-        names = full.split(".")
+        *outer, last = names = full.split(".")
         inner: Any = data
-        for depth, name in enumerate(names[:-1], 1):
-            inner = inner.get(name)
-            if inner is None:
-                inner = {}
+        for depth, name in enumerate(outer, 1):
+            inner = {} if inner.get(name) is None else inner[name]
             if not isinstance(inner, dict):
                 raise _not_nested(where, ".".join(names[:depth]), inner)
         if data.get(short) is None:
-            if names[-1] in inner:
-                data[short] = copy.deepcopy(inner[names[-1]])
-        elif names[-1] in inner and not _equal(data[short], inner[names[-1]]):
-            raise _differ(where, short, data[short], full, inner[names[-1]])
+            if last in inner:
+                data[short] = copy.deepcopy(inner[last])
+        elif last in inner and not _equal(data[short], inner[last]):
+            raise _differ(where, short, data[short], full, inner[last])
         else:
             merge(data, nest(names, data[short]))

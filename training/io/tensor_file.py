@@ -32,7 +32,17 @@ def read_header(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     """
     try:
         check_regular(path)
-        _check_size(path)
+        with path.open("rb") as raw:
+            header, size = int.from_bytes(raw.read(8), "little"), path.stat().st_size
+        if size > _MOST_BYTES:
+            raise UserError(
+                f"{path} has {size} bytes, where at most {_MOST_BYTES} are read as a checkpoint"
+            )
+        if _MOST_HEADER_BYTES < header < size:
+            raise UserError(
+                f"{path} has a header of {header} bytes, where at most {_MOST_HEADER_BYTES} are "
+                "read"
+            )
         with safe_open(path, framework="pt") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return file.metadata() or {}, {k: _like(path, k, v) for k, v in slices.items()}
@@ -58,20 +68,6 @@ def sha256_of_tensors(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise _not_whole(path, error) from None
-
-
-def _check_size(path: Path) -> None:
-    with path.open("rb") as file:
-        header = int.from_bytes(file.read(8), "little")
-    size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise UserError(
-            f"{path} has {size} bytes, where at most {_MOST_BYTES} are read as a checkpoint"
-        )
-    if _MOST_HEADER_BYTES < header < size:
-        raise UserError(
-            f"{path} has a header of {header} bytes, where at most {_MOST_HEADER_BYTES} are read"
-        )
 
 
 def _like(path: Path, name: str, part: object) -> Tensor:
