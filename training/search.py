@@ -3,11 +3,8 @@
 python -m training.search --config configs/cartpole.yaml --out searches/cartpole --trials 20 \\
   --search searcher.sigma=log:0.01:1 'popsize=8|16|32'
 
-The same command goes on after any interruption, and with more --trials it makes those that are
-missing.
+The same command resumes after any interruption; with more --trials it runs the additional ones.
 """
-
-from __future__ import annotations
 
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
@@ -21,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,11 +28,8 @@ from training.analysis.agents import positive
 from training.command.errors import command_line
 from training.command.files import made_and_locked
 from training.command.signals import exit_status, interrupted_status
-from training.compare.search import TABLE, Search, metric_of, table
-from training.compare.search_space import read_space
+from training.compare.search import TABLE, Search, metric_of, read_space, table
 from training.io.config import ArgumentParser
-
-__all__ = ["main"]
 
 
 def _parser() -> ArgumentParser:
@@ -43,37 +38,43 @@ def _parser() -> ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--config", metavar="FILE", required=True, help="YAML of a run, any trainer's"
-    )
-    parser.add_argument("--out", metavar="DIR", required=True, help="where all of it is kept")
-    parser.add_argument(
-        "--trials", type=positive, default=20, help="how many in all (default %(default)s)"
-    )
-    parser.add_argument(
-        "--search", metavar="KEY=VALUES", nargs="+", action="extend", default=[], required=True,
+    add = parser.add_argument
+    many: Any = {"nargs": "+", "action": "extend", "default": []}
+    add("--config", metavar="FILE", required=True, help="YAML of a run, any trainer's")
+    add("--out", metavar="DIR", required=True, help="directory of the search")
+    add("--trials", type=positive, default=20, help="number of trials (default %(default)s)")
+    add(
+        "--search",
+        metavar="KEY=VALUES",
+        required=True,
+        **many,
         help="settings to choose, dotted where nested: LOW:HIGH, log:LOW:HIGH (whole numbers where "
         "both are), or A|B|C",
-    )  # fmt: skip
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
-        help="set other fields of the configuration, in all trials",
-    )  # fmt: skip
-    parser.add_argument(
-        "--metric", metavar="COLUMN",
-        help="column of metrics.csv (default: center_reward, or success)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--over", type=positive, default=5,
-        help="last iterations, whose mean of it is a trial's value (default %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--direction", choices=("maximise", "minimise"), default="maximise",
-        help="which values are better (default %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=int, default=0, help="of what is chosen (default %(default)s)"
     )
+    add(
+        "--set",
+        metavar="KEY=VALUE",
+        **many,
+        help="set other fields of the configuration, in all trials",
+    )
+    add(
+        "--metric",
+        metavar="COLUMN",
+        help="column of metrics.csv (default: center_reward, or success)",
+    )
+    add(
+        "--over",
+        type=positive,
+        default=5,
+        help="last iterations, whose mean is a trial's value (default %(default)s)",
+    )
+    add(
+        "--direction",
+        choices=("maximise", "minimise"),
+        default="maximise",
+        help="which values are better (default %(default)s)",
+    )
+    add("--seed", type=int, default=0, help="seed of the choices (default %(default)s)")
     return parser
 
 
@@ -85,16 +86,21 @@ def run(argv: Sequence[str] | None = None) -> int:
     space = read_space(arguments.search)
     config = load_any_config(arguments.config, arguments.set)
     search = Search(
-        Path(arguments.out), Path(arguments.config), arguments.set, space,
-        metric_of(config, arguments.metric), arguments.over, arguments.direction == "maximise",
+        Path(arguments.out),
+        Path(arguments.config),
+        arguments.set,
+        space,
+        metric_of(config, arguments.metric),
+        arguments.over,
+        arguments.direction == "maximise",
         arguments.seed,
-    )  # fmt: skip
+    )
     with made_and_locked(search.out):
         search.check()
         try:
             trials = search.run(arguments.trials)
         except KeyboardInterrupt as error:
-            print("\nstopped; what is done is kept, and the same command goes on", flush=True)
+            print("\nstopped; finished trials are kept, and the same command resumes", flush=True)
             return interrupted_status(error)
     print(f"\n{table(search, trials)}\n")
     best = trials[0].run

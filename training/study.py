@@ -7,8 +7,6 @@ Finished jobs are not run again: the same command resumes after any interruption
 when all jobs are done. The report is updated while jobs finish, and lists those that are missing.
 """
 
-from __future__ import annotations
-
 if __name__ == "__main__":  # first, as what follows takes seconds to load
     from training.command.signals import open_command
 
@@ -21,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: more threads slow
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,8 +29,6 @@ from training.compare.study import Study
 from training.io import config as configuration
 from training.io.config import ArgumentParser
 
-__all__ = ["load_config", "main"]
-
 
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(
@@ -40,31 +37,37 @@ def _parser() -> ArgumentParser:
         epilog=f"fields of the configuration:\n{configuration.describe(StudyConfig)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", metavar="FILE", required=True, help="the study, YAML")
-    parser.add_argument(
-        "--out", metavar="DIR", help="directory of the study (default: studies/<config>)"
-    )
-    parser.add_argument(
-        "--set", metavar="KEY=VALUE", nargs="+", action="extend", default=[],
+    add = parser.add_argument
+    many: Any = {"nargs": "+", "action": "extend", "default": []}
+    add("--config", metavar="FILE", required=True, help="the study, YAML")
+    add("--out", metavar="DIR", help="directory of the study (default: studies/<config>)")
+    add(
+        "--set",
+        metavar="KEY=VALUE",
+        **many,
         help="set fields of the study, as in --set 'seeds=[0]' parallel=4",
-    )  # fmt: skip
-    parser.add_argument(
-        "--only", "--variants", "--arms", metavar="WORD", nargs="+", action="extend", default=[],
+    )
+    add(
+        "--only",
+        "--variants",
+        "--arms",
+        metavar="WORD",
+        **many,
         help="run only jobs whose label, as it is printed and as the page lists it, has one of "
         "these words, or variants' names; and the training runs that they need",
-    )  # fmt: skip
-    parser.add_argument(
+    )
+    add(
         "--page",
         action="store_true",
         help="write the page from the existing results, and nothing else",
     )
-    parser.add_argument(
-        "--record", metavar="DIR", help="write tables and the page of the existing results, a few "
-        "small files without checkpoints, and nothing else",
-    )  # fmt: skip
-    parser.add_argument(
-        "--unpack", metavar="RECORD", help="start --out with a record, unless it exists"
+    add(
+        "--record",
+        metavar="DIR",
+        help="write tables and the page of the existing results, a few small files without "
+        "checkpoints, and nothing else",
     )
+    add("--unpack", metavar="RECORD", help="start --out with a record, unless it exists")
     return parser
 
 

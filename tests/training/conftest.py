@@ -4,14 +4,14 @@ import pytest
 import yaml
 
 from tests.training.study_jobs import conduct, write_study
-from training.compare import evaluations
+from training.compare import model_files
 
 
 @pytest.fixture(scope="session", autouse=True)
 def few_timed_calls():
     """Studies time their policies with few calls: what a latency is does not matter here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluations, "TIMED_CALLS", 20)
+        patch.setattr(model_files, "TIMED_CALLS", 20)
         yield
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from training import bc, study
-from training.compare import evaluations as measures
-from training.compare.evaluations import CostJob, EvaluationJob, Measured
+from training.compare import model_files as measures
+from training.compare.evaluations import EvaluationJob
 from training.compare.jobs import DONE
+from training.compare.model_files import CostJob, Measured
 from training.compare.runs import all_runs, check_policies
 from training.io.state_files import read_json
 

@@ -11,7 +11,7 @@ from tests.training.test_trainers import written
 from training import search
 from training.command.errors import NotFiniteError
 from training.compare import search as searches
-from training.compare.search_space import Choice, Interval, read_space
+from training.compare.search import Choice, Interval, read_space
 from training.io.config import UserError
 from training.io.run_log import RunLog
 

@@ -396,7 +396,9 @@ def test_a_part_of_it(plain, tmp_path, capsys):
     assert files(out) == before
     assert conduct(path, out, "--only", "exact-s1", "exact-s7") == 2
     sentence = capsys.readouterr().err
-    assert sentence.startswith("error: --only must have words of the study's parts, such as ")
+    assert sentence.startswith(
+        "error: words that select jobs of the study must be in a job's label, "
+    )
     assert sentence.endswith("got 'exact-s7'\n")
     assert conduct(path, out) == 0
     assert figures(out) == figures(whole)

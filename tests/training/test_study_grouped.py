@@ -9,8 +9,9 @@ import yaml
 from tests.training import test_bc
 from tests.training.study_jobs import CURVE, STUDY, TWO_STAGES, conduct, files, write_study
 from training.command.errors import UserError
+from training.command.files import write_json
 from training.compare.config import StudyConfig, load_config
-from training.compare.evaluations import evaluation_file, write_json
+from training.compare.evaluations import evaluation_file
 from training.compare.jobs import DONE, MISSING
 from training.compare.page import render
 from training.compare.results import Results, read_results
@@ -30,6 +31,7 @@ def evaluated(tmp_path):
         "arms": RATES, "baseline": RATES[0]["name"], "seeds": (0, 1, 2, 3), "best_seeds": 2,
         "episodes": 2, "references": (),
     })  # fmt: skip
+    (tmp_path / "evaluations").mkdir()
     rewards = {"a-0-001": (1, 5, 2, 4), "a-0-0001": (0, 0, 0, 0), "b-0-001": (3, 1, 3, 3)}
     for name, means in rewards.items():
         for seed, mean in enumerate(means):

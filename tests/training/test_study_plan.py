@@ -9,8 +9,9 @@ from tests.training.published import ROOT, needs_studies, unpacked
 from tests.training.study_jobs import CURVE, STUDY, conduct, figures, files, write_study
 from training.algorithms import es_config
 from training.compare.config import load_config
-from training.compare.evaluations import CostJob, settings_of
+from training.compare.evaluations import settings_of
 from training.compare.jobs import DONE
+from training.compare.model_files import CostJob
 from training.compare.runs import all_runs
 from training.compare.study import plan
 from training.io import checkpoint

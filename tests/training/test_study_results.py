@@ -14,9 +14,10 @@ from training.analysis.intervals import (
     share_interval,
     t_quantile,
 )
+from training.command.files import write_json
 from training.compare.claims import at_ceiling, headline, of_controls
 from training.compare.config import StudyConfig
-from training.compare.evaluations import Evaluation, evaluation_file, write_json
+from training.compare.evaluations import Evaluation, evaluation_file
 from training.compare.results import (
     Results,
     Row,
@@ -305,6 +306,7 @@ def test_the_headline_says_nothing_of_costs_before_they_are_measured():
 
 def test_against_a_baseline_without_attention_nothing_is_saved(tmp_path):
     costs = {"base": 0, "look": 100}
+    (tmp_path / "evaluations").mkdir()
     for name in costs:
         records = [{"reward": 2.0 + scene / 100} for scene in range(2)]
         write_json(evaluation_file(tmp_path, f"{name}-s0"), {"records": records})

@@ -1,20 +1,16 @@
 """A comparison: a directory with jobs, its configuration and a page. It resumes when run again."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
 from training.command.files import lock, write_atomically
 from training.command.signals import interrupted_status
-from training.compare.jobs import Failures, Job, missing_jobs, run_jobs, select
+from training.compare.jobs import Job, missing_jobs, run_jobs, select
 from training.io import config as configuration
 from training.io.config import UserError
-
-__all__ = ["PAGE", "Comparison", "check_owner"]
 
 PAGE = "report.html"
 
@@ -121,37 +117,35 @@ class Comparison(ABC):
         jobs = self.jobs()
         missing = missing_jobs(jobs)
         selected = select(jobs, only, self.noun)
-        chosen = {id(job) for job in selected}
-        now = [job for job in missing if id(job) in chosen]
-        later = [job.label for job in missing if id(job) not in chosen]
+        chosen = {job.label for job in selected}
+        now = [job for job in missing if job.label in chosen]
+        later = [job.label for job in missing if job.label not in chosen]
+        page = self.out / PAGE
         if page_alone or not now:
             self._make_directory()
             if not (self.out / self.config_file).is_file() or not missing:
                 self._write_config()
             written = self.write_page([job.label for job in missing])
-            print(f"{'wrote' if written else 'nothing to do; see'} {self.out / PAGE}")
+            print(f"{'wrote' if written else 'nothing to do; see'} {page}")
             return 0
         self.check(now)
         self._make_directory()
         with lock(self.out):
             self._write_config()
             self.prepare(now)
-            failures = run_jobs(selected, now, self._writer(later), self.parallel)
-        command = self.command(only=only if failures.reasons else ())
-        print(self._summary(failures, len(later), command), flush=True)
-        return 2 if failures.reasons else 0
-
-    def _writer(self, later: Sequence[str]) -> Callable[[Sequence[str], Sequence[str]], object]:
-        return lambda missing, failed: self.write_page([*missing, *later], failed)
-
-    def _summary(self, failures: Failures, later: int, command: str) -> str:
-        page = self.out / PAGE
-        if failures.reasons:
-            count = len(failures.reasons)
-            return f"{count} parts failed, {page} lists them; try them again with: {command}"
-        if later:
-            return f"{later} parts are left, {page} lists them; run them with: {command}"
-        return f"done: {page}"
+            failures = run_jobs(
+                selected, now, lambda left, why: self.write_page([*left, *later], why),
+                self.parallel,
+            )  # fmt: skip
+        command = self.command(only=only if failures else ())
+        if failures:
+            print(
+                f"{len(failures)} parts failed, {page} lists them; try them again with: {command}"
+            )
+            return 2
+        rest = f"{len(later)} parts are left, {page} lists them; run them with: {command}"
+        print(rest if later else f"done: {page}")
+        return 0
 
     def _make_directory(self) -> None:
         try:

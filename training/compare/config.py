@@ -1,7 +1,5 @@
 """What a study is made of: variants that are trained alike and compared (`StudyConfig`)."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex
@@ -21,20 +19,6 @@ from training.command.errors import like_files
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.overrides import read_overrides
-
-__all__ = [
-    "CurveConfig",
-    "PointConfig",
-    "StageConfig",
-    "StudyConfig",
-    "VariantConfig",
-    "load_comparison",
-    "load_config",
-    "place_name",
-    "slug",
-    "stage_file",
-    "study_file",
-]
 
 _MOST_RUNS = 1000
 T = TypeVar("T")
@@ -292,7 +276,7 @@ def study_file(given: str) -> Path:
 def load_comparison(cls: type[T], path: str | Path, overrides: Sequence[str]) -> T:
     """A configuration with variants, in which `variants` may stand for `arms`, as records have it.
 
-    Raises UserError when something is wrong.
+    Raises UserError, in the words of the file, when something is wrong.
     """
 
     def renamed(data: Any) -> Any:
@@ -303,11 +287,19 @@ def load_comparison(cls: type[T], path: str | Path, overrides: Sequence[str]) ->
                 data[old] = data.pop(new)
         return data
 
-    data, changes = renamed(configuration.read_yaml(path)), renamed(read_overrides(overrides))
+    given = configuration.read_yaml(path), read_overrides(overrides)
+    new_words = not any(old in part for part in given for old in _NAMES.values())
+    data, changes = map(renamed, given)
     for claim in data.get("orderings") or ():
         if isinstance(claim, dict):
             renamed(claim)
-    return configuration.combine(cls, data, changes, path, list(overrides))
+    try:
+        return configuration.combine(cls, data, changes, path, list(overrides))
+    except UserError as error:
+        text = str(error)
+        for new, old in _NAMES.items() if new_words else ():
+            text = re.sub(rf"(?<![\w/.'-]){old}(?=[., ]|$)", new, text)
+        raise UserError(text) from None
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> StudyConfig:

@@ -4,8 +4,6 @@ A study, a search and an experiment each write a list of jobs. `run_jobs` runs t
 missing. A failure blocks only the jobs that need the one that failed.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys
@@ -16,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,8 +24,6 @@ from training.collect.processes import open_processes
 from training.compare.config import slug
 from training.io.config import UserError
 from training.io.fingerprint import Difference
-
-__all__ = ["DONE", "MISSING", "Failures", "Job", "Status", "missing_jobs", "run_jobs", "select"]
 
 PAGE_EVERY_S = 300.0
 """Shortest time between two versions of the page while jobs run."""
@@ -103,8 +98,6 @@ def select(jobs: Sequence[Job], words: Sequence[str], noun: str) -> list[Job]:
     A word may be the name of a variant as the configuration has it; without words, all jobs.
     Raises UserError for a word that no label contains.
     """
-    if not words:
-        return list(jobs)
 
     def matches(job: Job, word: str) -> bool:
         name = slug(word)
@@ -113,59 +106,15 @@ def select(jobs: Sequence[Job], words: Sequence[str], noun: str) -> list[Job]:
     for word in words:
         if not any(matches(job, word) for job in jobs):
             raise UserError(
-                f"--only must have words of the {noun}'s parts, such as {jobs[-1].label!r}, or of "
-                f"its variants' names, got {word!r}"
+                f"words that select jobs of the {noun} must be in a job's label, such as "
+                f"{jobs[-1].label!r}, or in the name of a variant, got {word!r}"
             )
-    wanted = [job for job in jobs if any(matches(job, word) for word in words)]
-    makers = {job.model: job for job in jobs if job.model is not None}
-    for job in wanted:
-        needed = makers.get(job.requires) if job.requires is not None else None
-        if needed is not None and all(needed is not one for one in wanted):
-            wanted.append(needed)
-    kept = {id(job) for job in wanted}
-    return [job for job in jobs if id(job) in kept]
-
-
-@dataclass
-class Failures:
-    """Jobs that failed; they are tried again when the command is run again."""
-
-    reasons: list[str] = field(default_factory=list)
-    """A line for each, for the page."""
-    models: set[Path] = field(default_factory=set)
-    """Models that were not trained, and those that need one of them."""
-
-    def conclude(self, job: Job, result: Future[None]) -> bool:
-        """Whether a job succeeded; its failure, an environment's own error included, is noted.
-
-        Interrupts and refusals of the operating system, such as a full disk, are raised.
-        """
-        try:
-            result.result()
-        except (UserError, MissingExtraError) as error:
-            reason = " ".join(str(error).split())
-            print(f"error: {reason}", file=sys.stderr)
-        except BrokenProcessPool:
-            raise UserError(
-                f"a worker process ended during this job: {job.label} (out of memory?); "
-                "finished jobs are kept, and the same command resumes"
-            ) from None
-        except OSError:
-            raise
-        except Exception as error:
-            traceback.print_exception(error)
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        else:
-            return True
-        self.note(job, reason)
-        return False
-
-    def note(self, job: Job, reason: str) -> None:
-        """Note a failure."""
-        print(f"failed: {job.label}", flush=True)
-        self.reasons.append(f"{job.label}: {reason}")
-        if job.model is not None:
-            self.models.add(job.model)
+    chosen = {job.label for job in jobs if not words or any(matches(job, word) for word in words)}
+    makers = {job.model: job.label for job in jobs if job.model is not None}
+    for job in reversed(jobs):  # a job comes after the one that it requires
+        if job.label in chosen and job.requires in makers:
+            chosen.add(makers[job.requires])
+    return [job for job in jobs if job.label in chosen]
 
 
 def run_jobs(
@@ -173,23 +122,35 @@ def run_jobs(
     missing: Sequence[Job],
     write_page: Callable[[Sequence[str], Sequence[str]], object],
     parallel: int = 1,
-) -> Failures:
+) -> list[str]:
     """Run the missing jobs in order; write the page now and then, and however this ends.
+
+    Interrupts and refusals of the operating system, such as a full disk, are raised. Any other
+    error, an environment's own included, fails its job and those that need it.
 
     Args:
         jobs: all selected jobs, which are counted; a job comes after the one that it requires.
         missing: those to run.
         write_page: receives the labels of missing jobs and the reasons of failures.
         parallel: jobs that run at the same time, each in its own process; 1: in this process.
+
+    Returns:
+        A line for each job that failed.
     """
     waiting, running = list(missing), dict[Future[None], Job]()
-    failures, kept = Failures(), list[Job]()
-    started = len(jobs) - len(waiting)
-    due = time.monotonic()
+    failed: dict[str, str] = {}
+    untrained: set[Path | None] = set()
+    started, due = len(jobs) - len(waiting), time.monotonic()
 
     def write() -> None:
-        left = (*kept, *running.values(), *waiting)
-        write_page([job.label for job in left], failures.reasons)
+        left = (*(job.label for job in (*running.values(), *waiting)),)
+        reasons = [f"{label}: {reason}" for label, reason in failed.items()]
+        write_page([*failed, *left], reasons)
+
+    def fail(job: Job, reason: str) -> None:
+        print(f"failed: {job.label}", flush=True)
+        failed[job.label] = reason
+        untrained.update({job.model} - {None})
 
     pool = None
     if parallel > 1:
@@ -203,16 +164,16 @@ def run_jobs(
             while len(running) < parallel and (job := _next(waiting, running.values())):
                 started += 1
                 print(f"[{started}/{len(jobs)}] {job.label}", flush=True)
-                if job.requires in failures.models:
-                    failures.note(job, f"not possible without {job.requires}")
-                    kept.append(job)
+                if job.requires in untrained:
+                    fail(job, f"not possible without {job.requires}")
                 else:
                     running[_here(job) if pool is None else pool.submit(job.execute)] = job
                 waiting.remove(job)
             for future in wait(running, PAGE_EVERY_S, FIRST_COMPLETED).done:
                 job = running.pop(future)
-                if not failures.conclude(job, future):
-                    kept.append(job)
+                reason = _failure(job, future)
+                if reason is not None:
+                    fail(job, reason)
                 elif job.stop_reason is not None:
                     print(f"stopped for good: {job.label}: {job.stop_reason}", flush=True)
                     started += len(waiting)
@@ -224,7 +185,29 @@ def run_jobs(
                 process.terminate()
             pool.shutdown(cancel_futures=True)
         write()
-    return failures
+    return [f"{label}: {reason}" for label, reason in failed.items()]
+
+
+def _failure(job: Job, result: Future[None]) -> str | None:
+    """Why a job failed, which is printed; None if it succeeded."""
+    try:
+        result.result()
+    except (UserError, MissingExtraError) as error:
+        reason = " ".join(str(error).split())
+        print(f"error: {reason}", file=sys.stderr)
+    except BrokenProcessPool:
+        raise UserError(
+            f"a worker process ended during this job: {job.label} (out of memory?); "
+            "finished jobs are kept, and the same command resumes"
+        ) from None
+    except OSError:
+        raise
+    except Exception as error:
+        traceback.print_exception(error)
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    else:
+        return None
+    return reason
 
 
 def _prepare_process() -> None:

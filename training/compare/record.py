@@ -1,13 +1,11 @@
-"""A study's results in a few small files: a record, which can be kept beside the source.
+"""The record of a study: its results in a few small files, which can be kept beside the source.
 
-A study's directory holds a file for every evaluation and several for every run, so that it can go
-on after any interruption. A record holds the same results: every episode in one table, every
-iteration of training in another, and what else those files say in a third. `unpack` gives back
-files that hold the same. Checkpoints, policies, films and TensorBoard's events are left out. A
-record of before, whose files end in .gz beside a costs.json, is read as well.
+A study's directory holds a file for every evaluation and several for every run, so that it can
+resume after any interruption. A record holds the same results: every episode in one table, every
+iteration of training in another, and the rest of those files in a third. `unpack` restores files
+with the same contents. Checkpoints, policies, videos and TensorBoard's events are left out. Older
+records, whose files end in .gz beside a costs.json, are read as well.
 """
-
-from __future__ import annotations
 
 import csv
 import gzip
@@ -27,17 +25,6 @@ from training.command.files import read_bytes, reason, write_atomically
 from training.io.config import UserError
 from training.io.fingerprint import sha256_of
 from training.io.state_files import check
-
-__all__ = [
-    "EPISODES",
-    "FACTS",
-    "ITERATIONS",
-    "Contents",
-    "compressed",
-    "decompressed",
-    "pack",
-    "unpack",
-]
 
 EPISODES, ITERATIONS, FACTS = "episodes.csv.xz", "iterations.csv.xz", "facts.json.xz"
 _MOST_BYTES, _MOST_CELLS = 2**26, 2**23
@@ -87,36 +74,8 @@ def pack(out: Path, record: Path, contents: Contents) -> None:
 
     Raises UserError where a file is damaged, OSError where nothing can be written.
     """
-    episodes, numbers, evaluations = _evaluations(out, contents)
-    iterations, runs = _runs(out, contents)
-    looks = {name: out / "gaze" / f"{name}.json" for name in contents.runs}
-    gaze = {name: _text(path) for name, path in looks.items() if path.is_file()}
-    costs = _text(out / _COSTS) if (out / _COSTS).is_file() else None
-    files = {_STUDY: _text(out / _STUDY).encode()} if (out / _STUDY).is_file() else {}
-    for name, rows in ((EPISODES, episodes), (ITERATIONS, iterations)):
-        files[name] = compressed(_table(rows))
-    text = json.dumps(
-        {
-            "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
-            "numbers": numbers, "evaluations": evaluations, "runs": runs, "gaze": gaze,
-            "costs": costs,
-        }
-    )  # fmt: skip
-    files[FACTS] = compressed(text)  # written last: they name the tables
-    record.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        write_atomically(record / name, data)
-    for name in (EPISODES, ITERATIONS, FACTS):  # of a record of before in this place
-        (record / _of_before(name)).unlink(missing_ok=True)
-    (record / _COSTS).unlink(missing_ok=True)
-
-
-def _evaluations(
-    out: Path, contents: Contents
-) -> tuple[list[tuple[Row, Row]], dict[str, list[str]], dict[str, Any]]:
-    """Rows of all episodes; by evaluation, the names of their numbers, and all else."""
-    rows: list[tuple[Row, Row]] = []
-    numbers, others = dict[str, list[str]](), dict[str, Any]()
+    episodes: list[tuple[Row, Row]] = []
+    numbers, evaluations = dict[str, list[str]](), dict[str, Any]()
     for name, columns in contents.evaluations.items():
         path = out / "evaluations" / f"{name}.json"
         if not path.is_file():
@@ -126,36 +85,50 @@ def _evaluations(
         if not isinstance(records, list) or not all(isinstance(r, dict) for r in records):
             raise UserError(f"{path} is damaged: it has no list of records")
         where = {"evaluation": name} | _cells(columns)
-        rows += [(where, _cells(one)) for one in records]
+        episodes += [(where, _cells(one)) for one in records]
         numbers[name] = list(dict.fromkeys(key for one in records for key in one))
-        others[name] = facts | {"records": None, "seeds": None}
-    return rows, numbers, others
-
-
-def _runs(out: Path, contents: Contents) -> tuple[list[tuple[Row, Row]], dict[str, dict[str, str]]]:
-    """Rows of all iterations; by run, its texts and the head of its metrics."""
-    rows: list[tuple[Row, Row]] = []
-    texts: dict[str, dict[str, str]] = {}
+        evaluations[name] = facts | {"records": None, "seeds": None}
+    iterations: list[tuple[Row, Row]] = []
+    runs = dict[str, dict[str, str]]()
     for name, columns in contents.runs.items():
         folder = out / "runs" / name
         if not folder.is_dir():
             continue
-        there = [file for file in _OF_RUN if (folder / file).is_file()]
-        texts[name] = {file: _text(folder / file) for file in there}
-        path = folder / _METRICS
-        head, *lines = (_text(path) if path.is_file() else "").splitlines() or [""]
+        runs[name] = _texts({file: folder / file for file in _OF_RUN})
+        head, *lines = _texts({_METRICS: folder / _METRICS}).get(_METRICS, "").splitlines() or [""]
         if head:
-            texts[name][_METRICS] = head
+            runs[name][_METRICS] = head
             keys, where = head.split(","), {"run": name} | _cells(columns)
             cells = (line.split(",") for line in lines)  # one may be cut short by a kill
-            rows += [
+            iterations += [
                 (where, dict(zip(keys, row, strict=True))) for row in cells if len(row) == len(keys)
             ]
-    return rows, texts
+    files = {k: text.encode() for k, text in _texts({_STUDY: out / _STUDY}).items()}
+    files |= {EPISODES: compressed(_table(episodes)), ITERATIONS: compressed(_table(iterations))}
+    text = json.dumps(
+        {
+            "tables": {name: sha256_of([files[name]]) for name in (EPISODES, ITERATIONS)},
+            "numbers": numbers, "evaluations": evaluations, "runs": runs,
+            "gaze": _texts({name: out / "gaze" / f"{name}.json" for name in contents.runs}),
+            "costs": _texts({_COSTS: out / _COSTS}).get(_COSTS),
+        }
+    )  # fmt: skip
+    files[FACTS] = compressed(text)  # written last: they name the tables
+    record.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_atomically(record / name, data)
+    for name in (EPISODES, ITERATIONS, FACTS):  # of an older record in this place
+        (record / _of_before(name)).unlink(missing_ok=True)
+    (record / _COSTS).unlink(missing_ok=True)
+
+
+def _texts(paths: Mapping[str, Path]) -> dict[str, str]:
+    """The text of the files that exist."""
+    return {name: _text(path) for name, path in paths.items() if path.is_file()}
 
 
 def _of_before(name: str) -> str:
-    """What a file of a record was called when gzip compressed it."""
+    """The name that a file of a record had when gzip compressed it."""
     return name.removesuffix(".xz") + ".gz"
 
 
@@ -177,6 +150,12 @@ def _table(rows: list[tuple[Row, Row]]) -> str:
     return text.getvalue()
 
 
+def check_record(record: Path) -> None:
+    """UserError where a directory holds no record of a study."""
+    if not any((record / name).exists() for name in (FACTS, _of_before(FACTS))):
+        raise UserError(f"{record} holds no record of a study: a record has a file {FACTS}")
+
+
 def unpack(record: Path, out: Path) -> None:
     """Make a study's directory of a record, whole or not at all.
 
@@ -184,7 +163,7 @@ def unpack(record: Path, out: Path) -> None:
     where nothing can be written.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} must be empty to begin with {record}: give another --out")
+        raise UserError(f"{out} must be empty to start with {record}: give another --out")
     files = _files(record)
     begun = out.with_name(f".{out.name}.unpacking")
     shutil.rmtree(begun, ignore_errors=True)
@@ -208,7 +187,7 @@ def _files(record: Path) -> dict[str, str]:
         if sha256_of([_bytes(path)]) != facts.tables.get(path.name):
             raise UserError(f"{path} is another table than {facts_path} was written with")
     episodes, iterations = _grouped(episodes_path), _grouped(iterations_path)
-    files = {name: _text(record / name) for name in (_STUDY, _COSTS) if (record / name).is_file()}
+    files = _texts({name: record / name for name in (_STUDY, _COSTS)})
     files |= {} if facts.costs is None else {_COSTS: facts.costs}
     for name, entry in facts.evaluations.items():
         keys, rows = facts.numbers.get(name, ()), episodes.get(name, [])
@@ -258,12 +237,12 @@ def _json(text: str, path: Path) -> Any:
 
 
 def compressed(text: str) -> bytes:
-    """As a file of a record holds it."""
+    """The data of a record's file."""
     return lzma.compress(text.encode(), preset=lzma.PRESET_EXTREME | 6)
 
 
 def decompressed(path: Path) -> str:
-    """UserError where it is damaged, or larger than any record of ours."""
+    """The text of a record's file. UserError where it is damaged, or exceeds the size limit."""
     reader = gzip.open if path.suffix == ".gz" else lzma.open
     try:
         with reader(io.BytesIO(_bytes(path))) as file:

@@ -17,7 +17,8 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from envs import Outcome, find_task
 from training.analysis.intervals import Interval, mean_interval, ratio_interval, share_interval
 from training.compare.config import CurveConfig, PointConfig, StudyConfig, slug
-from training.compare.evaluations import Measured, evaluation_file
+from training.compare.evaluations import evaluation_file
+from training.compare.model_files import Measured
 from training.compare.runs import TrainingJob, iterations_made
 from training.io.config import UserError
 from training.io.metrics import Curve, read_metrics
@@ -168,7 +169,7 @@ class Row:
     of_oracle_interval: Interval | None = None
     """95% interval of that multiple."""
     cost: Mapping[str, Any] | None = None
-    """The fields of `evaluations.Cost`; None where not measured."""
+    """The fields of `model_files.Cost`; None where not measured."""
     fewer: float | None = None
     """The baseline's attention FLOPs, as a multiple of its own; None for a control
     and where one of both has none."""

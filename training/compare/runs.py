@@ -1,26 +1,22 @@
-"""The training runs of a study: which configuration, in which directory, how far, and going on."""
-
-from __future__ import annotations
+"""The training runs of a study: their configurations, directories and checks."""
 
 import contextlib
 import dataclasses
 import io
-import json
+import itertools
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pydantic.dataclasses import dataclass
-from torch import Tensor
 
-from training.algorithms import registry as trainers
 from training.algorithms.feature_maps import check_heads, kernel, renewed, without
-from training.algorithms.registry import load_any_config, trainer_of
+from training.algorithms.registry import find_trainers, load_any_config, trainer_of
 from training.algorithms.resuming import check_same_job
 from training.algorithms.trainer import JobConfig, missing_keys
 from training.command.errors import NotFiniteError
-from training.command.files import refusal, write_atomically
+from training.command.files import refusal, write_json
 from training.compare.config import CurveConfig, StudyConfig, VariantConfig, slug, stage_file
 from training.compare.jobs import DONE, MISSING, Job, Status
 from training.io import checkpoint, run_log
@@ -31,20 +27,6 @@ from training.io.metrics import read_metrics
 from training.io.overrides import merge, read_overrides
 from training.io.state_files import Count, State, read_json
 from training.runner import Algorithm, build_policy, train
-
-__all__ = [
-    "STOPPED",
-    "Stop",
-    "TrainingJob",
-    "all_runs",
-    "check_demonstrations",
-    "check_policies",
-    "iterations_made",
-    "load_jobs",
-    "read_stop",
-    "write_stop",
-]
-
 
 STOPPED = "stopped.json"
 _OF_THE_STUDY = {"iterations", "demonstrations", "device"}
@@ -72,8 +54,7 @@ def read_stop(run: Path) -> Stop | None:
 def write_stop(run: Path, stop: Stop) -> None:
     """Write the file that keeps a study from training on from the last checkpoint."""
     run.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(dataclasses.asdict(stop), indent=1) + "\n"
-    write_atomically(run / STOPPED, text.encode())
+    write_json(run / STOPPED, dataclasses.asdict(stop))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,24 +133,21 @@ class TrainingJob(Job):
             check_same_job(checkpoint.load(newest), own, there, saved)
 
     def _starts_elsewhere(self) -> bool:
-        """Whether it started from another policy than the stage before has now."""
+        """Whether it started from another policy than the stage before has now; feature maps aside
+        where they differ."""
         own = checkpoint.in_run(self.directory)
         if self.start is None or not own:
             return False
-        before = checkpoint.in_run(self.start)
-        if not before:  # its checkpoints were removed, or all of it
+        saved = checkpoint.in_run(self.start)
+        if not saved:  # its checkpoints were removed, or all of it
             return not iterations_made(self.start)
-        return self._begins_otherwise(checkpoint.load(before[-1]), checkpoint.load(own[0]).policy)
-
-    def _begins_otherwise(self, before: checkpoint.Checkpoint, first: dict[str, Tensor]) -> bool:
-        """Whether this run's `first` policy is not what was trained before; feature maps aside
-        where they are others."""
+        before, first = checkpoint.load(saved[-1]), checkpoint.load(own[0])
         settings = checkpoint.policy_settings(before.config.get("policy", {}), before.path)
         prefixes: tuple[str, ...] = ()
         if kernel(settings) != kernel(self.job.policy):
             policy = build_policy(self.job.env_id, self.job.env, self.job.policy)
             prefixes = renewed(policy, settings, self.job.policy)
-        both = (without(tensors, prefixes) for tensors in (before.policy, first))
+        both = (without(tensors, prefixes) for tensors in (before.policy, first.policy))
         return bool(differences(*map(fingerprint, both)))
 
     def execute(self) -> None:
@@ -210,9 +188,7 @@ def load_jobs(study: StudyConfig, path: Path, variant: VariantConfig, seed: int)
         own: dict[str, Any] = dict.fromkeys(study.seed_keys, seed)
         if study.workers is not None:
             own["workers"] = study.workers
-        if study.ray_address is not None and trainers.find_trainers(stage.trainer)[0].has(
-            "ray_address"
-        ):
+        if study.ray_address is not None and find_trainers(stage.trainer)[0].has("ray_address"):
             own["ray_address"] = study.ray_address
         try:
             changes = _in_turn(stage.set, variant.set, stage.always, own)
@@ -234,50 +210,39 @@ def _in_turn(*layers: dict[str, Any]) -> dict[str, Any]:
 
 
 def all_runs(study: StudyConfig, path: Path, out: Path) -> list[list[TrainingJob]]:
-    """The stages of every seed and variant, seeds outermost.
+    """The stages of every seed and variant, seeds outermost; in names of all runs but the last
+    stage's is their stage.
 
     Raises UserError when a stage's configuration is wrong.
     """
-    pairs = [(seed, variant) for seed in study.seeds for variant in study.arms]
-    return [_stages(study, path, out, variant, seed) for seed, variant in pairs]
-
-
-def _stages(
-    study: StudyConfig, path: Path, out: Path, variant: VariantConfig, seed: int
-) -> list[TrainingJob]:
-    """The runs of a variant and seed, in turn; all but the last have their stage in the name.
-
-    UserError when a stage's configuration cannot be loaded.
-    """
-    runs: list[TrainingJob] = []
-    before: Path | None = None
-    jobs = load_jobs(study, path, variant, seed)
-    for i, (stage, job) in enumerate(zip(study.stages, jobs, strict=True)):
-        name = f"{slug(variant.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
-        if before is not None:
-            job = _changed(job, init_from=str(before))
-        directory = out / "runs" / name
-        runs.append(TrainingJob(variant, seed, i, directory, stage.trainer, job, before))
-        before = directory
-    return runs
-
-
-def _changed(job: Any, **changes: Any) -> Any:
-    return dataclasses.replace(job, **changes)
+    found = []
+    for seed, variant in itertools.product(study.seeds, study.arms):
+        stages: list[TrainingJob] = []
+        jobs = load_jobs(study, path, variant, seed)
+        for i, (stage, job) in enumerate(zip(study.stages, jobs, strict=True)):
+            name = f"{slug(variant.name)}-s{seed}" + (f"-{i + 1}" if i + 1 < len(jobs) else "")
+            before = stages[-1].directory if stages else None
+            if before is not None:
+                job = dataclasses.replace(job, init_from=str(before))
+            run = out / "runs" / name
+            stages.append(TrainingJob(variant, seed, i, run, stage.trainer, job, before))
+        found.append(stages)
+    return found
 
 
 def check_policies(runs: list[TrainingJob], curves: Sequence[CurveConfig] = ()) -> None:
     """Build the policies of a variant's runs, writing nothing; the last with curves' repairs too.
 
-    UserError when one cannot be built, or not be begun from the one before it.
+    UserError when one cannot be built, or cannot start from the one before it.
     """
     before: Any = None
     settings: Any = None
     for run in runs:
         try:
-            job, trainer = run.job, trainer_of(run.job)
+            job: Any = run.job
+            trainer = trainer_of(job)
             if trainer.has("init_from"):  # which is not there yet
-                job = _changed(job, init_from=None)
+                job = dataclasses.replace(job, init_from=None)
             # Nor are recordings.
             prepare: Any = Algorithm if trainer.clones_recordings else trainer.prepare
             with closing(prepare(job)) as prepared:
@@ -285,18 +250,12 @@ def check_policies(runs: list[TrainingJob], curves: Sequence[CurveConfig] = ()) 
             if before is not None:
                 _check_same_policy(before, policy, settings, job.policy)
             before, settings = policy, job.policy
-            if run is runs[-1]:
-                _check_repairs(run, curves)
+            repairs = [c.repair for c in curves if c.repair] if run is runs[-1] else []
+            for repair in dict.fromkeys(repairs):
+                repaired = checkpoint.with_repair(job.policy, repair, "its policy")
+                build_policy(job.env_id, job.env, repaired)
         except UserError as error:
             raise UserError(f"variant {run.variant.name}, stage {run.stage + 1}: {error}") from None
-
-
-def _check_repairs(run: TrainingJob, curves: Sequence[CurveConfig]) -> None:
-    job: Any = run.job
-    for repair in dict.fromkeys(curve.repair for curve in curves):
-        if repair is not None:
-            repaired = checkpoint.with_repair(job.policy, repair, "its policy")
-            build_policy(job.env_id, job.env, repaired)
 
 
 def _check_same_policy(before: Any, policy: Any, settings: Any, now: Any) -> None:

@@ -1,24 +1,23 @@
-"""A search for settings: Optuna chooses them, each trial is a run as any other (extra `optuna`).
+"""A search for settings: Optuna chooses them, each trial is a run like any other (extra `optuna`).
 
-    DIR/search.json       what is searched; the same command goes on, another is refused
+    DIR/search.json       what is searched; the same command resumes, another is refused
     DIR/search.db         Optuna's own record (SQLite; `optuna-dashboard sqlite:///DIR/search.db`)
     DIR/trials/0003/      a run, resumable
     DIR/trials.csv        the table, best first
 
-What is chosen for a trial follows from the seed, its number and the trials before. So a search that
-was stopped comes to the same as one that was not.
+The choice of a trial follows from the seed, its number and the trials before, so a search that was
+interrupted gives the same results as one that was not.
 """
-
-from __future__ import annotations
 
 import csv
 import io
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -27,18 +26,114 @@ from training.algorithms.registry import load_any_config, trainer_of
 from training.command.errors import NotFiniteError
 from training.command.files import write_atomically
 from training.compare.jobs import DONE, MISSING, Job, Status
-from training.compare.search_space import Choice, Interval
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences, fingerprint
 from training.io.metrics import read_metrics
+from training.io.overrides import assignment
 from training.io.run_log import has_rows
 from training.io.state_files import read_inputs, write_inputs
+from training.io.yaml_text import parse
 from training.runner import train
 
-__all__ = ["Search", "Trial", "metric_of", "table"]
-
 TABLE, RECORD, DATABASE = "trials.csv", "search.json", "search.db"
+_NO_RESULT = ("workers", "tracker")
+"""Settings that change no result."""
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers from `low` to `high`, both included; whole ones where both are written so."""
+
+    low: float
+    high: float
+    log: bool
+    whole: bool
+
+    def distribution(self, optuna: Any) -> Any:
+        """The distribution of Optuna."""
+        kind = optuna.distributions
+        if self.whole:
+            return kind.IntDistribution(int(self.low), int(self.high), log=self.log)
+        return kind.FloatDistribution(self.low, self.high, log=self.log)
+
+    def setting(self, key: str, value: Any) -> str:
+        """The word of --set that gives this value."""
+        return assignment(key, value)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """Values that must be possible."""
+        return tuple(map(int if self.whole else float, (self.low, self.high)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, each as it was typed."""
+
+    words: tuple[str, ...]
+
+    def distribution(self, optuna: Any) -> Any:
+        """The distribution of Optuna."""
+        return optuna.distributions.CategoricalDistribution(self.words)
+
+    def setting(self, key: str, value: Any) -> str:
+        """The word of --set that gives this value."""
+        return f"{key}={value}"
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """Values that must be possible."""
+        return self.words
+
+
+def read_space(words: Sequence[str]) -> dict[str, Interval | Choice]:
+    """`KEY=LOW:HIGH`, `KEY=log:LOW:HIGH` and `KEY=A|B|C`, by key. UserError for other words."""
+    space: dict[str, Interval | Choice] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.strip()
+        if not key or not equals:
+            raise UserError(f"--search takes KEY=LOW:HIGH or KEY=A|B|C, got {word!r}")
+        if key in space:
+            raise UserError(f"--search has {key} twice")
+        space[key] = _read(word, text.strip())
+    if not space:
+        raise UserError("--search must name at least one setting, such as sigma=log:0.01:1")
+    return space
+
+
+def _read(word: str, text: str) -> Interval | Choice:
+    found = re.fullmatch(rf"(log:)?({_NUMBER}):({_NUMBER})", text)
+    if found:
+        low, high, log = float(found[2]), float(found[3]), found[1] is not None
+        if not low < high or (log and low <= 0):
+            raise UserError(
+                f"--search {word}: the first number must be below the second"
+                f"{', and above 0' if log else ''}"
+            )
+        whole = all(re.fullmatch(r"[-+]?\d+", part) for part in (found[2], found[3]))
+        return Interval(low, high, log, whole)
+    words = tuple(part.strip() for part in text.split("|"))
+    if len(words) < 2 or len(set(words)) < len(words) or not all(words):
+        raise UserError(
+            f"--search takes KEY=LOW:HIGH, KEY=log:LOW:HIGH or KEY=A|B|C of different values, got "
+            f"{word!r}"
+        )
+    for part in words:
+        parse(part, f"--search {word}")
+    return Choice(words)
+
+
+def metric_of(config: Any, given: str | None) -> str:
+    """The column that trials are judged by; UserError where the trainer writes no such one."""
+    columns = trainer_of(config).columns(config.env_id)
+    usual = ("center_reward", "success", "reward_max")
+    metric = next((name for name in usual if name in columns), None) if given is None else given
+    if metric not in columns[1:]:
+        raise UserError(f"--metric must be one of {', '.join(columns[1:])}, got {given}")
+    return str(metric)
 
 
 @dataclass(frozen=True)
@@ -55,6 +150,134 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class Search:
+    """The settings that are searched, and the directory."""
+
+    out: Path
+    config: Path
+    settings: Sequence[str]
+    """Words of --set, the same for all trials."""
+    space: dict[str, Interval | Choice]
+    metric: str
+    """Column of metrics.csv."""
+    over: int
+    """Last iterations whose mean is a trial's value."""
+    maximise: bool
+    seed: int = 0
+
+    def check(self) -> None:
+        """UserError where a configuration that may be chosen is wrong, or where DIR holds another
+        search."""
+        first = {name: one.ends[0] for name, one in self.space.items()}
+        for key, values in self.space.items():
+            for value in values.ends:
+                self.load({**first, key: value})
+        plain = configuration.dump(load_any_config(self.config, self.settings))
+        inputs = fingerprint(
+            {
+                "config": {key: plain[key] for key in plain if key not in _NO_RESULT},
+                "space": {key: repr(one) for key, one in self.space.items()},
+                "metric": self.metric, "over": self.over, "direction": self.direction,
+                "seed": self.seed,
+            }
+        )  # fmt: skip
+        path = self.out / RECORD
+        if path.exists():
+            for change in differences(read_inputs(path), inputs):
+                raise UserError(
+                    f"{path} was made with {change.describe('now it is')}; give another --out"
+                )
+        write_inputs(path, inputs)
+
+    @property
+    def direction(self) -> str:
+        """The direction in Optuna's words."""
+        return "maximize" if self.maximise else "minimize"
+
+    def load(self, chosen: dict[str, Any]) -> Any:
+        """The configuration of a trial."""
+        words = [self.space[key].setting(key, value) for key, value in chosen.items()]
+        return load_any_config(self.config, [*self.settings, *words])
+
+    def run(self, trials: int) -> list[Trial]:
+        """Run the missing ones of so many trials, or resume them; all of them, best first.
+
+        UserError where Optuna's record cannot be read or written.
+        """
+        foveate_extras.require("training.search", "optuna")
+        from optuna.exceptions import StorageInternalError
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            return self._run(trials)
+        except (StorageInternalError, SQLAlchemyError) as error:
+            said = " ".join(str(error).split())
+            raise UserError(f"{self.out / DATABASE} cannot be used: {said}") from None
+
+    def _run(self, trials: int) -> list[Trial]:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        url = f"sqlite:///{(self.out / DATABASE).resolve()}"
+        study = optuna.create_study(
+            storage=url, study_name="search", direction=self.direction, load_if_exists=True
+        )
+        space = {key: one.distribution(optuna) for key, one in self.space.items()}
+
+        def execute(trial: Any) -> None:
+            job = TrialJob(self, study, trial)
+            print(f"[{len(self.made(study)) + 1}/{trials}] {job.label}", flush=True)
+            job.execute()
+            self._write_table(self.made(study))
+
+        for trial in study.trials:
+            if trial.state.is_finished():
+                continue
+            if trial.params.keys() == space.keys():
+                execute(optuna.trial.Trial(study, trial._trial_id))
+            else:  # killed while it was chosen
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        while len(self.made(study)) < trials:
+            seed = int(np.random.default_rng((self.seed, len(study.trials))).integers(2**31))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # experimental parts of it
+                study.sampler = optuna.samplers.TPESampler(seed=seed)
+            execute(study.ask(space))
+        return self.made(study)
+
+    def value_of(self, run: Path) -> tuple[float, str]:
+        """The value of a finished run, and why it has none."""
+        values = read_metrics(run).columns[self.metric][-self.over :]
+        values = values[np.isfinite(values)]
+        if not len(values):
+            return math.nan, f"{self.metric} has no number in the last {self.over} iterations"
+        return float(values.mean()), ""
+
+    def made(self, study: Any) -> list[Trial]:
+        """Finished trials, best first, those without a value last. Trials that were killed while
+        they were chosen are left out."""
+        found = [
+            Trial(
+                t.number, self.out / "trials" / f"{t.number:04d}", dict(t.params),
+                math.nan if t.value is None else t.value, t.user_attrs.get("reason", ""),
+            )
+            for t in study.trials
+            if t.state.is_finished() and t.params.keys() == self.space.keys()
+        ]  # fmt: skip
+        sign = -1 if self.maximise else 1
+        return sorted(found, key=lambda t: (math.isnan(t.value), sign * t.value, t.number))
+
+    def _write_table(self, trials: Sequence[Trial]) -> None:
+        text = io.StringIO()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(["trial", self.metric, *self.space, "reason"])
+        for trial in trials:
+            value = "" if math.isnan(trial.value) else repr(trial.value)
+            rows.writerow([f"{trial.number:04d}", value, *trial.settings.values(), trial.reason])
+        write_atomically(self.out / TABLE, text.getvalue().encode())
+
+
+@dataclass(frozen=True)
 class TrialJob(Job):
     """Trains one configuration that Optuna chose and reports its value."""
 
@@ -65,7 +288,7 @@ class TrialJob(Job):
 
     @property
     def model(self) -> Path:
-        return self.search.place(self.trial.number)
+        return self.search.out / "trials" / f"{self.trial.number:04d}"
 
     @property
     def label(self) -> str:
@@ -98,172 +321,16 @@ class TrialJob(Job):
             self.study.tell(number, value)
 
 
-@dataclass(frozen=True)
-class Search:
-    """What is searched, and where it is kept."""
-
-    out: Path
-    config: Path
-    settings: Sequence[str]
-    """Words of --set, the same for all trials."""
-    space: dict[str, Interval | Choice]
-    metric: str
-    """Column of metrics.csv."""
-    over: int
-    """Last iterations whose mean is a trial's value."""
-    maximise: bool
-    seed: int = 0
-    free: tuple[str, ...] = field(default=("workers", "tracker"), repr=False)
-    """Settings that change no result."""
-
-    def check(self) -> None:
-        """UserError where a configuration that may be chosen is wrong, or where DIR holds another
-        search."""
-        for key, values in self.space.items():
-            for value in values.ends:
-                first = {name: one.ends[0] for name, one in self.space.items()}
-                self.load({**first, key: value})
-        inputs = self._inputs()
-        path = self.out / RECORD
-        if path.exists():
-            for change in differences(read_inputs(path), inputs):
-                raise UserError(
-                    f"{path} was made with {change.describe('now it is')}; give another --out"
-                )
-        write_inputs(path, inputs)
-
-    def _inputs(self) -> dict[str, Any]:
-        plain = configuration.dump(load_any_config(self.config, self.settings))
-        return fingerprint(
-            {
-                "config": {key: plain[key] for key in plain if key not in self.free},
-                "space": {key: repr(one) for key, one in self.space.items()},
-                "metric": self.metric,
-                "over": self.over,
-                "direction": self.direction,
-                "seed": self.seed,
-            }
-        )
-
-    @property
-    def direction(self) -> Literal["maximize", "minimize"]:
-        """In Optuna's words."""
-        return "maximize" if self.maximise else "minimize"
-
-    def load(self, chosen: dict[str, Any]) -> Any:
-        """The configuration of a trial."""
-        words = [self.space[key].setting(key, value) for key, value in chosen.items()]
-        return load_any_config(self.config, [*self.settings, *words])
-
-    def run(self, trials: int) -> list[Trial]:
-        """Make what is missing of so many trials, or go on with it; all of them, best first.
-
-        UserError where Optuna's record cannot be read or written.
-        """
-        foveate_extras.require("training.search", "optuna")
-        from optuna.exceptions import StorageInternalError
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
-            return self._run(trials)
-        except (StorageInternalError, SQLAlchemyError) as error:
-            said = " ".join(str(error).split())
-            raise UserError(f"{self.out / DATABASE} cannot be used: {said}") from None
-
-    def _run(self, trials: int) -> list[Trial]:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        url = f"sqlite:///{(self.out / DATABASE).resolve()}"
-        study = optuna.create_study(
-            storage=url, study_name="search", direction=self.direction, load_if_exists=True
-        )
-        space = {key: one.distribution(optuna) for key, one in self.space.items()}
-        for trial in study.trials:
-            if trial.state.is_finished():
-                continue
-            if trial.params.keys() == space.keys():
-                self._make(
-                    TrialJob(self, study, optuna.trial.Trial(study, trial._trial_id)), trials
-                )
-            else:  # killed while it was chosen
-                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        while len(self.made(study)) < trials:
-            study.sampler = self._sampler(optuna, len(study.trials))
-            self._make(TrialJob(self, study, study.ask(space)), trials)
-        return self.made(study)
-
-    def _make(self, job: TrialJob, trials: int) -> None:
-        """Run one of so many trials and write the table anew."""
-        print(f"[{len(self.made(job.study)) + 1}/{trials}] {job.label}", flush=True)
-        job.execute()
-        self._write(self.made(job.study))
-
-    def _sampler(self, optuna: Any, number: int) -> Any:
-        """That of a trial, whoever made those before."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # experimental parts of it
-            seed = int(np.random.default_rng((self.seed, number)).integers(2**31))
-            return optuna.samplers.TPESampler(seed=seed)
-
-    def place(self, number: int) -> Path:
-        """The run directory of a trial."""
-        return self.out / "trials" / f"{number:04d}"
-
-    def value_of(self, run: Path) -> tuple[float, str]:
-        """The value of a finished run, and why it has none."""
-        curve = read_metrics(run)
-        values = curve.columns[self.metric][-self.over :]
-        values = values[np.isfinite(values)]
-        if not len(values):
-            return math.nan, f"{self.metric} has no number in the last {self.over} iterations"
-        return float(values.mean()), ""
-
-    def made(self, study: Any) -> list[Trial]:
-        """Finished trials, best first, those without a value last; of those that were not chosen
-        to the end none."""
-        found = [
-            Trial(
-                t.number, self.place(t.number), dict(t.params),
-                math.nan if t.value is None else t.value, t.user_attrs.get("reason", ""),
-            )
-            for t in study.trials
-            if t.state.is_finished() and t.params.keys() == self.space.keys()
-        ]  # fmt: skip
-        sign = -1 if self.maximise else 1
-        return sorted(found, key=lambda t: (math.isnan(t.value), sign * t.value, t.number))
-
-    def _write(self, trials: Sequence[Trial]) -> None:
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(["trial", self.metric, *self.space, "reason"])
-        for trial in trials:
-            value = "" if math.isnan(trial.value) else repr(trial.value)
-            table.writerow([f"{trial.number:04d}", value, *trial.settings.values(), trial.reason])
-        write_atomically(self.out / TABLE, text.getvalue().encode())
-
-
-def metric_of(config: Any, given: str | None) -> str:
-    """The column that a trial is judged by; UserError where the trainer writes no such one."""
-    columns = trainer_of(config).columns(config.env_id)
-    usual = ("center_reward", "success", "reward_max")
-    metric = next((name for name in usual if name in columns), None) if given is None else given
-    if metric not in columns[1:]:
-        raise UserError(f"--metric must be one of {', '.join(columns[1:])}, got {given}")
-    return str(metric)
-
-
 def table(search: Search, trials: Sequence[Trial], most: int = 20) -> str:
     """The best of the trials, as lines."""
-    heads = ["trial", search.metric, *search.space]
-    lines = [heads]
+
+    def short(value: Any) -> str:
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+    lines = [["trial", search.metric, *search.space]]
     for t in trials[:most]:
-        value = t.reason if math.isnan(t.value) else f"{t.value:.6g}"
-        lines.append([f"{t.number:04d}", value, *(_short(v) for v in t.settings.values())])
-    widths = [min(max(len(line[i]) for line in lines), 40) for i in range(len(heads))]
-    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip()
-                     for line in lines)  # fmt: skip
-
-
-def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        value = t.reason if math.isnan(t.value) else short(t.value)
+        lines.append([f"{t.number:04d}", value, *map(short, t.settings.values())])
+    widths = [min(max(map(len, column)), 40) for column in zip(*lines, strict=True)]
+    padded = ([f"{c:<{w}}" for c, w in zip(line, widths, strict=True)] for line in lines)
+    return "\n".join("  ".join(line).rstrip() for line in padded)

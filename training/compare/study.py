@@ -1,7 +1,5 @@
 """A study: the matrix of its jobs, its directory, and its record."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tempfile
@@ -18,11 +16,11 @@ from training.command.files import read_bytes, write_atomically
 from training.compare.charts import pareto_picture
 from training.compare.comparison import PAGE, Comparison, check_owner
 from training.compare.config import CurveConfig, StudyConfig
-from training.compare.evaluations import CostJob, EvaluationJob, episodes_in, unfinished
+from training.compare.evaluations import EvaluationJob, episodes_in, unfinished
 from training.compare.jobs import Job
-from training.compare.model_files import GazeJob, PolicyJob, VideoJob, has_gaze
+from training.compare.model_files import CostJob, GazeJob, PolicyJob, VideoJob, has_gaze
 from training.compare.page import render
-from training.compare.record import Contents, pack, unpack
+from training.compare.record import Contents, check_record, pack, unpack
 from training.compare.results import read_results
 from training.compare.runs import TrainingJob, all_runs, check_demonstrations, check_policies
 from training.demonstrations.recorder import record_all
@@ -31,8 +29,6 @@ from training.demos import plan as plan_recording
 from training.io import config as configuration
 from training.io.config import UserError
 from training.io.fingerprint import differences
-
-__all__ = ["PICTURE", "STUDY", "Study", "check_directory", "plan"]
 
 STUDY, PICTURE = "study.yaml", "pareto.png"
 FOLDERS = ("runs", "evaluations")
@@ -63,7 +59,7 @@ class Study(Comparison):
     def _every_run(self) -> list[TrainingJob]:
         return [run for stages in self.runs for run in stages]
 
-    def jobs(self) -> Sequence[Job]:
+    def jobs(self) -> list[Job]:
         check_device(self.settings.device)
         check_directory(self.out, self.settings)
         check_demonstrations(self._every_run, begin=False)
@@ -83,41 +79,36 @@ class Study(Comparison):
         )
 
     def check(self, missing: Sequence[Job]) -> None:
-        for stages in self._to_train(missing):
-            check_policies(stages, self.settings.curves)
+        checked = set()
+        for stages in self.runs:  # of one seed of every variant that has a run to train
+            if stages[0].variant.name not in checked and self._trains(missing, stages):
+                check_policies(stages, self.settings.curves)
+                checked.add(stages[0].variant.name)
 
     def prepare(self, missing: Sequence[Job]) -> None:
         _clean(self.out)
-        if not self._to_train(missing):
+        if not self._trains(missing, self._every_run):
             return
         if self.settings.demonstrations is not None:
             words = parser().parse_args(shlex.split(self.settings.demonstrations))
             record_all(plan_recording(words), words.episodes, words.workers, words.valid_share)
         check_demonstrations(self._every_run, begin=True)
 
-    def _to_train(self, missing: Sequence[Job]) -> list[list[TrainingJob]]:
-        """The stages of one seed of every variant that has a run to train."""
-        places = {job.model for job in missing if job.model is not None}
-        found: dict[str, list[TrainingJob]] = {}
-        for stages in self.runs:
-            if any(run.directory in places for run in stages):
-                found.setdefault(stages[0].variant.name, stages)
-        return list(found.values())
+    def _trains(self, missing: Sequence[Job], runs: Sequence[TrainingJob]) -> bool:
+        """Whether one of the missing jobs is one of these runs."""
+        return not {job.model for job in missing}.isdisjoint(run.directory for run in runs)
 
     def write_page(self, missing: Sequence[str], failed: Sequence[str] = ()) -> bool:
         results = read_results(self.settings, self.out, self._every_run)
         text = render(results, self.command(), missing, failed).encode()
-        path = self.out / PAGE
+        path, picture = self.out / PAGE, self.out / PICTURE
         same = path.is_file() and path.read_bytes() == text
-        if same and (self.out / PICTURE).is_file():
-            return False
-        picture = pareto_picture(results)
-        if same and picture is None:
-            return False
-        if picture is not None:
-            write_atomically(self.out / PICTURE, picture)
-        write_atomically(path, text)
-        return True
+        drawn = None if same and picture.is_file() else pareto_picture(results)
+        if drawn is not None:
+            write_atomically(picture, drawn)
+        if not same:
+            write_atomically(path, text)
+        return not same or drawn is not None
 
     def command(self, out: Path | None = None, only: Sequence[str] = ()) -> str:
         words = ["--config", str(self.path), *(["--out", str(out)] if out else [])]
@@ -127,19 +118,21 @@ class Study(Comparison):
 
     def unpack(self, record: Path) -> None:
         """Start the directory with a record, unless it exists. UserError when it cannot be."""
-        if (self.out / STUDY).is_file():
+        file = self.out / STUDY
+        if file.is_file():
             return
-        check_directory(record, self.settings, "--unpack")
+        check_record(record)
+        if (record / STUDY).is_file():  # absent in the oldest records
+            check_directory(record, self.settings, "--unpack")
         all_runs(self.settings, self.path, self.out)  # which checks the stages
         unpack(record, self.out)
-        if (self.out / STUDY).is_file():  # absent in the oldest records
-            made = configuration.read_yaml(self.out / STUDY).get("episodes")
-            if made != self.settings.episodes:
-                print(
-                    f"note: evaluations of {record} have {made} episodes, "
-                    f"{self.settings.episodes} are asked for, so they do not count; they do with "
-                    f"--set episodes={made}"
-                )
+        made = configuration.read_yaml(file).get("episodes") if file.is_file() else None
+        if made not in (None, self.settings.episodes):
+            print(
+                f"note: evaluations of {record} have {made} episodes, "
+                f"{self.settings.episodes} are asked for, so they do not count; they do with "
+                f"--set episodes={made}"
+            )
 
     def check_record(self, record: Path) -> None:
         """UserError where the record would be written over something else."""
@@ -171,8 +164,8 @@ class Study(Comparison):
         for job in plan(self.settings, self.out, self.runs):
             if isinstance(job, EvaluationJob):
                 of_policy = of_run.get(job.who, {"arm": job.who})
-                for path, point in job.points().items():
-                    where = {"curve": job.curve.name, "x": point.x} if job.curve and point else {}
+                for path, (x, _) in job.points().items():
+                    where = {"curve": job.curve.name, "x": x} if job.curve else {}
                     evaluations[path.stem] = of_policy | where
         return Contents(of_run, evaluations)
 

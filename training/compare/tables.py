@@ -250,7 +250,7 @@ _DECISIONS: dict[str, tuple[str, str, Callable[[Any], str]]] = {
     "p99_ms": ("p99", "ms", "{:.3f}".format),
     "state": ("state", "numbers", "{:,}".format),
 }
-"""Field of `evaluations.Cost`: title, unit, and how a value is written."""
+"""Field of `model_files.Cost`: title, unit, and how a value is written."""
 
 
 def decisions(results: Results) -> Table | None:

@@ -1,7 +1,5 @@
 """Training curves of runs, and FLOPs against reward of evaluated policies, as pictures."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -17,8 +15,6 @@ from training.collect.outcomes import outcomes_of
 from training.command.files import led_to, write_atomically
 from training.io.config import UserError
 from training.io.metrics import Curve
-
-__all__ = ["AXES", "panels", "picture_path", "plot_pareto", "plot_training", "shown"]
 
 
 @dataclass(frozen=True)
