@@ -65,61 +65,51 @@ def test_a_failed_write_keeps_the_old_file(saved, monkeypatch):
     assert list(saved.parent.iterdir()) == [saved]
 
 
-def test_missing(tmp_path):
-    with pytest.raises(UserError, match=r"there is no checkpoint .*none"):
-        checkpoint.load(tmp_path / "none.safetensors")
+def foreign(path, metadata):
+    save_file({"a": torch.ones(1)}, path, metadata)
 
 
-@pytest.mark.parametrize("size", [0, 5, 100, -1])
-def test_truncated(saved, size):
-    saved.write_bytes(saved.read_bytes()[:size])
-    with pytest.raises(UserError, match="is not a complete safetensors file"):
-        checkpoint.load(saved)
+KIND = {"format": "foveate-checkpoint"}
 
 
-def test_another_kind_of_file(tmp_path):
-    path = tmp_path / "pickle.safetensors"
-    torch.save({"a": 1}, path)
-    with pytest.raises(UserError, match="is not a complete safetensors file"):
-        checkpoint.load(path)
-
-
-def test_foreign_safetensors(tmp_path):
-    path = tmp_path / "foreign.safetensors"
-    save_file({"a": torch.ones(1)}, path)
-    with pytest.raises(UserError, match="its format is None, where 'foveate-checkpoint' is needed"):
-        checkpoint.load(path)
-
-
-def test_another_version(tmp_path):
-    path = tmp_path / "v9.safetensors"
-    save_file({"a": torch.ones(1)}, path, {"format": "foveate-checkpoint", "version": "9"})
-    with pytest.raises(UserError, match="version '9', but this program reads version '1'"):
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda path, data: None, "there is no checkpoint"),
+        *[
+            (lambda path, data, size=size: path.write_bytes(data[:size]), "is not a complete safe")
+            for size in (0, 5, 100, -1)
+        ],
+        (lambda path, data: torch.save({"a": 1}, path), "is not a complete safetensors file"),
+        (lambda path, data: foreign(path, None), "None, where 'foveate-checkpoint' is needed"),
+        (lambda path, data: foreign(path, {**KIND, "version": "9"}), "'9', but this program reads"),
+    ],
+)
+def test_what_is_no_whole_checkpoint_is_refused(saved, tmp_path, make, sentence):
+    path = tmp_path / "other.safetensors"
+    make(path, saved.read_bytes())
+    with pytest.raises(UserError, match=sentence):
         checkpoint.load(path)
 
 
 @pytest.mark.parametrize("config", [None, "[", "3", f'{{"env": {"[" * 200_000}'])
 def test_unreadable_metadata(tmp_path, config):
     path = tmp_path / "m.safetensors"
-    metadata = {"format": "foveate-checkpoint", "version": "1", "state": "{}"}
-    save_file({"a": torch.ones(1)}, path, metadata | ({"config": config} if config else {}))
+    metadata = {**KIND, "version": "1", "state": "{}"}
+    foreign(path, metadata | ({"config": config} if config else {}))
     with pytest.raises(UserError, match="without a readable config and state"):
         checkpoint.load(path)
 
 
-def test_load_into_names_the_first_tensor_that_differs(saved):
-    with pytest.raises(UserError, match=r"tensor bias is absent there, .* needs \(3,\) of float32"):
-        checkpoint.load_into(nn.Linear(2, 3), checkpoint.load(saved))
-
-
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.float8_e4m3fn, torch.float64])
-def test_load_into_casts_nothing(tmp_path, dtype):
-    layer = nn.Linear(2, 3)
-    odd = {name: tensor.to(dtype) for name, tensor in layer.state_dict().items()}
-    checkpoint.save(tmp_path / "odd.safetensors", odd, {}, {}, {})
-    sentence = rf"tensor bias is \(3,\) of {str(dtype)[6:]} there, but .* needs \(3,\) of float32"
+@pytest.mark.parametrize("dtype", [None, torch.complex64, torch.float8_e4m3fn, torch.float64])
+def test_load_into_names_the_first_tensor_that_differs_and_casts_nothing(tmp_path, dtype):
+    layer, path = nn.Linear(2, 3), tmp_path / "odd.safetensors"
+    odd = {} if dtype is None else {k: v.to(dtype) for k, v in layer.state_dict().items()}
+    checkpoint.save(path, odd, {}, {}, {})
+    there = "absent" if dtype is None else rf"\(3,\) of {str(dtype)[6:]}"
+    sentence = rf"tensor bias is {there} there, but .* needs \(3,\) of float32"
     with pytest.raises(UserError, match=sentence):
-        checkpoint.load_into(layer, checkpoint.load(tmp_path / "odd.safetensors"))
+        checkpoint.load_into(layer, checkpoint.load(path))
 
 
 def changed(path, **changes):
@@ -129,7 +119,7 @@ def changed(path, **changes):
     return path
 
 
-@pytest.mark.parametrize("env_id", [3, None, ["SteppingStones-v0"], {"id": "SteppingStones-v0"}])
+@pytest.mark.parametrize("env_id", [None, ["SteppingStones-v0"]])
 def test_an_env_id_is_text(tmp_path, env_id):
     path = changed(tmp_path / "odd.safetensors", env_id=env_id)
     with pytest.raises(UserError, match=r"env_id is .*, where a Gymnasium id is needed"):
@@ -183,9 +173,6 @@ def test_resolve(saved, tmp_path):
     assert checkpoint.resolve(saved) == saved
     with pytest.raises(UserError, match="neither a run directory, nor a checkpoint file, nor one"):
         checkpoint.resolve("nothing-of-the-kind")
-
-
-def test_load_policy_needs_a_policy(saved):
     with pytest.raises(UserError, match="a configuration without env_id, policy"):
         checkpoint.load_policy(saved)
 

@@ -9,8 +9,6 @@ import pytest
 from tests.training.study_jobs import write_study
 from training import bc, demos, es, evaluate
 from training.command.errors import command_line, option, preset
-from training.io import run_log
-from training.io.config import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 ODD = "it's a run; $HOME"
@@ -93,9 +91,3 @@ def test_an_evaluation_without_a_run_directory_is_written_where_it_is_told(tmp_p
     task = ["--env", "tests.training.walk_env:Walk-v0", "--episodes", "1"]
     assert evaluate.main(["--policy", "blind", *task]) == 0
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_that_is_held_is_not_told_what_for(tmp_path):
-    with run_log.lock(tmp_path), pytest.raises(UserError) as caught, run_log.lock(tmp_path):
-        pass
-    assert str(caught.value) == f"another process is writing in {tmp_path}"

@@ -4,11 +4,11 @@ import pytest
 import yaml
 
 from tests.helpers import refused
-from training import demos, evaluate, flops, rollout
+from training import evaluate, flops, rollout
+from training.algorithms.es_config import load_config
 from training.analysis.agents import settings_given
 from training.command.errors import UserError
 from training.compare.runs import _in_turn
-from training.io import config
 from training.io.overrides import assignment, fill_shorthands, merge, read_overrides
 
 SHORT = {"episode_s": "env.episode_s", "feature_map": "policy.feature_map"}
@@ -77,24 +77,15 @@ def test_an_environments_settings_come_together_however_they_are_spelled(words, 
     ("words", "sentence"),
     [
         (["episode_s=0.1", "env.episode_s=0.2"], "episode_s = 0.1 and env.episode_s = 0.2 are the"),
-        (["env.episode_s=0.2", "episode_s=0.1"], "episode_s = 0.1 and env.episode_s = 0.2 are the"),
         (["episode_s=0.1", "--set", "episode_s=0.2"], "episode_s = 0.1 and episode_s = 0.2"),
         (["front_camera.fov_deg=60", "env={front_camera: {fov_deg: 50}}"],
          "front_camera.fov_deg = 60 and env.front_camera.fov_deg = 50 are the same setting"),
-        (["front_camera=4", "env.front_camera.fov_deg=50"],
-         "--set: front_camera = 4, where `key: value` pairs are needed"),
         (["front_camera.fov_deg=50", "env.front_camera=4"],
          "--set: env.front_camera = 4, where `key: value` pairs are needed"),
     ],
 )  # fmt: skip
 def test_a_setting_given_twice_is_one_sentence(command, words, sentence, capsys):
     refused(capsys, command, ["--policy", "blind", "--set", *words], sentence)
-
-
-def test_recording_knows_it_too(tmp_path, capsys):
-    task = ["--env", "BimanualSweep-v0", "--out", str(tmp_path / "x")]
-    assert demos.main([*task, "--set", "balls=3", "env.balls=4"]) == 2
-    assert "--set: balls = 3 and env.balls = 4 are the same setting" in capsys.readouterr().err
 
 
 def test_both_of_two_settings_reach_the_environment(tmp_path):
@@ -107,21 +98,16 @@ def test_both_of_two_settings_reach_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "filled"),
-    [
-        ({"episode_s": 3}, {"episode_s": 3, "env": {"episode_s": 3}}),
-        ({"env": {"episode_s": 3}}, {"episode_s": 3, "env": {"episode_s": 3}}),
-        ({"episode_s": None, "env": {"episode_s": 3}}, {"episode_s": 3, "env": {"episode_s": 3}}),
-        ({"episode_s": 3, "env": None}, {"episode_s": 3, "env": {"episode_s": 3}}),
-        ({"env": {"episode_s": None}}, {"episode_s": None, "env": {"episode_s": None}}),
-    ],
-)
-def test_shorthands_and_what_they_stand_for_are_equal(data, filled):
+    "data",
+    [{"episode_s": 3}, {"env": {"episode_s": 3}}, {"episode_s": None, "env": {"episode_s": 3}},
+     {"episode_s": 3, "env": None}],
+)  # fmt: skip
+def test_shorthands_and_what_they_stand_for_are_equal(data):
     fill_shorthands(data, SHORT, "f")
-    assert data == filled
+    assert data == {"episode_s": 3, "env": {"episode_s": 3}}
 
 
-@pytest.mark.parametrize("nested", [2, None, True, [1]])
+@pytest.mark.parametrize("nested", [2, None, True])
 def test_a_shorthand_that_differs_is_one_sentence(nested):
     with pytest.raises(UserError, match=r"f: episode_s = 1 and env.episode_s = .* are the same"):
         fill_shorthands({"episode_s": 1, "env": {"episode_s": nested}}, SHORT, "f")
@@ -162,40 +148,17 @@ def test_a_number_that_is_not_finite_is_reported_as_it_was_written(text, tmp_pat
     value = float(text.replace(".", ""))
     sentence = f"sensor_noise = {value}, but input should be a finite number, not {text}"
     with pytest.raises(UserError, match=rf"job.yaml: env.{sentence}"):
-        config_of(path)
+        load_config(path)
     path.write_text("{}")
     with pytest.raises(UserError, match=rf"--set env.sensor_noise={text}: env.{sentence}"):
-        config_of(path, f"env.sensor_noise={text}")
-    for command in (rollout, evaluate):
-        refused(capsys, command, ["--policy", "blind", "--set", f"sensor_noise={text}"], sentence)
-
-
-def config_of(path, *overrides):
-    from training.algorithms.es_config import load_config
-
-    return load_config(path, [*overrides])
+        load_config(path, [f"env.sensor_noise={text}"])
+    refused(capsys, rollout, ["--policy", "blind", "--set", f"sensor_noise={text}"], sentence)
 
 
 def test_an_environment_of_ones_own_is_evaluated_with_finite_settings(capsys):
     own = ["--policy", "blind", "--env", "tests.training.walk_env:Walk-v0", "--episodes", "1"]
     assert evaluate.main([*own, "--set", "wind=-.inf"]) == 2
     assert "wind = -inf, but input should be a finite number, not -.inf" in capsys.readouterr().err
-
-
-def test_a_dumped_configuration_keeps_numbers_that_are_not_finite():
-    assert config.dump(config_of_inf()) == {"values": {"wind": float("inf"), "gap": [1, 2]}}
-
-
-def config_of_inf():
-    from typing import Any
-
-    from pydantic.dataclasses import dataclass
-
-    @dataclass(frozen=True)
-    class Free:
-        values: dict[str, Any]
-
-    return Free({"wind": float("inf"), "gap": (1, 2)})
 
 
 def test_an_arm_of_a_study_goes_before_its_stages_however_settings_are_spelled():

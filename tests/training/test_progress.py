@@ -44,25 +44,19 @@ def _read(descriptor):
         return b""
 
 
-@pytest.mark.parametrize("size", [(0, 0), (24, 0), (0, 80), (1, 1), (24, 80), (1, 80)])
-def test_progress_is_shown_whatever_size_a_terminal_says_it_has(size):
+@pytest.mark.parametrize("size", [(0, 0), (24, 0), (0, 80), (1, 1), (24, 80)])
+def test_progress_is_shown_on_terminals_of_every_size(size):
     text = shown(*size)
     assert "3/3" in text
-    if size[1] in (0, 1, 80):
-        assert "reward 1.5" in text
+    assert "reward 1.5" in text
 
 
-@pytest.mark.parametrize("columns", ["0", "-5", "many", "1", ""])
+@pytest.mark.parametrize("columns", ["0", "-5", "many"])
 def test_an_odd_COLUMNS_hides_nothing(columns):
-    assert "3/3" in shown(24, 0, COLUMNS=columns, LINES=columns)
-
-
-@pytest.mark.parametrize("columns", ["0", "-5", "many", "1"])
-def test_nor_does_it_in_a_file(columns):
-    usual = {**os.environ, "COLUMNS": columns, "LINES": columns}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE, env=usual, check=True, text=True
-    )
+    odd = {"COLUMNS": columns, "LINES": columns}
+    assert "3/3" in shown(24, 0, **odd)
+    words, environment = [sys.executable, "-c", PROGRAM], {**os.environ, **odd}
+    done = subprocess.run(words, stderr=subprocess.PIPE, env=environment, check=True, text=True)
     assert "3/3" in done.stderr
 
 

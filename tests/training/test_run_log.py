@@ -59,12 +59,7 @@ def test_the_command_is_that_of_any_machine(monkeypatch, tmp_path):
         assert run_log.provenance({})["command"] == [*words, "--config", "x.yaml"]
 
 
-def test_rows_are_exact(run):
-    write(run, [1, 2])
-    assert rows(run) == [[1, 1 / 3, 0.5], [2, 2 / 3, 1.0]]
-
-
-LOST = ["\0" * 20, "\0" * 20 + "\n", "\0\0\n3,1.0,1.5\n", "2,\0\0\0\n", "2,1.0\n", "x,1.0,1.5\n"]
+LOST = ["\0" * 20 + "\n", "\0\0\n3,1.0,1.5\n", "2,1.0\n", "x,1.0,1.5\n"]
 
 
 @pytest.mark.parametrize("end", ["", "3,1.0,1.5\n", "3,1.", "3", "3,1.0,1.5\n4,1.3", *LOST])
@@ -83,24 +78,12 @@ def test_a_half_written_heading_is_mended(run):
     assert rows(run) == [[1, 1 / 3, 0.5]]
 
 
-def test_other_columns_are_not_overwritten(run):
-    (run / "metrics.csv").write_text("iteration,other\n1,2\n")
-    with pytest.raises(UserError, match="has columns iteration,other, but this program writes"):
-        write(run, [1])
-    assert (run / "metrics.csv").read_text() == "iteration,other\n1,2\n"
-
-
-def test_columns_that_are_no_text_are_told_of(run):
-    (run / "metrics.csv").write_bytes(b"\xff\xfe\n1\n")
+@pytest.mark.parametrize("content", [b"iteration,other\n1,2\n", b"\xff\xfe\n1\n"])
+def test_other_columns_are_not_overwritten(run, content):
+    (run / "metrics.csv").write_bytes(content)
     with pytest.raises(UserError, match=r"has columns .*, but this program writes"):
         write(run, [1])
-
-
-def test_an_occupied_directory_is_refused(run):
-    before = (run / "config.yaml").read_bytes()
-    with pytest.raises(UserError, match=r"holds another run .* --resume"):
-        run_log.create(run, {"seed": 4})
-    assert (run / "config.yaml").read_bytes() == before
+    assert (run / "metrics.csv").read_bytes() == content
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "metrics.csv", "checkpoints/000000.safetensors"])
@@ -119,16 +102,13 @@ def test_a_run_killed_before_its_configuration_was_written_occupies_nothing(tmp_
     assert json.loads((tmp_path / "provenance.json").read_text())["seed"] == 3
 
 
-def test_a_run_that_another_process_is_making_is_refused(run):
-    (run / "config.yaml").unlink()
-    with lock(run), pytest.raises(UserError, match="another process is writing in"):
-        run_log.create(run, CONFIG)
-
-
 def test_an_unwritable_place_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write the run directory .*Not a directory"):
         run_log.create(tmp_path / "file" / "run", CONFIG)
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(UserError, match="cannot write the run directory"), lock(tmp_path):
+        pass
 
 
 def test_a_resume_is_recorded(run):
@@ -158,12 +138,6 @@ def test_a_provenance_of_another_kind_is_one_sentence(run, text, reason):
         run_log.record_resume(run, 7, CONFIG)
 
 
-def test_a_lock_that_cannot_be_written_is_one_sentence(tmp_path):
-    (tmp_path / ".lock").mkdir()
-    with pytest.raises(UserError, match="cannot write the run directory"), lock(tmp_path):
-        pass
-
-
 def _hold(run, ready, done):
     with lock(run):
         ready.set()
@@ -176,8 +150,9 @@ def test_two_processes_never_train_in_one_directory(run):
     holder = context.Process(target=_hold, args=(run, ready, done))
     holder.start()
     assert ready.wait(20)
-    with pytest.raises(UserError, match="another process is writing in"), lock(run):
-        pass
+    (run / "config.yaml").unlink()
+    with pytest.raises(UserError, match=f"another process is writing in {run}"):
+        run_log.create(run, CONFIG)
     holder.kill()
     holder.join()
     with lock(run):

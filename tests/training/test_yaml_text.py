@@ -7,7 +7,6 @@ import yaml
 
 from tests.cheap import cheap
 from training.command.errors import UserError
-from training.io import config
 from training.io.yaml_text import MAX_BYTES, MAX_NODES, parse, read_yaml, to_yaml
 
 
@@ -31,15 +30,10 @@ BOMBS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", BOMBS)
-def test_aliases_that_multiply_are_refused_at_once(kind, tmp_path):
-    path = tmp_path / "bomb.yaml"
-    path.write_text(BOMBS[kind])
-    with cheap(1):
-        with pytest.raises(UserError, match=rf"bomb.yaml: it holds more than {MAX_NODES} values"):
-            read_yaml(path)
-        with pytest.raises(UserError, match=r"--set env: it holds more than"):
-            config.read_overrides(["env=" + BOMBS["flow"].removeprefix("a: ")])
+@pytest.mark.parametrize("text", BOMBS.values(), ids=BOMBS)
+def test_aliases_that_multiply_are_refused_at_once(text):
+    with cheap(1), pytest.raises(UserError, match=rf"f: it holds more than {MAX_NODES} values"):
+        parse(text, "f")
 
 
 @pytest.mark.parametrize(
@@ -132,11 +126,11 @@ def test_what_is_not_plain_is_one_sentence(text, sentence):
         ("ON", "true"), ("off", "false"), ("0b_", "a decimal number"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("place", ["{}", "[1, {}]", "{{k: {}}}", "!!int {}", "!!float {}"])
-def test_scalars_that_yaml_versions_read_differently_are_told_of(scalar, advice, place):
-    with pytest.raises(UserError) as caught:
-        parse(place.format(scalar), "f")
-    assert f"{scalar} is ambiguous; write {advice}, or '{scalar}' in quotes" in str(caught.value)
+def test_scalars_that_yaml_versions_read_differently_are_refused(scalar, advice):
+    for place in ("{}", "[1, {}]", "{{k: {}}}", "!!int {}", "!!float {}"):
+        with pytest.raises(UserError) as caught:
+            parse(place.format(scalar), "f")
+        assert f"{scalar} is ambiguous; write {advice}, or '{scalar}' in" in str(caught.value)
     assert parse(f"'{scalar}'", "f") == scalar
 
 
@@ -170,13 +164,8 @@ ODD = ["010", "1:30", "1e3", "1e400", "yes", "0o10", "1_0", "2026-01-01", "2024-
 
 def test_what_is_written_is_read_back(tmp_path):
     shared = {"text": "010"}
-    data = {
-        "texts": ODD,
-        "numbers": [1e-5, 1e16, 0.1, 10**20, True, None],
-        "a": shared,
-        "b": shared,
-    }
-    data |= dict.fromkeys(ODD, 1)
+    data = {"texts": ODD, "numbers": [1e-5, 1e16, 0.1, 10**20, True, None], "a": shared}
+    data |= {"b": shared, **dict.fromkeys(ODD, 1)}
     path = tmp_path / "c.yaml"
     path.write_text(to_yaml(data, "heading"))
     assert read_yaml(path) == data
